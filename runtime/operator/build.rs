@@ -1,0 +1,49 @@
+//! Embeds `seed/agents/` into the binary, so that an installed `herm` works anywhere.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+#[expect(clippy::disallowed_methods, reason = "a build script writes its own output")]
+fn main() -> io::Result<()> {
+    let agents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../seed/agents").canonicalize()?;
+    let mut code = String::from("pub(crate) static SEEDS: &[(&str, &[(&str, &[u8])])] = &[\n");
+    for agent in sorted(&agents)? {
+        let Some(id) = agent.file_name().and_then(|name| name.to_str()) else { continue };
+        let _ = writeln!(code, "    ({id:?}, &[");
+        let mut files = Vec::new();
+        collect(&agent, &mut files)?;
+        for file in files {
+            let relative = file.strip_prefix(&agent).unwrap_or(&file).display().to_string();
+            let _ = writeln!(code, "        ({relative:?}, include_bytes!({:?})),", file.display().to_string());
+        }
+        code.push_str("    ]),\n");
+    }
+    code.push_str("];\n");
+    let out = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
+    fs::write(out.join("seeds.rs"), code)
+}
+
+fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    // A directory's own line makes cargo notice added and removed files.
+    tell_cargo(dir);
+    for path in sorted(dir)? {
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn sorted(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+#[expect(clippy::print_stdout, reason = "this is how a build script speaks to cargo")]
+fn tell_cargo(dir: &Path) {
+    println!("cargo::rerun-if-changed={}", dir.display());
+}

@@ -1,0 +1,203 @@
+//! The command line as it is typed. Nothing here is checked beyond its shape.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+/// An embedded agent harness: brains that learn, one settled step at a time.
+#[derive(Debug, Parser)]
+#[command(name = "herm", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done, 1 came out negative, 2 usage, 3 refused, 4 not found, 5 conflict, \
+6 unavailable, 7 corrupt.\nStart with: herm init 1")]
+pub(crate) struct Cli {
+    /// Where brains live [default: ./brains in a checkout of herm, else the data directory]
+    #[arg(long, global = true, env = "HERM_BRAINS", value_name = "DIR")]
+    pub(crate) brains: Option<PathBuf>,
+    /// The configuration file [default: herm/config.toml in the configuration directory]
+    #[arg(long, global = true, env = "HERM_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say more on standard error (-vv: still more)
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Say nothing on standard error but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a brain: from a seed, a directory or a manifest
+    Init(Init),
+    /// Look at brains, check them, see how they moved
+    #[command(subcommand)]
+    Brain(Brain),
+    /// List, read, check and keep skills
+    #[command(subcommand)]
+    Skills(Skills),
+    /// Search and add to an agent's memory
+    #[command(subcommand)]
+    Memory(Memory),
+    /// Check that this machine has what herm needs
+    Doctor,
+    /// The configuration
+    #[command(subcommand)]
+    Config(Config),
+    /// Print a completion script
+    Completions {
+        /// For which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// The agent's number
+    pub(crate) id: String,
+    /// Start from this seed [default: the seed of the same number]
+    #[arg(long, value_name = "N", conflicts_with_all = ["from", "manifest"])]
+    pub(crate) seed: Option<String>,
+    /// Start from a directory with system.md, skills/ and patterns/
+    #[arg(long, value_name = "DIR", conflicts_with = "manifest")]
+    pub(crate) from: Option<PathBuf>,
+    /// Start from a manifest that carries its files
+    #[arg(long, value_name = "FILE")]
+    pub(crate) manifest: Option<PathBuf>,
+    /// Refuse unless the new brain has this bundle hash
+    #[arg(long, value_name = "HASH")]
+    pub(crate) expect: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Brain {
+    /// All brains of this operator
+    List,
+    /// One brain: version, hash, parts, counts
+    Show {
+        /// The agent's number
+        id: String,
+    },
+    /// Recompute the bundle hash from nothing and compare (exit 7 if it differs)
+    Verify {
+        /// The agent's number
+        id: String,
+    },
+    /// The steps a brain took, newest first
+    History {
+        /// The agent's number
+        id: String,
+        /// How many
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+    },
+    /// Take over files changed by hand, as a step of their own
+    Adopt {
+        /// The agent's number
+        id: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Skills {
+    /// All skills of a brain
+    List {
+        /// The agent's number
+        id: String,
+        /// The archived ones instead
+        #[arg(long)]
+        archived: bool,
+    },
+    /// One skill, or one of its files
+    View {
+        /// The agent's number
+        id: String,
+        /// The skill
+        slug: String,
+        /// A file of the skill, such as references/notes.md
+        file: Option<String>,
+    },
+    /// Check skill files or trees against the rules (exit 1 if one breaks them)
+    Validate {
+        /// Files or directories [default: the current directory]
+        paths: Vec<PathBuf>,
+    },
+    /// Move a skill into the archive
+    Archive(OneSkill),
+    /// Bring a skill back from the archive
+    Restore(OneSkill),
+    /// Exempt a skill from everything automatic
+    Pin(OneSkill),
+    /// No longer exempt it
+    Unpin(OneSkill),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneSkill {
+    /// The agent's number
+    pub(crate) id: String,
+    /// The skill
+    pub(crate) slug: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Memory {
+    /// Search messages, facts and the task log
+    Search {
+        /// The agent's number
+        id: String,
+        /// What to look for
+        #[arg(required = true)]
+        query: Vec<String>,
+        /// How many hits
+        #[arg(long, default_value_t = 10)]
+        limit: usize,
+        /// See what this subscriber may see [default: everything]
+        #[arg(long)]
+        subscriber: Option<String>,
+    },
+    /// Add an entry to Layer 1, or a fact
+    Add {
+        /// The agent's number
+        id: String,
+        /// The entry
+        text: String,
+        /// Which file
+        #[arg(long, value_enum, default_value_t = Target::Memory)]
+        target: Target,
+        /// For this subscriber alone
+        #[arg(long)]
+        subscriber: Option<String>,
+        /// Store it as the fact of this key instead
+        #[arg(long, value_name = "KEY")]
+        fact: Option<String>,
+    },
+    /// Layer 1 as the next session will see it
+    Show {
+        /// The agent's number
+        id: String,
+        /// The layer of this subscriber too
+        #[arg(long)]
+        subscriber: Option<String>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Target {
+    /// MEMORY.md
+    Memory,
+    /// USER.md
+    User,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// The JSON Schema of the configuration file
+    Schema,
+    /// The settings in force
+    Show,
+}

@@ -1,0 +1,223 @@
+//! `herm brain`: look at brains, check them, see how they moved.
+
+use herm::brain::{self, OnDrift};
+use herm::bundle::{Origin, Part};
+use herm::{Brain, BrainId, Reader, Result};
+use serde_json::{Value, json};
+
+use super::to_json;
+use crate::cli;
+use crate::config::Settings;
+use crate::exit;
+use crate::output::{Answer, columns, cut};
+
+pub(super) fn run(settings: &Settings, command: &cli::Brain) -> Result<Answer> {
+    match command {
+        cli::Brain::List => list(settings),
+        cli::Brain::Show { id } => show(settings, &id.parse()?),
+        cli::Brain::Verify { id } => verify(settings, &id.parse()?),
+        cli::Brain::History { id, limit } => history(settings, &id.parse()?, *limit),
+        cli::Brain::Adopt { id } => adopt(settings, &id.parse()?),
+    }
+}
+
+fn list(settings: &Settings) -> Result<Answer> {
+    let mut rows = vec![["ID", "NAME", "VERSION", "HASH", "UPDATED"].map(str::to_owned).to_vec()];
+    let mut brains = Vec::new();
+    for id in brain::list(&settings.layout)? {
+        // One damaged brain must not hide its neighbours.
+        let looked = Reader::open(&settings.layout, &id).and_then(|reader| Ok((name(&reader)?, reader)));
+        match looked {
+            Ok((name, reader)) => {
+                let lock = reader.lock();
+                rows.push(vec![
+                    id.to_string(),
+                    name.clone().unwrap_or_else(|| "-".to_owned()),
+                    lock.version.to_string(),
+                    lock.bundle_hash.short(),
+                    lock.last_updated.to_string(),
+                ]);
+                brains.push(json!({
+                    "id": id,
+                    "name": name,
+                    "version": lock.version,
+                    "bundleHash": lock.bundle_hash,
+                    "lastUpdated": lock.last_updated,
+                }));
+            }
+            Err(error) => {
+                rows.push(vec![id.to_string(), "-".into(), "-".into(), "-".into(), error.message().to_owned()]);
+                brains.push(json!({ "id": id, "error": { "kind": error.kind().name(), "message": error.message() } }));
+            }
+        }
+    }
+    let text = if brains.is_empty() {
+        format!("no brains in {}\n", settings.layout.brains().display())
+    } else {
+        columns(&rows)
+    };
+    let answer = Answer::new(text, json!({ "brains": brains }));
+    Ok(if rows.len() == 1 { answer.note("make one with `herm init 1`") } else { answer })
+}
+
+fn name(reader: &Reader) -> Result<Option<String>> {
+    Ok(reader.manifest()?.map(|manifest| manifest.name))
+}
+
+fn show(settings: &Settings, id: &BrainId) -> Result<Answer> {
+    let reader = Reader::open(&settings.layout, id)?;
+    let (text, brain) = describe(settings, &reader)?;
+    Ok(Answer::new(text, json!({ "brain": brain })))
+}
+
+/// What a brain is, for people and for programs.
+pub(super) fn describe(settings: &Settings, reader: &Reader) -> Result<(String, Value)> {
+    let (id, lock, counts) = (reader.id(), reader.lock(), reader.counts()?);
+    let manifest = reader.manifest()?;
+    let skills = reader.skills()?;
+    let title = manifest.as_ref().map_or("", |manifest| manifest.name.as_str());
+    let mut text = format!("brain {id}  {title}").trim_end().to_owned() + "\n";
+    if let Some(summary) = manifest.as_ref().and_then(|manifest| manifest.summary.as_ref()) {
+        text.push_str(&format!("{}\n", cut(summary, 100)));
+    }
+    let row = |name: &str, value: String| vec![format!("  {name}"), value];
+    let mut rows = vec![
+        row("version", format!("{}, {}", lock.version, lock.last_updated)),
+        row("hash", lock.bundle_hash.to_string()),
+        row("parent", lock.parent.map_or("none".to_owned(), |parent| parent.to_string())),
+        row("origin", origin(&lock.origin)),
+        row("path", settings.layout.brain(id).display().to_string()),
+        row("skills", format!("{} ({} archived)", counts.skills, counts.archived)),
+        row("patterns", counts.patterns.to_string()),
+        row("memory", format!("{} messages, {} facts, {} tasks", counts.messages, counts.facts, counts.tasks)),
+        row("history", format!("{} steps", counts.steps)),
+    ];
+    if let Some(tools) = manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()) {
+        rows.push(row("tools", tools.join(", ")));
+    }
+    text.push_str(&columns(&rows));
+    text.push_str("\nparts\n");
+    let parts: Vec<_> = Part::ALL.iter().map(|part| row(part.name(), lock.parts.get(*part).to_string())).collect();
+    text.push_str(&columns(&parts));
+    if !skills.is_empty() {
+        text.push_str("\nskills\n");
+        let listed: Vec<_> = skills
+            .entries()
+            .take(12)
+            .map(|entry| row(entry.place.slug.as_str(), cut(&entry.description, 70)))
+            .collect();
+        text.push_str(&columns(&listed));
+        if skills.len() > 12 {
+            text.push_str(&format!("  … and {} more: herm skills list {id}\n", skills.len() - 12));
+        }
+    }
+    let brain = json!({
+        "id": id,
+        "name": manifest.as_ref().map(|manifest| &manifest.name),
+        "summary": manifest.as_ref().and_then(|manifest| manifest.summary.as_ref()),
+        "tools": manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()),
+        "path": settings.layout.brain(id),
+        "lock": to_json(lock)?,
+        "counts": to_json(&counts)?,
+        "problems": to_json(&skills.problems())?,
+    });
+    Ok((text, brain))
+}
+
+fn origin(origin: &Origin) -> String {
+    match origin {
+        Origin::Seed { seed } => format!("seed {seed}"),
+        Origin::Manifest { expected: Some(_) } => "manifest, checked against its hash".to_owned(),
+        Origin::Manifest { expected: None } => "manifest".to_owned(),
+        Origin::Directory => "directory".to_owned(),
+    }
+}
+
+fn verify(settings: &Settings, id: &BrainId) -> Result<Answer> {
+    let brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Report))?;
+    let report = brain.verify()?;
+    let version = brain.lock().version;
+    brain.close()?;
+    let sound = report.is_sound();
+    let mut lines = report.drift.lines();
+    lines.extend(report.odd.iter().map(|odd| format!("not allowed: {} is {}", odd.path, odd.what)));
+    lines.extend(report.database.iter().map(|problem| format!("damaged: memory.db: {problem}")));
+    if !sound && lines.is_empty() {
+        lines.push("changed: bundle.lock.json or rows of memory.db".to_owned());
+    }
+    let mut text = if sound {
+        format!(
+            "brain {id} is exactly what its lock says: version {version}, {} files, {} bytes\n{}\n",
+            report.files, report.bytes, report.computed
+        )
+    } else {
+        let mut text = format!(
+            "brain {id} is not what its lock says\n  lock      {}\n  content   {}\n",
+            report.expected, report.computed
+        );
+        for line in &lines {
+            text.push_str(&format!("  {line}\n"));
+        }
+        text
+    };
+    for path in &report.stray {
+        text.push_str(&format!("  not part of the brain, not hashed: {path}\n"));
+    }
+    let json = json!({
+        "id": id,
+        "sound": sound,
+        "version": version,
+        "expected": report.expected,
+        "computed": report.computed,
+        "drift": to_json(&report.drift)?,
+        "notAllowed": report.odd.iter().map(|odd| json!({ "path": odd.path, "what": odd.what })).collect::<Vec<_>>(),
+        "stray": report.stray,
+        "database": report.database,
+        "files": report.files,
+        "bytes": report.bytes,
+    });
+    let answer = Answer::new(text, json);
+    Ok(if sound {
+        answer
+    } else {
+        answer.code(exit::CORRUPT).note(format!("if the edits are yours, take them over with `herm brain adopt {id}`"))
+    })
+}
+
+fn history(settings: &Settings, id: &BrainId, limit: usize) -> Result<Answer> {
+    let steps = Reader::open(&settings.layout, id)?.history(limit)?;
+    let mut rows = vec![["STEP", "VERSION", "WHEN", "KIND", "HASH", "WHAT"].map(str::to_owned).to_vec()];
+    for step in &steps {
+        let files = match step.changes.len() {
+            0 => String::new(),
+            1 => " (1 file)".to_owned(),
+            several => format!(" ({several} files)"),
+        };
+        rows.push(vec![
+            step.seq.to_string(),
+            step.version.to_string(),
+            step.at.to_string(),
+            step.kind.name().to_owned(),
+            step.after.short(),
+            cut(&step.summary, 80) + &files,
+        ]);
+    }
+    Ok(Answer::new(columns(&rows), json!({ "id": id, "steps": to_json(&steps)? })))
+}
+
+fn adopt(settings: &Settings, id: &BrainId) -> Result<Answer> {
+    let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Report))?;
+    let adopted = brain.adopt()?;
+    brain.close()?;
+    let text = match &adopted {
+        None => format!("brain {id} has nothing to adopt: it is what its lock says\n"),
+        Some(settled) => {
+            let mut text = format!("brain {id} is now version {}\n", settled.version);
+            for path in &settled.files {
+                text.push_str(&format!("  adopted: {path}\n"));
+            }
+            text
+        }
+    };
+    Ok(Answer::new(text, json!({ "id": id, "settled": to_json(&adopted)? })))
+}

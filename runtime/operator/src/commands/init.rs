@@ -1,0 +1,71 @@
+//! `herm init`: make a brain.
+
+use herm::brain::{Hydrated, OnDrift};
+use herm::bundle::Origin;
+use herm::{Brain, BrainId, Digest, Error, Reader, Result, Source};
+use serde_json::json;
+
+use super::brain::describe;
+use crate::cli::Init;
+use crate::config::Settings;
+use crate::output::Answer;
+use crate::seeds;
+
+const MAX_MANIFEST_BYTES: u64 = 64 << 20;
+
+pub(super) fn run(settings: &Settings, arguments: &Init) -> Result<Answer> {
+    let id: BrainId = arguments.id.parse()?;
+    let expected: Option<Digest> = arguments.expect.as_deref().map(str::parse).transpose()?;
+    let seed_id: BrainId = arguments.seed.as_deref().unwrap_or(&arguments.id).parse()?;
+    let json;
+    let source = if let Some(path) = &arguments.from {
+        Source::Directory { path, expected }
+    } else if let Some(path) = &arguments.manifest {
+        json = read_manifest(path)?;
+        Source::Manifest { json: &json, expected }
+    } else {
+        if expected.is_some() {
+            return Err(Error::invalid("--expect needs --from or --manifest: a seed is part of this program"));
+        }
+        // An existing brain needs no seed of its number.
+        match seeds::get(&seed_id) {
+            Err(_) if arguments.seed.is_none() && settings.layout.brain(&id).exists() => {
+                return Err(already_there(settings, &id));
+            }
+            seed => Source::Seed(seed?),
+        }
+    };
+    let (brain, hydrated) = Brain::hydrate(&settings.layout, &id, &source, &settings.opening(OnDrift::Refuse))?;
+    let same_seed =
+        matches!(&brain.lock().origin, Origin::Seed { seed } if *seed == seed_id) && matches!(source, Source::Seed(_));
+    brain.close()?;
+    let created = hydrated == Hydrated::Created;
+    if !created && !same_seed {
+        return Err(already_there(settings, &id));
+    }
+    let reader = Reader::open(&settings.layout, &id)?;
+    let (text, brain) = describe(settings, &reader)?;
+    let note = if created {
+        format!("brain {id} is made; look again with `herm brain show {id}`")
+    } else {
+        format!("brain {id} was there already; nothing was copied over it")
+    };
+    Ok(Answer::new(text, json!({ "created": created, "brain": brain })).note(note))
+}
+
+fn already_there(settings: &Settings, id: &BrainId) -> Error {
+    Error::conflict(format!("brain {id} exists already, at {}", settings.layout.brain(id).display()))
+        .hint("choose another number; what a brain has learned is never overwritten")
+}
+
+fn read_manifest(path: &std::path::Path) -> Result<Vec<u8>> {
+    let failed = |source| Error::io("read", path, source);
+    let size = path.metadata().map_err(failed)?.len();
+    if size > MAX_MANIFEST_BYTES {
+        return Err(Error::invalid(format!(
+            "{} has {size} bytes; a manifest may have {MAX_MANIFEST_BYTES}",
+            path.display()
+        )));
+    }
+    std::fs::read(path).map_err(failed)
+}

@@ -1,0 +1,144 @@
+//! `herm skills`: list, read and keep skills.
+
+use herm::brain::OnDrift;
+use herm::skill::{Place, State, body, support_path};
+use herm::{Brain, BrainId, Draft, Error, Reader, Result, Slug, StepKind};
+use serde_json::json;
+
+use super::{to_json, validate};
+use crate::cli::{self, OneSkill};
+use crate::config::Settings;
+use crate::output::{Answer, columns, cut};
+
+pub(super) fn run(settings: &Settings, command: &cli::Skills) -> Result<Answer> {
+    match command {
+        cli::Skills::List { id, archived } => list(settings, &id.parse()?, *archived),
+        cli::Skills::View { id, slug, file } => view(settings, &id.parse()?, &slug.parse()?, file.as_deref()),
+        cli::Skills::Validate { paths } => validate::run(paths),
+        cli::Skills::Archive(one) => keep(settings, one, Keeping::Archive),
+        cli::Skills::Restore(one) => keep(settings, one, Keeping::Restore),
+        cli::Skills::Pin(one) => keep(settings, one, Keeping::Pin),
+        cli::Skills::Unpin(one) => keep(settings, one, Keeping::Unpin),
+    }
+}
+
+fn list(settings: &Settings, id: &BrainId, archived: bool) -> Result<Answer> {
+    let reader = Reader::open(&settings.layout, id)?;
+    let usage = reader.usage()?;
+    if archived {
+        let names: Vec<_> = usage.iter().filter(|(_, usage)| usage.state == State::Archived).collect();
+        let mut rows = vec![["SKILL", "ARCHIVED"].map(str::to_owned).to_vec()];
+        for (slug, usage) in &names {
+            rows.push(vec![slug.to_string(), usage.archived_at.map_or_else(|| "-".to_owned(), |at| at.to_string())]);
+        }
+        let text = if names.is_empty() { "no archived skills\n".to_owned() } else { columns(&rows) };
+        let json: Vec<_> =
+            names.iter().map(|(slug, usage)| json!({ "slug": slug, "archivedAt": usage.archived_at })).collect();
+        return Ok(Answer::new(text, json!({ "id": id, "archived": json })));
+    }
+    let index = reader.skills()?;
+    let mut rows = vec![["SKILL", "STATE", "USES", "DESCRIPTION"].map(str::to_owned).to_vec()];
+    let mut skills = Vec::new();
+    for entry in index.entries() {
+        let slug = &entry.place.slug;
+        let usage = usage.get(slug);
+        let mut state = usage.map_or("active", |usage| usage.state.name()).to_owned();
+        if usage.is_some_and(|usage| usage.pinned) {
+            state.push_str(", pinned");
+        }
+        if !entry.suits_this_platform() {
+            state.push_str(", other platform");
+        }
+        rows.push(vec![
+            slug.to_string(),
+            state,
+            usage.map_or(0, |usage| usage.use_count).to_string(),
+            cut(&entry.description, 70),
+        ]);
+        skills.push(json!({
+            "slug": slug,
+            "name": entry.name,
+            "description": entry.description,
+            "category": entry.category,
+            "form": entry.place.form,
+            "path": entry.place.main,
+            "platforms": entry.platforms,
+            "usage": usage,
+        }));
+    }
+    let text = if skills.is_empty() { "no skills\n".to_owned() } else { columns(&rows) };
+    let answer = Answer::new(text, json!({ "id": id, "skills": skills, "problems": to_json(&index.problems())? }));
+    let problems: Vec<String> =
+        index.problems().iter().map(|problem| format!("not loaded: {}: {}", problem.path, problem.reason)).collect();
+    Ok(if problems.is_empty() { answer } else { answer.note(problems.join("\n")) })
+}
+
+fn view(settings: &Settings, id: &BrainId, slug: &Slug, file: Option<&str>) -> Result<Answer> {
+    let reader = Reader::open(&settings.layout, id)?;
+    let index = reader.skills()?;
+    let Some(entry) = index.get(slug) else { return Err(not_found(&reader, slug)?) };
+    let Place { main, .. } = &entry.place;
+    if let Some(file) = file {
+        let path = support_path(&entry.place, file)?;
+        let Some(text) = reader.text(&path)? else {
+            return Err(Error::not_found(format!("skill {slug} has no file {file}"))
+                .hint(format!("see its files with `herm --json skills view {id} {slug}`")));
+        };
+        let json = json!({ "id": id, "slug": slug, "path": path, "content": text });
+        return Ok(Answer::new(text, json));
+    }
+    let text = reader.text(main)?.unwrap_or_default();
+    let json = json!({
+        "id": id,
+        "slug": slug,
+        "name": entry.name,
+        "description": entry.description,
+        "category": entry.category,
+        "form": entry.place.form,
+        "path": main,
+        "linkedFiles": body::linked_files(&text),
+        "usage": reader.usage()?.get(slug),
+        "content": text,
+    });
+    Ok(Answer::new(text, json))
+}
+
+fn not_found(reader: &Reader, slug: &Slug) -> Result<Error> {
+    let id = reader.id();
+    let error = Error::not_found(format!("there is no skill {:?} in brain {id}", slug.as_str()));
+    Ok(if reader.archived()?.contains(slug) {
+        error.hint(format!("it is archived: bring it back with `herm skills restore {id} {slug}`"))
+    } else {
+        error.hint(format!("see the names with `herm skills list {id}`"))
+    })
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Keeping {
+    Archive,
+    Restore,
+    Pin,
+    Unpin,
+}
+
+fn keep(settings: &Settings, one: &OneSkill, keeping: Keeping) -> Result<Answer> {
+    let id: BrainId = one.id.parse()?;
+    let slug: Slug = one.slug.parse()?;
+    let mut brain = Brain::open(&settings.layout, &id, &settings.opening(OnDrift::Refuse))?;
+    let mut draft = Draft::new();
+    let mut editor = brain.edit(&mut draft);
+    let done = match keeping {
+        Keeping::Archive => editor.archive_skill(&slug).map(|()| "archived"),
+        Keeping::Restore => editor.restore_skill(&slug).map(|_| "restored"),
+        Keeping::Pin => editor.pin_skill(&slug, true).map(|()| "pinned"),
+        Keeping::Unpin => editor.pin_skill(&slug, false).map(|()| "unpinned"),
+    }?;
+    let settled = brain.settle(&draft, StepKind::Maintenance, &format!("{done} skill {slug}"))?;
+    brain.close()?;
+    let text = if settled.moved {
+        format!("{done} {slug}; brain {id} is now version {}\n", settled.version)
+    } else {
+        format!("{slug} was {done} already; brain {id} stays at version {}\n", settled.version)
+    };
+    Ok(Answer::new(text, json!({ "id": id, "slug": slug, "done": done, "settled": to_json(&settled)? })))
+}

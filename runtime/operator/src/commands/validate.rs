@@ -1,0 +1,167 @@
+//! `herm skills validate`: any file or tree against the rules.
+
+use std::path::{Path, PathBuf};
+
+use herm::fsio::{self, Limits, Root};
+use herm::skill::{Document, Finding, Severity, of_main_file, rules};
+use herm::{Error, RelPath, Result};
+use serde_json::json;
+
+use super::to_json;
+use crate::exit;
+use crate::output::Answer;
+
+const MAX_BYTES: u64 = 4 << 20;
+
+struct Checked {
+    path: PathBuf,
+    findings: Vec<Finding>,
+    unreadable: Option<String>,
+}
+
+impl Checked {
+    fn is_valid(&self) -> bool {
+        self.unreadable.is_none() && self.findings.iter().all(|finding| finding.severity != Severity::Error)
+    }
+}
+
+pub(super) fn run(paths: &[PathBuf]) -> Result<Answer> {
+    let here = [PathBuf::from(".")];
+    let mut checked = Vec::new();
+    for path in if paths.is_empty() { &here } else { paths } {
+        let meta = path.symlink_metadata().map_err(|source| Error::io("read", path, source))?;
+        if meta.is_dir() {
+            tree(path, &mut checked)?;
+        } else {
+            checked.push(file(path)?);
+        }
+    }
+    if checked.is_empty() {
+        return Err(Error::not_found("there is no skill file there")
+            .hint("name a SKILL.md, a flat skill such as name.md, or a directory that holds some"));
+    }
+    Ok(answer(&checked))
+}
+
+/// A single file: its name, or its directory's, is the name it must carry.
+fn file(path: &Path) -> Result<Checked> {
+    let absolute = path.canonicalize().map_err(|source| Error::io("read", path, source))?;
+    let name = absolute.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let expected = if name.eq_ignore_ascii_case("skill.md") {
+        absolute.parent().and_then(Path::file_name).and_then(|dir| dir.to_str())
+    } else {
+        name.strip_suffix(".md")
+    };
+    let size = absolute.metadata().map_err(|source| Error::io("read", path, source))?.len();
+    if size > MAX_BYTES {
+        let reason = format!("{size} bytes are more than a skill may have");
+        return Ok(Checked { path: path.to_owned(), findings: Vec::new(), unreadable: Some(reason) });
+    }
+    let content = std::fs::read(&absolute).map_err(|source| Error::io("read", path, source))?;
+    Ok(check(path.to_owned(), &content, expected))
+}
+
+fn check(path: PathBuf, content: &[u8], expected: Option<&str>) -> Checked {
+    match Document::read(content) {
+        Ok(document) => Checked { path, findings: rules::check(&document, expected), unreadable: None },
+        Err(unreadable) => Checked { path, findings: Vec::new(), unreadable: Some(unreadable.reason) },
+    }
+}
+
+fn tree(path: &Path, checked: &mut Vec<Checked>) -> Result<()> {
+    let root = Root::open(&path.canonicalize().map_err(|source| Error::io("read", path, source))?)?;
+    let pruned = |rel: &str| rel.rsplit('/').next().is_some_and(|name| herm::layout::PRUNED_DIRS.contains(&name));
+    let mut survey = fsio::survey(&root, None, Limits::default(), &pruned)?;
+    for odd in &survey.odd {
+        let unreadable = Some(format!("{}; it is not followed", odd.what));
+        checked.push(Checked { path: path.join(&odd.path), findings: Vec::new(), unreadable });
+    }
+    let mut files: Vec<RelPath> = Vec::new();
+    survey.top.for_each_file(&mut |file, _| {
+        files.push(file.parse()?);
+        Ok(())
+    })?;
+    files.sort();
+    let skill_dirs: Vec<Option<RelPath>> = files.iter().filter(|file| is_main(file)).map(RelPath::parent).collect();
+    let inside_skill = |file: &RelPath| {
+        let mut above = file.parent();
+        loop {
+            if skill_dirs.contains(&above) {
+                return true;
+            }
+            match above {
+                Some(dir) => above = dir.parent(),
+                None => return false,
+            }
+        }
+    };
+    for file in &files {
+        let expected = if is_main(file) {
+            match file.parent() {
+                Some(dir) => dir.name().to_owned(),
+                None => root.path().file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned(),
+            }
+        } else if is_flat(file) && !inside_skill(file) {
+            file.name().trim_end_matches(".md").to_owned()
+        } else {
+            continue;
+        };
+        let shown = path.join(file);
+        match root.read(file, MAX_BYTES) {
+            Ok(content) => checked.push(check(shown, &content.unwrap_or_default(), Some(&expected))),
+            Err(error) => checked.push(Checked {
+                path: shown,
+                findings: Vec::new(),
+                unreadable: Some(error.message().to_owned()),
+            }),
+        }
+    }
+    Ok(())
+}
+
+fn is_main(file: &RelPath) -> bool {
+    file.name().eq_ignore_ascii_case("skill.md")
+}
+
+/// A Markdown file that would be a flat skill if the tree were a `skills/` directory.
+fn is_flat(file: &RelPath) -> bool {
+    format!("skills/{file}").parse().is_ok_and(|path: RelPath| of_main_file(&path, "skills").is_some())
+}
+
+fn answer(checked: &[Checked]) -> Answer {
+    let invalid = checked.iter().filter(|checked| !checked.is_valid()).count();
+    let mut text = String::new();
+    for Checked { path, findings, unreadable } in checked {
+        if let Some(reason) = unreadable {
+            text.push_str(&format!("{}: error: unreadable: {reason}\n", path.display()));
+        }
+        for finding in findings {
+            let line = finding.line.map(|line| format!(":{line}")).unwrap_or_default();
+            let severity = match finding.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            };
+            text.push_str(&format!(
+                "{}{line}: {severity}: {}: {}; {}\n",
+                path.display(),
+                finding.rule,
+                finding.message,
+                finding.fix
+            ));
+        }
+    }
+    text.push_str(&format!("{} checked, {invalid} invalid\n", checked.len()));
+    let skills: Vec<_> = checked
+        .iter()
+        .map(|checked| {
+            json!({
+                "path": checked.path,
+                "valid": checked.is_valid(),
+                "unreadable": checked.unreadable,
+                "findings": to_json(&checked.findings).unwrap_or_default(),
+            })
+        })
+        .collect();
+    let json = json!({ "valid": invalid == 0, "checked": checked.len(), "invalid": invalid, "skills": skills });
+    Answer::new(text, json).code(if invalid == 0 { exit::DONE } else { exit::NEGATIVE })
+}

@@ -1,0 +1,25 @@
+//! Exit codes. They are part of the interface: scripts branch on them.
+
+use herm::ErrorKind;
+
+/// Done.
+pub(crate) const DONE: u8 = 0;
+/// The thing asked for came out negative.
+pub(crate) const NEGATIVE: u8 = 1;
+/// The command was not understood.
+pub(crate) const USAGE: u8 = 2;
+/// Stored data is not what it must be.
+pub(crate) const CORRUPT: u8 = 7;
+
+/// The exit code of an error.
+pub(crate) fn code(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::InvalidInput => USAGE,
+        ErrorKind::Refused => 3,
+        ErrorKind::NotFound => 4,
+        ErrorKind::Conflict => 5,
+        ErrorKind::Unavailable => 6,
+        ErrorKind::Corrupt => CORRUPT,
+        ErrorKind::Internal => NEGATIVE,
+    }
+}

@@ -1,0 +1,30 @@
+//! The operator: the `herm` command line over the library.
+//!
+//! Parse first ([`cli`]), then build validated settings ([`config`]), then run one command, which
+//! returns an [`output::Answer`] that is printed as text or as one JSON document.
+
+mod cli;
+mod commands;
+mod config;
+mod exit;
+mod logging;
+mod output;
+mod seeds;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return output::usage(&error),
+    };
+    logging::start(cli.verbose, cli.quiet);
+    let style = output::Style::of(&cli);
+    match config::Settings::load(&cli).and_then(|settings| commands::run(&cli, &settings)) {
+        Ok(answer) => output::answer(&answer, style),
+        Err(error) => output::error(&error, style),
+    }
+}

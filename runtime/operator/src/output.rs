@@ -1,0 +1,136 @@
+//! Results on standard output, errors and activity on standard error.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use herm::Error;
+use serde_json::{Value, json};
+
+use crate::cli::Cli;
+use crate::exit;
+
+/// What a command found: the same thing for people and for programs.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// For people.
+    pub(crate) text: String,
+    /// For programs: one JSON document with stable field names.
+    pub(crate) json: Value,
+    /// A remark for people that is not part of the result.
+    pub(crate) note: Option<String>,
+    /// The exit code.
+    pub(crate) code: u8,
+}
+
+impl Answer {
+    /// A result with exit code 0.
+    pub(crate) fn new(text: impl Into<String>, json: Value) -> Self {
+        Self { text: text.into(), json, note: None, code: exit::DONE }
+    }
+
+    /// Adds a remark.
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+
+    /// Sets the exit code.
+    pub(crate) fn code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+}
+
+/// How to print.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Style {
+    json: bool,
+    quiet: bool,
+}
+
+impl Style {
+    /// As the flags say.
+    pub(crate) fn of(cli: &Cli) -> Self {
+        Self { json: cli.json, quiet: cli.quiet }
+    }
+}
+
+/// Prints a result.
+pub(crate) fn answer(answer: &Answer, style: Style) -> ExitCode {
+    if style.json {
+        print_json(&answer.json);
+    } else {
+        print(&answer.text);
+        if let Some(note) = answer.note.as_ref().filter(|_| !style.quiet) {
+            say(note);
+        }
+    }
+    ExitCode::from(answer.code)
+}
+
+/// Prints an error.
+pub(crate) fn error(error: &Error, style: Style) -> ExitCode {
+    if style.json {
+        print_json(&json!({
+            "error": { "kind": error.kind().name(), "message": error.message(), "hint": error.hint_text() }
+        }));
+    } else {
+        say(&format!("error: {}", error.message()));
+        if let Some(hint) = error.hint_text() {
+            say(&format!("  hint: {hint}"));
+        }
+    }
+    ExitCode::from(exit::code(error.kind()))
+}
+
+/// Prints what the argument parser says: help and version are results, the rest is misuse.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    // A closed pipe is no reason to complain.
+    let _ = error.print();
+    ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::DONE })
+}
+
+fn print_json(value: &Value) {
+    print(&format!("{value:#}\n"));
+}
+
+/// A reader that has seen enough closes the pipe; that is not an error.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Rows as aligned columns, two spaces apart; the last column is not padded.
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (at, cell) in row.iter().enumerate() {
+            line.push_str(cell);
+            if at + 1 < row.len() {
+                let pad = width(at).unwrap_or(0).saturating_sub(cell.chars().count()) + 2;
+                line.extend(std::iter::repeat_n(' ', pad));
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Cuts a text for a table.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if flat.chars().count() <= most {
+        return flat;
+    }
+    let mut shown: String = flat.chars().take(most.saturating_sub(1)).collect();
+    shown.truncate(shown.trim_end().len());
+    shown.push('…');
+    shown
+}

@@ -1,0 +1,202 @@
+//! Changes to a brain with their rules: skills, their telemetry, and Layer 1.
+
+use std::collections::BTreeSet;
+
+use super::draft::Draft;
+use super::open::Brain;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{Digest, RelPath, Slug};
+use crate::layout;
+use crate::memory::layers;
+use crate::skill::{CreatedBy, Files, Place, State, Usage, store};
+
+/// A file of Layer 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// `MEMORY.md`: what the agent remembers for everyone.
+    Memory,
+    /// `USER.md`: what it remembers of its users in general.
+    User,
+    /// `users/<digest>.md`: what it remembers of one subscriber.
+    Subscriber(Digest),
+}
+
+impl Layer {
+    /// The file.
+    pub fn path(self) -> Result<RelPath> {
+        match self {
+            Self::Memory => layout::rel(layout::MEMORY_LAYER),
+            Self::User => layout::rel(layout::USER_LAYER),
+            Self::Subscriber(digest) => layout::user_layer(&digest),
+        }
+    }
+
+    /// The most characters it may hold.
+    pub fn cap(self) -> usize {
+        match self {
+            Self::Memory => layers::MEMORY_CAP,
+            Self::User | Self::Subscriber(_) => layers::USER_CAP,
+        }
+    }
+}
+
+/// A brain seen through a draft: reads see the draft's changes, writes go into it.
+#[derive(Debug)]
+pub struct Editor<'a> {
+    brain: &'a Brain,
+    draft: &'a mut Draft,
+}
+
+impl Brain {
+    /// Makes changes in `draft`. Nothing happens to the brain before [`Brain::settle`].
+    pub fn edit<'a>(&'a self, draft: &'a mut Draft) -> Editor<'a> {
+        Editor { brain: self, draft }
+    }
+}
+
+impl Editor<'_> {
+    fn now(&self) -> Moment {
+        self.brain.clock().now()
+    }
+
+    /// A skill's telemetry as it will be after the draft. A skill without a record was put there
+    /// by hand: a person made it.
+    pub fn usage(&self, slug: &Slug) -> Result<Usage> {
+        if let Some(usage) = self.draft.usage.get(slug) {
+            return Ok(usage.clone());
+        }
+        let known = self.brain.database.skill_usage_of(slug)?;
+        Ok(known.unwrap_or_else(|| Usage::new(CreatedBy::User, self.now())))
+    }
+
+    fn change_usage(&mut self, slug: &Slug, change: impl FnOnce(&mut Usage, Moment)) -> Result<()> {
+        let mut usage = self.usage(slug)?;
+        change(&mut usage, self.now());
+        self.draft.usage.insert(slug.clone(), usage);
+        Ok(())
+    }
+
+    /// Writes a new skill.
+    pub fn create_skill(&mut self, slug: &Slug, content: &str, by: CreatedBy) -> Result<Place> {
+        let place = store::create(self, slug, content)?;
+        self.draft.usage.insert(slug.clone(), Usage::new(by, self.now()));
+        Ok(place)
+    }
+
+    /// Replaces a skill's main file.
+    pub fn edit_skill(&mut self, slug: &Slug, content: &str) -> Result<Place> {
+        let place = store::edit(self, slug, content)?;
+        self.patched(slug)?;
+        Ok(place)
+    }
+
+    /// Replaces the one occurrence of a text in the main file or in a support file.
+    pub fn patch_skill(&mut self, slug: &Slug, support: Option<&str>, find: &str, replacement: &str) -> Result<Place> {
+        let place = store::patch(self, slug, support, find, replacement)?;
+        self.patched(slug)?;
+        Ok(place)
+    }
+
+    /// Writes a support file; a flat skill becomes a directory.
+    pub fn write_skill_file(&mut self, slug: &Slug, support: &str, content: Vec<u8>) -> Result<Place> {
+        let place = store::write_file(self, slug, support, content)?;
+        self.patched(slug)?;
+        Ok(place)
+    }
+
+    /// Removes a support file.
+    pub fn remove_skill_file(&mut self, slug: &Slug, support: &str) -> Result<Place> {
+        let place = store::remove_file(self, slug, support)?;
+        self.patched(slug)?;
+        Ok(place)
+    }
+
+    fn patched(&mut self, slug: &Slug) -> Result<()> {
+        self.change_usage(slug, |usage, now| {
+            usage.patch_count += 1;
+            usage.last_patched_at = Some(now);
+        })
+    }
+
+    /// Moves a skill with all its files into the archive.
+    pub fn archive_skill(&mut self, slug: &Slug) -> Result<()> {
+        store::archive(self, slug)?;
+        self.change_usage(slug, |usage, now| {
+            usage.state = State::Archived;
+            usage.archived_at = Some(now);
+        })
+    }
+
+    /// Brings an archived skill back.
+    pub fn restore_skill(&mut self, slug: &Slug) -> Result<Place> {
+        let place = store::restore(self, slug)?;
+        self.change_usage(slug, |usage, _| {
+            usage.state = State::Active;
+            usage.archived_at = None;
+        })?;
+        Ok(place)
+    }
+
+    /// Exempts a skill from everything automatic, or no longer.
+    pub fn pin_skill(&mut self, slug: &Slug, pinned: bool) -> Result<()> {
+        if store::find(self, slug).is_none() {
+            return Err(Error::not_found(format!("there is no skill {:?} in this brain", slug.as_str()))
+                .hint("see the names with `herm skills list ID`"));
+        }
+        if self.usage(slug)?.pinned != pinned {
+            self.change_usage(slug, |usage, _| usage.pinned = pinned)?;
+        }
+        Ok(())
+    }
+
+    /// The text of a file of Layer 1; empty where there is none. An unreadable one is an error.
+    pub fn layer(&self, layer: Layer) -> Result<String> {
+        let path = layer.path()?;
+        match self.read(&path)? {
+            None => Ok(String::new()),
+            Some(bytes) => String::from_utf8(bytes)
+                .map_err(|source| Error::corrupt(format!("{path} is not UTF-8 text")).because(source)),
+        }
+    }
+
+    /// Applies all edits to a file of Layer 1, or none.
+    pub fn edit_layer(&mut self, layer: Layer, edits: &[layers::Edit]) -> Result<()> {
+        let before = self.layer(layer)?;
+        let after = layers::apply(&before, edits, layer.cap())?;
+        if after != before {
+            self.write(layer.path()?, after.into_bytes());
+        }
+        Ok(())
+    }
+}
+
+impl Files for Editor<'_> {
+    fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
+        match self.draft.files.get(path) {
+            Some(content) => Ok(content.clone()),
+            None => self.brain.read_content(path),
+        }
+    }
+
+    fn below(&self, dir: &str) -> Vec<RelPath> {
+        let mut paths: BTreeSet<RelPath> = self.brain.tree.below(dir).cloned().collect();
+        for (path, content) in &self.draft.files {
+            if path.as_str().strip_prefix(dir).is_some_and(|rest| rest.starts_with('/')) {
+                match content {
+                    Some(_) => paths.insert(path.clone()),
+                    None => paths.remove(path),
+                };
+            }
+        }
+        paths.into_iter().collect()
+    }
+
+    fn write(&mut self, path: RelPath, content: Vec<u8>) {
+        self.draft.files.insert(path, Some(content));
+    }
+
+    fn remove(&mut self, path: RelPath) {
+        self.draft.files.insert(path, None);
+    }
+}

@@ -1,0 +1,110 @@
+//! The steps a brain took.
+
+use super::journal;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{Digest, RelPath};
+use crate::memory::{Database, sql};
+
+/// Why a brain moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepKind {
+    /// It was made.
+    Create,
+    /// A subscriber's call.
+    Task,
+    /// The operator, the curator or the evolver.
+    Maintenance,
+    /// Content from elsewhere, or edits by hand, taken over.
+    Import,
+    /// A snapshot put in place.
+    Restore,
+    /// An earlier change undone.
+    Rollback,
+}
+
+impl StepKind {
+    /// The kind's name, as stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Task => "task",
+            Self::Maintenance => "maintenance",
+            Self::Import => "import",
+            Self::Restore => "restore",
+            Self::Rollback => "rollback",
+        }
+    }
+
+    fn parse(name: &str) -> Result<Self> {
+        [Self::Create, Self::Task, Self::Maintenance, Self::Import, Self::Restore, Self::Rollback]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| Error::corrupt(format!("{name:?} is not a kind of step")))
+    }
+}
+
+/// One file of a step.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ChangeRecord {
+    /// The file.
+    pub path: RelPath,
+    /// Its digest before, if it was there.
+    pub before: Option<Digest>,
+    /// Its digest after, unless it was taken away.
+    pub after: Option<Digest>,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct StepRecord {
+    /// Its number.
+    pub seq: i64,
+    /// The brain's version after it.
+    pub version: i64,
+    /// Why.
+    pub kind: StepKind,
+    /// What, in one line.
+    pub summary: String,
+    /// When.
+    pub at: Moment,
+    /// The bundle hash before.
+    pub before: Option<Digest>,
+    /// The bundle hash after.
+    pub after: Digest,
+    /// The files that moved.
+    pub changes: Vec<ChangeRecord>,
+}
+
+/// The last `limit` steps, newest first.
+pub(super) fn read(database: &Database, limit: usize) -> Result<Vec<StepRecord>> {
+    let failed = |source| sql("read memory.db", source);
+    let mut statement = database
+        .connection
+        .prepare("SELECT seq, version, kind, summary, at, before, after FROM steps ORDER BY seq DESC LIMIT ?1")
+        .map_err(failed)?;
+    let mut rows = statement.query([i64::try_from(limit).unwrap_or(i64::MAX)]).map_err(failed)?;
+    let mut steps = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let kind: String = row.get(2).map_err(failed)?;
+        let before: Option<String> = row.get(5).map_err(failed)?;
+        let after: String = row.get(6).map_err(failed)?;
+        let seq = row.get(0).map_err(failed)?;
+        let changes = journal::changes(&database.connection, seq, seq)?
+            .into_iter()
+            .map(|(_, change)| ChangeRecord { path: change.path, before: change.before, after: change.after })
+            .collect();
+        steps.push(StepRecord {
+            seq,
+            version: row.get(1).map_err(failed)?,
+            kind: StepKind::parse(&kind)?,
+            summary: row.get(3).map_err(failed)?,
+            at: Moment(row.get(4).map_err(failed)?),
+            before: before.map(|text| text.parse()).transpose()?,
+            after: after.parse()?,
+            changes,
+        });
+    }
+    Ok(steps)
+}

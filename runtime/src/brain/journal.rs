@@ -1,0 +1,190 @@
+//! The settle journal: the tables of `memory.db` that make a step durable before its files are.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::history::StepKind;
+use crate::bundle::Lockfile;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{Digest, RelPath};
+use crate::memory::sql;
+
+/// What the journal knows of the brain as a whole.
+#[derive(Debug, Clone)]
+pub(super) struct State {
+    pub(super) lock: Lockfile,
+    /// Steps up to this one have their files on the disk.
+    pub(super) flushed: i64,
+    /// The telemetry sidecar does not yet show the last usage rows.
+    pub(super) sidecar_stale: bool,
+}
+
+/// One file of a step.
+#[derive(Debug, Clone)]
+pub(super) struct FileChange {
+    pub(super) path: RelPath,
+    pub(super) before: Option<Digest>,
+    pub(super) after: Option<Digest>,
+}
+
+pub(super) fn create_state(connection: &Connection, lock: &Lockfile) -> Result<()> {
+    let text = lock_text(lock)?;
+    connection
+        .execute("INSERT INTO state (one, lock, flushed, sidecar_stale) VALUES (1, ?1, 0, 0)", [text])
+        .map(|_| ())
+        .map_err(|source| sql("write memory.db", source))
+}
+
+fn lock_text(lock: &Lockfile) -> Result<String> {
+    String::from_utf8(lock.to_bytes()?).map_err(|source| Error::internal("the lock is not UTF-8").because(source))
+}
+
+pub(super) fn load_state(connection: &Connection) -> Result<State> {
+    let (lock, flushed, sidecar_stale): (String, i64, bool) = connection
+        .prepare_cached("SELECT lock, flushed, sidecar_stale FROM state")
+        .and_then(|mut get| get.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))))
+        .map_err(|source| match source {
+            rusqlite::Error::QueryReturnedNoRows => {
+                Error::corrupt("memory.db has lost its journal state").hint("restore the brain from a snapshot")
+            }
+            other => sql("read memory.db", other),
+        })?;
+    Ok(State { lock: Lockfile::parse(lock.as_bytes())?, flushed, sidecar_stale })
+}
+
+pub(super) fn save_lock(connection: &Connection, lock: &Lockfile, sidecar_stale: bool) -> Result<()> {
+    let text = lock_text(lock)?;
+    connection
+        .prepare_cached("UPDATE state SET lock = ?1, sidecar_stale = sidecar_stale OR ?2")
+        .and_then(|mut put| put.execute((text, sidecar_stale)))
+        .map(|_| ())
+        .map_err(|source| sql("write memory.db", source))
+}
+
+pub(super) fn mark_flushed(connection: &Connection, seq: i64) -> Result<()> {
+    connection
+        .prepare_cached("UPDATE state SET flushed = ?1, sidecar_stale = 0")
+        .and_then(|mut put| put.execute([seq]))
+        .map(|_| ())
+        .map_err(|source| sql("write memory.db", source))
+}
+
+pub(super) fn last_step(connection: &Connection) -> Result<i64> {
+    connection
+        .prepare_cached("SELECT coalesce(max(seq), 0) FROM steps")
+        .and_then(|mut get| get.query_row([], |row| row.get(0)))
+        .map_err(|source| sql("read memory.db", source))
+}
+
+/// Records a step and returns its number.
+pub(super) fn add_step(
+    connection: &Connection,
+    kind: StepKind,
+    summary: &str,
+    at: Moment,
+    lock: &Lockfile,
+    before: Option<Digest>,
+) -> Result<i64> {
+    connection
+        .prepare_cached("INSERT INTO steps (kind, summary, at, version, before, after) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
+        .and_then(|mut add| {
+            add.insert((
+                kind.name(),
+                summary,
+                at.millis(),
+                i64::try_from(lock.version).unwrap_or(i64::MAX),
+                before.map(|digest| digest.to_string()),
+                lock.bundle_hash.to_string(),
+            ))
+        })
+        .map_err(|source| sql("write memory.db", source))
+}
+
+/// Records one file of a step.
+pub(super) fn add_change(connection: &Connection, seq: i64, change: &FileChange) -> Result<()> {
+    connection
+        .prepare_cached("INSERT INTO changes (seq, path, before, after) VALUES (?1, ?2, ?3, ?4)")
+        .and_then(|mut add| {
+            let bytes = |digest: Option<Digest>| digest.map(|digest| *digest.bytes());
+            add.execute((seq, change.path.as_str(), bytes(change.before), bytes(change.after)))
+        })
+        .map_err(|source| sql("write memory.db", source))?;
+    put_entry(connection, &change.path, change.after)
+}
+
+/// Keeps content by its digest.
+pub(super) fn keep_blob(connection: &Connection, digest: &Digest, content: &[u8]) -> Result<()> {
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO blobs (digest, content) VALUES (?1, ?2)")
+        .and_then(|mut add| add.execute((digest.bytes(), content)))
+        .map(|_| ())
+        .map_err(|source| sql("write memory.db", source))
+}
+
+pub(super) fn blob(connection: &Connection, digest: &Digest) -> Result<Option<Vec<u8>>> {
+    connection
+        .prepare_cached("SELECT content FROM blobs WHERE digest = ?1")
+        .and_then(|mut get| get.query_row([digest.bytes()], |row| row.get(0)).optional())
+        .map_err(|source| sql("read memory.db", source))
+}
+
+pub(super) fn put_entry(connection: &Connection, path: &RelPath, digest: Option<Digest>) -> Result<()> {
+    let done = match digest {
+        Some(digest) => connection
+            .prepare_cached("INSERT OR REPLACE INTO entries (path, digest) VALUES (?1, ?2)")
+            .and_then(|mut put| put.execute((path.as_str(), digest.bytes()))),
+        None => connection
+            .prepare_cached("DELETE FROM entries WHERE path = ?1")
+            .and_then(|mut remove| remove.execute([path.as_str()])),
+    };
+    done.map(|_| ()).map_err(|source| sql("write memory.db", source))
+}
+
+/// The files of the bundle as the last step left them.
+pub(super) fn entries(connection: &Connection) -> Result<BTreeMap<RelPath, Digest>> {
+    let failed = |source| sql("read memory.db", source);
+    let mut statement = connection.prepare("SELECT path, digest FROM entries").map_err(failed)?;
+    let mut rows = statement.query([]).map_err(failed)?;
+    let mut entries = BTreeMap::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let path: String = row.get(0).map_err(failed)?;
+        let digest: [u8; 32] = row.get(1).map_err(failed)?;
+        entries.insert(path.try_into()?, digest.into());
+    }
+    Ok(entries)
+}
+
+/// What the steps after `flushed` did to each file: how it was before them and is after.
+pub(super) fn unflushed(connection: &Connection, flushed: i64) -> Result<Vec<FileChange>> {
+    let mut net: BTreeMap<RelPath, FileChange> = BTreeMap::new();
+    for (_, change) in changes(connection, flushed + 1, i64::MAX)? {
+        match net.get_mut(&change.path) {
+            Some(known) => known.after = change.after,
+            None => {
+                net.insert(change.path.clone(), change);
+            }
+        }
+    }
+    Ok(net.into_values().collect())
+}
+
+/// The file changes of the steps `first` to `last`, in order.
+pub(super) fn changes(connection: &Connection, first: i64, last: i64) -> Result<Vec<(i64, FileChange)>> {
+    let failed = |source| sql("read memory.db", source);
+    let mut statement = connection
+        .prepare_cached("SELECT seq, path, before, after FROM changes WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq, path")
+        .map_err(failed)?;
+    let mut rows = statement.query((first, last)).map_err(failed)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let path: String = row.get(1).map_err(failed)?;
+        let digest = |column| -> Result<Option<Digest>> {
+            Ok(row.get::<_, Option<[u8; 32]>>(column).map_err(failed)?.map(Digest::from))
+        };
+        let change = FileChange { path: path.try_into()?, before: digest(2)?, after: digest(3)? };
+        found.push((row.get(0).map_err(failed)?, change));
+    }
+    Ok(found)
+}

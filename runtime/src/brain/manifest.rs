@@ -1,0 +1,90 @@
+//! `manifest.json`: an agent's name and the tools it may call. The page is
+//! `docs/formats/manifest.md`.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, Result};
+use crate::ids::{Digest, RelPath};
+
+/// The manifest format this build reads and writes.
+pub const MANIFEST_SCHEMA: &str = "herm/manifest@1";
+/// The largest manifest that is read.
+pub(super) const MAX_MANIFEST_BYTES: u64 = 64 << 20;
+
+/// What a brain keeps of its manifest.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    /// Always [`MANIFEST_SCHEMA`].
+    pub schema: String,
+    /// What the agent is called.
+    pub name: String,
+    /// What it is for, in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// The only tools it may call; absent means that the operator decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+}
+
+/// A manifest as it is handed over: with its files, and the hash they must have.
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Parcel {
+    schema: String,
+    name: String,
+    summary: Option<String>,
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) files: BTreeMap<RelPath, String>,
+    pub(super) expected_hash: Option<Digest>,
+}
+
+impl Manifest {
+    /// Reads the manifest of a brain.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        Parcel::parse(bytes).map(|parcel| parcel.manifest())
+    }
+
+    /// The file's bytes: 2-space JSON and a final newline.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = serde_json::to_vec_pretty(self)
+            .map_err(|source| Error::internal("the manifest could not be written").because(source))?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+}
+
+impl Parcel {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
+        let parcel: Self = serde_json::from_slice(bytes).map_err(|source| {
+            Error::invalid(format!("the manifest is not valid: {source}"))
+                .hint("docs/formats/manifest.md has the fields and an example")
+        })?;
+        if parcel.schema != MANIFEST_SCHEMA {
+            return Err(Error::invalid(format!(
+                "the manifest has the format {:?}, and this herm reads {MANIFEST_SCHEMA:?}",
+                parcel.schema
+            )));
+        }
+        if parcel.name.trim().is_empty() || parcel.name.chars().count() > 64 {
+            return Err(Error::invalid("a manifest's name must have 1 to 64 characters"));
+        }
+        for tool in parcel.tools.iter().flatten() {
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+            if tool.is_empty() || tool.len() > 64 || !tool.chars().all(plain) {
+                return Err(Error::invalid(format!("{tool:?} is not the name of a tool")));
+            }
+        }
+        Ok(parcel)
+    }
+
+    pub(super) fn manifest(&self) -> Manifest {
+        Manifest {
+            schema: self.schema.clone(),
+            name: self.name.clone(),
+            summary: self.summary.clone(),
+            tools: self.tools.clone(),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! A brain on disk: opened by one owner at a time, changed one settled step at a time.
+//!
+//! - [`Brain`] holds the lock of its directory; [`Reader`] looks beside whoever holds it.
+//! - [`Draft`] collects the changes of a step, [`Editor`] makes them with their rules, and
+//!   [`Brain::settle`] commits them in one SQLite transaction, the only commit point there is.
+//! - After a crash, [`Brain::open`] brings the files to what the transaction said.
+//!
+//! The layout is described in `docs/formats/brain.md`.
+
+mod bundle_files;
+mod draft;
+mod editor;
+mod history;
+mod hydrate;
+mod journal;
+mod manifest;
+mod open;
+mod reader;
+mod settle;
+mod verify;
+
+pub use draft::Draft;
+pub use editor::{Editor, Layer};
+pub use history::{ChangeRecord, StepKind, StepRecord};
+pub use hydrate::{Hydrated, Seed, Source};
+pub use manifest::{MANIFEST_SCHEMA, Manifest};
+pub use open::{Brain, OnDrift, Opening, list};
+pub use reader::{Counts, Reader};
+pub use settle::Settled;
+pub use verify::{Drift, Report};

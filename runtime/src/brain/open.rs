@@ -1,0 +1,318 @@
+//! Opening a brain: lock, recover, look at the files, check the lock.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::history::{self, StepRecord};
+use super::journal;
+use super::verify::{self, Drift};
+use crate::bundle::{Lockfile, Tree};
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fsio::{self, Dir, OsLock, Root};
+use crate::ids::{BrainId, Digest, RelPath, Slug};
+use crate::layout::{self, Layout};
+use crate::memory::{Access, Database, Found, Search, rebuild_indexes, search};
+use crate::skill::{self, Index};
+
+/// What to do about content that is not what the lock says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDrift {
+    /// Refuse to open, and name the files.
+    Refuse,
+    /// Open all the same; [`Brain::drift`] has the files and nothing can be settled.
+    Report,
+}
+
+/// How to open a brain.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// How long to wait for another process that holds the brain.
+    pub wait: Duration,
+    /// Where "now" comes from.
+    pub clock: Arc<dyn Clock>,
+    /// What to do about edits that no step made.
+    pub on_drift: OnDrift,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Self { wait: Duration::from_secs(5), clock: Arc::new(SystemClock), on_drift: OnDrift::Refuse }
+    }
+}
+
+/// An open brain. Its owner holds the brain's lock until this value is gone.
+#[derive(Debug)]
+pub struct Brain {
+    id: BrainId,
+    clock: Arc<dyn Clock>,
+    pub(super) root: Root,
+    pub(super) database: Database,
+    pub(super) tree: Tree,
+    pub(super) lock: Lockfile,
+    pub(super) survey: Dir,
+    pub(super) drift: Option<Drift>,
+    /// Settled steps whose files are not yet synced.
+    pub(super) unflushed: bool,
+    /// Settled steps whose files are not yet written.
+    pub(super) behind: bool,
+    /// The last step whose files are written.
+    pub(super) materialised: i64,
+    /// A commit failed half-way: only a fresh open knows what is so.
+    pub(super) poisoned: bool,
+    /// Files that changed since the skill index was last brought up to date.
+    pub(super) changed_files: Vec<RelPath>,
+    index: Option<Index>,
+    // Last, so that the lock is released after everything else is closed.
+    _guard: OsLock,
+}
+
+impl Brain {
+    /// Opens a brain that is on this machine.
+    pub fn open(layout: &Layout, id: &BrainId, opening: &Opening) -> Result<Self> {
+        let path = layout.brain(id);
+        if let Err(error) = path.symlink_metadata() {
+            return Err(match error.kind() {
+                std::io::ErrorKind::NotFound => no_such_brain(layout, id),
+                _ => Error::io("open", &path, error),
+            });
+        }
+        let guard = take_lock(layout, id, opening.wait)?;
+        Self::open_locked(layout, id, opening, guard)
+    }
+
+    pub(super) fn open_locked(layout: &Layout, id: &BrainId, opening: &Opening, guard: OsLock) -> Result<Self> {
+        clear_staging(layout, id)?;
+        let path = layout.brain(id);
+        let root = Root::open(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => no_such_brain(layout, id),
+            _ => error,
+        })?;
+        let database_path = path.join(layout::DATABASE);
+        let database = Database::open(&database_path, Access::Write).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::corrupt(format!("brain {id} has no memory.db"))
+                .hint("restore the brain from a snapshot, or put the file back"),
+            _ => error,
+        })?;
+        let state = journal::load_state(&database.connection)?;
+        let mut brain = Self {
+            id: id.clone(),
+            clock: Arc::clone(&opening.clock),
+            root,
+            database,
+            tree: Tree::default(),
+            lock: state.lock,
+            survey: Dir::default(),
+            drift: None,
+            unflushed: false,
+            behind: false,
+            materialised: state.flushed,
+            poisoned: false,
+            changed_files: Vec::new(),
+            index: None,
+            _guard: guard,
+        };
+        let cached = fsio::load_cache(&brain.root, &layout::rel(layout::SURVEY_CACHE)?);
+        brain.survey = cached.unwrap_or_default();
+        brain.recover(state.flushed, state.sidecar_stale)?;
+        brain.look(opening.on_drift)?;
+        Ok(brain)
+    }
+
+    /// Finishes what a crash left: the journal is the truth, the files follow.
+    fn recover(&mut self, flushed: i64, sidecar_stale: bool) -> Result<()> {
+        self.root.clear_temporaries()?;
+        let last = journal::last_step(&self.database.connection)?;
+        if last == flushed && !sidecar_stale {
+            return Ok(());
+        }
+        for change in journal::unflushed(&self.database.connection, flushed)? {
+            let Some(content) = self.root.read(&change.path, layout::MAX_FILE_BYTES)? else { continue };
+            let found = Some(Digest::of(&content));
+            if found != change.before && found != change.after && !content.is_empty() {
+                // Torn by the crash, or edited by hand after it: kept in either case.
+                let digest = Digest::of(&content);
+                journal::keep_blob(&self.database.connection, &digest, &content)?;
+                tracing::warn!(brain = %self.id, path = %change.path, kept = %digest, "replaced by the settled content");
+            }
+        }
+        tracing::info!(brain = %self.id, from = flushed, to = last, "finishing what was interrupted");
+        self.behind = true;
+        self.unflushed = true;
+        self.flush()
+    }
+
+    /// Looks at the files, hashes what changed, and compares with the lock.
+    fn look(&mut self, on_drift: OnDrift) -> Result<()> {
+        let looked = verify::look(&self.root, Some(&self.survey))?;
+        self.tree = looked.tree;
+        if looked.changed {
+            fsio::save_cache(&self.root, &layout::rel(layout::SURVEY_CACHE)?, &looked.top)?;
+        }
+        self.survey = looked.top;
+        let lock_on_disk = self.read_lock_file()?;
+        let parts = super::settle::parts(&mut self.tree, &self.database.connection)?;
+        if parts == self.lock.parts && lock_on_disk {
+            return Ok(());
+        }
+        let drift = Drift::between(&self.database, &self.tree, !lock_on_disk)?;
+        match on_drift {
+            OnDrift::Report => {
+                self.drift = Some(drift);
+                Ok(())
+            }
+            OnDrift::Refuse => Err(drift.into_error(&self.id)),
+        }
+    }
+
+    /// Whether the lock file is the one of the last step. A missing one is written again; one of
+    /// another format means that another herm owns this brain.
+    fn read_lock_file(&self) -> Result<bool> {
+        let path = layout::rel(layout::LOCK)?;
+        match self.root.read(&path, 1 << 20)? {
+            None => {
+                self.root.replace(&path, &self.lock.to_bytes()?, fsio::Sync::Now)?;
+                Ok(true)
+            }
+            Some(bytes) => Ok(Lockfile::parse(&bytes)? == self.lock),
+        }
+    }
+
+    /// The agent's number.
+    pub fn id(&self) -> &BrainId {
+        &self.id
+    }
+
+    /// Where "now" comes from.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// The lock of the last step.
+    pub fn lock(&self) -> &Lockfile {
+        &self.lock
+    }
+
+    /// Content that no step made, where it was opened with [`OnDrift::Report`].
+    pub fn drift(&self) -> Option<&Drift> {
+        self.drift.as_ref()
+    }
+
+    pub(super) fn check_usable(&self) -> Result<()> {
+        if self.poisoned {
+            return Err(Error::unavailable(format!("brain {} must be opened again after a failed write", self.id))
+                .hint("close it and open it again; the open finds out which step is the last"));
+        }
+        match &self.drift {
+            Some(drift) => Err(drift.clone().into_error(&self.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// A file of the bundle, checked against its digest as it is read; `None` where there is none.
+    pub fn read_content(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
+        let Some(expected) = self.tree.get(path) else { return Ok(None) };
+        match self.root.read(path, layout::MAX_FILE_BYTES)? {
+            Some(content) if Digest::of(&content) == expected => Ok(Some(content)),
+            _ => Err(Error::conflict(format!("{path} of brain {} was changed by something other than herm", self.id))
+                .hint(format!(
+                    "look with `herm brain verify {0}`; take the edit over with `herm brain adopt {0}`",
+                    self.id
+                ))),
+        }
+    }
+
+    /// The skill index, brought up to date.
+    pub fn skills(&mut self) -> Result<&Index> {
+        let changed = std::mem::take(&mut self.changed_files);
+        let index = match self.index.take() {
+            None => Index::build(&self.root, layout::SKILLS_DIR)?,
+            Some(mut index) => {
+                index.update(&self.root, &changed)?;
+                index
+            }
+        };
+        Ok(self.index.insert(index))
+    }
+
+    /// The text of an active skill's main file, by its slug.
+    pub fn skill_text(&mut self, slug: &Slug) -> Result<String> {
+        let entry = self.skills()?.get(slug).map(|entry| entry.place.main.clone());
+        let main =
+            entry.ok_or_else(|| Error::not_found(format!("there is no skill {:?} in this brain", slug.as_str())))?;
+        let bytes = self.read_content(&main)?.unwrap_or_default();
+        String::from_utf8(bytes).map_err(|source| Error::invalid(format!("{main} is not UTF-8")).because(source))
+    }
+
+    /// Searches the memory. A damaged index is rebuilt at once.
+    pub fn search(&mut self, wanted: &Search<'_>) -> Result<Found> {
+        let found = search::search(&self.database.connection, wanted)?;
+        if found.degraded {
+            rebuild_indexes(&self.database.connection)?;
+        }
+        Ok(found)
+    }
+
+    /// The telemetry of all skills.
+    pub fn usage(&self) -> Result<std::collections::BTreeMap<Slug, skill::Usage>> {
+        self.database.skill_usage()
+    }
+
+    /// The last `limit` steps, newest first.
+    pub fn history(&self, limit: usize) -> Result<Vec<StepRecord>> {
+        history::read(&self.database, limit)
+    }
+
+    /// Makes everything durable, saves the survey for the next open, and lets go.
+    pub fn close(mut self) -> Result<()> {
+        if self.drift.is_none() && !self.poisoned {
+            let settled_something = self.unflushed || self.behind || !self.changed_files.is_empty();
+            self.flush()?;
+            if settled_something {
+                fsio::save_cache(&self.root, &layout::rel(layout::SURVEY_CACHE)?, &self.survey)?;
+            }
+            self.root.clear_temporaries()?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn take_lock(layout: &Layout, id: &BrainId, wait: Duration) -> Result<OsLock> {
+    fsio::create_dirs(&layout.locks())?;
+    OsLock::acquire(&layout.lock_file(id), &format!("brain {id}"), wait)
+}
+
+/// Removes a brain that a crash left half made. Its owner is gone: the caller holds the lock.
+pub(super) fn clear_staging(layout: &Layout, id: &BrainId) -> Result<()> {
+    let staging = layout.staging(id);
+    if staging.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    fsio::remove_tree(&staging)
+}
+
+pub(super) fn no_such_brain(layout: &Layout, id: &BrainId) -> Error {
+    Error::not_found(format!("there is no brain {id} in {}", layout.brains().display()))
+        .hint(format!("make it with `herm init {id}`, or point --brains at the right directory"))
+}
+
+/// The numbers of the brains in a directory, in numeric order. What is no brain is left out.
+pub fn list(layout: &Layout) -> Result<Vec<BrainId>> {
+    let names = match std::fs::read_dir(layout.brains()) {
+        Ok(names) => names,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io("list", layout.brains(), error)),
+    };
+    let mut ids = Vec::new();
+    for name in names {
+        let name = name.map_err(|error| Error::io("list", layout.brains(), error))?;
+        let id = name.file_name().to_str().and_then(|text| text.parse::<BrainId>().ok());
+        let Some(id) = id else { continue };
+        if Path::new(&layout.brain(&id)).join(layout::DATABASE).exists() {
+            ids.push(id);
+        }
+    }
+    ids.sort_by(|a, b| (a.as_str().len(), a.as_str()).cmp(&(b.as_str().len(), b.as_str())));
+    Ok(ids)
+}

@@ -1,0 +1,153 @@
+//! Looking at a brain beside whoever owns it. Never waits for the owner and never writes.
+
+use std::collections::BTreeMap;
+
+use super::history::{self, StepRecord};
+use super::journal;
+use super::manifest::Manifest;
+use super::open::{self, Brain, Opening};
+use crate::bundle::Lockfile;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fsio::Root;
+use crate::ids::{BrainId, Slug};
+use crate::layout::{self, Layout};
+use crate::memory::{Access, Database, Found, Search, search, sql};
+use crate::skill::{Index, Usage};
+
+/// How much a brain holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    /// Skills in the index.
+    pub skills: usize,
+    /// Skills in the archive.
+    pub archived: usize,
+    /// Patterns.
+    pub patterns: usize,
+    /// Messages.
+    pub messages: u64,
+    /// Facts.
+    pub facts: u64,
+    /// Tasks in the log.
+    pub tasks: u64,
+    /// Steps in the history.
+    pub steps: u64,
+}
+
+/// A brain that is only looked at.
+#[derive(Debug)]
+pub struct Reader {
+    id: BrainId,
+    root: Root,
+    database: Database,
+    lock: Lockfile,
+}
+
+impl Reader {
+    /// Opens a brain for looking. If a crash left it half written and nobody owns it, it is
+    /// recovered first.
+    pub fn open(layout: &Layout, id: &BrainId) -> Result<Self> {
+        let path = layout.brain(id);
+        let root = Root::open(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => open::no_such_brain(layout, id),
+            _ => error,
+        })?;
+        let database =
+            Database::open(&path.join(layout::DATABASE), Access::Read).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => Error::corrupt(format!("brain {id} has no memory.db"))
+                    .hint("restore the brain from a snapshot, or put the file back"),
+                _ => error,
+            })?;
+        let state = journal::load_state(&database.connection)?;
+        if state.flushed < journal::last_step(&database.connection)? {
+            let now_or_never = Opening { wait: std::time::Duration::ZERO, ..Opening::default() };
+            match Brain::open(layout, id, &now_or_never) {
+                Ok(brain) => brain.close()?,
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                Err(error) => tracing::warn!(brain = %id, %error, "not recovered before looking"),
+            }
+        }
+        let lock = journal::load_state(&database.connection)?.lock;
+        Ok(Self { id: id.clone(), root, database, lock })
+    }
+
+    /// The agent's number.
+    pub fn id(&self) -> &BrainId {
+        &self.id
+    }
+
+    /// The lock of the last step.
+    pub fn lock(&self) -> &Lockfile {
+        &self.lock
+    }
+
+    /// The name and tool whitelist, where the brain has them.
+    pub fn manifest(&self) -> Result<Option<Manifest>> {
+        let path = layout::rel(layout::MANIFEST)?;
+        self.root.read(&path, 1 << 20)?.map(|bytes| Manifest::parse(&bytes)).transpose()
+    }
+
+    /// A text file of the brain, or `None` where there is none. Unreadable is an error.
+    pub fn text(&self, path: &crate::ids::RelPath) -> Result<Option<String>> {
+        match self.root.read(path, layout::MAX_FILE_BYTES)? {
+            None => Ok(None),
+            Some(bytes) => String::from_utf8(bytes)
+                .map(Some)
+                .map_err(|source| Error::corrupt(format!("{path} is not UTF-8 text")).because(source)),
+        }
+    }
+
+    /// The skill index.
+    pub fn skills(&self) -> Result<Index> {
+        Index::build(&self.root, layout::SKILLS_DIR)
+    }
+
+    /// The names in the archive.
+    pub fn archived(&self) -> Result<Vec<Slug>> {
+        Ok(self
+            .usage()?
+            .into_iter()
+            .filter(|(_, usage)| usage.state == crate::skill::State::Archived)
+            .map(|(slug, _)| slug)
+            .collect())
+    }
+
+    /// The telemetry of all skills.
+    pub fn usage(&self) -> Result<BTreeMap<Slug, Usage>> {
+        self.database.skill_usage()
+    }
+
+    /// Searches the memory. A damaged index shows in the answer; whoever owns the brain rebuilds it.
+    pub fn search(&self, wanted: &Search<'_>) -> Result<Found> {
+        search::search(&self.database.connection, wanted)
+    }
+
+    /// The last `limit` steps, newest first.
+    pub fn history(&self, limit: usize) -> Result<Vec<StepRecord>> {
+        history::read(&self.database, limit)
+    }
+
+    /// How much the brain holds.
+    pub fn counts(&self) -> Result<Counts> {
+        let rows = |table: &str| -> Result<u64> {
+            self.database
+                .connection
+                .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0))
+                .map(i64::unsigned_abs)
+                .map_err(|source| sql("read memory.db", source))
+        };
+        let patterns = match self.root.list(layout::PATTERNS_DIR) {
+            Ok(entries) => entries.iter().filter(|entry| entry.name.ends_with(".md")).count(),
+            Err(error) if error.kind() == ErrorKind::NotFound => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(Counts {
+            skills: self.skills()?.len(),
+            archived: self.archived()?.len(),
+            patterns,
+            messages: rows("messages")?,
+            facts: rows("facts")?,
+            tasks: rows("task_log")?,
+            steps: rows("steps")?,
+        })
+    }
+}

@@ -1,0 +1,256 @@
+//! Is a brain what its lock says?
+
+use std::collections::BTreeMap;
+
+use super::history::StepKind;
+use super::journal::{self, FileChange};
+use super::open::Brain;
+use super::settle::{self, Settled};
+use crate::bundle::{Part, Parts, Tree};
+use crate::error::{Error, Result};
+use crate::fsio::{self, Dir, Limits, Odd, Root};
+use crate::ids::{BrainId, Digest, RelPath};
+use crate::layout;
+use crate::memory::{self, Database, Table, sql};
+
+/// Content that differs from what the last step left.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Drift {
+    /// Files with other content.
+    pub changed: Vec<RelPath>,
+    /// Files no step wrote.
+    pub added: Vec<RelPath>,
+    /// Files that are gone.
+    pub removed: Vec<RelPath>,
+    /// Tables of `memory.db` whose rows are not those of the last step.
+    pub tables: Vec<&'static str>,
+    /// `bundle.lock.json` is not the lock of the last step.
+    pub lock_file: bool,
+}
+
+impl Drift {
+    pub(super) fn between(database: &Database, tree: &Tree, lock_file: bool) -> Result<Self> {
+        let mut drift = Self { lock_file, ..Self::default() };
+        let mut expected = journal::entries(&database.connection)?;
+        for (path, digest) in tree.iter() {
+            match expected.remove(path) {
+                None => drift.added.push(path.clone()),
+                Some(before) if before != digest => drift.changed.push(path.clone()),
+                Some(_) => {}
+            }
+        }
+        drift.removed = expected.into_keys().collect();
+        Ok(drift)
+    }
+
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Everything that differs, one line each.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (what, paths) in [("changed", &self.changed), ("added", &self.added), ("removed", &self.removed)] {
+            lines.extend(paths.iter().map(|path| format!("{what}: {path}")));
+        }
+        lines.extend(self.tables.iter().map(|table| format!("changed: {} table {table}", layout::DATABASE)));
+        if self.lock_file {
+            lines.push(format!("changed: {}", layout::LOCK));
+        }
+        lines
+    }
+
+    pub(super) fn into_error(self, id: &BrainId) -> Error {
+        let lines = self.lines();
+        let shown = lines.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+        let more = lines.len().saturating_sub(5);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let what = if lines.is_empty() { "rows of memory.db".to_owned() } else { shown };
+        Error::corrupt(format!("brain {id} is not what its lock says ({what}{more})")).hint(format!(
+            "see everything with `herm brain verify {id}`; if the edits are yours, take them over with `herm brain adopt {id}`"
+        ))
+    }
+}
+
+/// The outcome of a full verification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The bundle hash of the lock.
+    pub expected: Digest,
+    /// The bundle hash computed from nothing.
+    pub computed: Digest,
+    /// The parts computed from nothing.
+    pub parts: Parts,
+    /// What differs.
+    pub drift: Drift,
+    /// Files that are no part of a brain and not hashed.
+    pub stray: Vec<String>,
+    /// Links, devices and unreadable names.
+    pub odd: Vec<Odd>,
+    /// Problems SQLite found in the file itself.
+    pub database: Vec<String>,
+    /// Files and bytes read.
+    pub files: usize,
+    /// Bytes read.
+    pub bytes: u64,
+}
+
+impl Report {
+    /// Whether the brain is exactly what its lock says.
+    pub fn is_sound(&self) -> bool {
+        self.expected == self.computed && self.drift.is_empty() && self.database.is_empty() && self.odd.is_empty()
+    }
+}
+
+/// What a look at the files gives.
+pub(super) struct Looked {
+    pub(super) tree: Tree,
+    pub(super) top: Dir,
+    pub(super) odd: Vec<Odd>,
+    pub(super) stray: Vec<String>,
+    pub(super) changed: bool,
+    pub(super) bytes: u64,
+}
+
+/// Surveys a brain's files and hashes those whose digest is not known from `earlier`.
+pub(super) fn look(root: &Root, earlier: Option<&Dir>) -> Result<Looked> {
+    let mut survey = fsio::survey(root, earlier, Limits::default(), &layout::is_not_content)?;
+    let mut tree = Tree::default();
+    let mut stray = Vec::new();
+    let mut bytes = 0;
+    let mut buffer = Vec::new();
+    survey.top.for_each_file(&mut |path, node| {
+        if Part::of(path).is_none() {
+            stray.push(path.to_owned());
+            return Ok(());
+        }
+        let path: RelPath = path.parse()?;
+        let digest = match node.digest {
+            Some(known) => known,
+            None => {
+                if !root.read_into(&path, layout::MAX_FILE_BYTES, &mut buffer)? {
+                    // Gone since it was listed: not there.
+                    return Ok(());
+                }
+                bytes += buffer.len() as u64;
+                Digest::of(&buffer)
+            }
+        };
+        node.digest = Some(digest);
+        tree.set(&path, digest);
+        Ok(())
+    })?;
+    Ok(Looked { tree, top: survey.top, odd: survey.odd, stray, changed: survey.changed, bytes })
+}
+
+impl Brain {
+    /// Recomputes everything from nothing: every file is read, every row hashed.
+    pub fn verify(&self) -> Result<Report> {
+        let connection = &self.database.connection;
+        let database = self.database.integrity()?;
+        let mut looked = look(&self.root, None)?;
+        let (usage, mut tables) = memory::recompute(connection, Part::Usage.name(), &Table::USAGE)?;
+        let (memory, more) = memory::recompute(connection, Part::Memory.name(), &Table::MEMORY)?;
+        tables.extend(more);
+        let parts = Parts {
+            system: looked.tree.part(Part::System),
+            layer1: looked.tree.part(Part::Layer1),
+            skills: looked.tree.part(Part::Skills),
+            patterns: looked.tree.part(Part::Patterns),
+            usage,
+            memory,
+        };
+        let lock_file = self.drift.as_ref().is_some_and(|drift| drift.lock_file);
+        let mut drift = Drift::between(&self.database, &looked.tree, lock_file)?;
+        drift.tables = tables;
+        Ok(Report {
+            expected: self.lock.bundle_hash,
+            computed: parts.root(),
+            parts,
+            drift,
+            stray: looked.stray,
+            odd: looked.odd,
+            database,
+            files: looked.tree.len(),
+            bytes: looked.bytes,
+        })
+    }
+
+    /// Takes over what someone changed by hand, as a step of its own, so that no later step is
+    /// blamed for it. `None` where there is nothing to take over.
+    pub fn adopt(&mut self) -> Result<Option<Settled>> {
+        if self.poisoned {
+            return Err(Error::unavailable("this brain must be opened again after a failed write"));
+        }
+        let problems = self.database.integrity()?;
+        if let Some(problem) = problems.first() {
+            return Err(Error::corrupt(format!("memory.db is damaged and cannot be taken over: {problem}"))
+                .hint("restore the brain from a snapshot"));
+        }
+        let looked = look(&self.root, None)?;
+        if let Some(odd) = looked.odd.first() {
+            return Err(Error::refused(format!("{} is {} and cannot be part of a brain", odd.path, odd.what))
+                .hint("replace it with a regular file, or remove it"));
+        }
+        let drift = Drift::between(&self.database, &looked.tree, false)?;
+        let known: BTreeMap<RelPath, Digest> = journal::entries(&self.database.connection)?;
+        let mut changes = Vec::new();
+        for path in drift.changed.iter().chain(&drift.added).chain(&drift.removed) {
+            changes.push(FileChange {
+                path: path.clone(),
+                before: known.get(path).copied(),
+                after: looked.tree.get(path),
+            });
+        }
+        self.tree = looked.tree;
+        let before = self.lock.clone();
+        let now = self.clock().now();
+        let failed = |source| sql("adopt", source);
+        let transaction = self.database.connection.transaction().map_err(failed)?;
+        memory::rehash(&transaction)?;
+        let parts = settle::parts(&mut self.tree, &transaction)?;
+        let next = self.lock.next(parts, now);
+        if let Some(lock) = &next {
+            let summary = format!("adopted {} changed by hand", files_word(changes.len()));
+            let seq = journal::add_step(&transaction, StepKind::Import, &summary, now, lock, Some(before.bundle_hash))?;
+            for change in &changes {
+                journal::add_change(&transaction, seq, change)?;
+                if let (Some(digest), Some(content)) =
+                    (change.after, self.root.read(&change.path, layout::MAX_FILE_BYTES)?)
+                {
+                    if Digest::of(&content) != digest {
+                        return Err(Error::conflict(format!("{} is being changed right now", change.path))
+                            .hint("try again when nobody edits the brain"));
+                    }
+                    journal::keep_blob(&transaction, &digest, &content)?;
+                }
+            }
+            journal::save_lock(&transaction, lock, false)?;
+        }
+        transaction.commit().map_err(failed)?;
+        self.survey = looked.top;
+        self.drift = None;
+        if let Some(lock) = next {
+            self.lock = lock;
+        }
+        self.unflushed = true;
+        self.behind = true;
+        self.flush()?;
+        if self.lock == before {
+            return Ok(None);
+        }
+        Ok(Some(Settled {
+            moved: true,
+            version: self.lock.version,
+            before: before.bundle_hash,
+            after: self.lock.bundle_hash,
+            parts: before.parts.moved(&self.lock.parts),
+            files: changes.into_iter().map(|change| change.path).collect(),
+        }))
+    }
+}
+
+fn files_word(count: usize) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}

@@ -1,0 +1,96 @@
+//! `bundle.lock.json`: what a brain is, in one small file.
+
+use super::part::Parts;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{BrainId, Digest};
+
+/// The lock format this build reads and writes.
+pub const LOCK_SCHEMA: &str = "herm/lock@1";
+
+/// Where a brain came from.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Origin {
+    /// A canonical agent of this program.
+    Seed {
+        /// The seed's number.
+        seed: BrainId,
+    },
+    /// A materialised bundle with a tool whitelist.
+    Manifest {
+        /// The bundle hash it was checked against, where one was given.
+        expected: Option<Digest>,
+    },
+    /// A directory of files.
+    Directory,
+}
+
+/// The lock of a brain.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Lockfile {
+    /// Always [`LOCK_SCHEMA`].
+    pub schema: String,
+    /// The root over the whole bundle.
+    pub bundle_hash: Digest,
+    /// 1 when the brain was made, and one more each time the bundle moved.
+    pub version: u64,
+    /// When the bundle last moved.
+    pub last_updated: Moment,
+    /// The bundle hash of the version before.
+    pub parent: Option<Digest>,
+    /// One digest a part.
+    pub parts: Parts,
+    /// Where the brain came from.
+    pub origin: Origin,
+}
+
+impl Lockfile {
+    /// Reads a lock, and says which rule a broken one breaks.
+    pub fn parse(text: &[u8]) -> Result<Self> {
+        #[derive(serde::Deserialize)]
+        struct Probe {
+            schema: Option<String>,
+        }
+        let broken = |source| {
+            Error::corrupt("bundle.lock.json is not a lock file")
+                .because(source)
+                .hint("run `herm brain verify ID`; the lock is also kept in memory.db and is written again from there")
+        };
+        let probe: Probe = serde_json::from_slice(text).map_err(broken)?;
+        match probe.schema.as_deref() {
+            Some(LOCK_SCHEMA) => {}
+            Some(other) => {
+                return Err(Error::corrupt(format!(
+                    "bundle.lock.json has the format {other:?}, and this herm reads {LOCK_SCHEMA:?}"
+                ))
+                .hint("open this brain with the herm that wrote it, or a newer one"));
+            }
+            None => return Err(Error::corrupt("bundle.lock.json has no schema field")),
+        }
+        serde_json::from_slice(text).map_err(broken)
+    }
+
+    /// The file's bytes: 2-space JSON and a final newline.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = serde_json::to_vec_pretty(self)
+            .map_err(|source| Error::internal("the lock could not be written as JSON").because(source))?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+
+    /// The lock after a step that leads to `parts`, or `None` where the bundle did not move.
+    pub fn next(&self, parts: Parts, now: Moment) -> Option<Self> {
+        let bundle_hash = parts.root();
+        (bundle_hash != self.bundle_hash).then(|| Self {
+            schema: LOCK_SCHEMA.to_owned(),
+            bundle_hash,
+            version: self.version + 1,
+            last_updated: now,
+            parent: Some(self.bundle_hash),
+            parts,
+            origin: self.origin.clone(),
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! The parts of a bundle, so that a reader of the lock sees *what* moved.
+
+use super::{feed_text, node};
+use crate::ids::Digest;
+use crate::layout;
+
+/// One part of a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// `system.md` and `manifest.json`.
+    System,
+    /// `MEMORY.md`, `USER.md` and `users/`.
+    Layer1,
+    /// `skills/`, the archive included.
+    Skills,
+    /// `patterns/`.
+    Patterns,
+    /// Use counts, pins and states of skills: rows of `memory.db`.
+    Usage,
+    /// Messages, facts and the task log: rows of `memory.db`.
+    Memory,
+}
+
+impl Part {
+    /// All parts, in the order in which the root binds them.
+    pub const ALL: [Self; 6] = [Self::System, Self::Layer1, Self::Skills, Self::Patterns, Self::Usage, Self::Memory];
+
+    /// The part's name, as in the lock.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Layer1 => "layer1",
+            Self::Skills => "skills",
+            Self::Patterns => "patterns",
+            Self::Usage => "usage",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// The part a file belongs to, or `None` where it is not part of a bundle.
+    pub fn of(path: &str) -> Option<Self> {
+        if layout::is_not_content(path) {
+            return None;
+        }
+        match path.split_once('/') {
+            None => match path {
+                layout::SYSTEM | layout::MANIFEST => Some(Self::System),
+                layout::MEMORY_LAYER | layout::USER_LAYER => Some(Self::Layer1),
+                _ => None,
+            },
+            Some((layout::USERS_DIR, _)) => Some(Self::Layer1),
+            Some((layout::SKILLS_DIR, _)) => Some(Self::Skills),
+            Some((layout::PATTERNS_DIR, _)) => Some(Self::Patterns),
+            Some(_) => None,
+        }
+    }
+}
+
+/// The digest of each part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parts {
+    /// `system.md` and `manifest.json`.
+    pub system: Digest,
+    /// `MEMORY.md`, `USER.md` and `users/`.
+    pub layer1: Digest,
+    /// `skills/`, the archive included.
+    pub skills: Digest,
+    /// `patterns/`.
+    pub patterns: Digest,
+    /// Use counts, pins and states of skills.
+    pub usage: Digest,
+    /// Messages, facts and the task log.
+    pub memory: Digest,
+}
+
+impl Parts {
+    /// The digest of one part.
+    pub fn get(&self, part: Part) -> Digest {
+        match part {
+            Part::System => self.system,
+            Part::Layer1 => self.layer1,
+            Part::Skills => self.skills,
+            Part::Patterns => self.patterns,
+            Part::Usage => self.usage,
+            Part::Memory => self.memory,
+        }
+    }
+
+    /// The bundle hash.
+    pub fn root(&self) -> Digest {
+        let mut hasher = node("herm bundle v1 root");
+        for part in Part::ALL {
+            feed_text(&mut hasher, part.name());
+            hasher.update(self.get(part).bytes());
+        }
+        hasher.finalize().into()
+    }
+
+    /// The parts in which two bundles differ.
+    pub fn moved(&self, other: &Self) -> Vec<Part> {
+        Part::ALL.into_iter().filter(|part| self.get(*part) != other.get(*part)).collect()
+    }
+}

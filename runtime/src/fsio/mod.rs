@@ -1,0 +1,16 @@
+//! The door to the file system.
+//!
+//! - [`Root`]: a directory held open; every path is relative to it, symbolic links are refused at
+//!   every level, and files are replaced by rename, never rewritten in place.
+//! - [`Survey`]: what lies below a directory, by `stat` alone, cheap to bring up to date.
+//! - [`OsLock`]: an exclusive lock between processes that the kernel releases when its holder dies.
+
+mod os_lock;
+mod root;
+mod survey;
+mod survey_cache;
+
+pub use os_lock::OsLock;
+pub use root::{Entry, Kind, Root, Sync, create_dirs, free_bytes, remove_tree, rename_durably};
+pub use survey::{Dir, FileNode, Limits, Odd, Stat, Survey, survey};
+pub use survey_cache::{load_cache, save_cache};

@@ -1,0 +1,468 @@
+//! A directory held open, and the only way to touch files below it.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::buffer::spare_capacity;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::survey::Stat;
+use crate::error::{Error, Result};
+use crate::ids::RelPath;
+
+/// Where [`Root::replace`] prepares a file before it is renamed into place.
+const TEMP_DIR: &str = ".herm/tmp";
+
+/// When a change has to be on the disk itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// Before the call returns: the file and its directory are synced.
+    Now,
+    /// Someone syncs later, and can redo the change until then.
+    Later,
+}
+
+/// What a name in a directory stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Dir,
+    /// Something a brain cannot hold.
+    Odd(&'static str),
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name; lossy where it is not UTF-8.
+    pub name: String,
+    /// What it stands for.
+    pub kind: Kind,
+}
+
+/// An open directory. Paths given to it cannot leave it: they are [`RelPath`]s, and a symbolic
+/// link at any level is refused by the kernel (`openat2` with `RESOLVE_NO_SYMLINKS`, or a walk
+/// with `O_NOFOLLOW` where that call does not exist).
+#[derive(Debug)]
+pub struct Root {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Root {
+    /// Opens `path`, which must be a real directory and not a link to one.
+    pub fn open(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(fd) => Ok(Self { fd, path: path.to_owned() }),
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                let what = match path.symlink_metadata() {
+                    Ok(meta) if meta.is_symlink() => "a symbolic link",
+                    _ => "not a directory",
+                };
+                Err(Error::refused(format!("{} is {what}; herm only opens real directories", path.display()))
+                    .hint("replace it with a real directory that holds the files"))
+            }
+            Err(errno) => Err(Error::io("open", path, errno.into())),
+        }
+    }
+
+    /// The path it was opened by, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn fail(&self, doing: &str, rel: &str, errno: Errno) -> Error {
+        let full = self.path.join(rel);
+        match errno {
+            Errno::LOOP => Error::refused(format!(
+                "{} is a symbolic link or lies behind one; herm does not follow links",
+                full.display()
+            ))
+            .hint("replace the link with the file itself"),
+            _ => Error::io(doing, &full, errno.into()),
+        }
+    }
+
+    fn open_below(&self, rel: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::ResolveFlags;
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+            match rustix::fs::openat2(&self.fd, rel, flags, mode, resolve) {
+                Err(Errno::NOSYS) => {}
+                done => return done,
+            }
+        }
+        self.open_by_walk(rel, flags, mode)
+    }
+
+    /// The portable form of `openat2(RESOLVE_NO_SYMLINKS)`: one part at a time, no links.
+    fn open_by_walk(&self, rel: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+        let step = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut at: Option<OwnedFd> = None;
+        let (dirs, name) = rel.rsplit_once('/').unwrap_or(("", rel));
+        for part in dirs.split('/').filter(|part| !part.is_empty()) {
+            let from = at.as_ref().unwrap_or(&self.fd).as_fd();
+            at = Some(rustix::fs::openat(from, part, step, Mode::empty()).map_err(|errno| match errno {
+                Errno::NOTDIR => Errno::LOOP,
+                other => other,
+            })?);
+        }
+        rustix::fs::openat(at.as_ref().unwrap_or(&self.fd), name, flags, mode)
+    }
+
+    fn open_dir(&self, rel: &str) -> rustix::io::Result<OwnedFd> {
+        self.open_below(rel, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+    }
+
+    /// The content of a file of at most `max` bytes, or `None` where there is no such file.
+    pub fn read(&self, rel: &RelPath, max: u64) -> Result<Option<Vec<u8>>> {
+        let mut content = Vec::new();
+        Ok(self.read_into(rel, max, &mut content)?.then_some(content))
+    }
+
+    /// Like [`read`](Self::read) into a buffer that is reused; `false` where there is no such file.
+    pub fn read_into(&self, rel: &RelPath, max: u64, content: &mut Vec<u8>) -> Result<bool> {
+        let Some(fd) = self.open_file(rel)? else { return Ok(false) };
+        self.drain(&fd, rel, max, content)?;
+        Ok(true)
+    }
+
+    /// Reads a file and says what `stat` says of the very file that was read.
+    pub fn read_with_stat(&self, rel: &RelPath, max: u64, content: &mut Vec<u8>) -> Result<Option<Stat>> {
+        let Some(fd) = self.open_file(rel)? else { return Ok(None) };
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| self.fail("look at", rel.as_str(), errno))?;
+        self.drain(&fd, rel, max, content)?;
+        Ok(Some(Stat::from_raw(&stat)))
+    }
+
+    fn open_file(&self, rel: &RelPath) -> Result<Option<OwnedFd>> {
+        match self.open_below(rel.as_str(), OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()) {
+            Ok(fd) => Ok(Some(fd)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(self.fail("read", rel.as_str(), errno)),
+        }
+    }
+
+    fn drain(&self, fd: &OwnedFd, rel: &RelPath, max: u64, content: &mut Vec<u8>) -> Result<()> {
+        content.clear();
+        content.reserve(16 * 1024);
+        // A short read of a regular file is its end, so most files cost one read call.
+        loop {
+            let space = content.capacity() - content.len();
+            match rustix::io::read(fd, spare_capacity(content)) {
+                Ok(n) if n < space => break,
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(self.fail("read", rel.as_str(), errno)),
+            }
+            if content.len() as u64 > max {
+                break;
+            }
+            content.reserve(content.len());
+        }
+        if content.len() as u64 > max {
+            return Err(Error::invalid(format!(
+                "{} is larger than the {max} bytes allowed there",
+                self.path.join(rel).display()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Size and times of what stands at `rel`, without following a link; `None` where nothing does.
+    pub fn stat(&self, rel: &RelPath) -> Result<Option<Stat>> {
+        match rustix::fs::statat(&self.fd, rel.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(Stat::from_raw(&stat))),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(self.fail("look at", rel.as_str(), errno)),
+        }
+    }
+
+    pub(super) fn stat_raw(&self, rel: &str) -> rustix::io::Result<rustix::fs::Stat> {
+        let rel = if rel.is_empty() { "." } else { rel };
+        rustix::fs::statat(&self.fd, rel, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// The names in a directory, in no particular order; none where there is no such directory.
+    pub fn list(&self, rel: &str) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in self.list_raw(rel)? {
+            let entry = entry.map_err(|errno| self.fail("list", rel, errno))?;
+            let raw = entry.file_name();
+            if matches!(raw.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let name = raw.to_string_lossy().into_owned();
+            let mut file_type = entry.file_type();
+            if file_type == FileType::Unknown {
+                let stat = self.stat_raw(&format!("{rel}/{name}")).map_err(|errno| self.fail("look at", rel, errno))?;
+                file_type = FileType::from_raw_mode(stat.st_mode);
+            }
+            let kind = match file_type {
+                _ if raw.to_str().is_err() => Kind::Odd("a name that is not UTF-8"),
+                FileType::RegularFile => Kind::File,
+                FileType::Directory => Kind::Dir,
+                FileType::Symlink => Kind::Odd("a symbolic link"),
+                _ => Kind::Odd("not a regular file"),
+            };
+            entries.push(Entry { name, kind });
+        }
+        Ok(entries)
+    }
+
+    pub(super) fn list_raw(&self, rel: &str) -> Result<rustix::fs::Dir> {
+        let opened = if rel.is_empty() { self.open_dir(".") } else { self.open_dir(rel) };
+        let fd = opened.map_err(|errno| self.fail("list", rel, errno))?;
+        rustix::fs::Dir::new(fd).map_err(|errno| self.fail("list", rel, errno))
+    }
+
+    /// Makes the directories above `rel`, and returns the one that holds it.
+    fn parent_dir(&self, rel: &str) -> Result<Option<OwnedFd>> {
+        let Some((parent, _)) = rel.rsplit_once('/') else { return Ok(None) };
+        match self.open_dir(parent) {
+            Ok(fd) => return Ok(Some(fd)),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(self.fail("open", parent, errno)),
+        }
+        let above = self.parent_dir(parent)?;
+        let name = parent.rsplit_once('/').map_or(parent, |(_, name)| name);
+        let at = above.as_ref().unwrap_or(&self.fd);
+        match rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(self.fail("create", parent, errno)),
+        }
+        self.open_dir(parent).map(Some).map_err(|errno| self.fail("open", parent, errno))
+    }
+
+    /// Puts `content` at `rel` in one step: a reader sees the old file or the new one.
+    pub fn replace(&self, rel: &RelPath, content: &[u8], sync: Sync) -> Result<()> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let temp = format!("{TEMP_DIR}/{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+        let temp_dir = self.parent_dir(&temp)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let fd = self
+            .open_below(&temp, flags, Mode::from_raw_mode(0o644))
+            .map_err(|errno| self.fail("write", &temp, errno))?;
+        let installed = self.fill(fd, rel, content, sync).and_then(|()| {
+            let parent = self.parent_dir(rel.as_str())?;
+            let from = temp_dir.as_ref().unwrap_or(&self.fd);
+            let to = parent.as_ref().unwrap_or(&self.fd);
+            let temp_name = temp.rsplit_once('/').map_or(temp.as_str(), |(_, name)| name);
+            rustix::fs::renameat(from, temp_name, to, rel.name())
+                .map_err(|errno| self.fail("write", rel.as_str(), errno))?;
+            match sync {
+                Sync::Now => rustix::fs::fsync(to).map_err(|errno| self.fail("sync", rel.as_str(), errno)),
+                Sync::Later => Ok(()),
+            }
+        });
+        if installed.is_err() {
+            // The temporary file may be gone already; what matters is the error above.
+            let _ = rustix::fs::unlinkat(&self.fd, &temp, AtFlags::empty());
+        }
+        installed
+    }
+
+    fn fill(&self, fd: OwnedFd, rel: &RelPath, content: &[u8], sync: Sync) -> Result<()> {
+        let mut file = File::from(fd);
+        let failed = |source| Error::io("write", &self.path.join(rel), source);
+        file.write_all(content).map_err(failed)?;
+        match sync {
+            Sync::Now => file.sync_all().map_err(failed),
+            Sync::Later => Ok(()),
+        }
+    }
+
+    /// Removes a file, and the directories above it that are left empty (never the first one, so
+    /// `skills/` stays). A file that is not there is no error.
+    pub fn remove(&self, rel: &RelPath) -> Result<()> {
+        let parent = match rel.parent().map(|dir| self.open_dir(dir.as_str())).transpose() {
+            Ok(parent) => parent,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            Err(errno) => return Err(self.fail("remove", rel.as_str(), errno)),
+        };
+        match rustix::fs::unlinkat(parent.as_ref().unwrap_or(&self.fd), rel.name(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(self.fail("remove", rel.as_str(), errno)),
+        }
+        let mut at = rel.parent();
+        while let Some(dir) = at {
+            at = dir.parent();
+            if at.is_none() {
+                break;
+            }
+            match rustix::fs::unlinkat(&self.fd, dir.as_str(), AtFlags::REMOVEDIR) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(Errno::NOTEMPTY | Errno::EXIST) => break,
+                Err(errno) => return Err(self.fail("remove", dir.as_str(), errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a file (if it is there) and every directory above it are on the disk.
+    pub fn sync(&self, rel: &RelPath) -> Result<()> {
+        match self.open_below(rel.as_str(), OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()) {
+            Ok(fd) => {
+                rustix::fs::fsync(&fd).map_err(|errno| self.fail("sync", rel.as_str(), errno))?;
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            Err(errno) => return Err(self.fail("sync", rel.as_str(), errno)),
+        }
+        Ok(())
+    }
+
+    /// Waits until a directory's own entries are on the disk; `None` is the root itself.
+    pub fn sync_dir(&self, rel: Option<&RelPath>) -> Result<()> {
+        let name = rel.map_or(".", RelPath::as_str);
+        match self.open_dir(name) {
+            Ok(fd) => rustix::fs::fsync(&fd).map_err(|errno| self.fail("sync", name, errno)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+            Err(errno) => Err(self.fail("sync", name, errno)),
+        }
+    }
+
+    /// Waits until everything on this file system is on the disk; `false` where the system has no
+    /// such call.
+    pub fn sync_file_system(&self) -> Result<bool> {
+        #[cfg(target_os = "linux")]
+        {
+            rustix::fs::syncfs(&self.fd).map_err(|errno| self.fail("sync", "", errno))?;
+            Ok(true)
+        }
+        #[cfg(not(target_os = "linux"))]
+        Ok(false)
+    }
+
+    /// Throws away what an interrupted [`replace`](Self::replace) left behind.
+    pub fn clear_temporaries(&self) -> Result<()> {
+        match self.stat_raw(TEMP_DIR) {
+            Ok(_) => remove_tree(&self.path.join(TEMP_DIR)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+            Err(errno) => Err(self.fail("look at", TEMP_DIR, errno)),
+        }
+    }
+
+    /// Copies a file from `other` without holding it in memory twice.
+    pub fn copy_from(&self, other: &Self, rel: &RelPath, max: u64) -> Result<()> {
+        let fd = other
+            .open_below(rel.as_str(), OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())
+            .map_err(|errno| other.fail("read", rel.as_str(), errno))?;
+        let mut content = Vec::new();
+        File::from(fd)
+            .take(max + 1)
+            .read_to_end(&mut content)
+            .map_err(|source| Error::io("read", &other.path.join(rel), source))?;
+        if content.len() as u64 > max {
+            return Err(Error::invalid(format!(
+                "{} is larger than the {max} bytes allowed there",
+                other.path.join(rel).display()
+            )));
+        }
+        self.replace(rel, &content, Sync::Later)
+    }
+}
+
+/// Makes a directory and those above it.
+pub fn create_dirs(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(|source| Error::io("create", path, source))
+}
+
+/// Removes a directory and all below it without following links; nothing there is no error.
+#[expect(clippy::disallowed_methods, reason = "this is the door")]
+pub fn remove_tree(path: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Ok(()) => Ok(()),
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(Error::io("remove", path, source)),
+    }
+}
+
+/// Renames a finished directory into place and waits until the name is on the disk. Refuses to
+/// replace anything that is there.
+pub fn rename_durably(from: &Path, to: &Path) -> Result<()> {
+    use rustix::fs::{CWD, RenameFlags};
+    let done = match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST | Errno::NOTEMPTY) => {
+            return Err(Error::conflict(format!("{} already exists", to.display())));
+        }
+        done => done,
+    };
+    done.map_err(|errno| Error::io("create", to, errno.into()))?;
+    let parent = to.parent().unwrap_or(Path::new("."));
+    Root::open(parent)?.sync_dir(None)
+}
+
+/// Free space of the file system that holds `path`, in bytes.
+pub fn free_bytes(path: &Path) -> Result<u64> {
+    let stats = rustix::fs::statvfs(path).map_err(|errno| Error::io("look at", path, errno.into()))?;
+    Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        (dir, root)
+    }
+
+    fn rel(text: &str) -> RelPath {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_replaced_file_reads_back_and_leaves_no_temporary() {
+        let (dir, root) = root();
+        for content in [b"one".to_vec(), vec![b'x'; 100_000]] {
+            root.replace(&rel("a/b/c.md"), &content, Sync::Now).unwrap();
+            assert_eq!(root.read(&rel("a/b/c.md"), 1 << 20).unwrap(), Some(content));
+        }
+        root.clear_temporaries().unwrap();
+        assert!(!dir.path().join(TEMP_DIR).exists());
+    }
+
+    #[test]
+    fn links_are_refused_by_both_ways_of_opening() {
+        let (dir, root) = root();
+        std::fs::create_dir(dir.path().join("real")).unwrap();
+        root.replace(&rel("real/x"), b"x", Sync::Later).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("real"), dir.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("real/x", dir.path().join("file-link")).unwrap();
+        for bad in ["link/x", "file-link"] {
+            assert!(root.read(&rel(bad), 10).is_err(), "{bad}");
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            assert_eq!(root.open_by_walk(bad, flags, Mode::empty()).unwrap_err(), Errno::LOOP, "{bad}");
+        }
+        assert!(root.replace(&rel("link/y"), b"y", Sync::Later).is_err());
+        assert!(root.open_by_walk("real/x", OFlags::RDONLY, Mode::empty()).is_ok());
+    }
+
+    #[test]
+    fn removing_a_file_removes_the_empty_directories_above_but_the_first() {
+        let (dir, root) = root();
+        root.replace(&rel("skills/a/refs/x.md"), b"x", Sync::Later).unwrap();
+        root.remove(&rel("skills/a/refs/x.md")).unwrap();
+        root.remove(&rel("skills/a/refs/x.md")).unwrap();
+        assert!(dir.path().join("skills").is_dir());
+        assert!(!dir.path().join("skills/a").exists());
+    }
+
+    #[test]
+    fn a_file_over_the_limit_is_refused() {
+        let (_dir, root) = root();
+        root.replace(&rel("big"), &vec![0; 70_000], Sync::Later).unwrap();
+        assert!(root.read(&rel("big"), 69_999).is_err());
+        assert_eq!(root.read(&rel("big"), 70_000).unwrap().map(|c| c.len()), Some(70_000));
+    }
+}

@@ -1,0 +1,45 @@
+//! herm: an embedded agent harness runtime.
+//!
+//! Each agent has a number and a *brain*: a directory of skills it wrote itself, a SQLite memory,
+//! a role, and a lock with the brain's content hash. A brain moves one settled step at a time.
+//!
+//! ```
+//! use herm::{Brain, BrainId, Draft, Layout, Opening, Seed, Source, StepKind};
+//!
+//! # fn main() -> herm::Result<()> {
+//! # let dir = std::env::temp_dir().join(format!("herm-doc-{}", std::process::id()));
+//! let layout = Layout::new(&dir);
+//! let id: BrainId = "7".parse()?;
+//! let seed = Seed { id: &id, files: &[("system.md", b"You answer in JSON.\n")] };
+//! let (mut brain, _) = Brain::hydrate(&layout, &id, &Source::Seed(seed), &Opening::default())?;
+//!
+//! let mut draft = Draft::new();
+//! brain.edit(&mut draft).create_skill(
+//!     &"say-hello".parse()?,
+//!     "---\nname: say-hello\ndescription: Greets. Use when someone arrives.\n---\n# Say hello\n",
+//!     herm::skill::CreatedBy::Agent,
+//! )?;
+//! let settled = brain.settle(&draft, StepKind::Maintenance, "learned to greet")?;
+//! assert_eq!(settled.version, 2);
+//! brain.close()?;
+//! # herm::fsio::remove_tree(&dir)
+//! # }
+//! ```
+//!
+//! The map of the house is `docs/ARCHITECTURE.md`; the formats are in `docs/formats/`.
+
+pub mod brain;
+pub mod bundle;
+pub mod clock;
+pub mod error;
+pub mod fsio;
+pub mod ids;
+pub mod layout;
+pub mod memory;
+pub mod skill;
+
+pub use brain::{Brain, Draft, Opening, Reader, Seed, Settled, Source, StepKind};
+pub use clock::{Clock, Moment, SystemClock};
+pub use error::{Error, ErrorKind, Result};
+pub use ids::{BrainId, Digest, RelPath, Slug, SubscriberId};
+pub use layout::Layout;

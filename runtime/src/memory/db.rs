@@ -1,0 +1,184 @@
+//! The one place where SQLite is opened.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::error::{Error, Result};
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Settling: there is one, and its owner holds the brain's lock.
+    Write,
+    /// Looking, beside whoever writes.
+    Read,
+}
+
+/// A connection to a brain's `memory.db`.
+#[derive(Debug)]
+pub struct Database {
+    pub(crate) connection: Connection,
+}
+
+impl Database {
+    /// Makes a new, empty `memory.db`.
+    pub fn create(path: &Path) -> Result<Self> {
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
+        configure(&connection, Access::Write)?;
+        Self::create_tables(&connection)?;
+        Ok(Self { connection })
+    }
+
+    /// Opens an existing `memory.db`; says plainly what is wrong with one that cannot be used.
+    pub fn open(path: &Path, access: Access) -> Result<Self> {
+        check_header(path)?;
+        let connection = connect(path, OpenFlags::empty())?;
+        configure(&connection, access)?;
+        Self::check_schema(&connection)?;
+        Ok(Self { connection })
+    }
+
+    /// Moves what the write-ahead log holds into the database. Off the caller's path.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.connection
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+            .map_err(|source| sql("checkpoint memory.db", source))
+    }
+
+    /// Whether the SQLite inside this program has full-text search that works.
+    pub fn probe_full_text() -> Result<bool> {
+        let failed = |source| sql("try full-text search", source);
+        let connection = Connection::open_in_memory().map_err(failed)?;
+        connection
+            .execute_batch(
+                "CREATE VIRTUAL TABLE probe USING fts5(text); INSERT INTO probe VALUES ('a herm stands here')",
+            )
+            .map_err(failed)?;
+        connection
+            .query_row("SELECT count(*) FROM probe WHERE probe MATCH 'stands'", [], |row| row.get::<_, i64>(0))
+            .map(|found| found == 1)
+            .map_err(failed)
+    }
+
+    /// SQLite's own check of the file's structure: one line a problem, none if it is sound.
+    pub fn integrity(&self) -> Result<Vec<String>> {
+        let failed = |source| sql("check memory.db", source);
+        let mut statement = self.connection.prepare("PRAGMA quick_check(20)").map_err(failed)?;
+        let lines = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
+        let mut problems = Vec::new();
+        for line in lines {
+            match line.map_err(failed)? {
+                fine if fine == "ok" => {}
+                problem => problems.push(problem),
+            }
+        }
+        Ok(problems)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the door")]
+fn connect(path: &Path, extra: OpenFlags) -> Result<Connection> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW | extra;
+    // SQLite's NOFOLLOW refuses links anywhere in the path, the brains directory's own included.
+    let path = resolve_above_brain(path);
+    Connection::open_with_flags(&path, flags).map_err(|source| sql("open memory.db", source))
+}
+
+/// The brains directory may lie behind links (`/tmp` on some systems); the brain may not.
+fn resolve_above_brain(path: &Path) -> PathBuf {
+    let parts = (path.file_name(), path.parent().and_then(Path::file_name));
+    let above = path.parent().and_then(Path::parent);
+    match (parts, above.map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir }.canonicalize())) {
+        ((Some(file), Some(brain)), Some(Ok(above))) => above.join(brain).join(file),
+        _ => path.to_owned(),
+    }
+}
+
+fn configure(connection: &Connection, access: Access) -> Result<()> {
+    let run = || -> rusqlite::Result<()> {
+        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        // A database can come from elsewhere: no schema trickery, no writes to shadow tables.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        // NORMAL loses acknowledged rows in a power cut; FULL costs one sync a commit.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        // Checkpoints are ours to time, so that they never fall on a caller's commit.
+        connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+        if access == Access::Read {
+            connection.pragma_update(None, "query_only", true)?;
+        }
+        connection.set_prepared_statement_cache_capacity(64);
+        Ok(())
+    };
+    run().map_err(|source| sql("open memory.db", source))
+}
+
+/// SQLite finds some damage only when it meets it; these two are cheap to see at once.
+fn check_header(path: &Path) -> Result<()> {
+    let failed = |source| Error::io("open", path, source);
+    let mut file = std::fs::File::open(path).map_err(failed)?;
+    let mut header = [0u8; 100];
+    let size = file.metadata().map_err(failed)?.len();
+    let read = file.read(&mut header).map_err(failed)?;
+    let not_sqlite = || {
+        Error::corrupt(format!("{} is not a SQLite database", path.display()))
+            .hint("put the brain's own memory.db back, or restore the brain from a snapshot")
+    };
+    if read < header.len() || !header.starts_with(b"SQLite format 3\0") {
+        return Err(not_sqlite());
+    }
+    let page_size = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 65_536,
+        other => u64::from(other),
+    };
+    let pages = u64::from(u32::from_be_bytes([header[28], header[29], header[30], header[31]]));
+    // With a log beside it the file may rightly be shorter until the next checkpoint.
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let has_log = Path::new(&log).metadata().is_ok_and(|meta| meta.len() > 0);
+    if !has_log && size < pages * page_size {
+        return Err(Error::corrupt(format!(
+            "{} is cut short: it has {size} bytes and should have {}",
+            path.display(),
+            pages * page_size
+        ))
+        .hint("restore the brain from a snapshot; nothing was written"));
+    }
+    Ok(())
+}
+
+/// Classifies a SQLite error: damage is `Corrupt`, a full disk or a busy file `Unavailable`.
+pub(crate) fn sql(doing: &str, source: rusqlite::Error) -> Error {
+    let code = source.sqlite_error_code();
+    let error = match code {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            Error::corrupt(format!("cannot {doing}: the database is damaged"))
+                .hint("stop writing; run `herm brain verify ID`, then restore the brain from a snapshot")
+        }
+        Some(ErrorCode::DiskFull) => Error::unavailable(format!("cannot {doing}: the disk is full"))
+            .hint("free some space and try again; the brain is unchanged"),
+        Some(ErrorCode::ReadOnly) => Error::unavailable(format!("cannot {doing}: memory.db is read-only"))
+            .hint("give the user that runs herm write access to the brain's directory"),
+        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            Error::unavailable(format!("cannot {doing}: the file cannot be opened"))
+                .hint("check that the brain's directory exists, is writable and that descriptors are left")
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            Error::unavailable(format!("cannot {doing}: another process is using memory.db"))
+                .hint("try again in a moment")
+        }
+        Some(_) => Error::unavailable(format!("cannot {doing}: {source}")),
+        None => Error::internal(format!("cannot {doing}: {source}")),
+    };
+    error.because(source)
+}
+
+/// Whether an error means that stored pages are damaged.
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}

@@ -1,0 +1,132 @@
+//! The full-text indexes: what is searchable, and how an index is kept and rebuilt.
+
+use rusqlite::Connection;
+
+use super::db::sql;
+use super::grams::grams;
+use crate::error::Result;
+
+/// What can be searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// What was said.
+    Message,
+    /// Notes by key.
+    Fact,
+    /// One row a task.
+    Task,
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Message, Self::Fact, Self::Task];
+
+    pub(super) fn table(self) -> &'static str {
+        match self {
+            Self::Message => "messages",
+            Self::Fact => "facts",
+            Self::Task => "task_log",
+        }
+    }
+
+    /// The indexed columns, as a list of an FTS5 column filter and of SQL.
+    pub(super) fn columns(self) -> &'static str {
+        match self {
+            Self::Message => "content",
+            Self::Fact => "key, value",
+            Self::Task => "summary",
+        }
+    }
+
+    /// The SQL expression of the text a reader sees.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Message => "content",
+            Self::Fact => "key || ': ' || value",
+            Self::Task => "summary",
+        }
+    }
+
+    /// Rows of all sources share the grams index: the row's id and the source in one number.
+    pub(super) fn gram_row(self, id: i64) -> i64 {
+        id * 4 + self as i64
+    }
+
+    pub(super) fn from_gram_row(row: i64) -> Option<(Self, i64)> {
+        let source = match row.rem_euclid(4) {
+            0 => Self::Message,
+            1 => Self::Fact,
+            2 => Self::Task,
+            _ => return None,
+        };
+        Some((source, row.div_euclid(4)))
+    }
+}
+
+/// Adds a row, already in its table, to the indexes.
+pub(super) fn add(connection: &Connection, source: Source, id: i64) -> Result<()> {
+    let failed = |source| sql("index memory.db", source);
+    let (table, columns) = (source.table(), source.columns());
+    connection
+        .prepare_cached(&format!(
+            "INSERT INTO {table}_fts (rowid, {columns}, scope) SELECT id, {columns}, scope FROM {table} WHERE id = ?1"
+        ))
+        .and_then(|mut add| add.execute([id]))
+        .map_err(failed)?;
+    let (text, scope): (String, i64) = connection
+        .prepare_cached(&format!("SELECT {}, scope FROM {table} WHERE id = ?1", source.text()))
+        .and_then(|mut get| get.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))))
+        .map_err(failed)?;
+    add_grams(connection, source, id, &text, scope)
+}
+
+fn add_grams(connection: &Connection, source: Source, id: i64, text: &str, scope: i64) -> Result<()> {
+    let Some(grams) = grams(text) else { return Ok(()) };
+    connection
+        .prepare_cached("INSERT INTO grams_fts (rowid, grams, scope) VALUES (?1, ?2, ?3)")
+        .and_then(|mut add| add.execute((source.gram_row(id), grams, scope)))
+        .map(|_| ())
+        .map_err(|error| sql("index memory.db", error))
+}
+
+/// Takes a row, still in its table as it was indexed, out of the indexes.
+pub(super) fn remove(connection: &Connection, source: Source, id: i64) -> Result<()> {
+    let failed = |source| sql("index memory.db", source);
+    let (table, columns) = (source.table(), source.columns());
+    connection
+        .prepare_cached(&format!(
+            "INSERT INTO {table}_fts ({table}_fts, rowid, {columns}, scope) \
+             SELECT 'delete', id, {columns}, scope FROM {table} WHERE id = ?1"
+        ))
+        .and_then(|mut remove| remove.execute([id]))
+        .map_err(failed)?;
+    connection
+        .prepare_cached("DELETE FROM grams_fts WHERE rowid = ?1")
+        .and_then(|mut remove| remove.execute([source.gram_row(id)]))
+        .map(|_| ())
+        .map_err(failed)
+}
+
+/// Builds every index again from the tables, in one transaction.
+pub fn rebuild(connection: &Connection) -> Result<()> {
+    let failed = |source| sql("rebuild the index of memory.db", source);
+    let transaction = connection.unchecked_transaction().map_err(failed)?;
+    for source in Source::ALL {
+        let table = source.table();
+        transaction
+            .execute_batch(&format!("INSERT INTO {table}_fts ({table}_fts) VALUES ('rebuild')"))
+            .map_err(failed)?;
+    }
+    transaction.execute_batch("INSERT INTO grams_fts (grams_fts) VALUES ('delete-all')").map_err(failed)?;
+    for source in Source::ALL {
+        let query = format!("SELECT id, {}, scope FROM {}", source.text(), source.table());
+        let mut all = transaction.prepare(&query).map_err(failed)?;
+        let mut rows = all.query([]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let (id, text, scope): (i64, String, i64) = row.try_into().map_err(failed)?;
+            add_grams(&transaction, source, id, &text, scope)?;
+        }
+    }
+    transaction.commit().map_err(failed)
+}

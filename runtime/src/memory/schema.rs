@@ -1,0 +1,153 @@
+//! The tables of `memory.db`, and how an older file becomes a present one.
+//!
+//! `messages`, `facts`, `task_log`, `subscribers` and `skill_usage` are content: their rows are in
+//! the bundle hash. Everything else serves settling (journal, history, lock) or is derived (full
+//! text indexes, hash nodes).
+
+use rusqlite::Connection;
+
+use super::db::{Database, sql};
+use crate::error::{Error, Result};
+
+/// The schema this build writes, in `PRAGMA user_version`.
+pub const SCHEMA_VERSION: i64 = 1;
+
+/// "HERM" in `PRAGMA application_id`.
+pub(super) const APPLICATION_ID: i64 = 0x4845_524d;
+
+/// Each entry brings a file from the version of its index to the next.
+const MIGRATIONS: [&str; 1] = ["
+CREATE TABLE subscribers (
+  id INTEGER PRIMARY KEY,
+  digest TEXT NOT NULL UNIQUE
+);
+CREATE TABLE messages (
+  id INTEGER PRIMARY KEY,
+  task TEXT NOT NULL,
+  scope INTEGER NOT NULL,
+  role TEXT NOT NULL,
+  content TEXT NOT NULL,
+  at INTEGER NOT NULL
+);
+CREATE TABLE facts (
+  id INTEGER PRIMARY KEY,
+  scope INTEGER NOT NULL,
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  task TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  UNIQUE (scope, key)
+);
+CREATE TABLE task_log (
+  id INTEGER PRIMARY KEY,
+  task TEXT NOT NULL UNIQUE,
+  scope INTEGER NOT NULL,
+  outcome TEXT NOT NULL,
+  summary TEXT NOT NULL,
+  at INTEGER NOT NULL
+);
+CREATE TABLE skill_usage (
+  id INTEGER PRIMARY KEY,
+  slug TEXT NOT NULL UNIQUE,
+  created_by TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  pinned INTEGER NOT NULL,
+  use_count INTEGER NOT NULL,
+  view_count INTEGER NOT NULL,
+  patch_count INTEGER NOT NULL,
+  last_used_at INTEGER,
+  last_viewed_at INTEGER,
+  last_patched_at INTEGER,
+  archived_at INTEGER
+);
+
+CREATE VIRTUAL TABLE messages_fts USING fts5(
+  content, scope, content='messages', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE facts_fts USING fts5(
+  key, value, scope, content='facts', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE task_log_fts USING fts5(
+  summary, scope, content='task_log', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE grams_fts USING fts5(
+  grams, scope, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 0');
+
+CREATE TABLE hash_nodes (
+  tbl INTEGER NOT NULL,
+  level INTEGER NOT NULL,
+  idx INTEGER NOT NULL,
+  digest BLOB NOT NULL,
+  PRIMARY KEY (tbl, level, idx)
+) WITHOUT ROWID;
+
+CREATE TABLE entries (
+  path TEXT PRIMARY KEY,
+  digest BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE steps (
+  seq INTEGER PRIMARY KEY,
+  kind TEXT NOT NULL,
+  summary TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  version INTEGER NOT NULL,
+  before TEXT,
+  after TEXT NOT NULL
+);
+CREATE TABLE changes (
+  seq INTEGER NOT NULL,
+  path TEXT NOT NULL,
+  before BLOB,
+  after BLOB,
+  PRIMARY KEY (seq, path)
+) WITHOUT ROWID;
+CREATE TABLE blobs (
+  digest BLOB PRIMARY KEY,
+  content BLOB NOT NULL
+);
+CREATE TABLE state (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  lock TEXT NOT NULL,
+  flushed INTEGER NOT NULL,
+  sidecar_stale INTEGER NOT NULL
+);
+"];
+
+impl Database {
+    /// Makes the tables of a new file.
+    pub(super) fn create_tables(connection: &Connection) -> Result<()> {
+        connection
+            .pragma_update(None, "application_id", APPLICATION_ID)
+            .map_err(|source| sql("prepare memory.db", source))?;
+        migrate(connection, 0)
+    }
+
+    /// Checks whose file it is and brings an older one up to date.
+    pub(super) fn check_schema(connection: &Connection) -> Result<()> {
+        let number = |name: &str| -> Result<i64> {
+            connection.pragma_query_value(None, name, |row| row.get(0)).map_err(|source| sql("read memory.db", source))
+        };
+        if number("application_id")? != APPLICATION_ID {
+            return Err(Error::corrupt("memory.db is a SQLite database, but not a herm memory")
+                .hint("put the brain's own memory.db back, or restore the brain from a snapshot"));
+        }
+        match number("user_version")? {
+            SCHEMA_VERSION => Ok(()),
+            newer if newer > SCHEMA_VERSION => Err(Error::corrupt(format!(
+                "memory.db has schema {newer}, and this herm knows schemas up to {SCHEMA_VERSION}"
+            ))
+            .hint("open this brain with the herm that wrote it, or a newer one; nothing was changed")),
+            older => migrate(connection, older),
+        }
+    }
+}
+
+fn migrate(connection: &Connection, from: i64) -> Result<()> {
+    for (index, script) in MIGRATIONS.iter().enumerate() {
+        let version = index as i64;
+        if version < from {
+            continue;
+        }
+        let batch = format!("BEGIN IMMEDIATE; {script} PRAGMA user_version = {}; COMMIT;", version + 1);
+        connection.execute_batch(&batch).map_err(|source| sql("migrate memory.db", source))?;
+    }
+    Ok(())
+}

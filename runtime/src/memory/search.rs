@@ -1,0 +1,258 @@
+//! Search over messages, facts and the task log.
+//!
+//! Every term is looked up on its own, newest first and at most [`CANDIDATES`] rows of each
+//! source, and the BM25 scores are added up. A rare term is thereby ranked over all its rows; a
+//! word that is everywhere says little about which row is meant, and costs no more than a rare
+//! one.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::db::{is_damage, sql};
+use super::index::Source;
+use super::query::{Shaped, Term, shape};
+use super::writer::SHARED;
+use crate::clock::Moment;
+use crate::error::Result;
+use crate::ids::Digest;
+
+/// How many of its newest rows a term may bring in from one source.
+const CANDIDATES: i64 = 400;
+/// How much of a score recency can add.
+const RECENCY_WEIGHT: f64 = 0.5;
+const RECENCY_HALF_LIFE_DAYS: f64 = 30.0;
+const SNIPPET_CHARS: usize = 160;
+
+/// Whose rows a search may see. The limit is part of the query, not a filter on its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The operator: everything.
+    Operator,
+    /// One subscriber: its own rows and the shared ones.
+    Subscriber(Digest),
+}
+
+/// What to look for.
+#[derive(Debug, Clone)]
+pub struct Search<'a> {
+    /// What was typed.
+    pub text: &'a str,
+    /// Whose rows may be seen.
+    pub scope: Scope,
+    /// A task whose own rows are left out: asking is not an answer.
+    pub except_task: Option<&'a str>,
+    /// How many hits at most.
+    pub limit: usize,
+    /// For recency.
+    pub now: Moment,
+}
+
+/// A row that was found.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Hit {
+    /// Which kind of row.
+    pub source: Source,
+    /// Its id in that table.
+    pub id: i64,
+    /// The task it belongs to.
+    pub task: String,
+    /// When it was written.
+    pub at: Moment,
+    /// The part of its text around the first term.
+    pub snippet: String,
+    /// Higher is better.
+    pub score: f64,
+}
+
+/// The answer to a search.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Found {
+    /// Best first.
+    pub hits: Vec<Hit>,
+    /// The index is damaged; the rows were scanned instead.
+    pub degraded: bool,
+}
+
+/// Searches. A damaged index degrades to a scan; damaged rows are an error.
+pub fn search(connection: &Connection, search: &Search<'_>) -> Result<Found> {
+    let shaped = shape(search.text);
+    if shaped.is_empty() || search.limit == 0 {
+        return Ok(Found::default());
+    }
+    let scopes = visible_scopes(connection, search.scope)?;
+    let (scores, degraded) = match score_by_index(connection, &shaped, &scopes) {
+        Ok(scores) => (scores, false),
+        Err(error) if is_damage(&error) => {
+            tracing::warn!(%error, "the full-text index is damaged; scanning instead");
+            (score_by_scan(connection, &shaped, &scopes)?, true)
+        }
+        Err(error) => return Err(sql("search memory.db", error)),
+    };
+    Ok(Found { hits: best(connection, search, &shaped, &scopes, scores)?, degraded })
+}
+
+/// Which values of `scope` may be seen.
+struct Scopes {
+    all: bool,
+    own: i64,
+}
+
+impl Scopes {
+    /// A condition on rows.
+    fn rows(&self) -> String {
+        if self.all { "1".to_owned() } else { format!("scope IN ({SHARED}, {})", self.own) }
+    }
+
+    /// A condition inside an FTS5 query.
+    fn fts(&self) -> String {
+        if self.all { String::new() } else { format!(" AND scope : (\"{SHARED}\" OR \"{}\")", self.own) }
+    }
+}
+
+fn visible_scopes(connection: &Connection, scope: Scope) -> Result<Scopes> {
+    let Scope::Subscriber(digest) = scope else { return Ok(Scopes { all: true, own: SHARED }) };
+    let own = connection
+        .prepare_cached("SELECT id FROM subscribers WHERE digest = ?1")
+        .and_then(|mut find| find.query_row([digest.to_string()], |row| row.get(0)).optional())
+        .map_err(|source| sql("search memory.db", source))?;
+    // A subscriber the brain has never met still sees what is shared.
+    Ok(Scopes { all: false, own: own.unwrap_or(SHARED) })
+}
+
+type Scores = BTreeMap<(Source, i64), f64>;
+
+fn score_by_index(connection: &Connection, shaped: &Shaped, scopes: &Scopes) -> rusqlite::Result<Scores> {
+    let mut scores = Scores::new();
+    for Term { words, grams, .. } in &shaped.terms {
+        // A row in which both indexes find the term counts once.
+        let mut of_term = Scores::new();
+        if let Some(words) = words {
+            for source in Source::ALL {
+                let table = source.table();
+                let columns = source.columns().replace(',', "");
+                let wanted = format!("{{{columns}}} : {words}{}", scopes.fts());
+                for_each_match(connection, &format!("{table}_fts"), &wanted, |id, score| {
+                    of_term.insert((source, id), score);
+                })?;
+            }
+        }
+        let wanted = format!("grams : {grams}{}", scopes.fts());
+        for_each_match(connection, "grams_fts", &wanted, |row, score| {
+            if let Some(key) = Source::from_gram_row(row) {
+                let best = of_term.entry(key).or_insert(score);
+                *best = best.max(score);
+            }
+        })?;
+        for (key, score) in of_term {
+            *scores.entry(key).or_default() += score;
+        }
+    }
+    Ok(scores)
+}
+
+fn for_each_match(
+    connection: &Connection,
+    index: &str,
+    wanted: &str,
+    mut take: impl FnMut(i64, f64),
+) -> rusqlite::Result<()> {
+    let query = format!(
+        "SELECT rowid, -bm25({index}) FROM {index} WHERE {index} MATCH ?1 ORDER BY rowid DESC LIMIT {CANDIDATES}"
+    );
+    let mut statement = connection.prepare_cached(&query)?;
+    let mut rows = statement.query([wanted])?;
+    while let Some(row) = rows.next()? {
+        take(row.get(0)?, row.get(1)?);
+    }
+    Ok(())
+}
+
+/// Without an index: every visible row, one point a term.
+fn score_by_scan(connection: &Connection, shaped: &Shaped, scopes: &Scopes) -> Result<Scores> {
+    let failed = |source| sql("search memory.db", source);
+    let mut scores = Scores::new();
+    for source in Source::ALL {
+        let query = format!("SELECT id, {} FROM {} WHERE {}", source.text(), source.table(), scopes.rows());
+        let mut statement = connection.prepare(&query).map_err(failed)?;
+        let mut rows = statement.query([]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let text = row.get_ref(1).and_then(|text| Ok(text.as_str()?.to_lowercase())).map_err(failed)?;
+            let points = shaped.needles().filter(|needle| text.contains(*needle)).count();
+            if points > 0 {
+                let id: i64 = row.get(0).map_err(failed)?;
+                scores.insert((source, id), points as f64);
+            }
+        }
+    }
+    Ok(scores)
+}
+
+fn best(
+    connection: &Connection,
+    search: &Search<'_>,
+    shaped: &Shaped,
+    scopes: &Scopes,
+    scores: Scores,
+) -> Result<Vec<Hit>> {
+    let failed = |source| sql("search memory.db", source);
+    let mut hits = Vec::with_capacity(scores.len());
+    for ((source, id), score) in scores {
+        // The scope stands here too: the index is derived and must not be what privacy rests on.
+        let query = format!("SELECT task, at FROM {} WHERE id = ?1 AND {}", source.table(), scopes.rows());
+        let row: Option<(String, i64)> = connection
+            .prepare_cached(&query)
+            .and_then(|mut get| get.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional())
+            .map_err(failed)?;
+        let Some((task, at)) = row else { continue };
+        if search.except_task == Some(task.as_str()) {
+            continue;
+        }
+        let at = Moment(at);
+        let score = score * (1.0 + RECENCY_WEIGHT * recency(at, search.now));
+        hits.push(Hit { source, id, task, at, snippet: String::new(), score });
+    }
+    hits.sort_by(|a, b| {
+        b.score.total_cmp(&a.score).then(b.at.cmp(&a.at)).then(a.source.cmp(&b.source)).then(b.id.cmp(&a.id))
+    });
+    hits.truncate(search.limit);
+    for hit in &mut hits {
+        let query = format!("SELECT {} FROM {} WHERE id = ?1", hit.source.text(), hit.source.table());
+        let text: String = connection
+            .prepare_cached(&query)
+            .and_then(|mut get| get.query_row([hit.id], |row| row.get(0)))
+            .map_err(failed)?;
+        hit.snippet = snippet(&text, shaped);
+    }
+    Ok(hits)
+}
+
+/// 1 now, one half after the half-life, never negative; a row from the future counts as now.
+fn recency(at: Moment, now: Moment) -> f64 {
+    let days = (now.millis().saturating_sub(at.millis())).max(0) as f64 / 86_400_000.0;
+    0.5_f64.powf(days / RECENCY_HALF_LIFE_DAYS)
+}
+
+/// The text around the first place where a term, or the stem of one, stands.
+fn snippet(text: &str, shaped: &Shaped) -> String {
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let folded: Vec<char> = flat.chars().map(|c| c.to_lowercase().next().unwrap_or(c)).collect();
+    let place = |needle: &str| -> Option<usize> {
+        let needle: Vec<char> = needle.chars().collect();
+        let shortest = if needle.len() > 4 { needle.len() - 3 } else { needle.len() };
+        (shortest..=needle.len()).rev().find_map(|length| {
+            let stem = needle.get(..length)?;
+            folded.windows(stem.len().max(1)).position(|window| window == stem)
+        })
+    };
+    let first = shaped.needles().filter_map(place).min().unwrap_or(0);
+    let start = first.saturating_sub(SNIPPET_CHARS / 4);
+    let mut shown: String = flat.chars().skip(start).take(SNIPPET_CHARS).collect();
+    if start > 0 {
+        shown.insert(0, '…');
+    }
+    if start + SNIPPET_CHARS < folded.len() {
+        shown.push('…');
+    }
+    shown
+}

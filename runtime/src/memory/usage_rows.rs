@@ -1,0 +1,54 @@
+//! Skill telemetry as it is stored.
+
+use std::collections::BTreeMap;
+
+use super::db::{Database, sql};
+use crate::clock::Moment;
+use crate::error::Result;
+use crate::ids::Slug;
+use crate::skill::{CreatedBy, State, Usage};
+
+const COLUMNS: &str = "slug, created_by, created_at, state, pinned, use_count, view_count, patch_count, \
+    last_used_at, last_viewed_at, last_patched_at, archived_at";
+
+impl Database {
+    /// The telemetry of every skill that has any.
+    pub fn skill_usage(&self) -> Result<BTreeMap<Slug, Usage>> {
+        Ok(self.read_usage(&format!("SELECT {COLUMNS} FROM skill_usage"), [])?.into_iter().collect())
+    }
+
+    /// The telemetry of one skill.
+    pub fn skill_usage_of(&self, slug: &Slug) -> Result<Option<Usage>> {
+        let query = format!("SELECT {COLUMNS} FROM skill_usage WHERE slug = ?1");
+        Ok(self.read_usage(&query, [slug.as_str()])?.pop().map(|(_, usage)| usage))
+    }
+
+    fn read_usage(&self, query: &str, parameters: impl rusqlite::Params) -> Result<Vec<(Slug, Usage)>> {
+        let failed = |source| sql("read memory.db", source);
+        let mut statement = self.connection.prepare_cached(query).map_err(failed)?;
+        let mut rows = statement.query(parameters).map_err(failed)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            let text = |column| row.get::<_, String>(column).map_err(failed);
+            let count = |column| row.get::<_, u32>(column).map_err(failed);
+            let moment = |column| -> Result<Option<Moment>> {
+                Ok(row.get::<_, Option<i64>>(column).map_err(failed)?.map(Moment))
+            };
+            let usage = Usage {
+                created_by: CreatedBy::parse(&text(1)?)?,
+                created_at: Moment(row.get(2).map_err(failed)?),
+                state: State::parse(&text(3)?)?,
+                pinned: row.get(4).map_err(failed)?,
+                use_count: count(5)?,
+                view_count: count(6)?,
+                patch_count: count(7)?,
+                last_used_at: moment(8)?,
+                last_viewed_at: moment(9)?,
+                last_patched_at: moment(10)?,
+                archived_at: moment(11)?,
+            };
+            found.push((text(0)?.try_into()?, usage));
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,227 @@
+//! Row changes inside one transaction.
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::db::sql;
+use super::index::{self, Source};
+use super::logical::{self, Table, Touched};
+use crate::bundle::rows::FAN_OUT;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{Digest, Slug};
+use crate::skill::Usage;
+
+/// Rows of this scope belong to the brain, not to one subscriber, and everyone may see them.
+pub(super) const SHARED: i64 = 0;
+
+/// Who said something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The subscriber.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool.
+    Tool,
+}
+
+impl Role {
+    /// The role's name, as stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// Something said during a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The task it belongs to.
+    pub task: String,
+    /// Whose task it was; `None` is visible to everyone.
+    pub subscriber: Option<Digest>,
+    /// Who said it.
+    pub role: Role,
+    /// What was said.
+    pub content: String,
+    /// When.
+    pub at: Moment,
+}
+
+/// A note by key; a later one with the same key and owner replaces it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// Whose note it is; `None` is visible to everyone.
+    pub subscriber: Option<Digest>,
+    /// What it is about.
+    pub key: String,
+    /// What is so.
+    pub value: String,
+    /// The task that noted it.
+    pub task: String,
+    /// When.
+    pub at: Moment,
+}
+
+/// How a task went, in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskEntry {
+    /// The task.
+    pub task: String,
+    /// Whose task it was; `None` is visible to everyone.
+    pub subscriber: Option<Digest>,
+    /// How it ended.
+    pub outcome: String,
+    /// What it was about.
+    pub summary: String,
+    /// When.
+    pub at: Moment,
+}
+
+/// Changes rows and remembers which ones, so that the logical hash can follow.
+#[derive(Debug)]
+pub struct Writer<'c> {
+    connection: &'c Connection,
+    touched: Touched,
+}
+
+impl<'c> Writer<'c> {
+    /// A writer inside the transaction that is open on `connection`.
+    pub fn new(connection: &'c Connection) -> Self {
+        Self { connection, touched: Touched::new() }
+    }
+
+    fn touch(&mut self, table: Table, id: i64) {
+        self.touched.insert((table, id.div_euclid(FAN_OUT)));
+    }
+
+    fn scope(&mut self, subscriber: Option<&Digest>) -> Result<i64> {
+        let Some(digest) = subscriber.map(Digest::to_string) else { return Ok(SHARED) };
+        let failed = |source| sql("write memory.db", source);
+        let known = self
+            .connection
+            .prepare_cached("SELECT id FROM subscribers WHERE digest = ?1")
+            .and_then(|mut find| find.query_row([&digest], |row| row.get(0)).optional())
+            .map_err(failed)?;
+        if let Some(id) = known {
+            return Ok(id);
+        }
+        self.connection
+            .prepare_cached("INSERT INTO subscribers (digest) VALUES (?1)")
+            .and_then(|mut add| add.insert([&digest]))
+            .inspect(|id| self.touch(Table::Subscribers, *id))
+            .map_err(failed)
+    }
+
+    /// Adds a message.
+    pub fn message(&mut self, message: &Message) -> Result<i64> {
+        let scope = self.scope(message.subscriber.as_ref())?;
+        let id = self
+            .connection
+            .prepare_cached("INSERT INTO messages (task, scope, role, content, at) VALUES (?1, ?2, ?3, ?4, ?5)")
+            .and_then(|mut add| {
+                let Message { task, role, content, at, .. } = message;
+                add.insert((task, scope, role.name(), content, at.millis()))
+            })
+            .map_err(|source| sql("write memory.db", source))?;
+        self.touch(Table::Messages, id);
+        index::add(self.connection, Source::Message, id)?;
+        Ok(id)
+    }
+
+    /// Adds a fact, or replaces the one with the same key and owner.
+    pub fn fact(&mut self, fact: &Fact) -> Result<i64> {
+        let failed = |source| sql("write memory.db", source);
+        let scope = self.scope(fact.subscriber.as_ref())?;
+        let known: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT id FROM facts WHERE scope = ?1 AND key = ?2")
+            .and_then(|mut find| find.query_row((scope, &fact.key), |row| row.get(0)).optional())
+            .map_err(failed)?;
+        let id = match known {
+            Some(id) => {
+                index::remove(self.connection, Source::Fact, id)?;
+                self.connection
+                    .prepare_cached("UPDATE facts SET value = ?2, task = ?3, at = ?4 WHERE id = ?1")
+                    .and_then(|mut put| put.execute((id, &fact.value, &fact.task, fact.at.millis())))
+                    .map_err(failed)?;
+                id
+            }
+            None => self
+                .connection
+                .prepare_cached("INSERT INTO facts (scope, key, value, task, at) VALUES (?1, ?2, ?3, ?4, ?5)")
+                .and_then(|mut add| add.insert((scope, &fact.key, &fact.value, &fact.task, fact.at.millis())))
+                .map_err(failed)?,
+        };
+        self.touch(Table::Facts, id);
+        index::add(self.connection, Source::Fact, id)?;
+        Ok(id)
+    }
+
+    /// Adds a line to the task log.
+    pub fn task(&mut self, entry: &TaskEntry) -> Result<i64> {
+        let scope = self.scope(entry.subscriber.as_ref())?;
+        let id = self
+            .connection
+            .prepare_cached("INSERT INTO task_log (task, scope, outcome, summary, at) VALUES (?1, ?2, ?3, ?4, ?5)")
+            .and_then(|mut add| {
+                let TaskEntry { task, outcome, summary, at, .. } = entry;
+                add.insert((task, scope, outcome, summary, at.millis()))
+            })
+            .map_err(|source| match source.sqlite_error_code() {
+                Some(rusqlite::ErrorCode::ConstraintViolation) => {
+                    Error::conflict(format!("task {:?} is in the log already", entry.task)).because(source)
+                }
+                _ => sql("write memory.db", source),
+            })?;
+        self.touch(Table::TaskLog, id);
+        index::add(self.connection, Source::Task, id)?;
+        Ok(id)
+    }
+
+    /// Sets the telemetry of a skill.
+    pub fn usage(&mut self, slug: &Slug, usage: &Usage) -> Result<()> {
+        let at = |moment: Option<Moment>| moment.map(Moment::millis);
+        let id: i64 = self
+            .connection
+            .prepare_cached(
+                "INSERT INTO skill_usage (slug, created_by, created_at, state, pinned, use_count, view_count, \
+                 patch_count, last_used_at, last_viewed_at, last_patched_at, archived_at) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
+                 ON CONFLICT (slug) DO UPDATE SET created_by = ?2, created_at = ?3, state = ?4, pinned = ?5, \
+                 use_count = ?6, view_count = ?7, patch_count = ?8, last_used_at = ?9, last_viewed_at = ?10, \
+                 last_patched_at = ?11, archived_at = ?12 RETURNING id",
+            )
+            .and_then(|mut put| {
+                put.query_row(
+                    rusqlite::params![
+                        slug.as_str(),
+                        usage.created_by.name(),
+                        usage.created_at.millis(),
+                        usage.state.name(),
+                        usage.pinned,
+                        usage.use_count,
+                        usage.view_count,
+                        usage.patch_count,
+                        at(usage.last_used_at),
+                        at(usage.last_viewed_at),
+                        at(usage.last_patched_at),
+                        at(usage.archived_at),
+                    ],
+                    |row| row.get(0),
+                )
+            })
+            .map_err(|source| sql("write memory.db", source))?;
+        self.touch(Table::SkillUsage, id);
+        Ok(())
+    }
+
+    /// Brings the hash nodes above the changed rows up to date.
+    pub fn finish(self) -> Result<()> {
+        logical::refresh(self.connection, &self.touched)
+    }
+}

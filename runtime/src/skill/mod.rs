@@ -1,0 +1,35 @@
+//! Skills: procedural memory in Markdown.
+//!
+//! Read leniently, written strictly. A [`Document`] keeps the exact text of a file and reads its
+//! front matter entry by entry, so one broken key never costs the others; [`rules`] says what a
+//! strict reader objects to, and how to put it right. The [`Index`] is what a prompt shows, the
+//! [`store`] is how skills change, and [`Usage`] is what is known of a skill besides its text.
+//!
+//! The format is described in `docs/formats/skill.md`.
+
+mod block;
+pub mod body;
+mod document;
+mod files;
+mod finding;
+mod flow;
+mod front_matter;
+mod index;
+mod leniency;
+mod lines;
+mod place;
+pub mod rules;
+mod scalar;
+pub mod store;
+mod usage;
+mod value;
+mod yaml;
+
+pub use document::{Document, Unreadable};
+pub use files::Files;
+pub use finding::{Finding, Rule, Severity};
+pub use index::{Delta, Entry, Index, Problem};
+pub use place::{Form, Place, of_main_file};
+pub use store::support_path;
+pub use usage::{CreatedBy, State, Usage, sidecar};
+pub use value::Value;

@@ -1,0 +1,117 @@
+//! Where a skill stands: two forms, one identity.
+
+use crate::error::{Error, Result};
+use crate::ids::{RelPath, Slug};
+use crate::layout;
+
+/// How a skill is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// `skills/<slug>.md`
+    Flat,
+    /// `skills/<slug>/SKILL.md` and support files.
+    Directory,
+}
+
+/// Where one skill stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Its identity.
+    pub slug: Slug,
+    /// Its main file.
+    pub main: RelPath,
+    /// Its form.
+    pub form: Form,
+}
+
+/// Names of the main file that are understood; only the first is written.
+const MAIN_FILES: [&str; 3] = [layout::SKILL_FILE, "skill.md", "Skill.md"];
+/// Markdown files of a category that are not skills.
+const NOT_SKILLS: [&str; 2] = ["DESCRIPTION.md", "README.md"];
+
+/// Whether a file name is the main file of a skill in directory form.
+pub(super) fn is_main_file(name: &str) -> bool {
+    MAIN_FILES.contains(&name)
+}
+
+/// Whether a file name can be a flat skill.
+pub(super) fn is_flat_file(name: &str) -> bool {
+    name.ends_with(".md") && !name.starts_with('.') && !is_main_file(name) && !NOT_SKILLS.contains(&name)
+}
+
+/// The skill whose main file a path is, judged by the path alone: `top` is the directory that
+/// holds skills. A flat skill stands in `top` or in one category below it.
+pub fn of_main_file(path: &RelPath, top: &str) -> Option<Place> {
+    let inside = path.as_str().strip_prefix(top)?.strip_prefix('/')?;
+    let mut parts: Vec<&str> = inside.split('/').collect();
+    let name = parts.pop()?;
+    if parts.iter().any(|part| layout::PRUNED_DIRS.contains(part)) {
+        return None;
+    }
+    if is_main_file(name) {
+        let slug = Slug::from_title(parts.last()?)?;
+        return Some(Place { slug, main: path.clone(), form: Form::Directory });
+    }
+    if is_flat_file(name) && parts.len() <= 1 {
+        let slug = Slug::from_title(name.strip_suffix(".md")?)?;
+        return Some(Place { slug, main: path.clone(), form: Form::Flat });
+    }
+    None
+}
+
+/// The place of `slug` among the files below `top`, which are in path order. A directory with a
+/// main file hides Markdown files beside it, so `a/notes.md` next to `a/SKILL.md` is no skill.
+pub(super) fn find(files: &[RelPath], top: &str, slug: &Slug) -> Option<Place> {
+    let skill_dirs = || files.iter().filter(|path| is_main_file(path.name())).filter_map(RelPath::parent);
+    files.iter().filter(|path| near(path, slug)).filter_map(|path| of_main_file(path, top)).find(|place| {
+        place.slug == *slug
+            && match place.form {
+                Form::Directory => true,
+                Form::Flat => !skill_dirs().any(|dir| place.main.parent().as_ref() == Some(&dir)),
+            }
+    })
+}
+
+/// A cheap first look: the slug's first letter must begin the name that would give the slug.
+fn near(path: &RelPath, slug: &Slug) -> bool {
+    let name = path.name();
+    let titled = if is_main_file(name) {
+        path.as_str().rsplit('/').nth(1).unwrap_or_default()
+    } else if name.ends_with(".md") {
+        name
+    } else {
+        return false;
+    };
+    let first = |text: &str| text.chars().find(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase());
+    first(titled) == first(slug.as_str()) || !titled.is_ascii()
+}
+
+impl Place {
+    /// The directory of a skill in directory form.
+    pub fn dir(&self) -> Option<RelPath> {
+        match self.form {
+            Form::Directory => self.main.parent(),
+            Form::Flat => None,
+        }
+    }
+
+    /// The categories above the skill, below `top`.
+    pub fn category(&self, top: &str) -> Option<String> {
+        let unit = self.dir().unwrap_or_else(|| self.main.clone());
+        let above = unit.parent()?;
+        above.as_str().strip_prefix(top)?.strip_prefix('/').map(str::to_owned)
+    }
+
+    /// The same place in directory form.
+    pub(super) fn promoted(&self) -> Result<Self> {
+        match self.form {
+            Form::Directory => Ok(self.clone()),
+            Form::Flat => {
+                let above = self.main.parent().ok_or_else(|| Error::internal("a skill stands at the top"))?;
+                let main = above.join(&format!("{}/{}", self.slug, layout::SKILL_FILE))?;
+                Ok(Self { slug: self.slug.clone(), main, form: Form::Directory })
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Changes to skills. Written strictly: what a rule refuses never reaches a file.
+//!
+//! Every function works on [`Files`], so a change is part of a step in the making and becomes real
+//! only when the brain settles.
+
+use super::document::Document;
+use super::files::Files;
+use super::finding::{Finding, Severity};
+use super::place::{self, Form, Place};
+use super::rules;
+use crate::error::{Error, Result};
+use crate::ids::{RelPath, Slug};
+use crate::layout::{self, ARCHIVE_DIR, SKILLS_DIR};
+
+/// Where an active skill stands.
+pub fn find(files: &dyn Files, slug: &Slug) -> Option<Place> {
+    place::find(&files.below(SKILLS_DIR), SKILLS_DIR, slug)
+}
+
+fn expect(files: &dyn Files, slug: &Slug) -> Result<Place> {
+    find(files, slug).ok_or_else(|| {
+        let error = Error::not_found(format!("there is no skill {:?} in this brain", slug.as_str()));
+        if archived(files, slug).is_some() {
+            error.hint(format!("it is archived: bring it back with `herm skills restore ID {slug}`"))
+        } else {
+            error.hint("see the names with `herm skills list ID`")
+        }
+    })
+}
+
+/// Writes a new skill, flat.
+pub fn create(files: &mut dyn Files, slug: &Slug, content: &str) -> Result<Place> {
+    if let Some(there) = find(files, slug) {
+        return Err(
+            Error::conflict(format!("skill {slug} exists already, at {}", there.main)).hint("edit or patch it instead")
+        );
+    }
+    if archived(files, slug).is_some() {
+        return Err(Error::conflict(format!("skill {slug} is archived"))
+            .hint(format!("bring it back with `herm skills restore ID {slug}`, then edit it")));
+    }
+    obey_rules(content, slug)?;
+    let main = layout::flat_skill(slug)?;
+    files.write(main.clone(), content.as_bytes().to_vec());
+    Ok(Place { slug: slug.clone(), main, form: Form::Flat })
+}
+
+/// Replaces a skill's main file.
+pub fn edit(files: &mut dyn Files, slug: &Slug, content: &str) -> Result<Place> {
+    let place = expect(files, slug)?;
+    obey_rules(content, slug)?;
+    files.write(place.main.clone(), content.as_bytes().to_vec());
+    Ok(place)
+}
+
+/// Replaces the one occurrence of `find_text` in the main file, or in a support file.
+pub fn patch(
+    files: &mut dyn Files,
+    slug: &Slug,
+    support: Option<&str>,
+    find_text: &str,
+    replacement: &str,
+) -> Result<Place> {
+    let place = expect(files, slug)?;
+    let path = match support {
+        Some(support) => support_path(&place, support)?,
+        None => place.main.clone(),
+    };
+    let text = read_text(files, &path)?;
+    let patched = match text.matches(find_text).count() {
+        _ if find_text.is_empty() => return Err(Error::invalid("the text to find must say something")),
+        1 => text.replacen(find_text, replacement, 1),
+        0 => return Err(Error::not_found(format!("{path} does not contain that text"))),
+        several => {
+            return Err(Error::conflict(format!("{path} contains that text {several} times"))
+                .hint("name a longer text that occurs once"));
+        }
+    };
+    match support {
+        None => obey_rules(&patched, slug)?,
+        Some(_) => obey_support_size(patched.len())?,
+    }
+    files.write(path, patched.into_bytes());
+    Ok(place)
+}
+
+/// Writes a support file. A flat skill becomes a directory; nothing else about it changes.
+pub fn write_file(files: &mut dyn Files, slug: &Slug, support: &str, content: Vec<u8>) -> Result<Place> {
+    let place = expect(files, slug)?;
+    let target = place.promoted()?;
+    let path = support_path(&target, support)?;
+    obey_support_size(content.len())?;
+    if target.form != place.form {
+        let main = read(files, &place.main)?;
+        files.remove(place.main);
+        files.write(target.main.clone(), main);
+    }
+    files.write(path, content);
+    Ok(target)
+}
+
+/// Removes a support file.
+pub fn remove_file(files: &mut dyn Files, slug: &Slug, support: &str) -> Result<Place> {
+    let place = expect(files, slug)?;
+    let path = support_path(&place, support)?;
+    read(files, &path)?;
+    files.remove(path);
+    Ok(place)
+}
+
+/// Moves a skill with all its files into the archive. Nothing there is ever overwritten: a second
+/// archive of the same name gets a number.
+pub fn archive(files: &mut dyn Files, slug: &Slug) -> Result<()> {
+    let place = expect(files, slug)?;
+    let unit = unit(&place);
+    let inside = unit.as_str().strip_prefix(SKILLS_DIR).unwrap_or_default().to_owned();
+    let taken = files.below(ARCHIVE_DIR);
+    let free = |base: &str| {
+        let dir = format!("{base}/");
+        !taken.iter().any(|path| path.as_str() == base || path.as_str().starts_with(&dir))
+    };
+    let target = (1..)
+        .map(|n| format!("{ARCHIVE_DIR}{}", numbered(&inside, place.form, n)))
+        .find(|candidate| free(candidate))
+        .unwrap_or_default();
+    move_unit(files, unit.as_str(), &target)
+}
+
+/// Brings an archived skill back to where it was; the latest archive of that name.
+pub fn restore(files: &mut dyn Files, slug: &Slug) -> Result<Place> {
+    if let Some(there) = find(files, slug) {
+        return Err(Error::conflict(format!("skill {slug} is active already, at {}", there.main))
+            .hint("archive the active one first; restoring never overwrites"));
+    }
+    let found = archived(files, slug).ok_or_else(|| {
+        Error::not_found(format!("there is no archived skill {:?} in this brain", slug.as_str()))
+            .hint("see the names with `herm skills list ID --archived`")
+    })?;
+    let inside = found.unit.strip_prefix(ARCHIVE_DIR).unwrap_or_default();
+    let target = format!("{SKILLS_DIR}{}", unnumbered(inside, found.form));
+    move_unit(files, &found.unit, &target)?;
+    find(files, slug).ok_or_else(|| Error::internal(format!("skill {slug} was restored but is not found")))
+}
+
+/// The slugs in the archive, sorted.
+pub fn archived_slugs(files: &dyn Files) -> Vec<Slug> {
+    let mut slugs: Vec<Slug> =
+        files.below(ARCHIVE_DIR).iter().filter_map(archived_unit).map(|unit| unit.slug).collect();
+    slugs.sort();
+    slugs.dedup();
+    slugs
+}
+
+/// The archived files of a skill: its main file first.
+pub fn archived_main(files: &dyn Files, slug: &Slug) -> Option<RelPath> {
+    archived(files, slug).map(|unit| unit.main)
+}
+
+/// The main file's bytes.
+pub fn read(files: &dyn Files, path: &RelPath) -> Result<Vec<u8>> {
+    files.read(path)?.ok_or_else(|| Error::not_found(format!("there is no file {path} in this brain")))
+}
+
+/// The path of a support file, which must lie in one of the support directories.
+pub fn support_path(place: &Place, support: &str) -> Result<RelPath> {
+    RelPath::validate(support)?;
+    let allowed = support.split_once('/').is_some_and(|(dir, _)| rules::SUPPORT_DIRS.contains(&dir));
+    if !allowed {
+        return Err(Error::invalid(format!(
+            "{support:?} is not a support file: it must lie below one of {}",
+            rules::SUPPORT_DIRS.join("/, ") + "/"
+        ))
+        .hint("for example references/notes.md"));
+    }
+    match place.dir() {
+        Some(dir) => dir.join(support),
+        None => Err(Error::not_found(format!("skill {} is a single file and has no support files", place.slug))),
+    }
+}
+
+fn read_text(files: &dyn Files, path: &RelPath) -> Result<String> {
+    String::from_utf8(read(files, path)?)
+        .map_err(|source| Error::invalid(format!("{path} is not UTF-8 text")).because(source))
+}
+
+fn obey_support_size(bytes: usize) -> Result<()> {
+    if bytes > rules::MAX_SUPPORT_BYTES {
+        return Err(Error::invalid(format!(
+            "a support file may have {} bytes, this one has {bytes}",
+            rules::MAX_SUPPORT_BYTES
+        )));
+    }
+    Ok(())
+}
+
+fn obey_rules(content: &str, slug: &Slug) -> Result<()> {
+    let document = Document::read(content.as_bytes())
+        .map_err(|unreadable| Error::invalid(format!("the skill cannot be read: {}", unreadable.reason)))?;
+    let broken: Vec<Finding> = rules::check(&document, Some(slug.as_str()))
+        .into_iter()
+        .filter(|finding| finding.severity == Severity::Error)
+        .collect();
+    match broken.first() {
+        None => Ok(()),
+        Some(first) => {
+            let all: Vec<&str> = broken.iter().map(|finding| finding.message.as_str()).collect();
+            Err(Error::invalid(format!("skill {slug} breaks the rules: {}", all.join("; "))).hint(first.fix.clone()))
+        }
+    }
+}
+
+/// The file or directory that is moved when the skill moves.
+fn unit(place: &Place) -> RelPath {
+    place.dir().unwrap_or_else(|| place.main.clone())
+}
+
+fn move_unit(files: &mut dyn Files, from: &str, to: &str) -> Result<()> {
+    let from: RelPath = from.parse()?;
+    let mut members = files.below(from.as_str());
+    if members.is_empty() {
+        members.push(from.clone());
+    }
+    for path in members {
+        let rest = path.as_str().strip_prefix(from.as_str()).unwrap_or_default();
+        let target: RelPath = format!("{to}{rest}").parse()?;
+        let content = read(files, &path)?;
+        files.remove(path);
+        files.write(target, content);
+    }
+    Ok(())
+}
+
+struct ArchivedUnit {
+    slug: Slug,
+    /// The archived file or directory.
+    unit: String,
+    main: RelPath,
+    form: Form,
+    number: u32,
+}
+
+fn archived(files: &dyn Files, slug: &Slug) -> Option<ArchivedUnit> {
+    files
+        .below(ARCHIVE_DIR)
+        .iter()
+        .filter_map(archived_unit)
+        .filter(|unit| unit.slug == *slug)
+        .max_by_key(|unit| unit.number)
+}
+
+/// `.archive/<categories>/<slug>[.N]/SKILL.md` or `.archive/<categories>/<slug>[.N].md`
+fn archived_unit(path: &RelPath) -> Option<ArchivedUnit> {
+    let form = if place::is_main_file(path.name()) { Form::Directory } else { Form::Flat };
+    let (unit, stem) = match form {
+        Form::Directory => {
+            let dir = path.parent()?;
+            (dir.as_str().to_owned(), dir.name().to_owned())
+        }
+        Form::Flat if place::is_flat_file(path.name()) => {
+            let inside = path.as_str().strip_prefix(ARCHIVE_DIR)?.strip_prefix('/')?;
+            if inside.split('/').count() > 2 || inside.split('/').any(|part| rules::SUPPORT_DIRS.contains(&part)) {
+                return None;
+            }
+            (path.as_str().to_owned(), path.name().strip_suffix(".md")?.to_owned())
+        }
+        Form::Flat => return None,
+    };
+    let (title, number) = match stem.rsplit_once('.').map(|(title, n)| (title, n.parse())) {
+        Some((title, Ok(number))) => (title, number),
+        _ => (stem.as_str(), 1),
+    };
+    Some(ArchivedUnit { slug: Slug::from_title(title)?, unit, main: path.clone(), form, number })
+}
+
+fn numbered(inside: &str, form: Form, number: u32) -> String {
+    match (form, number) {
+        (_, 1) => inside.to_owned(),
+        (Form::Directory, n) => format!("{inside}.{n}"),
+        (Form::Flat, n) => format!("{}.{n}.md", inside.strip_suffix(".md").unwrap_or(inside)),
+    }
+}
+
+fn unnumbered(inside: &str, form: Form) -> String {
+    let bare = |stem: &str| match stem.rsplit_once('.') {
+        Some((title, number)) if number.parse::<u32>().is_ok() => title.to_owned(),
+        _ => stem.to_owned(),
+    };
+    match form {
+        Form::Directory => bare(inside),
+        Form::Flat => format!("{}.md", bare(inside.strip_suffix(".md").unwrap_or(inside))),
+    }
+}

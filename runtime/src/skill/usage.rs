@@ -1,0 +1,115 @@
+//! What is known of a skill besides its text: who made it, how it is used, whether it is kept.
+
+use std::collections::BTreeMap;
+
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::Slug;
+
+/// Implements the stored name of a small enum.
+macro_rules! stored_name {
+    ($type:ident, $what:literal, { $($variant:ident => $name:literal),+ $(,)? }) => {
+        impl $type {
+            /// The name, as stored.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// Reads a stored name.
+            pub fn parse(name: &str) -> Result<Self> {
+                match name {
+                    $($name => Ok(Self::$variant),)+
+                    other => Err(Error::corrupt(format!("{other:?} is not {}", $what))),
+                }
+            }
+        }
+    };
+}
+
+/// Who made a skill. A recorded fact, never guessed from a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CreatedBy {
+    /// The agent itself.
+    Agent,
+    /// The seed the brain began as.
+    Seed,
+    /// A manifest, a directory or an import.
+    Imported,
+    /// A person.
+    User,
+}
+
+stored_name!(CreatedBy, "a maker of skills", {
+    Agent => "agent", Seed => "seed", Imported => "imported", User => "user",
+});
+
+/// Where a skill is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// In the index.
+    Active,
+    /// In the index, long unused.
+    Stale,
+    /// Out of the index, kept, restorable.
+    Archived,
+}
+
+stored_name!(State, "a state of a skill", {
+    Active => "active", Stale => "stale", Archived => "archived",
+});
+
+/// The telemetry of one skill.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Usage {
+    /// When it was archived, while it is.
+    pub archived_at: Option<Moment>,
+    /// When it was made. Making is not using.
+    pub created_at: Moment,
+    /// Who made it.
+    pub created_by: CreatedBy,
+    /// When it was last changed.
+    pub last_patched_at: Option<Moment>,
+    /// When it was last used.
+    pub last_used_at: Option<Moment>,
+    /// When it was last read.
+    pub last_viewed_at: Option<Moment>,
+    /// How often it was changed.
+    pub patch_count: u32,
+    /// Exempt from everything automatic.
+    pub pinned: bool,
+    /// Where it is in its life.
+    pub state: State,
+    /// How often it was used.
+    pub use_count: u32,
+    /// How often it was read.
+    pub view_count: u32,
+}
+
+impl Usage {
+    /// A skill just made.
+    pub fn new(created_by: CreatedBy, created_at: Moment) -> Self {
+        Self {
+            archived_at: None,
+            created_at,
+            created_by,
+            last_patched_at: None,
+            last_used_at: None,
+            last_viewed_at: None,
+            patch_count: 0,
+            pinned: false,
+            state: State::Active,
+            use_count: 0,
+            view_count: 0,
+        }
+    }
+}
+
+/// The bytes of `skills/.usage.json`: sorted keys, 2-space indent, a final newline.
+pub fn sidecar(usage: &BTreeMap<Slug, Usage>) -> Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec_pretty(usage)
+        .map_err(|source| Error::internal("usage could not be written as JSON").because(source))?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}

@@ -1,0 +1,5 @@
+//! The `herm` command, built beside the suites.
+
+fn main() -> std::process::ExitCode {
+    herm_operator::main()
+}

@@ -1,0 +1,91 @@
+//! A directory of brains that is gone when the test is.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use herm::brain::{Hydrated, OnDrift};
+use herm::{Brain, BrainId, Layout, Opening, RelPath, Seed, Slug, Source};
+
+use crate::ManualClock;
+
+/// A skill that obeys every rule.
+pub fn skill_text(slug: &str, body: &str) -> String {
+    format!("---\nname: {slug}\ndescription: Does {slug}. Use when {slug} is asked for.\n---\n# {slug}\n\n{body}\n")
+}
+
+/// Shorthand for a slug.
+pub fn slug(text: &str) -> Slug {
+    text.parse().expect("a slug")
+}
+
+/// Shorthand for a path inside a brain.
+pub fn rel(text: &str) -> RelPath {
+    text.parse().expect("a path")
+}
+
+/// Temporary brains with a clock that stands still.
+#[derive(Debug)]
+pub struct TempBrains {
+    dir: tempfile::TempDir,
+    /// The clock every brain of this directory reads.
+    pub clock: Arc<ManualClock>,
+}
+
+impl TempBrains {
+    /// A fresh directory.
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a temporary directory"), clock: Arc::new(ManualClock::new()) }
+    }
+
+    /// The directory's layout.
+    pub fn layout(&self) -> Layout {
+        Layout::new(self.dir.path())
+    }
+
+    /// The directory.
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().to_owned()
+    }
+
+    /// A path inside brain `id`.
+    pub fn file(&self, id: &str, path: &str) -> PathBuf {
+        self.dir.path().join(id).join(path)
+    }
+
+    /// How brains of this directory are opened.
+    pub fn opening(&self) -> Opening {
+        Opening { wait: Duration::from_secs(20), clock: self.clock.clone(), on_drift: OnDrift::Refuse }
+    }
+
+    /// Makes brain `id` with a role, two skills (one of each form), a pattern and some memory.
+    pub fn make(&self, id: &str) -> Brain {
+        let id: BrainId = id.parse().expect("a brain id");
+        let flat = skill_text("flat-one", "Do the flat thing.");
+        let dir = skill_text("dir-one", "See [notes](references/notes.md).");
+        let files: &[(&str, &[u8])] = &[
+            ("system.md", b"You are a test agent.\n"),
+            ("MEMORY.md", b"# Memory\n- the first thing\n"),
+            ("skills/flat-one.md", flat.as_bytes()),
+            ("skills/dir-one/SKILL.md", dir.as_bytes()),
+            ("skills/dir-one/references/notes.md", b"notes\n"),
+            ("patterns/p.md", b"---\nname: p\ndescription: d\nseverity: low\n---\nbody\n"),
+        ];
+        let seed = Seed { id: &id, files };
+        let (brain, hydrated) =
+            Brain::hydrate(&self.layout(), &id, &Source::Seed(seed), &self.opening()).expect("a new brain");
+        assert_eq!(hydrated, Hydrated::Created);
+        brain
+    }
+
+    /// Opens brain `id`.
+    pub fn open(&self, id: &str) -> herm::Result<Brain> {
+        Brain::open(&self.layout(), &id.parse().expect("a brain id"), &self.opening())
+    }
+}
+
+impl Default for TempBrains {
+    fn default() -> Self {
+        Self::new()
+    }
+}

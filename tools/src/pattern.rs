@@ -1,0 +1,80 @@
+//! A pattern: read-only shared knowledge, with the signals that hint at it.
+
+use herm::skill::{Document, Value};
+use herm::{Error, Result, Slug};
+use regex::{Regex, RegexBuilder};
+
+/// How bad it is when a pattern applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Someone loses everything.
+    Critical,
+    /// Someone loses much.
+    High,
+    /// It hurts under conditions.
+    Medium,
+    /// It is untidy and may hurt later.
+    Low,
+    /// It is worth knowing.
+    Info,
+}
+
+/// A pattern, ready to be looked for.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    /// Its identity: the file's name without `.md`.
+    pub slug: Slug,
+    /// What it is, in a sentence.
+    pub description: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// Regular expressions that hint at it, tried line by line.
+    pub signals: Vec<Regex>,
+    /// What it is, how to confirm it and how to fix it.
+    pub body: String,
+}
+
+/// A compiled expression may take this much memory: signals come from data.
+const MAX_SIGNAL_BYTES: usize = 1 << 20;
+
+impl Pattern {
+    /// Reads a pattern file. Every signal must compile; the first that does not is named.
+    pub fn parse(slug: Slug, content: &[u8]) -> Result<Self> {
+        let document = Document::read(content)
+            .map_err(|unreadable| Error::invalid(format!("pattern {slug} cannot be read: {}", unreadable.reason)))?;
+        let severity = match document.text("severity").as_deref() {
+            Some("critical") => Severity::Critical,
+            Some("high") => Severity::High,
+            Some("medium") => Severity::Medium,
+            Some("low") => Severity::Low,
+            Some("info") => Severity::Info,
+            other => {
+                return Err(Error::invalid(format!("pattern {slug} has the severity {other:?}"))
+                    .hint("severity is one of critical, high, medium, low, info"));
+            }
+        };
+        let sources = match document.value("signals") {
+            Some(Value::List(items)) => items,
+            Some(single @ Value::Text(_)) => vec![single],
+            _ => Vec::new(),
+        };
+        let mut signals = Vec::with_capacity(sources.len());
+        for source in &sources {
+            let Value::Text(source) = source else {
+                return Err(Error::invalid(format!("a signal of pattern {slug} is not text")));
+            };
+            let regex = RegexBuilder::new(source).size_limit(MAX_SIGNAL_BYTES).build().map_err(|error| {
+                Error::invalid(format!("the signal {source:?} of pattern {slug} is not a regular expression: {error}"))
+            })?;
+            signals.push(regex);
+        }
+        Ok(Self {
+            description: document.description().unwrap_or_default(),
+            severity,
+            signals,
+            body: document.body().to_owned(),
+            slug,
+        })
+    }
+}
