@@ -9,7 +9,9 @@ use herm::bundle::Tree;
 use herm::fsio::Root;
 use herm::memory::{Message, Role, Scope, Search};
 use herm::skill::Index;
-use herm::{Brain, BrainId, Clock as _, Digest, Draft, Layout, Moment, Opening, Source, StepKind, SubscriberId, SystemClock};
+use herm::{
+    Brain, BrainId, Clock as _, Digest, Draft, Layout, Moment, Opening, Source, StepKind, SubscriberId, SystemClock,
+};
 use herm_tests::generate;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -29,8 +31,8 @@ fn main() {
     let layout = Layout::new(dir.path().join("brains"));
     let id: BrainId = "1".parse().expect("an id");
     let opening = Opening { on_drift: OnDrift::Refuse, ..Opening::default() };
-    let (mut brain, _) = Brain::hydrate(&layout, &id, &Source::Directory { path: &source, expected: None }, &opening)
-        .expect("a brain");
+    let (mut brain, _) =
+        Brain::hydrate(&layout, &id, &Source::Directory { path: &source, expected: None }, &opening).expect("a brain");
 
     skills(&mut table, &layout, &id, &mut brain);
     hashing(&mut table, &layout, &id, &opening, brain, skill_bytes);

@@ -14,6 +14,19 @@ pub fn skill_text(slug: &str, body: &str) -> String {
     format!("---\nname: {slug}\ndescription: Does {slug}. Use when {slug} is asked for.\n---\n# {slug}\n\n{body}\n")
 }
 
+/// The files of the brain that tests begin with: a role, two skills (one of each form), a pattern
+/// and some memory.
+pub fn seed_files() -> Vec<(&'static str, String)> {
+    vec![
+        ("system.md", "You are a test agent.\n".into()),
+        ("MEMORY.md", "# Memory\n- the first thing\n".into()),
+        ("skills/flat-one.md", skill_text("flat-one", "Do the flat thing.")),
+        ("skills/dir-one/SKILL.md", skill_text("dir-one", "See [notes](references/notes.md).")),
+        ("skills/dir-one/references/notes.md", "notes\n".into()),
+        ("patterns/p.md", "---\nname: p\ndescription: d\nseverity: low\n---\nbody\n".into()),
+    ]
+}
+
 /// Shorthand for a slug.
 pub fn slug(text: &str) -> Slug {
     text.parse().expect("a slug")
@@ -58,20 +71,12 @@ impl TempBrains {
         Opening { wait: Duration::from_secs(20), clock: self.clock.clone(), on_drift: OnDrift::Refuse }
     }
 
-    /// Makes brain `id` with a role, two skills (one of each form), a pattern and some memory.
+    /// Makes brain `id` from [`seed_files`].
     pub fn make(&self, id: &str) -> Brain {
         let id: BrainId = id.parse().expect("a brain id");
-        let flat = skill_text("flat-one", "Do the flat thing.");
-        let dir = skill_text("dir-one", "See [notes](references/notes.md).");
-        let files: &[(&str, &[u8])] = &[
-            ("system.md", b"You are a test agent.\n"),
-            ("MEMORY.md", b"# Memory\n- the first thing\n"),
-            ("skills/flat-one.md", flat.as_bytes()),
-            ("skills/dir-one/SKILL.md", dir.as_bytes()),
-            ("skills/dir-one/references/notes.md", b"notes\n"),
-            ("patterns/p.md", b"---\nname: p\ndescription: d\nseverity: low\n---\nbody\n"),
-        ];
-        let seed = Seed { id: &id, files };
+        let files = seed_files();
+        let files: Vec<(&str, &[u8])> = files.iter().map(|(path, text)| (*path, text.as_bytes())).collect();
+        let seed = Seed { id: &id, files: &files };
         let (brain, hydrated) =
             Brain::hydrate(&self.layout(), &id, &Source::Seed(seed), &self.opening()).expect("a new brain");
         assert_eq!(hydrated, Hydrated::Created);

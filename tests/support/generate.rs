@@ -69,8 +69,25 @@ fn sentence(random: &mut Random, words: &[String], count: usize) -> String {
 }
 
 const CATEGORIES: [&str; 20] = [
-    "devops", "research", "mlops", "writing", "finance", "security", "database", "frontend", "backend", "testing",
-    "media", "mail", "planning", "cloud", "data-science", "mobile", "embedded", "networking", "observability",
+    "devops",
+    "research",
+    "mlops",
+    "writing",
+    "finance",
+    "security",
+    "database",
+    "frontend",
+    "backend",
+    "testing",
+    "media",
+    "mail",
+    "planning",
+    "cloud",
+    "data-science",
+    "mobile",
+    "embedded",
+    "networking",
+    "observability",
     "productivity",
 ];
 
@@ -155,12 +172,8 @@ pub struct Said {
 
 /// A corpus with a needle every 997 messages and some Chinese and Japanese.
 pub fn messages(count: usize) -> impl Iterator<Item = Said> {
-    const CHINESE: [&str; 4] = [
-        "我们讨论了分布系统的缓存策略",
-        "数据库索引需要重新构建",
-        "请检查部署脚本是否正确",
-        "分布系统中的一致性问题",
-    ];
+    const CHINESE: [&str; 4] =
+        ["我们讨论了分布系统的缓存策略", "数据库索引需要重新构建", "请检查部署脚本是否正确", "分布系统中的一致性问题"];
     const JAPANESE: [&str; 2] = ["検索エンジンの設定を確認しました", "メモリ使用量が増えています"];
     let words = vocabulary(8000, 11);
     let mut random = Random::new(42);

@@ -106,16 +106,19 @@ fn say(text: &str) {
 
 /// Rows as aligned columns, two spaces apart; the last column is not padded.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        widths.resize(widths.len().max(row.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
-        for (at, cell) in row.iter().enumerate() {
+        for (cell, width) in row.iter().zip(&widths) {
             line.push_str(cell);
-            if at + 1 < row.len() {
-                let pad = width(at).unwrap_or(0).saturating_sub(cell.chars().count()) + 2;
-                line.extend(std::iter::repeat_n(' ', pad));
-            }
+            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
         }
         text.push_str(line.trim_end());
         text.push('\n');

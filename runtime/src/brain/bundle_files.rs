@@ -7,7 +7,7 @@ use super::hydrate::{Seed, Source};
 use super::manifest::{MAX_MANIFEST_BYTES, Parcel};
 use crate::bundle::{Origin, Part};
 use crate::error::{Error, Result};
-use crate::fsio::{self, Limits, Root};
+use crate::fsio::{self, Dir, Limits, Look, Root};
 use crate::ids::{Digest, RelPath};
 use crate::layout;
 use crate::skill::CreatedBy;
@@ -75,7 +75,10 @@ impl BundleFiles {
         let manifest = parcel.manifest();
         let mut files: BTreeMap<RelPath, Vec<u8>> =
             parcel.files.into_iter().map(|(path, content)| (path, content.into_bytes())).collect();
-        files.insert(layout::rel(layout::MANIFEST)?, manifest.to_bytes()?);
+        if files.insert(layout::rel(layout::MANIFEST)?, manifest.to_bytes()?).is_some() {
+            return Err(Error::invalid("a manifest does not carry a manifest.json: it is one")
+                .hint("take manifest.json out of its files"));
+        }
         let expected = agree(parcel.expected_hash, expected)?;
         Ok(Self {
             files,
@@ -88,7 +91,10 @@ impl BundleFiles {
 
     fn of_directory(path: &Path, expected: Option<Digest>) -> Result<Self> {
         let root = Root::open(path)?;
-        let mut survey = fsio::survey(&root, None, Limits::default(), &layout::is_not_content)?;
+        let mut top = Dir::default();
+        let survey = fsio::survey(&root, &mut top, Limits::default(), &|path| {
+            if layout::is_not_content(path) { Look::Skip } else { Look::List }
+        })?;
         if let Some(odd) = survey.odd.first() {
             return Err(Error::refused(format!("{} in {} is {}", odd.path, path.display(), odd.what))
                 .hint("a brain is made of regular files only: replace it or remove it"));
@@ -102,7 +108,7 @@ impl BundleFiles {
         }
         let mut files = BTreeMap::new();
         let mut total = 0;
-        survey.top.for_each_file(&mut |path, _| {
+        top.for_each_file(&mut |path, _| {
             if Part::of(path).is_none() {
                 return Ok(());
             }

@@ -1,7 +1,5 @@
 //! Changes to a brain with their rules: skills, their telemetry, and Layer 1.
 
-use std::collections::BTreeSet;
-
 use super::draft::Draft;
 use super::open::Brain;
 use crate::clock::Moment;
@@ -140,7 +138,7 @@ impl Editor<'_> {
 
     /// Exempts a skill from everything automatic, or no longer.
     pub fn pin_skill(&mut self, slug: &Slug, pinned: bool) -> Result<()> {
-        if store::find(self, slug).is_none() {
+        if store::find(self, slug)?.is_none() {
             return Err(Error::not_found(format!("there is no skill {:?} in this brain", slug.as_str()))
                 .hint("see the names with `herm skills list ID`"));
         }
@@ -179,17 +177,17 @@ impl Files for Editor<'_> {
         }
     }
 
-    fn below(&self, dir: &str) -> Vec<RelPath> {
-        let mut paths: BTreeSet<RelPath> = self.brain.tree.below(dir).cloned().collect();
-        for (path, content) in &self.draft.files {
-            if path.as_str().strip_prefix(dir).is_some_and(|rest| rest.starts_with('/')) {
-                match content {
-                    Some(_) => paths.insert(path.clone()),
-                    None => paths.remove(path),
-                };
+    fn below(&self, dir: &str) -> Result<Vec<RelPath>> {
+        let mut paths: Vec<RelPath> = self.brain.tree()?.below(dir).cloned().collect();
+        let is_below = |path: &RelPath| path.as_str().strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'));
+        for (path, content) in self.draft.files.iter().filter(|(path, _)| is_below(path)) {
+            match (content, paths.binary_search(path)) {
+                (Some(_), Err(at)) => paths.insert(at, path.clone()),
+                (None, Ok(at)) => drop(paths.remove(at)),
+                (Some(_), Ok(_)) | (None, Err(_)) => {}
             }
         }
-        paths.into_iter().collect()
+        Ok(paths)
     }
 
     fn write(&mut self, path: RelPath, content: Vec<u8>) {

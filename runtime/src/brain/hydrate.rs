@@ -2,7 +2,7 @@
 //!
 //! Exactly one of: it is *present*; a *seed* of this program, copied on the first run only; a
 //! *manifest* or a directory, checked against its hash. Restoring from a snapshot is a fourth
-//! way and joins [`Source`] with its own issue. A new brain is put together aside and renamed into
+//! way that will join [`Source`]. A new brain is put together aside and renamed into
 //! place, so it is either whole or not there.
 
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::fsio::{self, Root, Sync};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout::{self, Layout};
 use crate::memory::{Database, sql};
-use crate::skill::{Usage, of_main_file};
+use crate::skill::{Usage, all_skills};
 
 /// A canonical agent, as data.
 #[derive(Debug, Clone, Copy)]
@@ -117,6 +117,9 @@ fn put_together(path: &Path, bundle: &BundleFiles, now: Moment) -> Result<()> {
     journal::create_state(&transaction, &lock)?;
     let seq = journal::add_step(&transaction, StepKind::Create, &bundle.summary, now, &lock, None)?;
     for (path, digest) in tree.iter() {
+        if let Some(content) = bundle.files.get(path) {
+            journal::keep_blob(&transaction, &digest, content)?;
+        }
         let change = FileChange { path: path.clone(), before: None, after: Some(digest) };
         journal::add_change(&transaction, seq, &change)?;
     }
@@ -138,10 +141,9 @@ fn put_together(path: &Path, bundle: &BundleFiles, now: Moment) -> Result<()> {
 /// moment (they were made "at 0"), so that the same bundle always has the same hash.
 fn first_rows(bundle: &BundleFiles) -> Draft {
     let mut draft = Draft::new();
-    for path in bundle.files.keys() {
-        if let Some(place) = of_main_file(path, layout::SKILLS_DIR) {
-            draft.usage.entry(place.slug).or_insert_with(|| Usage::new(bundle.created_by, Moment(0)));
-        }
+    let paths: Vec<RelPath> = bundle.files.keys().cloned().collect();
+    for place in all_skills(&paths, layout::SKILLS_DIR) {
+        draft.usage.entry(place.slug).or_insert_with(|| Usage::new(bundle.created_by, Moment(0)));
     }
     draft
 }

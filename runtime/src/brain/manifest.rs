@@ -35,9 +35,31 @@ pub(super) struct Parcel {
     name: String,
     summary: Option<String>,
     tools: Option<Vec<String>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "files_once")]
     pub(super) files: BTreeMap<RelPath, String>,
     pub(super) expected_hash: Option<Digest>,
+}
+
+/// A path given twice is refused: which one counts must not depend on the reader.
+fn files_once<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<RelPath, String>, D::Error> {
+    struct Once;
+    impl<'de> serde::de::Visitor<'de> for Once {
+        type Value = BTreeMap<RelPath, String>;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("files by path")
+        }
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut files = BTreeMap::new();
+            while let Some((path, content)) = map.next_entry::<RelPath, String>()? {
+                if files.contains_key(&path) {
+                    return Err(serde::de::Error::custom(format!("{path} is given twice")));
+                }
+                files.insert(path, content);
+            }
+            Ok(files)
+        }
+    }
+    deserializer.deserialize_map(Once)
 }
 
 impl Manifest {

@@ -1,11 +1,12 @@
 //! Opening a brain: lock, recover, look at the files, check the lock.
 
-use std::path::Path;
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::history::{self, StepRecord};
 use super::journal;
+use super::settle;
 use super::verify::{self, Drift};
 use crate::bundle::{Lockfile, Tree};
 use crate::clock::{Clock, SystemClock};
@@ -49,7 +50,9 @@ pub struct Brain {
     clock: Arc<dyn Clock>,
     pub(super) root: Root,
     pub(super) database: Database,
-    pub(super) tree: Tree,
+    /// The files by path, built when first asked for: an open that finds everything unchanged
+    /// does not need it.
+    pub(super) tree: OnceCell<Tree>,
     pub(super) lock: Lockfile,
     pub(super) survey: Dir,
     pub(super) drift: Option<Drift>,
@@ -101,7 +104,7 @@ impl Brain {
             clock: Arc::clone(&opening.clock),
             root,
             database,
-            tree: Tree::default(),
+            tree: OnceCell::new(),
             lock: state.lock,
             survey: Dir::default(),
             drift: None,
@@ -114,9 +117,10 @@ impl Brain {
             _guard: guard,
         };
         let cached = fsio::load_cache(&brain.root, &layout::rel(layout::SURVEY_CACHE)?);
-        brain.survey = cached.unwrap_or_default();
+        let (survey, parts) = cached.unwrap_or_default();
+        brain.survey = survey;
         brain.recover(state.flushed, state.sidecar_stale)?;
-        brain.look(opening.on_drift)?;
+        brain.look(&parts, opening.on_drift)?;
         Ok(brain)
     }
 
@@ -143,20 +147,29 @@ impl Brain {
         self.flush()
     }
 
-    /// Looks at the files, hashes what changed, and compares with the lock.
-    fn look(&mut self, on_drift: OnDrift) -> Result<()> {
-        let looked = verify::look(&self.root, Some(&self.survey))?;
-        self.tree = looked.tree;
-        if looked.changed {
-            fsio::save_cache(&self.root, &layout::rel(layout::SURVEY_CACHE)?, &looked.top)?;
-        }
+    /// Looks at the files, hashes what changed, and compares with the lock. `cached` are the
+    /// digests of the file parts as of the earlier survey: they stand if nothing moved.
+    fn look(&mut self, cached: &[Digest], on_drift: OnDrift) -> Result<()> {
+        let looked = verify::look(&self.root, std::mem::take(&mut self.survey))?;
         self.survey = looked.top;
+        let unchanged = !looked.survey.changed && cached == self.file_parts();
+        if !unchanged {
+            self.tree()?;
+        }
         let lock_on_disk = self.read_lock_file()?;
-        let parts = super::settle::parts(&mut self.tree, &self.database.connection)?;
-        if parts == self.lock.parts && lock_on_disk {
+        let rows = settle::row_parts(&self.database.connection)?;
+        let rows_as_locked = rows == (self.lock.parts.usage, self.lock.parts.memory);
+        let files_as_locked = unchanged || {
+            let tree = self.tree.get_mut().ok_or_else(|| Error::internal("the tree is not built"))?;
+            settle::file_parts(tree) == self.file_parts()
+        };
+        if files_as_locked && looked.survey.changed {
+            self.save_survey()?;
+        }
+        if files_as_locked && rows_as_locked && lock_on_disk {
             return Ok(());
         }
-        let drift = Drift::between(&self.database, &self.tree, !lock_on_disk)?;
+        let drift = Drift::between(&self.database, self.tree()?, !lock_on_disk)?;
         match on_drift {
             OnDrift::Report => {
                 self.drift = Some(drift);
@@ -164,6 +177,27 @@ impl Brain {
             }
             OnDrift::Refuse => Err(drift.into_error(&self.id)),
         }
+    }
+
+    /// The digests of the parts made of files, as the lock has them.
+    fn file_parts(&self) -> [Digest; 4] {
+        let parts = &self.lock.parts;
+        [parts.system, parts.layer1, parts.skills, parts.patterns]
+    }
+
+    /// Keeps the survey for the next open. It belongs to the parts of the lock.
+    fn save_survey(&self) -> Result<()> {
+        fsio::save_cache(&self.root, &layout::rel(layout::SURVEY_CACHE)?, &self.survey, &self.file_parts())
+    }
+
+    /// The files by path.
+    pub(super) fn tree(&self) -> Result<&Tree> {
+        if self.tree.get().is_none() {
+            let (tree, _) = verify::tree_of(&self.survey)?;
+            // Set once: nobody else can have built it in between.
+            let _ = self.tree.set(tree);
+        }
+        self.tree.get().ok_or_else(|| Error::internal("the tree is not built"))
     }
 
     /// Whether the lock file is the one of the last step. A missing one is written again; one of
@@ -175,7 +209,8 @@ impl Brain {
                 self.root.replace(&path, &self.lock.to_bytes()?, fsio::Sync::Now)?;
                 Ok(true)
             }
-            Some(bytes) => Ok(Lockfile::parse(&bytes)? == self.lock),
+            Some(bytes) if Lockfile::is_foreign(&bytes) => Lockfile::parse(&bytes).map(|_| false),
+            Some(bytes) => Ok(bytes == self.lock.to_bytes()?),
         }
     }
 
@@ -212,7 +247,7 @@ impl Brain {
 
     /// A file of the bundle, checked against its digest as it is read; `None` where there is none.
     pub fn read_content(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
-        let Some(expected) = self.tree.get(path) else { return Ok(None) };
+        let Some(expected) = self.tree()?.get(path) else { return Ok(None) };
         match self.root.read(path, layout::MAX_FILE_BYTES)? {
             Some(content) if Digest::of(&content) == expected => Ok(Some(content)),
             _ => Err(Error::conflict(format!("{path} of brain {} was changed by something other than herm", self.id))
@@ -270,7 +305,7 @@ impl Brain {
             let settled_something = self.unflushed || self.behind || !self.changed_files.is_empty();
             self.flush()?;
             if settled_something {
-                fsio::save_cache(&self.root, &layout::rel(layout::SURVEY_CACHE)?, &self.survey)?;
+                self.save_survey()?;
             }
             self.root.clear_temporaries()?;
         }
@@ -297,7 +332,7 @@ pub(super) fn no_such_brain(layout: &Layout, id: &BrainId) -> Error {
         .hint(format!("make it with `herm init {id}`, or point --brains at the right directory"))
 }
 
-/// The numbers of the brains in a directory, in numeric order. What is no brain is left out.
+/// The numbers of the brains in a directory, in numeric order. A damaged one is among them.
 pub fn list(layout: &Layout) -> Result<Vec<BrainId>> {
     let names = match std::fs::read_dir(layout.brains()) {
         Ok(names) => names,
@@ -307,11 +342,9 @@ pub fn list(layout: &Layout) -> Result<Vec<BrainId>> {
     let mut ids = Vec::new();
     for name in names {
         let name = name.map_err(|error| Error::io("list", layout.brains(), error))?;
+        let is_dir = name.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
         let id = name.file_name().to_str().and_then(|text| text.parse::<BrainId>().ok());
-        let Some(id) = id else { continue };
-        if Path::new(&layout.brain(&id)).join(layout::DATABASE).exists() {
-            ids.push(id);
-        }
+        ids.extend(id.filter(|_| is_dir));
     }
     ids.sort_by(|a, b| (a.as_str().len(), a.as_str()).cmp(&(b.as_str().len(), b.as_str())));
     Ok(ids)

@@ -12,7 +12,7 @@ use crate::fsio::Root;
 use crate::ids::{BrainId, Slug};
 use crate::layout::{self, Layout};
 use crate::memory::{Access, Database, Found, Search, search, sql};
-use crate::skill::{Index, Usage};
+use crate::skill::{Index, Usage, store};
 
 /// How much a brain holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -103,12 +103,10 @@ impl Reader {
 
     /// The names in the archive.
     pub fn archived(&self) -> Result<Vec<Slug>> {
-        Ok(self
-            .usage()?
-            .into_iter()
-            .filter(|(_, usage)| usage.state == crate::skill::State::Archived)
-            .map(|(slug, _)| slug)
-            .collect())
+        let paths: Vec<_> = journal::entries(&self.database.connection)?.into_keys().collect();
+        let archive = format!("{}/", layout::ARCHIVE_DIR);
+        let inside: Vec<_> = paths.into_iter().filter(|path| path.as_str().starts_with(&archive)).collect();
+        Ok(store::archived_slugs(&inside))
     }
 
     /// The telemetry of all skills.
@@ -126,8 +124,8 @@ impl Reader {
         history::read(&self.database, limit)
     }
 
-    /// How much the brain holds.
-    pub fn counts(&self) -> Result<Counts> {
+    /// How much the brain holds; `skills` is its index.
+    pub fn counts(&self, skills: &Index) -> Result<Counts> {
         let rows = |table: &str| -> Result<u64> {
             self.database
                 .connection
@@ -135,13 +133,12 @@ impl Reader {
                 .map(i64::unsigned_abs)
                 .map_err(|source| sql("read memory.db", source))
         };
-        let patterns = match self.root.list(layout::PATTERNS_DIR) {
-            Ok(entries) => entries.iter().filter(|entry| entry.name.ends_with(".md")).count(),
-            Err(error) if error.kind() == ErrorKind::NotFound => 0,
-            Err(error) => return Err(error),
+        let patterns = match self.root.below(&layout::rel(layout::PATTERNS_DIR)?)? {
+            Some(dir) => dir.list()?.iter().filter(|entry| entry.name.ends_with(".md")).count(),
+            None => 0,
         };
         Ok(Counts {
-            skills: self.skills()?.len(),
+            skills: skills.len(),
             archived: self.archived()?.len(),
             patterns,
             messages: rows("messages")?,

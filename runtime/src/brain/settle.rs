@@ -41,11 +41,10 @@ impl Brain {
         if self.behind {
             self.materialise()?;
         }
+        self.tree()?;
         let changes = self.changes_of(draft)?;
         let before = self.lock.clone();
-        for (change, _) in &changes {
-            self.tree.put(&change.path, change.after);
-        }
+        self.put_in_tree(&changes, |change| change.after);
         let now = self.clock().now();
         let mut committed = self.commit(draft, &changes, kind, summary, now);
         if committed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt) && !self.poisoned {
@@ -57,9 +56,7 @@ impl Brain {
         let lock = match committed {
             Ok(Some(lock)) => lock,
             unmoved_or_failed => {
-                for (change, _) in &changes {
-                    self.tree.put(&change.path, change.before);
-                }
+                self.put_in_tree(&changes, |change| change.before);
                 return unmoved_or_failed.map(|_| Settled {
                     moved: false,
                     version: before.version,
@@ -88,6 +85,14 @@ impl Brain {
         })
     }
 
+    fn put_in_tree(&mut self, changes: &[(FileChange, Option<Vec<u8>>)], to: impl Fn(&FileChange) -> Option<Digest>) {
+        if let Some(tree) = self.tree.get_mut() {
+            for (change, _) in changes {
+                tree.put(&change.path, to(change));
+            }
+        }
+    }
+
     /// The file changes a draft really makes, with the content of each before.
     fn changes_of(&self, draft: &Draft) -> Result<Vec<(FileChange, Option<Vec<u8>>)>> {
         let mut changes = Vec::new();
@@ -98,7 +103,7 @@ impl Brain {
             if content.as_ref().is_some_and(|content| content.len() as u64 > layout::MAX_FILE_BYTES) {
                 return Err(Error::invalid(format!("{path} is larger than {} bytes", layout::MAX_FILE_BYTES)));
             }
-            let before = self.tree.get(path);
+            let before = self.tree()?.get(path);
             let after = content.as_deref().map(Digest::of);
             if before != after {
                 let old = self.read_content(path)?;
@@ -121,7 +126,8 @@ impl Brain {
         let transaction =
             self.database.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         write_rows(&transaction, draft)?;
-        let parts = parts(&mut self.tree, &transaction)?;
+        let tree = self.tree.get_mut().ok_or_else(|| Error::internal("the tree is not built"))?;
+        let parts = parts(tree, &transaction)?;
         let Some(lock) = self.lock.next(parts, now) else { return Ok(None) };
         let seq = journal::add_step(&transaction, kind, summary, now, &lock, Some(self.lock.bundle_hash))?;
         for (change, old) in changes {
@@ -177,16 +183,19 @@ impl Brain {
         }
         let connection = &self.database.connection;
         let state = journal::load_state(connection)?;
-        if state.sidecar_stale {
-            write_sidecar(&self.database, &self.root)?;
-        }
         let last = journal::last_step(connection)?;
         let mut paths: Vec<RelPath> =
             journal::unflushed(connection, state.flushed)?.into_iter().map(|change| change.path).collect();
         paths.push(layout::rel(layout::LOCK)?);
+        if state.sidecar_stale {
+            write_sidecar(&self.database, &self.root)?;
+            paths.push(layout::rel(layout::USAGE_SIDECAR)?);
+        }
         sync_files(&self.root, &paths)?;
-        journal::mark_flushed(connection, last)?;
+        // The checkpoint first: the write after it begins a new log, which takes a sync more, and
+        // that must not fall on the next step.
         self.database.checkpoint()?;
+        journal::mark_flushed(connection, last)?;
         self.unflushed = false;
         Ok(())
     }
@@ -234,12 +243,20 @@ pub(super) fn write_rows(connection: &rusqlite::Connection, draft: &Draft) -> Re
 
 /// The digest of every part, from the tree and from the hash nodes of the rows.
 pub(super) fn parts(tree: &mut Tree, connection: &rusqlite::Connection) -> Result<Parts> {
-    Ok(Parts {
-        system: tree.part(Part::System),
-        layer1: tree.part(Part::Layer1),
-        skills: tree.part(Part::Skills),
-        patterns: tree.part(Part::Patterns),
-        usage: memory::stored(connection, Part::Usage.name(), &Table::USAGE)?,
-        memory: memory::stored(connection, Part::Memory.name(), &Table::MEMORY)?,
-    })
+    let [system, layer1, skills, patterns] = file_parts(tree);
+    let (usage, memory) = row_parts(connection)?;
+    Ok(Parts { system, layer1, skills, patterns, usage, memory })
+}
+
+/// The digests of the parts made of files.
+pub(super) fn file_parts(tree: &mut Tree) -> [Digest; 4] {
+    [Part::System, Part::Layer1, Part::Skills, Part::Patterns].map(|part| tree.part(part))
+}
+
+/// The digests of the parts made of rows: usage and memory.
+pub(super) fn row_parts(connection: &rusqlite::Connection) -> Result<(Digest, Digest)> {
+    Ok((
+        memory::stored(connection, Part::Usage.name(), &Table::USAGE)?,
+        memory::stored(connection, Part::Memory.name(), &Table::MEMORY)?,
+    ))
 }

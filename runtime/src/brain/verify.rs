@@ -1,5 +1,6 @@
 //! Is a brain what its lock says?
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use super::history::StepKind;
@@ -8,7 +9,7 @@ use super::open::Brain;
 use super::settle::{self, Settled};
 use crate::bundle::{Part, Parts, Tree};
 use crate::error::{Error, Result};
-use crate::fsio::{self, Dir, Limits, Odd, Root};
+use crate::fsio::{self, Dir, Limits, Look, Odd, Root, Survey};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout;
 use crate::memory::{self, Database, Table, sql};
@@ -25,6 +26,7 @@ pub struct Drift {
     /// Tables of `memory.db` whose rows are not those of the last step.
     pub tables: Vec<&'static str>,
     /// `bundle.lock.json` is not the lock of the last step.
+    #[serde(rename = "lockFile")]
     pub lock_file: bool,
 }
 
@@ -105,43 +107,41 @@ impl Report {
 
 /// What a look at the files gives.
 pub(super) struct Looked {
-    pub(super) tree: Tree,
     pub(super) top: Dir,
-    pub(super) odd: Vec<Odd>,
-    pub(super) stray: Vec<String>,
-    pub(super) changed: bool,
-    pub(super) bytes: u64,
+    pub(super) survey: Survey,
 }
 
 /// Surveys a brain's files and hashes those whose digest is not known from `earlier`.
-pub(super) fn look(root: &Root, earlier: Option<&Dir>) -> Result<Looked> {
-    let mut survey = fsio::survey(root, earlier, Limits::default(), &layout::is_not_content)?;
-    let mut tree = Tree::default();
+pub(super) fn look(root: &Root, earlier: Dir) -> Result<Looked> {
+    let mut top = earlier;
+    let survey = fsio::survey(root, &mut top, Limits::default(), &wanted)?;
+    Ok(Looked { top, survey })
+}
+
+/// The tree of a surveyed brain, and the files that are no part of it.
+pub(super) fn tree_of(top: &Dir) -> Result<(Tree, Vec<String>)> {
+    let mut files = Vec::new();
     let mut stray = Vec::new();
-    let mut bytes = 0;
-    let mut buffer = Vec::new();
-    survey.top.for_each_file(&mut |path, node| {
-        if Part::of(path).is_none() {
-            stray.push(path.to_owned());
-            return Ok(());
+    top.for_each_file(&mut |path, node| {
+        match node.digest {
+            Some(digest) => files.push((path.parse::<RelPath>()?, digest)),
+            None => stray.push(path.to_owned()),
         }
-        let path: RelPath = path.parse()?;
-        let digest = match node.digest {
-            Some(known) => known,
-            None => {
-                if !root.read_into(&path, layout::MAX_FILE_BYTES, &mut buffer)? {
-                    // Gone since it was listed: not there.
-                    return Ok(());
-                }
-                bytes += buffer.len() as u64;
-                Digest::of(&buffer)
-            }
-        };
-        node.digest = Some(digest);
-        tree.set(&path, digest);
         Ok(())
     })?;
-    Ok(Looked { tree, top: survey.top, odd: survey.odd, stray, changed: survey.changed, bytes })
+    files.sort_unstable();
+    Ok((Tree::from_sorted(files), stray))
+}
+
+/// Content is hashed, strangers are listed, and what is herm's own is passed over.
+fn wanted(path: &str) -> Look {
+    if layout::is_not_content(path) {
+        Look::Skip
+    } else if Part::of(path).is_some() {
+        Look::Digest
+    } else {
+        Look::List
+    }
 }
 
 impl Brain {
@@ -149,31 +149,26 @@ impl Brain {
     pub fn verify(&self) -> Result<Report> {
         let connection = &self.database.connection;
         let database = self.database.integrity()?;
-        let mut looked = look(&self.root, None)?;
+        let looked = look(&self.root, Dir::default())?;
+        let (mut tree, stray) = tree_of(&looked.top)?;
         let (usage, mut tables) = memory::recompute(connection, Part::Usage.name(), &Table::USAGE)?;
         let (memory, more) = memory::recompute(connection, Part::Memory.name(), &Table::MEMORY)?;
         tables.extend(more);
-        let parts = Parts {
-            system: looked.tree.part(Part::System),
-            layer1: looked.tree.part(Part::Layer1),
-            skills: looked.tree.part(Part::Skills),
-            patterns: looked.tree.part(Part::Patterns),
-            usage,
-            memory,
-        };
+        let [system, layer1, skills, patterns] = settle::file_parts(&mut tree);
+        let parts = Parts { system, layer1, skills, patterns, usage, memory };
         let lock_file = self.drift.as_ref().is_some_and(|drift| drift.lock_file);
-        let mut drift = Drift::between(&self.database, &looked.tree, lock_file)?;
+        let mut drift = Drift::between(&self.database, &tree, lock_file)?;
         drift.tables = tables;
         Ok(Report {
             expected: self.lock.bundle_hash,
             computed: parts.root(),
             parts,
             drift,
-            stray: looked.stray,
-            odd: looked.odd,
+            stray,
+            odd: looked.survey.odd,
             database,
-            files: looked.tree.len(),
-            bytes: looked.bytes,
+            files: tree.len(),
+            bytes: looked.survey.bytes,
         })
     }
 
@@ -188,31 +183,39 @@ impl Brain {
             return Err(Error::corrupt(format!("memory.db is damaged and cannot be taken over: {problem}"))
                 .hint("restore the brain from a snapshot"));
         }
-        let looked = look(&self.root, None)?;
-        if let Some(odd) = looked.odd.first() {
+        let looked = look(&self.root, Dir::default())?;
+        if let Some(odd) = looked.survey.odd.first() {
             return Err(Error::refused(format!("{} is {} and cannot be part of a brain", odd.path, odd.what))
                 .hint("replace it with a regular file, or remove it"));
         }
-        let drift = Drift::between(&self.database, &looked.tree, false)?;
+        let (tree, _) = tree_of(&looked.top)?;
+        if tree.get(&layout::rel(layout::SYSTEM)?).is_none() {
+            return Err(Error::refused("system.md is gone, and a brain without its role cannot be taken over")
+                .hint("put system.md back; its last settled content is in the brain's history"));
+        }
+        let drift = Drift::between(&self.database, &tree, false)?;
         let known: BTreeMap<RelPath, Digest> = journal::entries(&self.database.connection)?;
         let mut changes = Vec::new();
         for path in drift.changed.iter().chain(&drift.added).chain(&drift.removed) {
-            changes.push(FileChange {
-                path: path.clone(),
-                before: known.get(path).copied(),
-                after: looked.tree.get(path),
-            });
+            changes.push(FileChange { path: path.clone(), before: known.get(path).copied(), after: tree.get(path) });
         }
-        self.tree = looked.tree;
+        self.tree = OnceCell::from(tree);
         let before = self.lock.clone();
         let now = self.clock().now();
         let failed = |source| sql("adopt", source);
         let transaction = self.database.connection.transaction().map_err(failed)?;
         memory::rehash(&transaction)?;
-        let parts = settle::parts(&mut self.tree, &transaction)?;
+        memory::rebuild_indexes(&transaction)?;
+        let parts = settle::parts(self.tree.get_mut().unwrap_or(&mut Tree::default()), &transaction)?;
         let next = self.lock.next(parts, now);
         if let Some(lock) = &next {
-            let summary = format!("adopted {} changed by hand", files_word(changes.len()));
+            let rows = parts.usage != before.parts.usage || parts.memory != before.parts.memory;
+            let what = match (changes.len(), rows) {
+                (0, _) => "rows of memory.db".to_owned(),
+                (count, false) => files_word(count),
+                (count, true) => format!("{} and rows of memory.db", files_word(count)),
+            };
+            let summary = format!("adopted {what} changed by hand");
             let seq = journal::add_step(&transaction, StepKind::Import, &summary, now, lock, Some(before.bundle_hash))?;
             for change in &changes {
                 journal::add_change(&transaction, seq, change)?;
@@ -226,7 +229,7 @@ impl Brain {
                     journal::keep_blob(&transaction, &digest, &content)?;
                 }
             }
-            journal::save_lock(&transaction, lock, false)?;
+            journal::save_lock(&transaction, lock, true)?;
         }
         transaction.commit().map_err(failed)?;
         self.survey = looked.top;

@@ -56,7 +56,7 @@ impl Lockfile {
         let broken = |source| {
             Error::corrupt("bundle.lock.json is not a lock file")
                 .because(source)
-                .hint("run `herm brain verify ID`; the lock is also kept in memory.db and is written again from there")
+                .hint("`herm brain adopt ID` writes it again from memory.db, which keeps it too")
         };
         let probe: Probe = serde_json::from_slice(text).map_err(broken)?;
         match probe.schema.as_deref() {
@@ -67,9 +67,20 @@ impl Lockfile {
                 ))
                 .hint("open this brain with the herm that wrote it, or a newer one"));
             }
-            None => return Err(Error::corrupt("bundle.lock.json has no schema field")),
+            None => {
+                return Err(Error::corrupt("bundle.lock.json has no schema field")
+                    .hint("`herm brain adopt ID` writes it again from memory.db, which keeps it too"));
+            }
         }
         serde_json::from_slice(text).map_err(broken)
+    }
+
+    /// Whether a file is a lock of another format, which only another herm may touch.
+    pub fn is_foreign(text: &[u8]) -> bool {
+        let schema = serde_json::from_slice::<serde_json::Value>(text)
+            .ok()
+            .and_then(|lock| lock.get("schema").and_then(|schema| schema.as_str()).map(str::to_owned));
+        schema.is_some_and(|schema| schema != LOCK_SCHEMA)
     }
 
     /// The file's bytes: 2-space JSON and a final newline.

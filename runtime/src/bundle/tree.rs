@@ -62,6 +62,19 @@ impl Tree {
         Some(before)
     }
 
+    /// A tree of files given in path order.
+    pub fn from_sorted(files: Vec<(RelPath, Digest)>) -> Self {
+        let mut tree = Self::default();
+        for (path, content) in &files {
+            if let Some(key) = Self::key(path) {
+                let leaf = file_leaf(path, content);
+                tree.buckets.entry(key).or_default().leaves.insert(path.clone(), leaf);
+            }
+        }
+        tree.files = files.into_iter().filter(|(path, _)| Part::of(path.as_str()).is_some()).collect();
+        tree
+    }
+
     /// Sets or removes a file: `None` means that it is gone.
     pub fn put(&mut self, path: &RelPath, content: Option<Digest>) -> Option<Digest> {
         match content {

@@ -1,8 +1,8 @@
 //! A directory held open, and the only way to touch files below it.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,6 +73,15 @@ impl Root {
         }
     }
 
+    /// A directory inside this one, or `None` where there is none.
+    pub fn below(&self, rel: &RelPath) -> Result<Option<Self>> {
+        match self.open_dir(rel.as_str()) {
+            Ok(fd) => Ok(Some(Self { fd, path: self.path.join(rel) })),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(self.fail("open", rel.as_str(), errno)),
+        }
+    }
+
     /// The path it was opened by, for messages.
     pub fn path(&self) -> &Path {
         &self.path
@@ -91,32 +100,7 @@ impl Root {
     }
 
     fn open_below(&self, rel: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        #[cfg(target_os = "linux")]
-        {
-            use rustix::fs::ResolveFlags;
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-            match rustix::fs::openat2(&self.fd, rel, flags, mode, resolve) {
-                Err(Errno::NOSYS) => {}
-                done => return done,
-            }
-        }
-        self.open_by_walk(rel, flags, mode)
-    }
-
-    /// The portable form of `openat2(RESOLVE_NO_SYMLINKS)`: one part at a time, no links.
-    fn open_by_walk(&self, rel: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
-        let step = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut at: Option<OwnedFd> = None;
-        let (dirs, name) = rel.rsplit_once('/').unwrap_or(("", rel));
-        for part in dirs.split('/').filter(|part| !part.is_empty()) {
-            let from = at.as_ref().unwrap_or(&self.fd).as_fd();
-            at = Some(rustix::fs::openat(from, part, step, Mode::empty()).map_err(|errno| match errno {
-                Errno::NOTDIR => Errno::LOOP,
-                other => other,
-            })?);
-        }
-        rustix::fs::openat(at.as_ref().unwrap_or(&self.fd), name, flags, mode)
+        open_beneath(self.fd.as_fd(), rel, flags, mode)
     }
 
     fn open_dir(&self, rel: &str) -> rustix::io::Result<OwnedFd> {
@@ -132,16 +116,16 @@ impl Root {
     /// Like [`read`](Self::read) into a buffer that is reused; `false` where there is no such file.
     pub fn read_into(&self, rel: &RelPath, max: u64, content: &mut Vec<u8>) -> Result<bool> {
         let Some(fd) = self.open_file(rel)? else { return Ok(false) };
-        self.drain(&fd, rel, max, content)?;
+        drain(&fd, &self.path.join(rel), max, End::Certain, content)?;
         Ok(true)
     }
 
-    /// Reads a file and says what `stat` says of the very file that was read.
-    pub fn read_with_stat(&self, rel: &RelPath, max: u64, content: &mut Vec<u8>) -> Result<Option<Stat>> {
-        let Some(fd) = self.open_file(rel)? else { return Ok(None) };
-        let stat = rustix::fs::fstat(&fd).map_err(|errno| self.fail("look at", rel.as_str(), errno))?;
-        self.drain(&fd, rel, max, content)?;
-        Ok(Some(Stat::from_raw(&stat)))
+    /// Like [`read_into`](Self::read_into), but a short read counts as the end: one call less, for
+    /// files of which only the beginning matters.
+    pub fn read_head(&self, rel: &RelPath, max: u64, content: &mut Vec<u8>) -> Result<bool> {
+        let Some(fd) = self.open_file(rel)? else { return Ok(false) };
+        drain(&fd, &self.path.join(rel), max, End::ShortRead, content)?;
+        Ok(true)
     }
 
     fn open_file(&self, rel: &RelPath) -> Result<Option<OwnedFd>> {
@@ -150,32 +134,6 @@ impl Root {
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(errno) => Err(self.fail("read", rel.as_str(), errno)),
         }
-    }
-
-    fn drain(&self, fd: &OwnedFd, rel: &RelPath, max: u64, content: &mut Vec<u8>) -> Result<()> {
-        content.clear();
-        content.reserve(16 * 1024);
-        // A short read of a regular file is its end, so most files cost one read call.
-        loop {
-            let space = content.capacity() - content.len();
-            match rustix::io::read(fd, spare_capacity(content)) {
-                Ok(n) if n < space => break,
-                Ok(_) => {}
-                Err(Errno::INTR) => continue,
-                Err(errno) => return Err(self.fail("read", rel.as_str(), errno)),
-            }
-            if content.len() as u64 > max {
-                break;
-            }
-            content.reserve(content.len());
-        }
-        if content.len() as u64 > max {
-            return Err(Error::invalid(format!(
-                "{} is larger than the {max} bytes allowed there",
-                self.path.join(rel).display()
-            )));
-        }
-        Ok(())
     }
 
     /// Size and times of what stands at `rel`, without following a link; `None` where nothing does.
@@ -187,16 +145,16 @@ impl Root {
         }
     }
 
-    pub(super) fn stat_raw(&self, rel: &str) -> rustix::io::Result<rustix::fs::Stat> {
-        let rel = if rel.is_empty() { "." } else { rel };
+    fn stat_raw(&self, rel: &str) -> rustix::io::Result<rustix::fs::Stat> {
         rustix::fs::statat(&self.fd, rel, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// The names in a directory, in no particular order; none where there is no such directory.
-    pub fn list(&self, rel: &str) -> Result<Vec<Entry>> {
+    /// The names in this directory, in no particular order.
+    pub fn list(&self) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        for entry in self.list_raw(rel)? {
-            let entry = entry.map_err(|errno| self.fail("list", rel, errno))?;
+        let failed = |errno| self.fail("list", "", errno);
+        for entry in rustix::fs::Dir::read_from(&self.fd).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
             let raw = entry.file_name();
             if matches!(raw.to_bytes(), b"." | b"..") {
                 continue;
@@ -204,7 +162,7 @@ impl Root {
             let name = raw.to_string_lossy().into_owned();
             let mut file_type = entry.file_type();
             if file_type == FileType::Unknown {
-                let stat = self.stat_raw(&format!("{rel}/{name}")).map_err(|errno| self.fail("look at", rel, errno))?;
+                let stat = self.stat_raw(&name).map_err(failed)?;
                 file_type = FileType::from_raw_mode(stat.st_mode);
             }
             let kind = match file_type {
@@ -219,10 +177,8 @@ impl Root {
         Ok(entries)
     }
 
-    pub(super) fn list_raw(&self, rel: &str) -> Result<rustix::fs::Dir> {
-        let opened = if rel.is_empty() { self.open_dir(".") } else { self.open_dir(rel) };
-        let fd = opened.map_err(|errno| self.fail("list", rel, errno))?;
-        rustix::fs::Dir::new(fd).map_err(|errno| self.fail("list", rel, errno))
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// Makes the directories above `rel`, and returns the one that holds it.
@@ -350,25 +306,74 @@ impl Root {
             Err(errno) => Err(self.fail("look at", TEMP_DIR, errno)),
         }
     }
+}
 
-    /// Copies a file from `other` without holding it in memory twice.
-    pub fn copy_from(&self, other: &Self, rel: &RelPath, max: u64) -> Result<()> {
-        let fd = other
-            .open_below(rel.as_str(), OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())
-            .map_err(|errno| other.fail("read", rel.as_str(), errno))?;
-        let mut content = Vec::new();
-        File::from(fd)
-            .take(max + 1)
-            .read_to_end(&mut content)
-            .map_err(|source| Error::io("read", &other.path.join(rel), source))?;
-        if content.len() as u64 > max {
-            return Err(Error::invalid(format!(
-                "{} is larger than the {max} bytes allowed there",
-                other.path.join(rel).display()
-            )));
+/// Opens `rel` below `fd`, refusing symbolic links at every level.
+pub(super) fn open_beneath(fd: BorrowedFd<'_>, rel: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::ResolveFlags;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        match rustix::fs::openat2(fd, rel, flags, mode, resolve) {
+            Err(Errno::NOSYS) => {}
+            done => return done,
         }
-        self.replace(rel, &content, Sync::Later)
     }
+    open_by_walk(fd, rel, flags, mode)
+}
+
+/// The portable form of `openat2(RESOLVE_NO_SYMLINKS)`: one part at a time, no links.
+fn open_by_walk(fd: BorrowedFd<'_>, rel: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    let step = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at: Option<OwnedFd> = None;
+    let (dirs, name) = rel.rsplit_once('/').unwrap_or(("", rel));
+    for part in dirs.split('/').filter(|part| !part.is_empty()) {
+        let from = at.as_ref().map_or(fd, |at| at.as_fd());
+        at = Some(rustix::fs::openat(from, part, step, Mode::empty()).map_err(|errno| match errno {
+            Errno::NOTDIR => Errno::LOOP,
+            other => other,
+        })?);
+    }
+    rustix::fs::openat(at.as_ref().map_or(fd, |at| at.as_fd()), name, flags, mode)
+}
+
+/// When reading a file is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// When the file says so.
+    Certain,
+    /// When it has given this many bytes, or says so.
+    After(u64),
+    /// When a read comes back short, which on a local file system is the end.
+    ShortRead,
+}
+
+/// Reads an open file of at most `max` bytes to its end; `place` is for messages.
+pub(super) fn drain(fd: &OwnedFd, place: &Path, max: u64, end: End, content: &mut Vec<u8>) -> Result<()> {
+    content.clear();
+    content.reserve(16 * 1024);
+    loop {
+        let space = content.capacity() - content.len();
+        match rustix::io::read(fd, spare_capacity(content)) {
+            Ok(0) => break,
+            Ok(n) if end == End::ShortRead && n < space => break,
+            Ok(_) if end == End::After(content.len() as u64) => break,
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(Error::io("read", place, errno.into())),
+        }
+        if content.len() as u64 > max {
+            break;
+        }
+        if content.len() == content.capacity() {
+            content.reserve(content.len());
+        }
+    }
+    if content.len() as u64 > max {
+        return Err(Error::invalid(format!("{} is larger than the {max} bytes allowed there", place.display())));
+    }
+    Ok(())
 }
 
 /// Makes a directory and those above it.
@@ -442,10 +447,10 @@ mod tests {
         for bad in ["link/x", "file-link"] {
             assert!(root.read(&rel(bad), 10).is_err(), "{bad}");
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            assert_eq!(root.open_by_walk(bad, flags, Mode::empty()).unwrap_err(), Errno::LOOP, "{bad}");
+            assert_eq!(open_by_walk(root.fd(), bad, flags, Mode::empty()).unwrap_err(), Errno::LOOP, "{bad}");
         }
         assert!(root.replace(&rel("link/y"), b"y", Sync::Later).is_err());
-        assert!(root.open_by_walk("real/x", OFlags::RDONLY, Mode::empty()).is_ok());
+        assert!(open_by_walk(root.fd(), "real/x", OFlags::RDONLY, Mode::empty()).is_ok());
     }
 
     #[test]

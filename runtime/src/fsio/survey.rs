@@ -1,15 +1,18 @@
-//! What lies below a directory, by `stat` alone.
+//! What lies below a directory.
 //!
-//! A survey remembers the size, times and inode of every file and directory. Taken again with the
-//! earlier one at hand, it lists only the directories whose own times moved and carries a file's
-//! digest over while its `stat` is unchanged, so that opening a large brain costs one `stat` an
-//! entry and no reading.
+//! A survey remembers the size, times and inode of every file and directory, and the digest of the
+//! files that count. Taken again with the earlier one at hand, it lists only the directories whose
+//! own times moved and reads only the files whose `stat` did, so that opening a large brain costs
+//! one `stat` an entry and no reading.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
 
-use super::root::Root;
+use super::root::{End, Root, drain, open_beneath};
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath};
 
@@ -45,35 +48,50 @@ impl Stat {
 /// A regular file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileNode {
+    /// Its name.
+    pub name: Box<str>,
     /// What `stat` said.
     pub stat: Stat,
     /// The digest of the content as of that `stat`, where it is known.
     pub digest: Option<Digest>,
 }
 
-/// A directory.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// A directory. Its files and directories are in name order.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dir {
+    /// Its name; empty for the top.
+    pub name: Box<str>,
     /// What `stat` said.
     pub stat: Stat,
-    /// Its regular files by name.
-    pub files: BTreeMap<Box<str>, FileNode>,
-    /// Its directories by name.
-    pub dirs: BTreeMap<Box<str>, Dir>,
+    /// Its regular files.
+    pub files: Vec<FileNode>,
+    /// Its directories.
+    pub dirs: Vec<Dir>,
+}
+
+impl Default for Dir {
+    /// A directory that nobody has looked at.
+    fn default() -> Self {
+        Self { name: "".into(), stat: Stat::UNKNOWN, files: Vec::new(), dirs: Vec::new() }
+    }
 }
 
 impl Dir {
-    /// Calls `visit` for every file, in path order within each directory.
-    pub fn for_each_file(&mut self, visit: &mut impl FnMut(&str, &mut FileNode) -> Result<()>) -> Result<()> {
-        self.visit_below("", visit)
+    /// Calls `visit` for every file with its path, directory by directory.
+    pub fn for_each_file(&self, visit: &mut impl FnMut(&str, &FileNode) -> Result<()>) -> Result<()> {
+        self.visit_below(&mut String::new(), visit)
     }
 
-    fn visit_below(&mut self, at: &str, visit: &mut impl FnMut(&str, &mut FileNode) -> Result<()>) -> Result<()> {
-        for (name, file) in &mut self.files {
-            visit(&join(at, name), file)?;
+    fn visit_below(&self, at: &mut String, visit: &mut impl FnMut(&str, &FileNode) -> Result<()>) -> Result<()> {
+        for file in &self.files {
+            let length = push(at, &file.name);
+            visit(at, file)?;
+            at.truncate(length);
         }
-        for (name, dir) in &mut self.dirs {
-            dir.visit_below(&join(at, name), visit)?;
+        for dir in &self.dirs {
+            let length = push(at, &dir.name);
+            dir.visit_below(at, visit)?;
+            at.truncate(length);
         }
         Ok(())
     }
@@ -85,10 +103,10 @@ impl Dir {
         let mut parts = rel.as_str().split('/').peekable();
         while let Some(part) = parts.next() {
             if parts.peek().is_none() {
-                at.files.remove(part);
+                at.files.retain(|file| &*file.name != part);
                 return;
             }
-            match at.dirs.get_mut(part) {
+            match at.dirs.iter_mut().find(|dir| &*dir.name == part) {
                 Some(dir) => at = dir,
                 None => return,
             }
@@ -121,158 +139,300 @@ impl Default for Limits {
     }
 }
 
-/// The outcome of [`survey`].
-#[derive(Debug)]
+/// What to do with a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// It is not there at all.
+    Skip,
+    /// List it.
+    List,
+    /// List it, and know the digest of its content if it is a file.
+    Digest,
+}
+
+/// What a survey found besides files and directories.
+#[derive(Debug, Default)]
 pub struct Survey {
-    /// The tree.
-    pub top: Dir,
     /// What cannot be part of a brain.
     pub odd: Vec<Odd>,
     /// Whether anything differs from the earlier survey.
     pub changed: bool,
+    /// How many bytes were read.
+    pub bytes: u64,
 }
 
-/// Looks at everything below `root`. `skip` prunes by relative path; `earlier` is the last survey.
-pub fn survey(root: &Root, earlier: Option<&Dir>, limits: Limits, skip: &dyn Fn(&str) -> bool) -> Result<Survey> {
-    let mut walk = Walk { root, limits, skip, seen: 0, odd: Vec::new(), changed: earlier.is_none() };
-    let raw = root.stat_raw("").map_err(|errno| Error::io("look at", root.path(), errno.into()))?;
-    let top = walk.dir("", Stat::from_raw(&raw), earlier, 1)?;
-    walk.odd.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(Survey { top, odd: walk.odd, changed: walk.changed })
+/// Looks at everything below `root` and brings `top`, an earlier survey or an empty one, up to
+/// date. `look` decides by relative path.
+pub fn survey(root: &Root, top: &mut Dir, limits: Limits, look: &dyn Fn(&str) -> Look) -> Result<Survey> {
+    let mut walk = Walk {
+        root,
+        limits,
+        look,
+        seen: 0,
+        path: String::new(),
+        buffer: Vec::new(),
+        names: Vec::new(),
+        found: Survey::default(),
+    };
+    let stat = Stat::from_raw(&rustix::fs::fstat(root.fd()).map_err(|errno| walk.fail("look at", errno))?);
+    // Its own descriptor: listing moves a position that the root's is shared with.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(root.fd(), ".", flags, Mode::empty()).map_err(|errno| walk.fail("list", errno))?;
+    walk.dir(fd.as_fd(), top, stat)?;
+    walk.found.odd.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(walk.found)
 }
 
 struct Walk<'a> {
     root: &'a Root,
     limits: Limits,
-    skip: &'a dyn Fn(&str) -> bool,
+    look: &'a dyn Fn(&str) -> Look,
     seen: usize,
-    odd: Vec<Odd>,
-    changed: bool,
+    /// Where the walk is, relative to the root.
+    path: String,
+    /// Content, and names, as they are read.
+    buffer: Vec<u8>,
+    names: Vec<u8>,
+    found: Survey,
 }
 
 impl Walk<'_> {
-    fn dir(&mut self, at: &str, stat: Stat, earlier: Option<&Dir>, depth: usize) -> Result<Dir> {
-        if depth > self.limits.depth {
+    /// `fd` is the directory itself, `stat` what it says now.
+    fn dir(&mut self, fd: BorrowedFd<'_>, dir: &mut Dir, stat: Stat) -> Result<()> {
+        if dir.stat != stat {
+            self.found.changed = true;
+            self.list(fd, dir)?;
+            dir.stat = stat;
+        }
+        self.members(fd, "", dir)
+    }
+
+    /// Looks at what is known to be in `dir`, which lies at `prefix` below `fd`.
+    fn members(&mut self, fd: BorrowedFd<'_>, prefix: &str, dir: &mut Dir) -> Result<()> {
+        self.files(fd, prefix, dir)?;
+        let mut at = 0;
+        while let Some(below) = dir.dirs.get_mut(at) {
+            let name = format!("{prefix}{}", below.name);
+            if self.child(fd, &name, below)? {
+                at += 1;
+            } else {
+                self.found.changed = true;
+                dir.dirs.remove(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the directory `name` below `fd`; `false` where it is gone.
+    fn child(&mut self, fd: BorrowedFd<'_>, name: &str, dir: &mut Dir) -> Result<bool> {
+        let length = push(&mut self.path, &dir.name);
+        let depth = self.path.bytes().filter(|b| *b == b'/').count() + 1;
+        if depth >= self.limits.depth {
             return Err(Error::invalid(format!(
                 "{} is more than {} levels deep",
-                self.root.path().join(at).display(),
+                self.root.path().join(&self.path).display(),
                 self.limits.depth
             ))
             .hint("move the files up, or the directory out of the tree"));
         }
-        match earlier {
-            Some(known) if known.stat == stat => self.known_dir(at, known, depth),
-            _ => {
-                self.changed = true;
-                self.listed_dir(at, stat, earlier, depth)
-            }
-        }
-    }
-
-    /// Its own times have not moved: the same names are there, and only their `stat` is asked.
-    fn known_dir(&mut self, at: &str, known: &Dir, depth: usize) -> Result<Dir> {
-        let mut files = BTreeMap::new();
-        for (name, node) in &known.files {
-            self.count(at)?;
-            let path = join(at, name);
-            if let Some((_, stat)) = self.stat(&path)? {
-                files.insert(name.clone(), self.carry_over(stat, Some(node)));
-            }
-        }
-        let mut dirs = BTreeMap::new();
-        for (name, dir) in &known.dirs {
-            self.count(at)?;
-            let path = join(at, name);
-            if let Some((FileType::Directory, stat)) = self.stat(&path)? {
-                dirs.insert(name.clone(), self.dir(&path, stat, Some(dir), depth + 1)?);
-            }
-        }
-        Ok(Dir { stat: known.stat, files, dirs })
-    }
-
-    fn listed_dir(&mut self, at: &str, stat: Stat, earlier: Option<&Dir>, depth: usize) -> Result<Dir> {
-        let mut found = Dir { stat, ..Dir::default() };
-        for entry in self.root.list_raw(at)? {
-            let entry = entry.map_err(|errno| Error::io("list", &self.root.path().join(at), errno.into()))?;
-            let raw_name = entry.file_name();
-            if matches!(raw_name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            self.count(at)?;
-            let Ok(name) = raw_name.to_str() else {
-                self.odd(join(at, &raw_name.to_string_lossy()), "a name that is not UTF-8");
-                continue;
-            };
-            let path = join(at, name);
-            if (self.skip)(&path) {
-                continue;
-            }
-            let Some((kind, stat)) = self.stat(&path)? else { continue };
-            match kind {
-                FileType::RegularFile if RelPath::validate(&path).is_err() => {
-                    self.odd(path, "a name that a brain cannot hold");
+        let found = match self.stat(fd, name)? {
+            Some((FileType::Directory, stat)) => {
+                // Opening a directory costs more than a few look-ups through the one above it.
+                if dir.stat == stat && dir.dirs.len() + dir.files.len() <= 3 {
+                    self.members(fd, &format!("{name}/"), dir)?;
+                } else {
+                    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    let opened =
+                        rustix::fs::openat(fd, name, flags, Mode::empty()).map_err(|errno| self.fail("list", errno))?;
+                    self.dir(opened.as_fd(), dir, stat)?;
                 }
-                FileType::RegularFile => {
-                    let node = self.carry_over(stat, earlier.and_then(|dir| dir.files.get(name)));
-                    found.files.insert(name.into(), node);
-                }
-                FileType::Directory => {
-                    let before = earlier.and_then(|dir| dir.dirs.get(name));
-                    found.dirs.insert(name.into(), self.dir(&path, stat, before, depth + 1)?);
-                }
-                FileType::Symlink => self.odd(path, "a symbolic link"),
-                _ => self.odd(path, "not a regular file"),
+                true
             }
-        }
+            _ => false,
+        };
+        self.path.truncate(length);
         Ok(found)
     }
 
-    fn carry_over(&mut self, stat: Stat, earlier: Option<&FileNode>) -> FileNode {
-        match earlier {
-            Some(node) if node.stat == stat && node.digest.is_some() => node.clone(),
-            _ => {
-                self.changed = true;
-                FileNode { stat, digest: None }
+    /// Asks for the `stat` of every file of `dir`, which lies at `prefix` below `fd`.
+    fn files(&mut self, fd: BorrowedFd<'_>, prefix: &str, dir: &mut Dir) -> Result<()> {
+        let mut name = String::with_capacity(64);
+        let mut failed = None;
+        dir.files.retain_mut(|file| {
+            if failed.is_some() {
+                return true;
             }
-        }
+            name.clear();
+            name.push_str(prefix);
+            name.push_str(&file.name);
+            match self.file(fd, &name, file) {
+                Ok(true) => true,
+                Ok(false) => {
+                    self.found.changed = true;
+                    false
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    true
+                }
+            }
+        });
+        failed.map_or(Ok(()), Err)
     }
 
-    fn stat(&mut self, path: &str) -> Result<Option<(FileType, Stat)>> {
-        match self.root.stat_raw(path) {
+    /// Brings one file up to date; `false` where it is gone.
+    fn file(&mut self, fd: BorrowedFd<'_>, name: &str, file: &mut FileNode) -> Result<bool> {
+        if file.stat != Stat::UNKNOWN {
+            match self.stat(fd, name)? {
+                Some((FileType::RegularFile, stat)) if stat == file.stat => return Ok(true),
+                Some((FileType::RegularFile, _)) => {}
+                _ => return Ok(false),
+            }
+        }
+        self.found.changed = true;
+        let length = push(&mut self.path, &file.name);
+        let there = match (self.look)(&self.path) {
+            Look::Digest => self.digest(fd, name, file)?,
+            Look::List | Look::Skip => match self.stat(fd, name)? {
+                Some((FileType::RegularFile, stat)) => {
+                    (file.stat, file.digest) = (stat, None);
+                    true
+                }
+                _ => false,
+            },
+        };
+        self.path.truncate(length);
+        Ok(there)
+    }
+
+    /// Reads a file, and takes its `stat` from the very file that was read.
+    fn digest(&mut self, fd: BorrowedFd<'_>, name: &str, file: &mut FileNode) -> Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = match open_beneath(fd, name, flags, Mode::empty()) {
+            Ok(opened) => opened,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(false),
+            Err(errno) => return Err(self.fail("read", errno)),
+        };
+        let raw = rustix::fs::fstat(&opened).map_err(|errno| self.fail("look at", errno))?;
+        let place = self.root.path().join(&self.path);
+        let end = End::After(u64::try_from(raw.st_size).unwrap_or(0));
+        drain(&opened, &place, crate::layout::MAX_FILE_BYTES, end, &mut self.buffer)?;
+        self.found.bytes += self.buffer.len() as u64;
+        (file.stat, file.digest) = (Stat::from_raw(&raw), Some(Digest::of(&self.buffer)));
+        Ok(true)
+    }
+
+    /// Lists a directory, keeping what is known of the names that are still there.
+    fn list(&mut self, fd: BorrowedFd<'_>, dir: &mut Dir) -> Result<()> {
+        let mut files: BTreeMap<Box<str>, FileNode> =
+            dir.files.drain(..).map(|file| (file.name.clone(), file)).collect();
+        let mut dirs: BTreeMap<Box<str>, Dir> = dir.dirs.drain(..).map(|dir| (dir.name.clone(), dir)).collect();
+        for (raw_name, kind) in names_in(fd, &mut self.names).map_err(|errno| self.fail("list", errno))? {
+            self.count()?;
+            let Ok(name) = raw_name.to_str() else {
+                self.odd(&raw_name.to_string_lossy(), "a name that is not UTF-8");
+                continue;
+            };
+            let length = push(&mut self.path, name);
+            let skipped = (self.look)(&self.path) == Look::Skip;
+            let allowed = RelPath::validate(&self.path);
+            self.path.truncate(length);
+            if skipped {
+                continue;
+            }
+            let kind = match kind {
+                FileType::Unknown => match self.stat(fd, name)? {
+                    Some((kind, _)) => kind,
+                    None => continue,
+                },
+                known => known,
+            };
+            match kind {
+                FileType::RegularFile if allowed.is_err() => self.odd(name, "a name that a brain cannot hold"),
+                FileType::RegularFile => dir.files.push(files.remove(name).unwrap_or_else(|| FileNode {
+                    name: name.into(),
+                    stat: Stat::UNKNOWN,
+                    digest: None,
+                })),
+                FileType::Directory => {
+                    let known = dirs.remove(name);
+                    dir.dirs.push(known.unwrap_or_else(|| Dir { name: name.into(), ..Dir::default() }));
+                }
+                FileType::Symlink => self.odd(name, "a symbolic link"),
+                _ => self.odd(name, "not a regular file"),
+            }
+        }
+        dir.files.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        dir.dirs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(())
+    }
+
+    fn stat(&self, fd: BorrowedFd<'_>, name: &str) -> Result<Option<(FileType, Stat)>> {
+        match rustix::fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(raw) => Ok(Some((FileType::from_raw_mode(raw.st_mode), Stat::from_raw(&raw)))),
-            Err(rustix::io::Errno::NOENT) => {
-                self.changed = true;
-                Ok(None)
-            }
-            Err(errno) => Err(Error::io("look at", &self.root.path().join(path), errno.into())),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(self.fail("look at", errno)),
         }
     }
 
-    fn odd(&mut self, path: String, what: &'static str) {
-        self.odd.push(Odd { path, what });
+    fn odd(&mut self, name: &str, what: &'static str) {
+        let length = push(&mut self.path, name);
+        self.found.odd.push(Odd { path: self.path.clone(), what });
+        self.path.truncate(length);
     }
 
-    fn count(&mut self, at: &str) -> Result<()> {
+    fn count(&mut self) -> Result<()> {
         self.seen += 1;
         if self.seen > self.limits.entries {
             return Err(Error::invalid(format!(
                 "{} holds more than {} files and directories",
-                self.root.path().join(at).display(),
+                self.root.path().display(),
                 self.limits.entries
             ))
             .hint("remove what does not belong there, or split the skills over several brains"));
         }
         Ok(())
     }
+
+    fn fail(&self, doing: &str, errno: Errno) -> Error {
+        Error::io(doing, &self.root.path().join(&self.path), errno.into())
+    }
 }
 
-fn join(at: &str, name: &str) -> String {
-    if at.is_empty() {
-        return name.to_owned();
+/// The names in an open directory whose position is at its beginning.
+#[cfg(target_os = "linux")]
+fn names_in(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> rustix::io::Result<Vec<(CString, FileType)>> {
+    buffer.reserve(32 * 1024);
+    let mut raw = rustix::fs::RawDir::new(fd, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while let Some(entry) = raw.next() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push((entry.file_name().to_owned(), entry.file_type()));
+        }
     }
-    let mut path = String::with_capacity(at.len() + 1 + name.len());
-    path.push_str(at);
-    path.push('/');
+    Ok(names)
+}
+
+/// The names in an open directory.
+#[cfg(not(target_os = "linux"))]
+fn names_in(fd: BorrowedFd<'_>, _buffer: &mut Vec<u8>) -> rustix::io::Result<Vec<(CString, FileType)>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(fd)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push((entry.file_name().to_owned(), entry.file_type()));
+        }
+    }
+    Ok(names)
+}
+
+/// Adds a name to a path and returns the length to cut it back to.
+fn push(path: &mut String, name: &str) -> usize {
+    let length = path.len();
+    if length > 0 {
+        path.push('/');
+    }
     path.push_str(name);
-    path
+    length
 }

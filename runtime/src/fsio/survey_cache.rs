@@ -1,8 +1,6 @@
 //! A survey kept on disk between two openings of a brain. Only ever a shortcut: a missing,
 //! foreign or damaged cache means that every file is read once.
 
-use std::collections::BTreeMap;
-
 use super::root::{Root, Sync};
 use super::survey::{Dir, FileNode, Stat};
 use crate::error::Result;
@@ -14,8 +12,9 @@ const MAX_BYTES: u64 = 64 << 20;
 /// change of their times (clock ticks are up to 10 ms apart), so their digests are not kept.
 const RACY_NANOS: i64 = 50_000_000;
 
-/// Reads the cache at `rel`, or `None` where there is none that can be trusted.
-pub fn load_cache(root: &Root, rel: &RelPath) -> Option<Dir> {
+/// Reads the cache at `rel` with the note it was saved with, or `None` where there is none that
+/// can be trusted.
+pub fn load_cache(root: &Root, rel: &RelPath) -> Option<(Dir, Vec<Digest>)> {
     let bytes = match root.read(rel, MAX_BYTES) {
         Ok(found) => found?,
         Err(error) => {
@@ -28,16 +27,25 @@ pub fn load_cache(root: &Root, rel: &RelPath) -> Option<Dir> {
         return None;
     }
     let mut input = body.strip_prefix(MAGIC)?;
-    read_dir(&mut input, 0).filter(|_| input.is_empty())
+    let top = read_dir(&mut input, "".into(), 0)?;
+    let mut note = Vec::new();
+    while !input.is_empty() {
+        note.push(take::<32>(&mut input)?.into());
+    }
+    Some((top, note))
 }
 
-/// Writes the cache. Not synced: losing it costs one reading of the brain.
-pub fn save_cache(root: &Root, rel: &RelPath, top: &Dir) -> Result<()> {
+/// Writes the cache, with digests that hold for exactly this survey as a note. Not synced: losing
+/// it costs one reading of the brain.
+pub fn save_cache(root: &Root, rel: &RelPath, top: &Dir, note: &[Digest]) -> Result<()> {
     // The file system's own idea of "now" is the time of a file just written.
     root.replace(rel, MAGIC, Sync::Later)?;
     let now = root.stat(rel)?.map_or(i64::MAX, |stat| stat.mtime);
     let mut out = MAGIC.to_vec();
     write_dir(&mut out, top, now - RACY_NANOS);
+    for digest in note {
+        out.extend_from_slice(digest.bytes());
+    }
     let sum = Digest::of(&out);
     out.extend_from_slice(sum.bytes());
     root.replace(rel, &out, Sync::Later)
@@ -46,8 +54,8 @@ pub fn save_cache(root: &Root, rel: &RelPath, top: &Dir) -> Result<()> {
 fn write_dir(out: &mut Vec<u8>, dir: &Dir, racy: i64) {
     write_stat(out, &dir.stat, racy);
     write_count(out, dir.files.len());
-    for (name, file) in &dir.files {
-        write_name(out, name);
+    for file in &dir.files {
+        write_name(out, &file.name);
         match file.digest {
             Some(digest) => {
                 write_stat(out, &file.stat, racy);
@@ -60,8 +68,8 @@ fn write_dir(out: &mut Vec<u8>, dir: &Dir, racy: i64) {
         }
     }
     write_count(out, dir.dirs.len());
-    for (name, below) in &dir.dirs {
-        write_name(out, name);
+    for below in &dir.dirs {
+        write_name(out, &below.name);
         write_dir(out, below, racy);
     }
 }
@@ -83,25 +91,23 @@ fn write_name(out: &mut Vec<u8>, name: &str) {
     out.extend_from_slice(name.as_bytes());
 }
 
-fn read_dir(input: &mut &[u8], depth: usize) -> Option<Dir> {
+fn read_dir(input: &mut &[u8], name: Box<str>, depth: usize) -> Option<Dir> {
     if depth > RelPath::MAX_DEPTH {
         return None;
     }
-    let stat = read_stat(input)?;
-    let mut files = BTreeMap::new();
+    let mut dir = Dir { name, stat: read_stat(input)?, ..Dir::default() };
     for _ in 0..u32::from_le_bytes(take(input)?) {
         let name = read_name(input)?;
         let stat = read_stat(input)?;
         let digest = Digest::from(take::<32>(input)?);
         let digest = (stat != Stat::UNKNOWN).then_some(digest);
-        files.insert(name, FileNode { stat, digest });
+        dir.files.push(FileNode { name, stat, digest });
     }
-    let mut dirs = BTreeMap::new();
     for _ in 0..u32::from_le_bytes(take(input)?) {
         let name = read_name(input)?;
-        dirs.insert(name, read_dir(input, depth + 1)?);
+        dir.dirs.push(read_dir(input, name, depth + 1)?);
     }
-    Some(Dir { stat, files, dirs })
+    Some(dir)
 }
 
 fn read_stat(input: &mut &[u8]) -> Option<Stat> {

@@ -29,7 +29,7 @@ impl Slug {
         let shown: String = text.chars().take(80).collect();
         let error = Error::invalid(format!("{shown:?} is not a skill name: {rule}"));
         Err(match Self::from_title(text) {
-            Some(near) => error.hint(format!("try {near:?}")),
+            Some(near) => error.hint(format!("try {:?}", near.as_str())),
             None => error.hint("a skill name looks like \"reentrancy-check\""),
         })
     }

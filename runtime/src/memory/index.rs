@@ -108,25 +108,37 @@ pub(super) fn remove(connection: &Connection, source: Source, id: i64) -> Result
         .map_err(failed)
 }
 
-/// Builds every index again from the tables, in one transaction.
+/// Builds every index again from the tables: all of them or, on an error, none.
 pub fn rebuild(connection: &Connection) -> Result<()> {
+    let run =
+        |batch: &str| connection.execute_batch(batch).map_err(|error| sql("rebuild the index of memory.db", error));
+    // A savepoint works inside a transaction and outside of one.
+    run("SAVEPOINT rebuild")?;
+    let done = rebuild_all(connection);
+    if done.is_err() {
+        run("ROLLBACK TO rebuild")?;
+    }
+    run("RELEASE rebuild")?;
+    done
+}
+
+fn rebuild_all(connection: &Connection) -> Result<()> {
     let failed = |source| sql("rebuild the index of memory.db", source);
-    let transaction = connection.unchecked_transaction().map_err(failed)?;
     for source in Source::ALL {
         let table = source.table();
-        transaction
+        connection
             .execute_batch(&format!("INSERT INTO {table}_fts ({table}_fts) VALUES ('rebuild')"))
             .map_err(failed)?;
     }
-    transaction.execute_batch("INSERT INTO grams_fts (grams_fts) VALUES ('delete-all')").map_err(failed)?;
+    connection.execute_batch("INSERT INTO grams_fts (grams_fts) VALUES ('delete-all')").map_err(failed)?;
     for source in Source::ALL {
         let query = format!("SELECT id, {}, scope FROM {}", source.text(), source.table());
-        let mut all = transaction.prepare(&query).map_err(failed)?;
+        let mut all = connection.prepare(&query).map_err(failed)?;
         let mut rows = all.query([]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let (id, text, scope): (i64, String, i64) = row.try_into().map_err(failed)?;
-            add_grams(&transaction, source, id, &text, scope)?;
+            add_grams(connection, source, id, &text, scope)?;
         }
     }
-    transaction.commit().map_err(failed)
+    Ok(())
 }

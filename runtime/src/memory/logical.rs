@@ -73,7 +73,7 @@ pub(super) fn refresh(connection: &Connection, touched: &Touched) -> Result<()> 
         let first = chunk * FAN_OUT;
         let digests = chunk_digests(connection, table, first, first + FAN_OUT - 1)?;
         put_node(connection, table, CHUNK, chunk, digests.get(&chunk))?;
-        groups.insert((table, chunk / FAN_OUT));
+        groups.insert((table, chunk.div_euclid(FAN_OUT)));
     }
     for (table, group) in groups {
         let chunks = nodes(connection, table, CHUNK, group * FAN_OUT, group * FAN_OUT + FAN_OUT - 1)?;
@@ -87,7 +87,7 @@ pub(super) fn refresh(connection: &Connection, touched: &Touched) -> Result<()> 
 pub fn stored(connection: &Connection, part: &str, tables: &[Table]) -> Result<Digest> {
     let mut digests = Vec::new();
     for table in tables {
-        let groups = nodes(connection, *table, GROUP, 0, i64::MAX)?;
+        let groups = nodes(connection, *table, GROUP, i64::MIN, i64::MAX)?;
         digests.push((table.name(), rows::table(table.name(), groups)));
     }
     Ok(rows::part(part, digests))
@@ -105,7 +105,7 @@ pub fn recompute(connection: &Connection, part: &str, tables: &[Table]) -> Resul
             groups.entry(chunk.div_euclid(FAN_OUT)).or_default().push((chunk, digest));
         }
         let groups: Vec<_> = groups.into_iter().map(|(n, chunks)| (n, rows::group(table.name(), n, chunks))).collect();
-        let kept = nodes(connection, *table, GROUP, 0, i64::MAX)?;
+        let kept = nodes(connection, *table, GROUP, i64::MIN, i64::MAX)?;
         if kept != groups {
             differ.push(table.name());
         }

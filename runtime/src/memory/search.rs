@@ -196,8 +196,15 @@ fn best(
     scores: Scores,
 ) -> Result<Vec<Hit>> {
     let failed = |source| sql("search memory.db", source);
-    let mut hits = Vec::with_capacity(scores.len());
-    for ((source, id), score) in scores {
+    let mut order: Vec<((Source, i64), f64)> = scores.into_iter().collect();
+    order.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut hits: Vec<Hit> = Vec::new();
+    for ((source, id), relevance) in order {
+        // Recency can lift a row by half at most: once that is not enough, nothing further is.
+        let worst = hits.get(search.limit - 1).map(|hit| hit.score);
+        if worst.is_some_and(|worst| relevance * (1.0 + RECENCY_WEIGHT) < worst) {
+            break;
+        }
         // The scope stands here too: the index is derived and must not be what privacy rests on.
         let query = format!("SELECT task, at FROM {} WHERE id = ?1 AND {}", source.table(), scopes.rows());
         let row: Option<(String, i64)> = connection
@@ -209,13 +216,12 @@ fn best(
             continue;
         }
         let at = Moment(at);
-        let score = score * (1.0 + RECENCY_WEIGHT * recency(at, search.now));
-        hits.push(Hit { source, id, task, at, snippet: String::new(), score });
+        let score = relevance * (1.0 + RECENCY_WEIGHT * recency(at, search.now));
+        let hit = Hit { source, id, task, at, snippet: String::new(), score };
+        let place = hits.partition_point(|other| better(other, &hit));
+        hits.insert(place, hit);
+        hits.truncate(search.limit);
     }
-    hits.sort_by(|a, b| {
-        b.score.total_cmp(&a.score).then(b.at.cmp(&a.at)).then(a.source.cmp(&b.source)).then(b.id.cmp(&a.id))
-    });
-    hits.truncate(search.limit);
     for hit in &mut hits {
         let query = format!("SELECT {} FROM {} WHERE id = ?1", hit.source.text(), hit.source.table());
         let text: String = connection
@@ -225,6 +231,12 @@ fn best(
         hit.snippet = snippet(&text, shaped);
     }
     Ok(hits)
+}
+
+/// The order of hits: by score, then the newer, then by source and id, so that it is always the same.
+fn better(a: &Hit, b: &Hit) -> bool {
+    let order = b.score.total_cmp(&a.score).then(b.at.cmp(&a.at)).then(a.source.cmp(&b.source)).then(b.id.cmp(&a.id));
+    order.is_lt()
 }
 
 /// 1 now, one half after the half-life, never negative; a row from the future counts as now.

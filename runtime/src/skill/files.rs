@@ -8,7 +8,7 @@ pub trait Files {
     /// The content of a file, or `None` where there is none.
     fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>>;
     /// The files below a directory, in path order.
-    fn below(&self, dir: &str) -> Vec<RelPath>;
+    fn below(&self, dir: &str) -> Result<Vec<RelPath>>;
     /// Puts a file.
     fn write(&mut self, path: RelPath, content: Vec<u8>);
     /// Takes a file away.

@@ -1,17 +1,17 @@
 //! Level 0: every skill by name and description, never its body.
 //!
 //! Building the index opens one file a skill and lists only directories that are not skills.
-//! Brought up to date, it lists again only where a directory's own times moved or where the
-//! caller knows of a change; whoever loads a body checks its digest at that moment, so nothing
-//! outdated is ever *used*.
+//! Brought up to date, it reads the files the caller knows to have changed, and lists a folder
+//! again only where its own times moved. Whoever loads a body checks its digest at that moment, so
+//! nothing outdated is ever *used*.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::document::Document;
 use super::place::{self, Form, Place};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fsio::{Limits, Root, Stat};
+use crate::fsio::{Kind, Limits, Root, Stat};
 use crate::ids::{RelPath, Slug};
 use crate::layout;
 
@@ -32,7 +32,6 @@ pub struct Entry {
     pub category: Option<String>,
     /// The operating systems it is for; none means all.
     pub platforms: Vec<String>,
-    stat: Stat,
 }
 
 impl Entry {
@@ -82,7 +81,7 @@ struct Folder {
 #[derive(Debug, Clone, Default)]
 pub struct Index {
     top: String,
-    folders: BTreeMap<String, Arc<Folder>>,
+    folders: Folders,
     entries: BTreeMap<Slug, Arc<Entry>>,
     problems: Vec<Problem>,
 }
@@ -95,19 +94,14 @@ impl Index {
         Ok(index)
     }
 
-    /// Brings the index up to date. `changed` are files the caller knows to have changed.
+    /// Brings the index up to date. `changed` are files the caller changed itself.
     pub fn update(&mut self, root: &Root, changed: &[RelPath]) -> Result<Delta> {
-        let mut scan = Scan {
-            root,
-            top: &self.top,
-            before: &self.folders,
-            changed: changed.iter().map(RelPath::as_str).collect(),
-            folders: BTreeMap::new(),
-            buffer: Vec::new(),
-            seen: 0,
-            moved: false,
-        };
-        scan.folder(&self.top, 1)?;
+        let mut scan =
+            Scan { root, top: &self.top, folders: BTreeMap::new(), buffer: Vec::new(), seen: 0, moved: false };
+        for path in changed {
+            scan.take_in(path, &mut self.folders)?;
+        }
+        scan.folder(&self.top, 1, &self.folders)?;
         if !scan.moved && self.folders.len() == scan.folders.len() {
             let total = self.entries.len();
             return Ok(Delta { unchanged: total, total, ..Delta::default() });
@@ -180,19 +174,67 @@ impl Index {
     }
 }
 
+type Folders = BTreeMap<String, Arc<Folder>>;
+
 struct Scan<'a> {
     root: &'a Root,
     top: &'a str,
-    before: &'a BTreeMap<String, Arc<Folder>>,
-    changed: BTreeSet<&'a str>,
-    folders: BTreeMap<String, Arc<Folder>>,
+    folders: Folders,
     buffer: Vec<u8>,
     seen: usize,
+    /// Something differs from before.
     moved: bool,
 }
 
+/// What became of a file that should be a skill.
+enum Loaded {
+    Absent,
+    Skill(Arc<Entry>),
+    Broken(Problem),
+}
+
 impl Scan<'_> {
-    fn folder(&mut self, at: &str, depth: usize) -> Result<()> {
+    /// Takes in one file that the caller changed: its skill is read again, and its folder's times
+    /// count as seen. A change that is not inside a known folder makes the nearest one be listed.
+    fn take_in(&mut self, path: &RelPath, folders: &mut Folders) -> Result<()> {
+        let Some(at) = nearest_folder(path, folders) else { return Ok(()) };
+        let inside = path.as_str().get(at.len() + 1..).unwrap_or_default();
+        if inside.split('/').next().is_some_and(|first| layout::PRUNED_DIRS.contains(&first)) {
+            return Ok(());
+        }
+        let is_skill = match inside.split_once('/') {
+            None => place::is_flat_file(inside),
+            Some((_, name)) => name == layout::SKILL_FILE,
+        };
+        let Some(folder) = folders.get_mut(&at).map(Arc::make_mut) else { return Ok(()) };
+        let owner = inside.split_once('/').map(|(name, _)| format!("{at}/{name}/"));
+        let known = |entry: &Arc<Entry>| match &owner {
+            Some(owner) => entry.place.main.as_str().starts_with(owner.as_str()),
+            None => entry.place.main == *path,
+        };
+        if !is_skill {
+            // A support file of a skill is not in the index; anything else is for the listing.
+            if !folder.skills.iter().any(known) {
+                folder.stat = Stat::UNKNOWN;
+            }
+            return Ok(());
+        }
+        self.moved = true;
+        folder.skills.retain(|entry| !known(entry));
+        folder.problems.retain(|problem| problem.path != path.as_str());
+        folder.folders.retain(|below| owner.as_ref().is_none_or(|owner| *below != owner.trim_end_matches('/')));
+        let Some(here) = self.root.below(&at.parse()?)? else { return Ok(()) };
+        let form = if owner.is_some() { Form::Directory } else { Form::Flat };
+        match self.load(&here, &at, inside, form)? {
+            Loaded::Absent => {}
+            Loaded::Skill(entry) => folder.skills.push(entry),
+            Loaded::Broken(problem) => folder.problems.push(problem),
+        }
+        folder.stat = self.root.stat(&at.parse()?)?.unwrap_or(Stat::UNKNOWN);
+        Ok(())
+    }
+
+    fn folder(&mut self, at: &str, depth: usize, before: &Folders) -> Result<()> {
         let limits = Limits::default();
         if depth > limits.depth {
             return Err(Error::invalid(format!(
@@ -202,35 +244,29 @@ impl Scan<'_> {
             ))
             .hint("move the skills up, or the directory out of the tree"));
         }
-        let path: RelPath = at.parse()?;
-        let Some(stat) = self.root.stat(&path)? else {
-            self.moved |= self.before.contains_key(at);
+        let Some(stat) = self.root.stat(&at.parse()?)? else {
+            self.moved |= before.contains_key(at);
             return Ok(());
         };
-        let known = self.before.get(at).cloned();
-        let folder = match &known {
-            Some(known) if known.stat == stat && !self.touches(at) => Arc::clone(known),
+        let folder = match before.get(at) {
+            Some(known) if known.stat == stat => Arc::clone(known),
             _ => {
                 self.moved = true;
-                Arc::new(self.list(at, stat, known.as_deref())?)
+                Arc::new(self.list(at, stat)?)
             }
         };
         self.folders.insert(at.to_owned(), Arc::clone(&folder));
         for below in &folder.folders {
-            self.folder(below, depth + 1)?;
+            self.folder(below, depth + 1, before)?;
         }
         Ok(())
     }
 
-    /// Whether a known change lies in this folder or in a skill directly below it.
-    fn touches(&self, at: &str) -> bool {
-        self.changed.iter().any(|path| path.strip_prefix(at).is_some_and(|rest| rest.starts_with('/')))
-    }
-
-    fn list(&mut self, at: &str, stat: Stat, known: Option<&Folder>) -> Result<Folder> {
-        let mut names: Vec<(String, bool)> = Vec::new();
+    fn list(&mut self, at: &str, stat: Stat) -> Result<Folder> {
         let mut folder = Folder { stat, ..Folder::default() };
-        for entry in self.root.list(at)? {
+        let Some(here) = self.root.below(&at.parse()?)? else { return Ok(folder) };
+        let (mut dirs, mut flat, mut main) = (Vec::new(), Vec::new(), None);
+        for entry in here.list()? {
             self.seen += 1;
             if self.seen > Limits::default().entries {
                 return Err(Error::invalid(format!(
@@ -241,94 +277,90 @@ impl Scan<'_> {
                 .hint("remove what does not belong there, or split the skills over several brains"));
             }
             match entry.kind {
-                crate::fsio::Kind::Dir if layout::PRUNED_DIRS.contains(&entry.name.as_str()) => {}
-                crate::fsio::Kind::Dir => names.push((entry.name, true)),
-                crate::fsio::Kind::File if place::is_main_file(&entry.name) && at != self.top => {
-                    // Only a folder listed because its main file has another spelling.
-                    names.push((entry.name, false));
-                }
-                crate::fsio::Kind::File if place::is_flat_file(&entry.name) => names.push((entry.name, false)),
-                crate::fsio::Kind::File => {}
-                crate::fsio::Kind::Odd(what) => {
+                Kind::Dir if layout::PRUNED_DIRS.contains(&entry.name.as_str()) => {}
+                Kind::Dir => dirs.push(entry.name),
+                // A folder is listed only if it has no SKILL.md; it may have another spelling.
+                Kind::File if place::is_main_file(&entry.name) && at != self.top => main = Some(entry.name),
+                Kind::File if place::is_flat_file(&entry.name) => flat.push(entry.name),
+                Kind::File => {}
+                Kind::Odd(what) => {
                     folder.problems.push(Problem { path: format!("{at}/{}", entry.name), reason: what.to_owned() });
                 }
             }
         }
-        names.sort();
-        let is_skill_folder = names.iter().any(|(name, is_dir)| !is_dir && place::is_main_file(name));
-        let known: BTreeMap<&str, &Arc<Entry>> = known
-            .map(|folder| folder.skills.iter().map(|entry| (entry.place.main.as_str(), entry)).collect())
-            .unwrap_or_default();
-        for (name, is_dir) in names {
-            let path = format!("{at}/{name}");
-            if is_dir {
-                if is_skill_folder {
-                    continue;
-                }
-                let main = format!("{path}/{}", layout::SKILL_FILE);
-                if !self.skill(&main, Form::Directory, &known, &mut folder)? {
-                    folder.folders.push(path);
-                }
-            } else if place::is_main_file(&name) {
-                self.skill(&path, Form::Directory, &known, &mut folder)?;
-            } else if !is_skill_folder {
-                self.skill(&path, Form::Flat, &known, &mut folder)?;
+        if let Some(main) = main {
+            self.add(&here, at, &main, Form::Directory, &mut folder)?;
+            return Ok(folder);
+        }
+        dirs.sort_unstable();
+        for name in dirs {
+            let inside = format!("{name}/{}", layout::SKILL_FILE);
+            if !self.add(&here, at, &inside, Form::Directory, &mut folder)? {
+                folder.folders.push(format!("{at}/{name}"));
             }
+        }
+        let in_top_or_category = at == self.top || at.rsplit_once('/').is_some_and(|(above, _)| above == self.top);
+        for name in flat.into_iter().filter(|_| in_top_or_category) {
+            self.add(&here, at, &name, Form::Flat, &mut folder)?;
         }
         Ok(folder)
     }
 
-    /// Reads one main file into `folder`; `false` where there is no such file.
-    fn skill(
-        &mut self,
-        path: &str,
-        form: Form,
-        known: &BTreeMap<&str, &Arc<Entry>>,
-        folder: &mut Folder,
-    ) -> Result<bool> {
-        let Ok(main) = path.parse::<RelPath>() else {
-            folder.problems.push(Problem { path: path.to_owned(), reason: "a name that a brain cannot hold".into() });
-            return Ok(true);
-        };
-        if let Some(entry) = known.get(path)
-            && !self.changed.contains(path)
-            && self.root.stat(&main)? == Some(entry.stat)
-        {
-            folder.skills.push(Arc::clone(entry));
-            return Ok(true);
+    fn add(&mut self, here: &Root, at: &str, inside: &str, form: Form, folder: &mut Folder) -> Result<bool> {
+        match self.load(here, at, inside, form)? {
+            Loaded::Absent => return Ok(false),
+            Loaded::Skill(entry) => folder.skills.push(entry),
+            Loaded::Broken(problem) => folder.problems.push(problem),
         }
-        let mut report = |reason: String| {
-            folder.problems.push(Problem { path: path.to_owned(), reason });
-            Ok(true)
+        Ok(true)
+    }
+
+    /// Reads the main file `inside` the folder `at`, which is open as `here`.
+    fn load(&mut self, here: &Root, at: &str, inside: &str, form: Form) -> Result<Loaded> {
+        let path = format!("{at}/{inside}");
+        let broken = |path: String, reason: String| Ok(Loaded::Broken(Problem { path, reason }));
+        let (Ok(main), Ok(inside)) = (path.parse::<RelPath>(), inside.parse()) else {
+            return broken(path, "a name that a brain cannot hold".to_owned());
         };
-        let stat = match self.root.read_with_stat(&main, MAX_MAIN_BYTES, &mut self.buffer) {
-            Ok(Some(stat)) => stat,
-            Ok(None) => return Ok(false),
+        match here.read_head(&inside, MAX_MAIN_BYTES, &mut self.buffer) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Loaded::Absent),
             Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Refused) => {
-                return report(error.message().to_owned());
+                return broken(path, error.message().to_owned());
             }
             Err(error) => return Err(error),
-        };
+        }
         let document = match Document::read(&self.buffer) {
             Ok(document) => document,
-            Err(unreadable) => return report(unreadable.reason),
+            Err(unreadable) => return broken(path, unreadable.reason),
         };
         let titled = match form {
-            Form::Directory => main.parent().map(|dir| dir.name().to_owned()).unwrap_or_default(),
-            Form::Flat => main.name().trim_end_matches(".md").to_owned(),
+            Form::Directory => path.rsplit('/').nth(1).unwrap_or_default(),
+            Form::Flat => main.name().trim_end_matches(".md"),
         };
-        let Some(slug) = Slug::from_title(&titled) else {
-            return report(format!("{titled:?} has no letter or digit to make a name of"));
+        let Some(slug) = Slug::from_title(titled) else {
+            let reason = format!("{titled:?} has no letter or digit to make a name of");
+            return broken(path, reason);
         };
         let place = Place { slug, main, form };
-        folder.skills.push(Arc::new(Entry {
+        Ok(Loaded::Skill(Arc::new(Entry {
             name: document.name().unwrap_or_else(|| place.slug.to_string()),
             description: document.description().unwrap_or_default(),
             category: place.category(self.top),
             platforms: document.platforms(),
             place,
-            stat,
-        }));
-        Ok(true)
+        })))
     }
+}
+
+/// The deepest known folder that a path lies in.
+fn nearest_folder(path: &RelPath, folders: &Folders) -> Option<String> {
+    let mut above = path.parent();
+    while let Some(dir) = above {
+        if folders.contains_key(dir.as_str()) {
+            return Some(dir.to_string());
+        }
+        above = dir.parent();
+    }
+    None
 }

@@ -1,5 +1,7 @@
 //! Where a skill stands: two forms, one identity.
 
+use std::collections::BTreeSet;
+
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
 use crate::layout;
@@ -60,17 +62,25 @@ pub fn of_main_file(path: &RelPath, top: &str) -> Option<Place> {
     None
 }
 
-/// The place of `slug` among the files below `top`, which are in path order. A directory with a
-/// main file hides Markdown files beside it, so `a/notes.md` next to `a/SKILL.md` is no skill.
-pub(super) fn find(files: &[RelPath], top: &str, slug: &Slug) -> Option<Place> {
-    let skill_dirs = || files.iter().filter(|path| is_main_file(path.name())).filter_map(RelPath::parent);
-    files.iter().filter(|path| near(path, slug)).filter_map(|path| of_main_file(path, top)).find(|place| {
-        place.slug == *slug
-            && match place.form {
-                Form::Directory => true,
-                Form::Flat => !skill_dirs().any(|dir| place.main.parent().as_ref() == Some(&dir)),
-            }
+/// Every skill among the files below `top`, which are in path order. A directory with a main file
+/// hides Markdown files beside it, so `a/notes.md` next to `a/SKILL.md` is no skill.
+pub fn all<'a>(files: &'a [RelPath], top: &'a str) -> impl Iterator<Item = Place> {
+    let skill_dirs: BTreeSet<RelPath> =
+        files.iter().filter(|path| is_main_file(path.name())).filter_map(RelPath::parent).collect();
+    files.iter().filter_map(move |path| {
+        let place = of_main_file(path, top)?;
+        let hidden = place.form == Form::Flat && path.parent().is_some_and(|dir| skill_dirs.contains(&dir));
+        (!hidden).then_some(place)
     })
+}
+
+/// The place of `slug` among the files below `top`, which are in path order.
+pub(super) fn find(files: &[RelPath], top: &str, slug: &Slug) -> Option<Place> {
+    let near: Vec<RelPath> = files.iter().filter(|path| near(path, slug)).cloned().collect();
+    let mains = files.iter().filter(|path| is_main_file(path.name()));
+    let found = all(&near, top).find(|place| place.slug == *slug)?;
+    let hidden = found.form == Form::Flat && mains.clone().any(|main| main.parent() == found.main.parent());
+    (!hidden).then_some(found)
 }
 
 /// A cheap first look: the slug's first letter must begin the name that would give the slug.

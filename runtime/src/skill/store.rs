@@ -13,29 +13,29 @@ use crate::ids::{RelPath, Slug};
 use crate::layout::{self, ARCHIVE_DIR, SKILLS_DIR};
 
 /// Where an active skill stands.
-pub fn find(files: &dyn Files, slug: &Slug) -> Option<Place> {
-    place::find(&files.below(SKILLS_DIR), SKILLS_DIR, slug)
+pub fn find(files: &dyn Files, slug: &Slug) -> Result<Option<Place>> {
+    Ok(place::find(&files.below(SKILLS_DIR)?, SKILLS_DIR, slug))
 }
 
 fn expect(files: &dyn Files, slug: &Slug) -> Result<Place> {
-    find(files, slug).ok_or_else(|| {
-        let error = Error::not_found(format!("there is no skill {:?} in this brain", slug.as_str()));
-        if archived(files, slug).is_some() {
-            error.hint(format!("it is archived: bring it back with `herm skills restore ID {slug}`"))
-        } else {
-            error.hint("see the names with `herm skills list ID`")
-        }
+    if let Some(place) = find(files, slug)? {
+        return Ok(place);
+    }
+    let error = Error::not_found(format!("there is no skill {:?} in this brain", slug.as_str()));
+    Err(match archived(files, slug)? {
+        Some(_) => error.hint(format!("it is archived: bring it back with `herm skills restore ID {slug}`")),
+        None => error.hint("see the names with `herm skills list ID`"),
     })
 }
 
 /// Writes a new skill, flat.
 pub fn create(files: &mut dyn Files, slug: &Slug, content: &str) -> Result<Place> {
-    if let Some(there) = find(files, slug) {
+    if let Some(there) = find(files, slug)? {
         return Err(
             Error::conflict(format!("skill {slug} exists already, at {}", there.main)).hint("edit or patch it instead")
         );
     }
-    if archived(files, slug).is_some() {
+    if archived(files, slug)?.is_some() {
         return Err(Error::conflict(format!("skill {slug} is archived"))
             .hint(format!("bring it back with `herm skills restore ID {slug}`, then edit it")));
     }
@@ -114,7 +114,7 @@ pub fn archive(files: &mut dyn Files, slug: &Slug) -> Result<()> {
     let place = expect(files, slug)?;
     let unit = unit(&place);
     let inside = unit.as_str().strip_prefix(SKILLS_DIR).unwrap_or_default().to_owned();
-    let taken = files.below(ARCHIVE_DIR);
+    let taken = files.below(ARCHIVE_DIR)?;
     let free = |base: &str| {
         let dir = format!("{base}/");
         !taken.iter().any(|path| path.as_str() == base || path.as_str().starts_with(&dir))
@@ -128,35 +128,29 @@ pub fn archive(files: &mut dyn Files, slug: &Slug) -> Result<()> {
 
 /// Brings an archived skill back to where it was; the latest archive of that name.
 pub fn restore(files: &mut dyn Files, slug: &Slug) -> Result<Place> {
-    if let Some(there) = find(files, slug) {
+    if let Some(there) = find(files, slug)? {
         return Err(Error::conflict(format!("skill {slug} is active already, at {}", there.main))
             .hint("archive the active one first; restoring never overwrites"));
     }
-    let found = archived(files, slug).ok_or_else(|| {
+    let found = archived(files, slug)?.ok_or_else(|| {
         Error::not_found(format!("there is no archived skill {:?} in this brain", slug.as_str()))
             .hint("see the names with `herm skills list ID --archived`")
     })?;
     let inside = found.unit.strip_prefix(ARCHIVE_DIR).unwrap_or_default();
     let target = format!("{SKILLS_DIR}{}", unnumbered(inside, found.form));
     move_unit(files, &found.unit, &target)?;
-    find(files, slug).ok_or_else(|| Error::internal(format!("skill {slug} was restored but is not found")))
+    find(files, slug)?.ok_or_else(|| Error::internal(format!("skill {slug} was restored but is not found")))
 }
 
-/// The slugs in the archive, sorted.
-pub fn archived_slugs(files: &dyn Files) -> Vec<Slug> {
-    let mut slugs: Vec<Slug> =
-        files.below(ARCHIVE_DIR).iter().filter_map(archived_unit).map(|unit| unit.slug).collect();
+/// The skills among the files below the archive, sorted.
+pub fn archived_slugs(paths: &[RelPath]) -> Vec<Slug> {
+    let mut slugs: Vec<Slug> = paths.iter().filter_map(archived_unit).map(|unit| unit.slug).collect();
     slugs.sort();
     slugs.dedup();
     slugs
 }
 
-/// The archived files of a skill: its main file first.
-pub fn archived_main(files: &dyn Files, slug: &Slug) -> Option<RelPath> {
-    archived(files, slug).map(|unit| unit.main)
-}
-
-/// The main file's bytes.
+/// A file's bytes.
 pub fn read(files: &dyn Files, path: &RelPath) -> Result<Vec<u8>> {
     files.read(path)?.ok_or_else(|| Error::not_found(format!("there is no file {path} in this brain")))
 }
@@ -216,7 +210,7 @@ fn unit(place: &Place) -> RelPath {
 
 fn move_unit(files: &mut dyn Files, from: &str, to: &str) -> Result<()> {
     let from: RelPath = from.parse()?;
-    let mut members = files.below(from.as_str());
+    let mut members = files.below(from.as_str())?;
     if members.is_empty() {
         members.push(from.clone());
     }
@@ -234,18 +228,14 @@ struct ArchivedUnit {
     slug: Slug,
     /// The archived file or directory.
     unit: String,
-    main: RelPath,
     form: Form,
     number: u32,
 }
 
-fn archived(files: &dyn Files, slug: &Slug) -> Option<ArchivedUnit> {
-    files
-        .below(ARCHIVE_DIR)
-        .iter()
-        .filter_map(archived_unit)
-        .filter(|unit| unit.slug == *slug)
-        .max_by_key(|unit| unit.number)
+fn archived(files: &dyn Files, slug: &Slug) -> Result<Option<ArchivedUnit>> {
+    let paths = files.below(ARCHIVE_DIR)?;
+    let units = paths.iter().filter_map(archived_unit).filter(|unit| unit.slug == *slug);
+    Ok(units.max_by_key(|unit| unit.number))
 }
 
 /// `.archive/<categories>/<slug>[.N]/SKILL.md` or `.archive/<categories>/<slug>[.N].md`
@@ -269,7 +259,7 @@ fn archived_unit(path: &RelPath) -> Option<ArchivedUnit> {
         Some((title, Ok(number))) => (title, number),
         _ => (stem.as_str(), 1),
     };
-    Some(ArchivedUnit { slug: Slug::from_title(title)?, unit, main: path.clone(), form, number })
+    Some(ArchivedUnit { slug: Slug::from_title(title)?, unit, form, number })
 }
 
 fn numbered(inside: &str, form: Form, number: u32) -> String {

@@ -1,2 +1,139 @@
-//! x
-fn main() {}
+//! A process that changes brain 1 until it is done or killed. It says "ack VERSION HASH" on
+//! standard output after each step that it was told is settled.
+//!
+//! Usage: crash-child OPERATION BRAINS [NAME COUNT]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use herm::brain::OnDrift;
+use herm::memory::{Message, Role, TaskEntry, layers};
+use herm::skill::CreatedBy;
+use herm::{Brain, Draft, Error, Layout, Opening, Result, Settled, StepKind};
+use herm_tests::brains::{seed_files, skill_text, slug};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [operation, brains, rest @ ..] = arguments.as_slice() else { return ExitCode::from(2) };
+    let layout = Layout::new(brains);
+    let done = match operation.as_str() {
+        "settle-loop" => settle_loop(&layout),
+        "settle" => once(&layout, |brain| settle(brain, 1)),
+        "archive" => once(&layout, archive),
+        "hydrate" => hydrate(&layout),
+        "tasks" => {
+            let name = rest.first().map_or("", String::as_str);
+            tasks(&layout, name, rest.get(1).and_then(|count| count.parse().ok()).unwrap_or(1))
+        }
+        "hold" => hold(&layout),
+        _ => return ExitCode::from(2),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn opening() -> Opening {
+    Opening { wait: Duration::from_secs(30), clock: Arc::new(herm::SystemClock), on_drift: OnDrift::Refuse }
+}
+
+fn acknowledge(settled: &Settled) -> Result<()> {
+    say(&format!("ack {} {}", settled.version, settled.after))
+}
+
+fn say(line: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .map_err(|source| Error::io("write", Path::new("standard output"), source))
+}
+
+fn open(layout: &Layout) -> Result<Brain> {
+    Brain::open(layout, &"1".parse()?, &opening())
+}
+
+fn once(layout: &Layout, work: impl FnOnce(&mut Brain) -> Result<Settled>) -> Result<()> {
+    let mut brain = open(layout)?;
+    acknowledge(&work(&mut brain)?)?;
+    brain.close()
+}
+
+/// One step that touches everything: rows, telemetry, Layer 1, a flat skill, a support file.
+fn settle(brain: &mut Brain, n: u64) -> Result<Settled> {
+    let mut draft = Draft::new();
+    let at = brain.clock().now();
+    draft.message(Message {
+        task: format!("t{n}"),
+        subscriber: None,
+        role: Role::User,
+        content: format!("step {n}"),
+        at,
+    });
+    let mut editor = brain.edit(&mut draft);
+    editor.edit_skill(&slug("flat-one"), &skill_text("flat-one", &format!("step {n}")))?;
+    editor.write_skill_file(&slug("dir-one"), "references/step.md", format!("step {n}\n").into_bytes())?;
+    let edits = [layers::Edit::Add { content: format!("step {n}") }];
+    editor.edit_layer(herm::brain::Layer::Memory, &edits)?;
+    if n % 5 == 0 {
+        editor.create_skill(&slug(&format!("made-{n}")), &skill_text(&format!("made-{n}"), "x"), CreatedBy::Agent)?;
+    }
+    brain.settle(&draft, StepKind::Task, &format!("step {n}"))
+}
+
+fn settle_loop(layout: &Layout) -> Result<()> {
+    let mut brain = open(layout)?;
+    loop {
+        let next = brain.lock().version;
+        acknowledge(&settle(&mut brain, next)?)?;
+        if next % 7 == 0 {
+            brain.flush()?;
+        }
+    }
+}
+
+fn archive(brain: &mut Brain) -> Result<Settled> {
+    let mut draft = Draft::new();
+    brain.edit(&mut draft).archive_skill(&slug("dir-one"))?;
+    brain.settle(&draft, StepKind::Maintenance, "archive")
+}
+
+fn hydrate(layout: &Layout) -> Result<()> {
+    let files = seed_files();
+    let files: Vec<(&str, &[u8])> = files.iter().map(|(path, text)| (*path, text.as_bytes())).collect();
+    let id = "1".parse()?;
+    let source = herm::Source::Seed(herm::Seed { id: &id, files: &files });
+    let (brain, _) = Brain::hydrate(layout, &id, &source, &opening())?;
+    let lock = brain.lock();
+    say(&format!("ack {} {}", lock.version, lock.bundle_hash))?;
+    brain.close()
+}
+
+/// Many short tasks, each with its own open and close, as several processes would do.
+fn tasks(layout: &Layout, name: &str, count: usize) -> Result<()> {
+    for n in 0..count {
+        let mut brain = open(layout)?;
+        let mut draft = Draft::new();
+        let at = brain.clock().now();
+        let (task, summary) = (format!("{name}-{n}"), format!("task {n} of {name}"));
+        draft.task(TaskEntry { task, subscriber: None, outcome: "converged".into(), summary: summary.clone(), at });
+        acknowledge(&brain.settle(&draft, StepKind::Task, &summary)?)?;
+        brain.close()?;
+    }
+    Ok(())
+}
+
+/// Holds the brain until it is killed.
+fn hold(layout: &Layout) -> Result<()> {
+    let brain = open(layout)?;
+    say(&format!("holding {}", brain.id()))?;
+    loop {
+        std::thread::park();
+    }
+}

@@ -72,9 +72,9 @@ fn show(settings: &Settings, id: &BrainId) -> Result<Answer> {
 
 /// What a brain is, for people and for programs.
 pub(super) fn describe(settings: &Settings, reader: &Reader) -> Result<(String, Value)> {
-    let (id, lock, counts) = (reader.id(), reader.lock(), reader.counts()?);
+    let (id, lock, skills) = (reader.id(), reader.lock(), reader.skills()?);
+    let counts = reader.counts(&skills)?;
     let manifest = reader.manifest()?;
-    let skills = reader.skills()?;
     let title = manifest.as_ref().map_or("", |manifest| manifest.name.as_str());
     let mut text = format!("brain {id}  {title}").trim_end().to_owned() + "\n";
     if let Some(summary) = manifest.as_ref().and_then(|manifest| manifest.summary.as_ref()) {
@@ -89,8 +89,11 @@ pub(super) fn describe(settings: &Settings, reader: &Reader) -> Result<(String, 
         row("path", settings.layout.brain(id).display().to_string()),
         row("skills", format!("{} ({} archived)", counts.skills, counts.archived)),
         row("patterns", counts.patterns.to_string()),
-        row("memory", format!("{} messages, {} facts, {} tasks", counts.messages, counts.facts, counts.tasks)),
-        row("history", format!("{} steps", counts.steps)),
+        row(
+            "memory",
+            [plural(counts.messages, "message"), plural(counts.facts, "fact"), plural(counts.tasks, "task")].join(", "),
+        ),
+        row("history", plural(counts.steps, "step")),
     ];
     if let Some(tools) = manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()) {
         rows.push(row("tools", tools.join(", ")));
@@ -122,6 +125,10 @@ pub(super) fn describe(settings: &Settings, reader: &Reader) -> Result<(String, 
         "problems": to_json(&skills.problems())?,
     });
     Ok((text, brain))
+}
+
+fn plural(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn origin(origin: &Origin) -> String {
@@ -177,10 +184,15 @@ fn verify(settings: &Settings, id: &BrainId) -> Result<Answer> {
         "bytes": report.bytes,
     });
     let answer = Answer::new(text, json);
-    Ok(if sound {
-        answer
-    } else {
-        answer.code(exit::CORRUPT).note(format!("if the edits are yours, take them over with `herm brain adopt {id}`"))
+    Ok(match (sound, report.odd.is_empty(), report.database.is_empty()) {
+        (true, ..) => answer,
+        (false, _, false) => answer.code(exit::CORRUPT).note("restore the brain from a snapshot"),
+        (false, false, _) => {
+            answer.code(exit::CORRUPT).note("replace what is not allowed with regular files, or remove it")
+        }
+        (false, true, _) => answer
+            .code(exit::CORRUPT)
+            .note(format!("if the edits are yours, take them over with `herm brain adopt {id}`")),
     })
 }
 
@@ -207,9 +219,11 @@ fn history(settings: &Settings, id: &BrainId, limit: usize) -> Result<Answer> {
 
 fn adopt(settings: &Settings, id: &BrainId) -> Result<Answer> {
     let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Report))?;
+    let lock_file = brain.drift().is_some_and(|drift| drift.lock_file);
     let adopted = brain.adopt()?;
     brain.close()?;
     let text = match &adopted {
+        None if lock_file => format!("brain {id} has its lock file back; its content is what the lock says\n"),
         None => format!("brain {id} has nothing to adopt: it is what its lock says\n"),
         Some(settled) => {
             let mut text = format!("brain {id} is now version {}\n", settled.version);

@@ -26,14 +26,14 @@ fn list(settings: &Settings, id: &BrainId, archived: bool) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
     let usage = reader.usage()?;
     if archived {
-        let names: Vec<_> = usage.iter().filter(|(_, usage)| usage.state == State::Archived).collect();
         let mut rows = vec![["SKILL", "ARCHIVED"].map(str::to_owned).to_vec()];
-        for (slug, usage) in &names {
-            rows.push(vec![slug.to_string(), usage.archived_at.map_or_else(|| "-".to_owned(), |at| at.to_string())]);
+        let mut json = Vec::new();
+        for slug in reader.archived()? {
+            let at = usage.get(&slug).and_then(|usage| usage.archived_at);
+            rows.push(vec![slug.to_string(), at.map_or_else(|| "-".to_owned(), |at| at.to_string())]);
+            json.push(json!({ "slug": slug, "archivedAt": at }));
         }
-        let text = if names.is_empty() { "no archived skills\n".to_owned() } else { columns(&rows) };
-        let json: Vec<_> =
-            names.iter().map(|(slug, usage)| json!({ "slug": slug, "archivedAt": usage.archived_at })).collect();
+        let text = if json.is_empty() { "no archived skills\n".to_owned() } else { columns(&rows) };
         return Ok(Answer::new(text, json!({ "id": id, "archived": json })));
     }
     let index = reader.skills()?;
@@ -42,7 +42,9 @@ fn list(settings: &Settings, id: &BrainId, archived: bool) -> Result<Answer> {
     for entry in index.entries() {
         let slug = &entry.place.slug;
         let usage = usage.get(slug);
-        let mut state = usage.map_or("active", |usage| usage.state.name()).to_owned();
+        // What stands in the index is not archived, even if its namesake is.
+        let stale = usage.is_some_and(|usage| usage.state == State::Stale);
+        let mut state = if stale { State::Stale } else { State::Active }.name().to_owned();
         if usage.is_some_and(|usage| usage.pinned) {
             state.push_str(", pinned");
         }

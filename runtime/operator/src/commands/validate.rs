@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use herm::fsio::{self, Limits, Root};
+use herm::fsio::{self, Dir, Limits, Look, Root};
 use herm::skill::{Document, Finding, Severity, of_main_file, rules};
 use herm::{Error, RelPath, Result};
 use serde_json::json;
@@ -11,7 +11,7 @@ use super::to_json;
 use crate::exit;
 use crate::output::Answer;
 
-const MAX_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 struct Checked {
     path: PathBuf,
@@ -70,14 +70,18 @@ fn check(path: PathBuf, content: &[u8], expected: Option<&str>) -> Checked {
 
 fn tree(path: &Path, checked: &mut Vec<Checked>) -> Result<()> {
     let root = Root::open(&path.canonicalize().map_err(|source| Error::io("read", path, source))?)?;
-    let pruned = |rel: &str| rel.rsplit('/').next().is_some_and(|name| herm::layout::PRUNED_DIRS.contains(&name));
-    let mut survey = fsio::survey(&root, None, Limits::default(), &pruned)?;
+    let pruned = |rel: &str| match rel.rsplit('/').next() {
+        Some(name) if herm::layout::PRUNED_DIRS.contains(&name) => Look::Skip,
+        _ => Look::List,
+    };
+    let mut top = Dir::default();
+    let survey = fsio::survey(&root, &mut top, Limits::default(), &pruned)?;
     for odd in &survey.odd {
         let unreadable = Some(format!("{}; it is not followed", odd.what));
         checked.push(Checked { path: path.join(&odd.path), findings: Vec::new(), unreadable });
     }
     let mut files: Vec<RelPath> = Vec::new();
-    survey.top.for_each_file(&mut |file, _| {
+    top.for_each_file(&mut |file, _| {
         files.push(file.parse()?);
         Ok(())
     })?;
@@ -142,7 +146,7 @@ fn answer(checked: &[Checked]) -> Answer {
                 Severity::Warning => "warning",
             };
             text.push_str(&format!(
-                "{}{line}: {severity}: {}: {}; {}\n",
+                "{}{line}: {severity}: {}: {} {}\n",
                 path.display(),
                 finding.rule,
                 finding.message,

@@ -1,0 +1,112 @@
+//! What must hold of brain 1 after anything.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use herm::brain::OnDrift;
+use herm::{Brain, Layout, Opening, Reader};
+
+/// The program that is stopped.
+pub const CHILD: &str = env!("CARGO_BIN_EXE_crash-child");
+
+/// A number from the environment, for longer runs.
+pub fn number(name: &str, default: usize) -> usize {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// A suite that this machine cannot run. On CI that is a failure; elsewhere it is said aloud.
+pub fn not_run(what: &str, why: &str) {
+    assert!(std::env::var_os("HERM_CI").is_none(), "{what} must run here: {why}");
+    eprintln!("NOT RUN: {what}: {why}");
+}
+
+/// Whether a command can be started.
+pub fn has_command(name: &str) -> bool {
+    Command::new(name).arg("--version").output().is_ok()
+}
+
+/// The last version and hash that a child was told are settled.
+pub fn last_ack(stdout: &[u8]) -> Option<(u64, String)> {
+    // A line without its end was cut by the kill: the step may or may not have been told.
+    let whole = &stdout[..stdout.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1)];
+    let line = std::str::from_utf8(whole).ok()?.lines().last()?;
+    let mut words = line.split(' ').skip(1);
+    Some((words.next()?.parse().ok()?, words.next()?.to_owned()))
+}
+
+fn opening() -> Opening {
+    Opening { wait: Duration::from_secs(20), clock: Arc::new(herm::SystemClock), on_drift: OnDrift::Refuse }
+}
+
+/// Opens brain 1, which recovers it, and checks everything. The version it is at.
+pub fn settled_state(brains: &Path, acked: Option<(u64, String)>) -> Result<u64, String> {
+    let layout = Layout::new(brains);
+    let id = "1".parse().expect("an id");
+    let say = |error: herm::Error| format!("{error:?}");
+    let brain = Brain::open(&layout, &id, &opening()).map_err(say)?;
+    let report = brain.verify().map_err(say)?;
+    if !report.is_sound() {
+        return Err(format!("not sound: {report:?}"));
+    }
+    let version = brain.lock().version;
+    let steps = brain.history(usize::MAX).map_err(say)?;
+    for pair in steps.windows(2) {
+        let [later, earlier] = pair else { continue };
+        if later.before != Some(earlier.after) || later.version != earlier.version + 1 {
+            return Err(format!("the chain is broken between {earlier:?} and {later:?}"));
+        }
+    }
+    if steps.first().map(|step| step.after) != Some(brain.lock().bundle_hash) {
+        return Err("the lock is not the last step".into());
+    }
+    if let Some((acked, hash)) = acked {
+        // One step may have been settled without its acknowledgement getting out.
+        if version != acked && version != acked + 1 {
+            return Err(format!("step {acked} was acknowledged and the brain is at {version}"));
+        }
+        let step = steps.iter().find(|step| step.version == acked as i64);
+        if step.map(|step| step.after.to_string()) != Some(hash) {
+            return Err(format!("step {acked} was acknowledged with another hash"));
+        }
+    }
+    brain.close().map_err(say)?;
+    for left in
+        [layout.brain(&id).join(".herm/tmp"), brains.join(".staging-1"), layout.brain(&id).join("memory.db-wal")]
+    {
+        if left.exists() {
+            return Err(format!("{} is left behind", left.display()));
+        }
+    }
+    same_step_everywhere(&layout, version)?;
+    Ok(version)
+}
+
+/// Every file and row of the last settled step says the same number.
+fn same_step_everywhere(layout: &Layout, version: u64) -> Result<(), String> {
+    let id = "1".parse().expect("an id");
+    let reader = Reader::open(layout, &id).map_err(|error| format!("{error:?}"))?;
+    let read = |path: &str| std::fs::read_to_string(layout.brain(&id).join(path)).unwrap_or_default();
+    let history = reader.history(1).map_err(|error| format!("{error:?}"))?;
+    let Some(step) = history.first().filter(|step| step.summary.starts_with("step ")) else { return Ok(()) };
+    let said = &step.summary;
+    for path in ["skills/flat-one.md", "skills/dir-one/references/step.md", "MEMORY.md"] {
+        if !read(path).contains(said.as_str()) {
+            return Err(format!("at version {version}, {path} does not say {said:?}"));
+        }
+    }
+    if !read("bundle.lock.json").contains(&step.after.to_string()) {
+        return Err("bundle.lock.json is not the lock of the last step".into());
+    }
+    Ok(())
+}
+
+/// The negative control: forget what is still to be redone, as if the journal were never replayed.
+pub fn switch_replay_off(brains: &Path) {
+    let path = brains.join("1/memory.db");
+    if let Ok(connection) = rusqlite::Connection::open(path) {
+        // A brain without these tables has nothing to forget.
+        let _ = connection.execute("UPDATE state SET flushed = (SELECT max(seq) FROM steps), sidecar_stale = 0", []);
+    }
+}

@@ -1,0 +1,210 @@
+//! (b) A kill at every system call of a settle, an archive and a hydrate, and
+//! (c) the same calls failing with EIO, ENOSPC and EMFILE. By strace.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use herm_tests::TempBrains;
+
+use crate::check::{CHILD, has_command, last_ack, not_run, settled_state, switch_replay_off};
+
+/// The calls that touch files. A kill before any other call leaves the same disk as a kill before
+/// the next of these.
+const CALLS: &str = "openat,openat2,read,pread64,write,pwrite64,fsync,fdatasync,syncfs,rename,renameat,renameat2,\
+unlink,unlinkat,rmdir,mkdir,mkdirat,ftruncate,close,newfstatat,fstat,statx,fcntl,flock,getdents64,lseek,fallocate";
+
+/// The calls that change something or can run out of something.
+const FALLIBLE: &str = "openat,openat2,write,pwrite64,fsync,fdatasync,syncfs,renameat,renameat2,unlinkat,unlink,\
+mkdirat,mkdir,ftruncate,read,pread64,getdents64";
+
+fn child(brains: &Path, operation: &str, strace: &[&str]) -> Output {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq"]).args(strace).arg(CHILD).arg(operation).arg(brains);
+    command.output().expect("strace starts")
+}
+
+/// How often an operation makes each call.
+fn count_calls(operation: &str, calls: &str) -> BTreeMap<String, usize> {
+    let brains = fresh(operation);
+    let trace = brains.path().join("trace");
+    let path = trace.to_str().expect("UTF-8").to_owned();
+    let output = child(&brains.path(), operation, &["-o", &path, "-e", &format!("trace={calls}")]);
+    assert!(output.status.success(), "{operation}: {output:?}");
+    let mut counts = BTreeMap::new();
+    for line in std::fs::read_to_string(trace).expect("a trace").lines() {
+        // "12345 pwrite64(3, …"
+        let call = line.split_once(' ').map_or(line, |(_, rest)| rest.trim_start());
+        if let Some((name, _)) = call.split_once('(') {
+            *counts.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+fn fresh(operation: &str) -> TempBrains {
+    let brains = TempBrains::new();
+    if operation != "hydrate" {
+        brains.make("1").close().expect("closed");
+    }
+    brains
+}
+
+/// The state after one injected stop: `Ok` where everything holds.
+fn after(brains: &TempBrains, operation: &str, output: &Output, replay: bool) -> Result<(), String> {
+    if String::from_utf8_lossy(&output.stderr).contains("panicked") {
+        return Err(format!("the child panicked: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    let acked = last_ack(&output.stdout);
+    if operation == "hydrate" && acked.is_none() && !brains.file("1", "").exists() {
+        // Never made: making it now must work, and clear what was left.
+        let again = Command::new(CHILD).arg("hydrate").arg(brains.path()).output().expect("the child starts");
+        if !again.status.success() {
+            return Err(format!("not made again: {again:?}"));
+        }
+        return settled_state(&brains.path(), last_ack(&again.stdout)).map(|_| ());
+    }
+    if !replay {
+        switch_replay_off(&brains.path());
+    }
+    let version = settled_state(&brains.path(), acked)?;
+    if version > 2 {
+        return Err(format!("one step led to version {version}"));
+    }
+    Ok(())
+}
+
+/// Every kill point of an operation; the ones after which something did not hold.
+fn kill_everywhere(operation: &str, replay: bool) -> (usize, Vec<String>) {
+    let mut points = 0;
+    let mut bad = Vec::new();
+    for (call, count) in count_calls(operation, CALLS) {
+        for nth in 1..=count {
+            points += 1;
+            let brains = fresh(operation);
+            let inject = format!("inject={call}:signal=KILL:when={nth}");
+            let output =
+                child(&brains.path(), operation, &["-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject]);
+            if let Err(why) = after(&brains, operation, &output, replay) {
+                bad.push(format!("{operation}, {call} number {nth}: {why}"));
+            }
+        }
+    }
+    (points, bad)
+}
+
+fn killed_everywhere_holds(operation: &str) {
+    if !has_command("strace") {
+        return not_run("kill at every system call", "strace is not installed");
+    }
+    let (points, bad) = kill_everywhere(operation, true);
+    eprintln!("{operation}: {points} kill points");
+    assert!(points > 50, "only {points} points: strace does not see the calls");
+    assert_eq!(bad, Vec::<String>::new());
+}
+
+#[test]
+fn a_settle_killed_at_every_system_call_is_before_or_after() {
+    killed_everywhere_holds("settle");
+}
+
+#[test]
+fn an_archive_killed_at_every_system_call_is_before_or_after() {
+    killed_everywhere_holds("archive");
+}
+
+#[test]
+fn a_hydrate_killed_at_every_system_call_is_before_or_after() {
+    killed_everywhere_holds("hydrate");
+}
+
+#[test]
+fn without_journal_replay_kills_between_commit_and_files_are_noticed() {
+    if !has_command("strace") {
+        return not_run("the negative control of the kill suite", "strace is not installed");
+    }
+    let (_, bad) = kill_everywhere("archive", false);
+    assert!(!bad.is_empty(), "no kill was noticed with replay switched off: the check cannot fail");
+}
+
+fn failing_everywhere_holds(operation: &str) {
+    if !has_command("strace") {
+        return not_run("failing system calls", "strace is not installed");
+    }
+    let mut points = 0;
+    let mut absorbed: BTreeMap<String, usize> = BTreeMap::new();
+    let mut bad = Vec::new();
+    for (call, count) in count_calls(operation, FALLIBLE) {
+        for error in ["EIO", "ENOSPC", "EMFILE"] {
+            for nth in 1..=count {
+                let brains = fresh(operation);
+                let inject = format!("inject={call}:error={error}:when={nth}");
+                let trace = format!("trace={call}");
+                let output = child(&brains.path(), operation, &["-o", "/dev/null", "-e", &trace, "-e", &inject]);
+                // Before `main` the loader reads libraries; what fails there never starts.
+                if output.status.code() == Some(127) {
+                    continue;
+                }
+                points += 1;
+                if output.status.success() {
+                    *absorbed.entry(format!("{call}:{error}")).or_default() += 1;
+                }
+                if let Err(why) = after(&brains, operation, &output, true) {
+                    bad.push(format!("{operation}, {call} number {nth} gives {error}: {why}"));
+                }
+            }
+        }
+    }
+    eprintln!("{operation}: {points} failing calls; done all the same: {absorbed:?}");
+    assert!(points > 50, "only {points} points");
+    assert_eq!(bad, Vec::<String>::new());
+}
+
+#[test]
+fn a_settle_with_any_failing_call_is_before_or_after() {
+    failing_everywhere_holds("settle");
+}
+
+#[test]
+fn an_archive_with_any_failing_call_is_before_or_after() {
+    failing_everywhere_holds("archive");
+}
+
+#[test]
+fn a_hydrate_with_any_failing_call_is_before_or_after() {
+    failing_everywhere_holds("hydrate");
+}
+
+#[test]
+fn a_settle_waits_for_one_sync_only() {
+    if !has_command("strace") {
+        return not_run("counting syncs", "strace is not installed");
+    }
+    let brains = fresh("settle");
+    let trace = brains.path().join("trace");
+    let mut looping = Command::new("timeout")
+        .args(["2", "strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,syncfs,write", "-o"])
+        .arg(&trace)
+        .arg(CHILD)
+        .arg("settle-loop")
+        .arg(brains.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("strace starts");
+    looping.wait().expect("done");
+    let text = std::fs::read_to_string(&trace).expect("a trace");
+    // Syncs between two acknowledgements, but for those that include a flush (every seventh).
+    let mut syncs = Vec::new();
+    let mut since = 0;
+    for line in text.lines() {
+        if line.contains("sync(") {
+            since += 1;
+        } else if line.contains("write(1, \"ack ") {
+            syncs.push(since);
+            since = 0;
+        }
+    }
+    let ones = syncs.iter().filter(|count| **count == 1).count();
+    assert!(syncs.len() > 14, "only {} steps in the trace", syncs.len());
+    assert!(ones * 7 >= (syncs.len() - 2) * 5, "a step waits for more than one sync: {syncs:?}");
+}
