@@ -43,7 +43,6 @@ fn sorted(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-#[expect(clippy::print_stdout, reason = "this is how a build script speaks to cargo")]
 fn tell_cargo(dir: &Path) {
     println!("cargo::rerun-if-changed={}", dir.display());
 }

@@ -1,1 +1,17 @@
-//! Suites.
+//! One file a promise. The crash suites are a program of their own (`tests/crash`).
+
+mod bad_input;
+mod brain;
+mod bundle;
+mod cli;
+mod concurrency;
+mod layers;
+mod memory;
+mod seeds;
+mod skill_documents;
+mod skills;
+
+/// The `herm` command under test.
+const HERM: &str = env!("CARGO_BIN_EXE_herm-under-test");
+/// The process that settles, holds or dies.
+const CHILD: &str = env!("CARGO_BIN_EXE_crash-child");

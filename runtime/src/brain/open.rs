@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Dir, OsLock, Root};
 use crate::ids::{BrainId, Digest, RelPath, Slug};
 use crate::layout::{self, Layout};
-use crate::memory::{Access, Database, Found, Search, rebuild_indexes, search};
+use crate::memory::{self, Access, Database, Found, Search, search};
 use crate::skill::{self, Index};
 
 /// What to do about content that is not what the lock says.
@@ -284,9 +284,18 @@ impl Brain {
     pub fn search(&mut self, wanted: &Search<'_>) -> Result<Found> {
         let found = search::search(&self.database.connection, wanted)?;
         if found.degraded {
-            rebuild_indexes(&self.database.connection)?;
+            self.heal_indexes()?;
         }
         Ok(found)
+    }
+
+    /// Builds damaged full-text indexes again from the rows.
+    pub(super) fn heal_indexes(&mut self) -> Result<()> {
+        let path = self.root.path().join(layout::DATABASE);
+        memory::heal_indexes(&self.database.connection, || Database::open(&path, Access::Write))?;
+        // The old connection remembers the index as it was.
+        self.database = Database::open(&path, Access::Write)?;
+        Ok(())
     }
 
     /// The telemetry of all skills.

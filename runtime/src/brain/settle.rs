@@ -49,7 +49,7 @@ impl Brain {
         let mut committed = self.commit(draft, &changes, kind, summary, now);
         if committed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt) && !self.poisoned {
             // A damaged index is derived data and is built again; damaged rows fail here as well.
-            memory::rebuild_indexes(&self.database.connection)?;
+            self.heal_indexes()?;
             tracing::warn!(brain = %self.id(), "the full-text index was damaged and has been rebuilt");
             committed = self.commit(draft, &changes, kind, summary, now);
         }
@@ -141,9 +141,11 @@ impl Brain {
         }
         journal::save_lock(&transaction, &lock, !draft.usage.is_empty())?;
         if let Err(source) = transaction.commit() {
+            let error = failed(source);
             // After a failed sync nobody knows what the disk holds: only a fresh open can tell.
-            self.poisoned = true;
-            return Err(failed(source));
+            // A damaged index shows here too, but then nothing was written.
+            self.poisoned = error.kind() != ErrorKind::Corrupt;
+            return Err(error);
         }
         Ok(Some(lock))
     }

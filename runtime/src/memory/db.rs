@@ -172,6 +172,10 @@ pub(crate) fn sql(doing: &str, source: rusqlite::Error) -> Error {
             Error::unavailable(format!("cannot {doing}: another process is using memory.db"))
                 .hint("try again in a moment")
         }
+        Some(ErrorCode::SystemIoFailure) => {
+            Error::unavailable(format!("cannot {doing}: the disk failed or is full ({source})"))
+                .hint("free some space or check the disk, and try again; the brain is unchanged")
+        }
         Some(_) => Error::unavailable(format!("cannot {doing}: {source}")),
         None => Error::internal(format!("cannot {doing}: {source}")),
     };

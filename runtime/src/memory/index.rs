@@ -1,10 +1,12 @@
 //! The full-text indexes: what is searchable, and how an index is kept and rebuilt.
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
-use super::db::sql;
+use super::db::{Database, sql};
 use super::grams::grams;
-use crate::error::Result;
+use super::schema::INDEXES;
+use crate::error::{ErrorKind, Result};
 
 /// What can be searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -106,6 +108,42 @@ pub(super) fn remove(connection: &Connection, source: Source, id: i64) -> Result
         .and_then(|mut remove| remove.execute([source.gram_row(id)]))
         .map(|_| ())
         .map_err(failed)
+}
+
+/// Builds damaged indexes again. Where even the pages that hold them are damaged, they are cut out
+/// of the database first; damaged tables are an error, and then nothing has changed. `fresh` is a
+/// connection of its own, which has not met the damage yet.
+pub fn heal(connection: &Connection, fresh: impl FnOnce() -> Result<Database>) -> Result<()> {
+    match rebuild(connection) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => replace_all(&fresh()?.connection),
+        done => done,
+    }
+}
+
+/// Drops the indexes without reading them, makes new ones, and leaves the damaged pages behind.
+fn replace_all(connection: &Connection) -> Result<()> {
+    let run = |doing: &str, batch: &str| connection.execute_batch(batch).map_err(|source| sql(doing, source));
+    let set_defensive = |on: bool| {
+        let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, on);
+        set.map(|_| ()).map_err(|source| sql("replace the index of memory.db", source))
+    };
+    set_defensive(false)?;
+    run("begin", "BEGIN IMMEDIATE; PRAGMA writable_schema = ON")?;
+    let replaced = run(
+        "drop the index of memory.db",
+        "DELETE FROM sqlite_schema WHERE name GLOB '*_fts' OR name GLOB '*_fts_*'; PRAGMA writable_schema = RESET;",
+    )
+    .and_then(|()| run("make the index of memory.db", INDEXES))
+    .and_then(|()| rebuild_all(connection));
+    match replaced {
+        Ok(()) => run("commit", "COMMIT")?,
+        Err(error) => {
+            run("roll back", "ROLLBACK")?;
+            return Err(error);
+        }
+    }
+    set_defensive(true)?;
+    run("pack memory.db", "VACUUM")
 }
 
 /// Builds every index again from the tables: all of them or, on an error, none.

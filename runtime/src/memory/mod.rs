@@ -18,7 +18,7 @@ mod writer;
 
 pub(crate) use db::sql;
 pub use db::{Access, Database};
-pub use index::{Source, rebuild as rebuild_indexes};
+pub use index::{Source, heal as heal_indexes, rebuild as rebuild_indexes};
 pub use logical::{Table, recompute, rehash, stored};
 pub use query::{MAX_QUERY_CHARS, Shaped, shape};
 pub use schema::SCHEMA_VERSION;

@@ -15,6 +15,18 @@ pub const SCHEMA_VERSION: i64 = 1;
 /// "HERM" in `PRAGMA application_id`.
 pub(super) const APPLICATION_ID: i64 = 0x4845_524d;
 
+/// The full-text indexes. Derived: they are built again from the tables when they are damaged.
+pub(super) const INDEXES: &str = "
+CREATE VIRTUAL TABLE messages_fts USING fts5(
+  content, scope, content='messages', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE facts_fts USING fts5(
+  key, value, scope, content='facts', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE task_log_fts USING fts5(
+  summary, scope, content='task_log', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE grams_fts USING fts5(
+  grams, scope, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 0');
+";
+
 /// Each entry brings a file from the version of its index to the next.
 const MIGRATIONS: [&str; 1] = ["
 CREATE TABLE subscribers (
@@ -61,15 +73,6 @@ CREATE TABLE skill_usage (
   last_patched_at INTEGER,
   archived_at INTEGER
 );
-
-CREATE VIRTUAL TABLE messages_fts USING fts5(
-  content, scope, content='messages', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
-CREATE VIRTUAL TABLE facts_fts USING fts5(
-  key, value, scope, content='facts', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
-CREATE VIRTUAL TABLE task_log_fts USING fts5(
-  summary, scope, content='task_log', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
-CREATE VIRTUAL TABLE grams_fts USING fts5(
-  grams, scope, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 0');
 
 CREATE TABLE hash_nodes (
   tbl INTEGER NOT NULL,
@@ -146,7 +149,8 @@ fn migrate(connection: &Connection, from: i64) -> Result<()> {
         if version < from {
             continue;
         }
-        let batch = format!("BEGIN IMMEDIATE; {script} PRAGMA user_version = {}; COMMIT;", version + 1);
+        let indexes = if version == 0 { INDEXES } else { "" };
+        let batch = format!("BEGIN IMMEDIATE; {script} {indexes} PRAGMA user_version = {}; COMMIT;", version + 1);
         connection.execute_batch(&batch).map_err(|source| sql("migrate memory.db", source))?;
     }
     Ok(())

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
 
-use super::lines::{LineIndex, slice};
+use super::front_matter::lines::{LineIndex, slice};
 use super::rules::SUPPORT_DIRS;
 
 /// How much of a body is searched for its first prose.
@@ -102,8 +102,10 @@ pub fn linked_files(body: &str) -> Vec<String> {
     let mut found = BTreeSet::new();
     for (event, _) in events(body) {
         match event {
+            // An address in angle brackets has no scheme to tell it from a file.
+            Event::Start(Tag::Link { link_type: LinkType::Email, .. }) => {}
             Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-                found.extend(link_target(&dest_url))
+                found.extend(link_target(&dest_url));
             }
             Event::Code(code) => found.extend(code.split_whitespace().filter_map(code_path)),
             _ => {}
@@ -119,8 +121,7 @@ fn link_target(url: &str) -> Option<String> {
 
 /// A word of inline code that is a path into a support directory.
 fn code_path(word: &str) -> Option<String> {
-    let word = word.trim_matches(['"', '\'', '(', ')', ',', ';', ':', '.']);
-    let word = word.strip_prefix('/').map_or(word, |_| "");
+    let word = word.trim_start_matches(['"', '\'', '(']).trim_end_matches(['"', '\'', ')', ',', ';', ':', '.']);
     // `scripts/*.py` and `references/<topic>.md` are patterns, not files.
     if word.contains(['<', '>', '*', '?', '{', '}', '$', '|', '[', ']', '#', '=']) {
         return None;
@@ -208,13 +209,16 @@ mod tests {
     #[test]
     fn linked_files_are_relative_normalised_and_sorted() {
         let body = "See [a](./references/a.md#part), ![b](assets//b%20c.png \"t\"), [n](NOTES.md?x=1).\n\
-                    Run `python scripts/run.py --fast` or `./scripts/run.py`; not `lib/x.py`.\n";
-        assert_eq!(linked_files(body), ["NOTES.md", "assets/b c.png", "references/a.md", "scripts/run.py"]);
+                    Run `python scripts/run.py --fast` or (`./assets/b.png`), `\"templates/t.md\"`; not `lib/x.py`.\n";
+        assert_eq!(
+            linked_files(body),
+            ["NOTES.md", "assets/b c.png", "assets/b.png", "references/a.md", "scripts/run.py", "templates/t.md"]
+        );
     }
 
     #[test]
     fn nothing_outside_the_skill_is_a_linked_file() {
-        let body = "[a](https://x.y/z) [b](#part) [c](/etc/passwd) [d](../other/SKILL.md) [e](mailto:a@b.c)\n\
+        let body = "[a](https://x.y/z) [b](#part) [c](/etc/passwd) [d](../other/SKILL.md) [e](mailto:a@b.c) <a@b.c>\n\
                     [f](references/%2e%2e/x) [g](C:/x) [h](references/) [i](..\\x) [j](references/.. /x)\n\
                     `/scripts/x.sh` `scripts/../../x` `scripts/` `scripts/*.py` `references/<topic>.md`\n\
                     ```\nscripts/fenced.sh\n```\n";

@@ -5,21 +5,21 @@
 //! and nothing else, so a file can be improved without being reformatted.
 //!
 //! ```
-//! # use skilldoc::skill::Document;
+//! # use herm::skill::Document;
 //! let mut skill = Document::read(b"---\nname: mail\nversion: 1.0 # first\n---\nSend mail.\n")?;
 //! skill.set("version", "2.0");
 //! assert_eq!(skill.raw(), "---\nname: mail\nversion: \"2.0\" # first\n---\nSend mail.\n");
-//! # Ok::<(), skilldoc::skill::Unreadable>(())
+//! # Ok::<(), herm::skill::Unreadable>(())
 //! ```
 
 use std::fmt;
 
 use super::body;
 use super::finding::{Finding, Rule};
+use super::front_matter::lines::{Conflict, Lines, bom_length, byte, slice};
+use super::front_matter::scalar;
 use super::front_matter::{Absence, Closing, Entry, FrontMatter};
 use super::leniency;
-use super::lines::{Lines, bom_length, byte, is_blank, slice};
-use super::scalar;
 use super::value::Value;
 
 /// The largest file that is read as a skill.
@@ -51,6 +51,11 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
+/// Whether a NUL is among the bytes; without an early exit, so that it compiles to wide comparisons.
+fn has_nul(bytes: &[u8]) -> bool {
+    bytes.iter().fold(false, |found, byte| found | (*byte == 0))
+}
+
 /// A skill file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
@@ -71,7 +76,7 @@ impl Document {
                 return refuse(format!("The file is not UTF-8 text at byte {}.", error.valid_up_to()));
             }
         };
-        if bytes.contains(&0) {
+        if has_nul(bytes) {
             let at = bytes.iter().position(|byte| *byte == 0).unwrap_or_default();
             return refuse(format!("The file has a NUL byte at byte {at}; it is not text."));
         }
@@ -170,36 +175,39 @@ impl Document {
     /// fence, which is added if it was missing; a file without front matter gets some.
     pub fn set(&mut self, key: &str, value: &str) {
         let value = scalar::write(value);
-        let raw = &self.raw;
-        let (start, end, new) = match &self.matter {
-            Ok(matter) => match matter.entry(raw, key) {
-                Some(entry) => self.replacement(entry, &value),
-                None => {
-                    let entry = self.new_entry(key, &value, matter);
-                    (matter.end, matter.end, entry + &self.missing_fence(matter))
-                }
-            },
-            Err(_) => {
-                let (at, line_break) = (bom_length(raw), self.line_break());
-                let key = scalar::write(key);
-                (at, at, format!("---{line_break}{key}: {value}{line_break}---{line_break}"))
+        let entry = self.matter.as_ref().ok().and_then(|matter| matter.entry(&self.raw, key));
+        if let Some(entry) = entry {
+            let (start, new) = self.replacement(entry, &value);
+            let end = entry.end;
+            return self.splice(start, end, &new);
+        }
+        self.close_front_matter();
+        let line_break = self.line_break();
+        let line = format!("{}: {value}{line_break}", scalar::write(key));
+        let (at, new) = match &self.matter {
+            Ok(matter) => {
+                let first = matter.entries.first();
+                // Behind the first side of a conflict that was never closed nothing would be read.
+                let at = match matter.sides {
+                    Conflict::Outside | Conflict::First => matter.end,
+                    Conflict::Second => first.map_or(matter.fence.next, |first| first.start),
+                };
+                // Keys share one column, which the first one sets.
+                let indent = first.map_or(0, |first| first.indent);
+                (at, format!("{:indent$}{line}", ""))
             }
+            Err(_) => (bom_length(&self.raw), format!("---{line_break}{line}---{line_break}")),
         };
-        self.splice(start, end, &new);
+        self.splice(at, at, &new);
     }
 
     /// Replaces the text below the front matter; front matter that was not closed is closed.
     pub fn replace_body(&mut self, body: &str) {
+        self.close_front_matter();
         let line_break = self.line_break();
         let start = self.body_start();
-        let fence = match &self.matter {
-            Ok(matter) => {
-                let before = if self.is_line_start(start) { "" } else { line_break };
-                format!("{before}{}", self.missing_fence(matter))
-            }
-            Err(_) => String::new(),
-        };
-        self.splice(start, self.raw.len(), &format!("{fence}{body}"));
+        let before = if self.matter.is_ok() { self.break_before(start) } else { "" };
+        self.splice(start, self.raw.len(), &format!("{before}{body}"));
         // Without front matter, a body that begins with a fence would be taken for some.
         if self.body() != body {
             self.splice(start, start, &format!("---{line_break}---{line_break}"));
@@ -225,7 +233,8 @@ impl Document {
         (!trimmed.is_empty()).then(|| trimmed.to_owned())
     }
 
-    /// The words under a key at the top, in the metadata, or in a vendor's part of the metadata.
+    /// The words under a key at the top, in the metadata, or in a vendor's part of the metadata; where several
+    /// vendors have the key, the first by name counts.
     fn words(&self, key: &str) -> Vec<String> {
         if let Some(value) = self.value(key) {
             return value.words();
@@ -238,18 +247,19 @@ impl Document {
         found.map(Value::words).unwrap_or_default()
     }
 
-    /// The bytes that an existing entry's new value takes the place of.
-    fn replacement(&self, entry: &Entry, value: &str) -> (usize, usize, String) {
-        let comment = if entry.is_multi_line() {
+    /// Where an existing entry's new value goes, and how it is written there.
+    fn replacement(&self, entry: &Entry, value: &str) -> (usize, String) {
+        let rest = if entry.is_multi_line() {
             self.conflict_lines(entry)
         } else {
             scalar::trailing_comment(entry.head(&self.raw)).to_owned()
         };
-        let keeps_blanks = entry.key.value < entry.head_end && is_blank(byte(&self.raw, entry.key.colon + 1));
-        if keeps_blanks {
-            (entry.key.value, entry.end, format!("{value}{comment}"))
+        // A tab behind the colon is not kept: some YAML readers refuse it.
+        let has_space = byte(&self.raw, entry.key.colon + 1) == b' ';
+        if entry.key.value < entry.head_end && has_space {
+            (entry.key.value, format!("{value}{rest}"))
         } else {
-            (entry.key.colon + 1, entry.end, format!(" {value}{comment}"))
+            (entry.key.colon + 1, format!(" {value}{rest}"))
         }
     }
 
@@ -261,25 +271,30 @@ impl Document {
         kept.map(|line| format!("{}{}", self.line_break(), slice(&self.raw, line.start, line.end))).collect()
     }
 
-    fn new_entry(&self, key: &str, value: &str, matter: &FrontMatter) -> String {
-        let line_break = self.line_break();
-        let before = if self.is_line_start(matter.end) { "" } else { line_break };
-        // Keys share one column, which the first one sets.
-        let indent = matter.entries.first().map_or(0, |first| first.indent);
-        format!("{before}{:indent$}{}: {value}{line_break}", "", scalar::write(key))
-    }
-
-    /// The closing fence that unclosed front matter lacks.
-    fn missing_fence(&self, matter: &FrontMatter) -> String {
-        let line_break = self.line_break();
+    /// Puts the closing fence where strict readers look for it, if it is missing or indented.
+    fn close_front_matter(&mut self) {
+        let Ok(matter) = &self.matter else {
+            return;
+        };
+        let end = matter.end;
         match matter.closing {
-            Closing::Dashes | Closing::Dots => String::new(),
-            Closing::Missing => format!("---{line_break}"),
+            Closing::Dashes | Closing::Dots => {}
+            Closing::Indented => {
+                let fence = slice(&self.raw, end, matter.body);
+                let blanks = fence.len() - fence.trim_start_matches([' ', '\t']).len();
+                self.splice(end, end + blanks, "");
+            }
+            Closing::Missing => {
+                let fence = format!("{}---{}", self.break_before(end), self.line_break());
+                self.splice(end, end, &fence);
+            }
         }
     }
 
-    fn is_line_start(&self, at: usize) -> bool {
-        at == 0 || matches!(byte(&self.raw, at - 1), b'\n' | b'\r')
+    /// The line break that must come before a new line at an offset.
+    fn break_before(&self, at: usize) -> &'static str {
+        let is_line_start = at == 0 || matches!(byte(&self.raw, at - 1), b'\n' | b'\r');
+        if is_line_start { "" } else { self.line_break() }
     }
 
     /// The line break that the file uses.
@@ -294,6 +309,12 @@ impl Document {
     fn splice(&mut self, start: usize, end: usize, new: &str) {
         let before = slice(&self.raw, 0, start);
         let after = slice(&self.raw, end, self.raw.len());
-        *self = Document::from_text([before, new, after].concat());
+        // A carriage return and a line feed that meet at a seam would become one line break.
+        let seam = |left: &str, right: &str| {
+            let meets = left.ends_with('\r') && right.starts_with('\n');
+            if meets { "\n" } else { "" }
+        };
+        let (first, second) = (seam(before, new), seam(new, after));
+        *self = Document::from_text([before, first, new, second, after].concat());
     }
 }

@@ -3,6 +3,7 @@
 //! Every [`Rule`] has one severity, kept here and nowhere else, so the lenient reader and the strict rules cannot
 //! disagree about how bad a thing is. A [`Finding`] always says what to write instead.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -167,17 +168,32 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Puts findings into their stable order (line, then rule) and keeps the first few of each rule.
-pub(super) fn settle(mut findings: Vec<Finding>) -> Vec<Finding> {
-    findings.sort_by(|a, b| (a.line, a.rule, &a.message).cmp(&(b.line, b.rule, &b.message)));
-    findings.dedup();
-    let mut counts = std::collections::BTreeMap::new();
-    findings.retain(|finding| {
-        let count = counts.entry(finding.rule).or_insert(0usize);
+/// Gathers findings, the first few of each rule, and puts them into their stable order.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    findings: Vec<Finding>,
+    counts: BTreeMap<Rule, usize>,
+}
+
+impl Gathered {
+    pub(super) fn add(&mut self, finding: Finding) {
+        let count = self.counts.entry(finding.rule).or_default();
         *count += 1;
-        *count <= MAX_PER_RULE
-    });
-    findings
+        if *count <= MAX_PER_RULE {
+            self.findings.push(finding);
+        }
+    }
+
+    pub(super) fn has_error(&self) -> bool {
+        self.findings.iter().any(Finding::is_error)
+    }
+
+    /// The findings ordered by line and then by rule.
+    pub(super) fn settle(mut self) -> Vec<Finding> {
+        let key = |finding: &Finding| (finding.line, finding.rule);
+        self.findings.sort_by_key(key);
+        self.findings
+    }
 }
 
 #[cfg(test)]
@@ -193,13 +209,16 @@ mod tests {
 
     #[test]
     fn findings_stand_in_the_order_of_lines_and_then_of_rules() {
-        let at = |rule, line| Finding::new(rule, line, "m", "f");
-        let sorted = settle(vec![
-            at(Rule::UnknownKey, Some(3)),
-            at(Rule::DuplicateKey, Some(3)),
-            at(Rule::TooLong, None),
-            at(Rule::BodyEmpty, Some(2)),
-        ]);
+        let mut gathered = Gathered::default();
+        for (rule, line) in [
+            (Rule::UnknownKey, Some(3)),
+            (Rule::DuplicateKey, Some(3)),
+            (Rule::TooLong, None),
+            (Rule::BodyEmpty, Some(2)),
+        ] {
+            gathered.add(Finding::new(rule, line, "m", "f"));
+        }
+        let sorted = gathered.settle();
         let order: Vec<_> = sorted.iter().map(|f| (f.line, f.rule)).collect();
         assert_eq!(
             order,
@@ -214,8 +233,11 @@ mod tests {
 
     #[test]
     fn a_hostile_file_yields_a_bounded_number_of_findings() {
-        let many = (0..5_000).map(|line| Finding::new(Rule::DuplicateKey, Some(line), "m", "f")).collect();
-        assert_eq!(settle(many).len(), MAX_PER_RULE);
+        let mut gathered = Gathered::default();
+        for line in 1..5_000 {
+            gathered.add(Finding::new(Rule::DuplicateKey, Some(line), "m", "f"));
+        }
+        assert_eq!(gathered.settle().len(), MAX_PER_RULE);
     }
 
     #[test]

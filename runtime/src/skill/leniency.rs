@@ -4,26 +4,25 @@
 
 use std::collections::BTreeSet;
 
-use super::block::{Oddity, OddityKind};
 use super::document::Document;
-use super::finding::{Finding, Rule, settle};
+use super::finding::{Finding, Gathered, Rule};
+use super::front_matter::block::{Oddity, OddityKind};
+use super::front_matter::lines::{LineIndex, bom_length, slice};
+use super::front_matter::yaml::{self, Failure};
 use super::front_matter::{Absence, Closing, FrontMatter};
-use super::lines::{LineIndex, bom_length, slice};
-use super::yaml::{self, Failure};
 
 /// What leniency had to do to read a document.
 pub(super) fn findings(document: &Document) -> Vec<Finding> {
     let index = LineIndex::new(document.raw());
-    let mut found = all(document, &index);
+    let mut found = all(document, &index).settle();
     // Flow style is YAML like any other to a lenient reader.
     found.retain(|finding| finding.rule != Rule::FlowStyle);
-    settle(found)
+    found
 }
 
-/// The same and what only strict readers mind, in no particular order.
-pub(super) fn all(document: &Document, index: &LineIndex) -> Vec<Finding> {
-    let mut report = Report { text: document.raw(), index, found: Vec::new() };
-    report.characters();
+/// The same and what only strict readers mind.
+pub(super) fn all(document: &Document, index: &LineIndex) -> Gathered {
+    let mut report = Report { text: document.raw(), index, found: Gathered::default() };
     match document.matter() {
         Ok(matter) => report.front_matter(matter),
         Err(Absence::NoFence) => report.add(
@@ -39,19 +38,20 @@ pub(super) fn all(document: &Document, index: &LineIndex) -> Vec<Finding> {
             "Write a `name:` and a `description:` line below the first `---`, and close them with another `---`.",
         ),
     }
+    report.characters();
     report.found
 }
 
 struct Report<'a> {
     text: &'a str,
     index: &'a LineIndex,
-    found: Vec<Finding>,
+    found: Gathered,
 }
 
 impl Report<'_> {
     fn add(&mut self, rule: Rule, offset: Option<usize>, message: impl Into<String>, fix: impl Into<String>) {
         let line = offset.map(|offset| self.index.line(offset));
-        self.found.push(Finding::new(rule, line, message, fix));
+        self.found.add(Finding::new(rule, line, message, fix));
     }
 
     fn characters(&mut self) {
@@ -74,14 +74,12 @@ impl Report<'_> {
     }
 
     fn front_matter(&mut self, matter: &FrontMatter) {
-        self.fences(matter);
-        let before = self.found.len();
         self.lines(matter);
         self.entries(matter);
-        let is_sound = self.found.iter().skip(before).all(|finding| !finding.is_error());
-        if is_sound {
+        if !self.found.has_error() {
             self.whole(matter);
         }
+        self.fences(matter);
     }
 
     fn fences(&mut self, matter: &FrontMatter) {
@@ -90,11 +88,11 @@ impl Report<'_> {
             self.add(Rule::LeadingBlankLines, Some(0), message, "Start the file with `---` on its first line.");
         }
         if matter.fence.indent > 0 {
-            let message = "The opening `---` is indented.";
-            self.add(Rule::FenceForm, Some(matter.fence.start), message, "Write `---` at the start of its line.");
+            self.indented_fence(matter.fence.start);
         }
         match matter.closing {
             Closing::Dashes => {}
+            Closing::Indented => self.indented_fence(matter.end),
             Closing::Dots => self.add(
                 Rule::FenceForm,
                 Some(matter.end),
@@ -110,13 +108,19 @@ impl Report<'_> {
         }
     }
 
+    fn indented_fence(&mut self, offset: usize) {
+        let message = "A `---` that fences the front matter is indented.";
+        let fix = "Write `---` at the start of its line.";
+        self.add(Rule::FenceForm, Some(offset), message, fix);
+    }
+
     fn lines(&mut self, matter: &FrontMatter) {
         if let Some(at) = matter.conflict {
             let message = "Merge-conflict markers stand in the front matter; the first side was read.";
             self.add(Rule::MergeConflict, Some(at), message, "Keep one side of the conflict and delete the markers.");
         }
         if let Some(at) = matter.stray {
-            let message = "A line belongs to no key; it was read as part of the value above it.";
+            let message = "A line is neither a key nor part of a value; it was taken for more of the value above.";
             let fix = "Indent a value's further lines by two spaces, or put the value on one line in double quotes.";
             self.add(Rule::InvalidYaml, Some(at), message, fix);
         }
@@ -139,6 +143,10 @@ impl Report<'_> {
             let key = entry.key(self.text);
             if !seen.insert(key) {
                 self.duplicate(key, entry.key.key_start);
+            }
+            if slice(self.text, entry.start, entry.key.value).contains('\t') {
+                let kind = OddityKind::Tab;
+                self.oddity(key, Oddity { kind, offset: entry.start });
             }
             for oddity in matter.read(self.text, entry).1 {
                 self.oddity(key, oddity);
@@ -172,6 +180,11 @@ impl Report<'_> {
                 let fix = "Write one `- item` or `key: value` per line, indented by two spaces.";
                 self.add(Rule::FlowStyle, at, message, fix);
             }
+            OddityKind::Tab => {
+                let message = format!("A tab stands in `{key}` outside quotes, which many YAML readers refuse.");
+                let fix = "Write spaces instead of tabs.";
+                self.add(Rule::InvalidYaml, at, message, fix);
+            }
             OddityKind::TooDeep => {
                 let message = format!("`{key}` is nested deeper than {} levels.", yaml::MAX_DEPTH);
                 self.add(Rule::InvalidYaml, at, message, "Nest less.");
@@ -191,7 +204,7 @@ impl Report<'_> {
             let line = self.index.line(matter.fence.next) + line - 1;
             let message = format!("The front matter is not well-formed YAML: {message}.");
             let fix = "Write one `key: value` per line, all keys in one column, without tabs.";
-            self.found.push(Finding::new(Rule::InvalidYaml, Some(line), message, fix));
+            self.found.add(Finding::new(Rule::InvalidYaml, Some(line), message, fix));
         }
     }
 }

@@ -7,23 +7,18 @@
 //!
 //! The format is described in `docs/formats/skill.md`.
 
-mod block;
 pub mod body;
 mod document;
 mod files;
 mod finding;
-mod flow;
 mod front_matter;
 mod index;
 mod leniency;
-mod lines;
 mod place;
 pub mod rules;
-mod scalar;
 pub mod store;
 mod usage;
 mod value;
-mod yaml;
 
 pub use document::{Document, Unreadable};
 pub use files::Files;

@@ -4,10 +4,10 @@
 //! no finding is an error; warnings name what works here but not everywhere.
 
 use super::document::Document;
-use super::finding::{Finding, Rule, settle};
+use super::finding::{Finding, Gathered, Rule};
+use super::front_matter::lines::{LineIndex, slice};
 use super::front_matter::{Closing, Entry, FrontMatter, KNOWN_KEYS};
 use super::leniency;
-use super::lines::{LineIndex, slice};
 use super::value::Value;
 
 /// The longest name, in characters.
@@ -62,25 +62,25 @@ pub fn check(document: &Document, expected_name: Option<&str>) -> Vec<Finding> {
         checker.dashes();
     }
     size(document, &index, &mut found);
-    settle(found)
+    found.settle()
 }
 
 /// The rules about the file as a whole.
-fn size(document: &Document, index: &LineIndex, found: &mut Vec<Finding>) {
+fn size(document: &Document, index: &LineIndex, found: &mut Gathered) {
     if document.body().trim().is_empty() {
         let line = index.line(document.raw().len());
         let fix = "Write the instructions below the closing `---`.";
-        found.push(Finding::new(Rule::BodyEmpty, Some(line), "Nothing stands below the front matter.", fix));
+        found.add(Finding::new(Rule::BodyEmpty, Some(line), "Nothing stands below the front matter.", fix));
     }
     let length = document.raw().chars().count();
     let fix = format!("Move details into files under `{}/` and link to them.", SUPPORT_DIRS.join("/`, `"));
     if length > MAX_SKILL_CHARS {
         let message = format!("The file has {length} characters; the most is {MAX_SKILL_CHARS}.");
-        found.push(Finding::new(Rule::TooLong, None, message, fix.clone()));
+        found.add(Finding::new(Rule::TooLong, None, message, fix.clone()));
     }
     if index.count() > MANY_LINES {
         let message = format!("The file has {} lines; a skill should have at most {MANY_LINES}.", index.count());
-        found.push(Finding::new(Rule::ManyLines, None, message, fix));
+        found.add(Finding::new(Rule::ManyLines, None, message, fix));
     }
 }
 
@@ -88,12 +88,12 @@ struct Checker<'a> {
     document: &'a Document,
     matter: &'a FrontMatter,
     index: &'a LineIndex,
-    found: &'a mut Vec<Finding>,
+    found: &'a mut Gathered,
 }
 
 impl<'a> Checker<'a> {
     fn add(&mut self, rule: Rule, line: usize, message: impl Into<String>, fix: impl Into<String>) {
-        self.found.push(Finding::new(rule, Some(line), message, fix));
+        self.found.add(Finding::new(rule, Some(line), message, fix));
     }
 
     fn line_of(&self, entry: &Entry) -> usize {
@@ -287,5 +287,34 @@ fn shorten(text: &str) -> String {
     match text.char_indices().nth(ENOUGH) {
         Some((end, _)) => format!("{}…", slice(text, 0, end)),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_lower_case_words_joined_by_single_hyphens() {
+        for name in ["a", "send-mail", "2024", "a-1-b", &"a".repeat(MAX_NAME)] {
+            assert!(is_valid_name(name), "{name}");
+        }
+        let long = "a".repeat(MAX_NAME + 1);
+        for name in ["", "-a", "a-", "a--b", "A", "a_b", "a b", "é", "a/b", "a\n", &long] {
+            assert!(!is_valid_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_comma_inside_parentheses_separates_nothing() {
+        assert!(has_separating_comma("Read, Grep"));
+        assert!(!has_separating_comma("Bash(git add, git commit) Read"));
+        assert!(!has_separating_comma("Read Grep"));
+    }
+
+    #[test]
+    fn a_long_text_is_shortened_on_a_character() {
+        assert_eq!(shorten("short"), "short");
+        assert_eq!(shorten(&"é".repeat(100)), format!("{}…", "é".repeat(80)));
     }
 }

@@ -1,174 +1,11 @@
-//! Splits front matter into its top-level entries without a YAML parser, keeping their byte spans.
+//! Splits front matter into entries, line by line.
 //!
-//! Thousands of skills are listed at every start, and most of what is asked of them is two or three one-line values.
-//! So a file is only cut into entries here, in one pass and with one allocation; a value is read when it is asked for.
-//! Because every entry is read alone, a broken one never hurts its neighbours.
+//! One pass goes to the closing fence. Where there is none, a second and warier one takes key lines for as long as
+//! they cannot be the body.
 
-use std::borrow::Cow;
-
-use super::block::{self, Oddity};
-use super::flow;
-use super::lines::{Conflict, KeyLine, KeyStyle, Line, Lines, bom_length, byte, slice};
+use super::lines::{Conflict, KeyLine, Line, Lines, byte, slice};
 use super::scalar::{self, Head};
-use super::value::Value;
-use super::yaml;
-
-/// The keys that the specification knows.
-pub(super) const KNOWN_KEYS: [&str; 6] =
-    ["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
-
-/// One top-level entry, by offsets into the whole file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) key: KeyLine,
-    /// The column of the key.
-    pub(super) indent: usize,
-    /// Whether the key stands inside a merge conflict.
-    pub(super) sides: Conflict,
-    /// The end of what stands on the line of the key.
-    pub(super) head_end: usize,
-    /// Where the line after the key begins.
-    pub(super) next_line: usize,
-    /// The end of the entry, without its last line break.
-    pub(super) end: usize,
-}
-
-impl Entry {
-    fn new(key: KeyLine, line: Line, sides: Conflict) -> Self {
-        Entry { key, indent: line.indent, sides, head_end: line.end, next_line: line.next, end: line.end }
-    }
-
-    /// The key as it was written, without its quotes.
-    pub(super) fn key<'a>(&self, text: &'a str) -> &'a str {
-        slice(text, self.key.key_start, self.key.key_end)
-    }
-
-    /// What stands behind the colon.
-    pub(super) fn head<'a>(&self, text: &'a str) -> &'a str {
-        slice(text, self.key.value, self.head_end)
-    }
-
-    /// Whether the value goes on below the line of the key.
-    pub(super) fn is_multi_line(&self) -> bool {
-        self.end > self.head_end
-    }
-
-    fn is_named(&self, text: &str, key: &str) -> bool {
-        let written = self.key(text);
-        match self.key.style {
-            KeyStyle::Plain => written == key,
-            KeyStyle::Single | KeyStyle::Double if !written.contains(['\\', '\'']) => written == key,
-            KeyStyle::Single | KeyStyle::Double => {
-                let quoted = slice(text, self.key.key_start - 1, self.key.key_end + 1);
-                scalar::unquote(quoted).is_ok_and(|(name, _)| name == key)
-            }
-        }
-    }
-
-    /// The value's text if it is one scalar on one line; the outer `None` means that it is not.
-    fn one_line<'a>(&self, text: &'a str) -> Option<Option<Cow<'a, str>>> {
-        if self.is_multi_line() {
-            return None;
-        }
-        match scalar::read(self.head(text)) {
-            Head::Text(value) => Some(Some(value)),
-            Head::Flawed(value, _) => Some(Some(Cow::Borrowed(value))),
-            Head::Empty | Head::Null => Some(None),
-            Head::Flow | Head::Block | Head::OpenQuote => None,
-        }
-    }
-}
-
-/// How the front matter ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closing {
-    /// With `---`.
-    Dashes,
-    /// With `...`.
-    Dots,
-    /// It does not; the key lines end where something else begins.
-    Missing,
-}
-
-/// Why a file has no front matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Absence {
-    /// It does not start with a fence.
-    NoFence,
-    /// It starts with a fence, but no key line follows.
-    NoKeys,
-}
-
-/// The front matter of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FrontMatter {
-    /// The opening fence line.
-    pub(super) fence: Line,
-    /// Where the closing fence line begins, or where the key lines end.
-    pub(super) end: usize,
-    /// Where the body begins.
-    pub(super) body: usize,
-    pub(super) closing: Closing,
-    pub(super) entries: Vec<Entry>,
-    /// The first line that belongs to no entry.
-    pub(super) stray: Option<usize>,
-    /// The first `key:value` without a space.
-    pub(super) missing_space: Option<usize>,
-    /// The first merge-conflict marker.
-    pub(super) conflict: Option<usize>,
-}
-
-impl FrontMatter {
-    /// Finds and splits the front matter of a file.
-    pub(super) fn locate(text: &str) -> Result<FrontMatter, Absence> {
-        let first = Lines::between(text, bom_length(text), text.len()).find(|line| !line.is_blank());
-        let fence = first.filter(|line| line.content(text) == "---").ok_or(Absence::NoFence)?;
-        let found = Splitter::new(text, fence).split_to_fence();
-        let found = found.unwrap_or_else(|| Splitter::new(text, fence).split_key_lines());
-        let has_text = found.closing == Closing::Missing || found.stray.is_some();
-        if found.entries.is_empty() && has_text {
-            return Err(Absence::NoKeys);
-        }
-        Ok(found)
-    }
-
-    /// The first entry of this name.
-    pub(super) fn entry(&self, text: &str, key: &str) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.is_named(text, key))
-    }
-
-    /// The text of an entry, if its value is text.
-    pub(super) fn text<'a>(&self, text: &'a str, key: &str) -> Option<Cow<'a, str>> {
-        let entry = self.entry(text, key)?;
-        if let Some(value) = entry.one_line(text) {
-            return value;
-        }
-        match self.read(text, entry).0 {
-            Value::Text(value) => Some(Cow::Owned(value)),
-            Value::Null | Value::List(_) | Value::Map(_) => None,
-        }
-    }
-
-    /// The value of an entry.
-    pub(super) fn value(&self, text: &str, entry: &Entry) -> Value {
-        if let Some(value) = entry.one_line(text) {
-            return value.map_or(Value::Null, |value| Value::Text(value.into_owned()));
-        }
-        if !entry.is_multi_line()
-            && let Ok(flow) = flow::read(entry.head(text))
-        {
-            return flow.value;
-        }
-        self.read(text, entry).0
-    }
-
-    /// The value of an entry, with everything that was odd about it.
-    pub(super) fn read(&self, text: &str, entry: &Entry) -> (Value, Vec<Oddity>) {
-        let is_small = self.end - self.fence.next <= yaml::MAX_BYTES;
-        let parser = if is_small { block::Parser::Allowed } else { block::Parser::Forbidden };
-        block::read(text, entry, self.end, parser)
-    }
-}
+use super::{Closing, Entry, FrontMatter, KNOWN_KEYS};
 
 /// What a line of front matter is.
 enum Kind {
@@ -183,9 +20,14 @@ enum Kind {
     Stray,
 }
 
+/// Splits the front matter that begins with `fence`.
+pub(in crate::skill) fn split(text: &str, fence: Line) -> FrontMatter {
+    let found = Splitter::new(text, fence).split_to_fence();
+    found.unwrap_or_else(|| Splitter::new(text, fence).split_key_lines())
+}
+
 struct Splitter<'a> {
     text: &'a str,
-    sides: Conflict,
     found: FrontMatter,
 }
 
@@ -200,8 +42,9 @@ impl<'a> Splitter<'a> {
             stray: None,
             missing_space: None,
             conflict: None,
+            sides: Conflict::default(),
         };
-        Splitter { text, sides: Conflict::default(), found }
+        Splitter { text, found }
     }
 
     /// Splits up to the closing fence; `None` if there is none.
@@ -212,10 +55,7 @@ impl<'a> Splitter<'a> {
         let mut is_in_prose = false;
         for line in Lines::between(self.text, self.found.fence.next, self.text.len()) {
             if let Some(closing) = self.closing(line) {
-                self.found.end = line.start;
-                self.found.body = line.next;
-                self.found.closing = closing;
-                return (!is_in_prose).then_some(self.found);
+                return (!is_in_prose).then(|| self.close(line, closing));
             }
             let kind = self.kind(line);
             match &kind {
@@ -231,10 +71,13 @@ impl<'a> Splitter<'a> {
         None
     }
 
-    /// Splits up to the first line that cannot be front matter.
+    /// Splits up to the first line that cannot be front matter, or to a closing fence that is wrongly indented.
     fn split_key_lines(mut self) -> FrontMatter {
         let mut is_after_blank = false;
         for line in Lines::between(self.text, self.found.fence.next, self.text.len()) {
+            if line.content(self.text) == "---" && !self.is_in_block(line) {
+                return self.close(line, Closing::Indented);
+            }
             let kind = self.kind(line);
             let belongs = match &kind {
                 Kind::Blank => {
@@ -258,6 +101,13 @@ impl<'a> Splitter<'a> {
         self.found
     }
 
+    fn close(mut self, line: Line, closing: Closing) -> FrontMatter {
+        self.found.end = line.start;
+        self.found.body = line.next;
+        self.found.closing = closing;
+        self.found
+    }
+
     fn closing(&self, line: Line) -> Option<Closing> {
         match line.content(self.text) {
             "---" if line.indent <= self.found.fence.indent => Some(Closing::Dashes),
@@ -268,7 +118,7 @@ impl<'a> Splitter<'a> {
 
     fn kind(&mut self, line: Line) -> Kind {
         let text = self.text;
-        if self.sides.skips(text, line) {
+        if self.found.sides.skips(text, line) {
             return Kind::Skipped;
         }
         if line.is_blank() {
@@ -299,10 +149,10 @@ impl<'a> Splitter<'a> {
             Kind::Skipped => {
                 self.found.conflict.get_or_insert(line.start);
             }
-            Kind::Entry(key) => self.found.entries.push(Entry::new(*key, line, self.sides)),
+            Kind::Entry(key) => self.found.entries.push(Entry::new(*key, line, self.found.sides)),
             Kind::EntryWithoutSpace(key) => {
                 self.found.missing_space.get_or_insert(line.start);
-                self.found.entries.push(Entry::new(*key, line, self.sides));
+                self.found.entries.push(Entry::new(*key, line, self.found.sides));
             }
             Kind::More | Kind::Stray => {
                 if matches!(kind, Kind::Stray) {
@@ -314,6 +164,13 @@ impl<'a> Splitter<'a> {
                 }
             }
         }
+    }
+
+    /// Whether a line is part of the block scalar above it, whatever it looks like.
+    fn is_in_block(&self, line: Line) -> bool {
+        let head = self.found.entries.last().map_or("", |last| last.head(self.text));
+        let column = self.found.entries.first().map_or(0, |first| first.indent);
+        line.indent > column && scalar::read(head) == Head::Block
     }
 
     /// Whether a key in unclosed front matter is one, and not the first words of a sentence.
@@ -346,6 +203,7 @@ fn is_open(head: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skill::front_matter::Absence;
 
     fn entries(text: &str) -> Vec<(&str, &str)> {
         let found = FrontMatter::locate(text).unwrap();
@@ -371,6 +229,7 @@ mod tests {
         assert_eq!(body("---\r\nname: a\r\n...\r\nbody"), "body");
         assert_eq!(body("  ---\n  name: a\n  ---\nbody"), "body");
         assert_eq!(entries("---\rname: a\r---\rbody"), [("name", "a")]);
+        assert_eq!(body("---\nname: a\n ---\nbody"), "body");
     }
 
     #[test]
@@ -410,13 +269,5 @@ mod tests {
     fn the_first_side_of_a_merge_conflict_is_read() {
         let text = "---\nname: a\n<<<<<<< HEAD\nlicense: x\n=======\nlicense: y\n>>>>>>> b\n---\n";
         assert_eq!(entries(text), [("name", "a"), ("license", "x")]);
-    }
-
-    #[test]
-    fn quoted_and_escaped_keys_are_found_by_name() {
-        let text = "---\n\"na\\u006de\": a\n'it''s': b\n---\n";
-        let found = FrontMatter::locate(text).unwrap();
-        assert_eq!(found.text(text, "name").as_deref(), Some("a"));
-        assert_eq!(found.text(text, "it's").as_deref(), Some("b"));
     }
 }

@@ -8,7 +8,7 @@ use super::lines::{is_blank, slice};
 
 /// Why a value is not what YAML allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flaw {
+pub(in crate::skill) enum Flaw {
     /// A colon and a space inside an unquoted value.
     Colon,
     /// An anchor, alias or tag.
@@ -19,7 +19,7 @@ pub(super) enum Flaw {
 
 /// What stands after the colon or dash on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Head<'a> {
+pub(in crate::skill) enum Head<'a> {
     /// Nothing, or only a comment: the value is null or stands on the next lines.
     Empty,
     /// `~` or `null`.
@@ -37,7 +37,7 @@ pub(super) enum Head<'a> {
 }
 
 /// Reads what stands after a colon or dash; `head` has no blanks around it.
-pub(super) fn read(head: &str) -> Head<'_> {
+pub(in crate::skill) fn read(head: &str) -> Head<'_> {
     let bytes = head.as_bytes();
     let Some(first) = bytes.first() else {
         return Head::Empty;
@@ -87,7 +87,7 @@ fn read_quoted(head: &str) -> Head<'_> {
 }
 
 /// Whether only blanks and a comment remain.
-pub(super) fn is_rest_empty(rest: &str) -> bool {
+pub(in crate::skill) fn is_rest_empty(rest: &str) -> bool {
     let trimmed = rest.trim_start_matches([' ', '\t']);
     trimmed.is_empty() || (trimmed.starts_with('#') && trimmed.len() < rest.len())
 }
@@ -99,7 +99,7 @@ fn is_block_header(head: &str) -> bool {
 }
 
 /// The comment behind a one-line value, with the blanks before it; empty when there is none.
-pub(super) fn trailing_comment(head: &str) -> &str {
+pub(in crate::skill) fn trailing_comment(head: &str) -> &str {
     let end = match (read(head), head.as_bytes().first()) {
         (Head::Text(_), Some(b'"' | b'\'')) => unquote(head).map_or(head.len(), |(_, length)| length),
         (Head::Text(Cow::Borrowed(text)), _) => text.len(),
@@ -111,7 +111,7 @@ pub(super) fn trailing_comment(head: &str) -> &str {
 
 /// Why a quoted scalar could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unquoted {
+pub(in crate::skill) enum Unquoted {
     /// It has no closing quote.
     Open,
     /// It holds an escape that YAML does not know.
@@ -119,7 +119,7 @@ pub(super) enum Unquoted {
 }
 
 /// Reads the quoted scalar at the start of `text`; gives its value and its length with the quotes.
-pub(super) fn unquote(text: &str) -> Result<(Cow<'_, str>, usize), Unquoted> {
+pub(in crate::skill) fn unquote(text: &str) -> Result<(Cow<'_, str>, usize), Unquoted> {
     if text.starts_with('\'') {
         return unquote_single(text);
     }
@@ -207,12 +207,12 @@ fn unescape(text: &str) -> Result<(char, usize), Unquoted> {
 }
 
 /// Writes a value on one line, in quotes where YAML would read the bare text as something else.
-pub(super) fn write(value: &str) -> Cow<'_, str> {
+pub(in crate::skill) fn write(value: &str) -> Cow<'_, str> {
     if is_safe_bare(value) { Cow::Borrowed(value) } else { Cow::Owned(quote(value)) }
 }
 
 /// Writes a value in double quotes.
-pub(super) fn quote(value: &str) -> String {
+pub(in crate::skill) fn quote(value: &str) -> String {
     use std::fmt::Write as _;
     let mut quoted = String::with_capacity(value.len() + 2);
     quoted.push('"');

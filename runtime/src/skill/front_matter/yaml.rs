@@ -8,17 +8,17 @@ use gray_matter::Pod;
 use gray_matter::engine::{Engine, YAML};
 
 use super::lines::{Line, Lines, byte, is_gap};
-use super::value::Value;
+use crate::skill::value::Value;
 
 /// The most front matter that is given to the YAML parser.
-pub(super) const MAX_BYTES: usize = 16 * 1024;
+pub(in crate::skill) const MAX_BYTES: usize = 16 * 1024;
 
 /// How deep a collection may be nested, here and in the readers written by hand.
-pub(super) const MAX_DEPTH: usize = 16;
+pub(in crate::skill) const MAX_DEPTH: usize = 16;
 
 /// Why there is no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(in crate::skill) enum Failure {
     /// A guard held the text back.
     Refused,
     /// The parser refused it, on this line of the text (counted from 1).
@@ -26,7 +26,7 @@ pub(super) enum Failure {
 }
 
 /// Parses `text` unless a guard holds it back.
-pub(super) fn parse(text: &str) -> Result<Value, Failure> {
+pub(in crate::skill) fn parse(text: &str) -> Result<Value, Failure> {
     if may_expand(text) || is_too_deep(text) {
         return Err(Failure::Refused);
     }
@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str) -> Result<Value, Failure> {
 }
 
 /// Parses a text whose only value is one scalar, in which the signs that the guards look for are mere text.
-pub(super) fn parse_scalar(text: &str) -> Result<Value, Failure> {
+pub(in crate::skill) fn parse_scalar(text: &str) -> Result<Value, Failure> {
     if text.len() > MAX_BYTES {
         return Err(Failure::Refused);
     }
@@ -49,7 +49,7 @@ fn may_expand(text: &str) -> bool {
 }
 
 /// Whether an anchor, alias or tag could stand anywhere in the text.
-pub(super) fn may_hold_signs(text: &str) -> bool {
+pub(in crate::skill) fn may_hold_signs(text: &str) -> bool {
     has_sign(text, b"&*!")
 }
 

@@ -5,18 +5,18 @@
 //! parser, each by itself. What the parser refuses is quoted and tried again, and failing that read line by line.
 //! Everything that needed leniency is noted as an [`Oddity`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 
+use super::Entry;
 use super::flow::{self, FlowError};
-use super::front_matter::Entry;
 use super::lines::{KeyLine, KeyStyle, Line, Lines, byte, slice};
 use super::scalar::{self, Flaw, Head};
-use super::value::Value;
 use super::yaml::{self, Failure, MAX_DEPTH};
+use crate::skill::value::Value;
 
 /// Whether the YAML parser may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parser {
+pub(in crate::skill) enum Parser {
     Allowed,
     /// The front matter is too large for it.
     Forbidden,
@@ -24,11 +24,13 @@ pub(super) enum Parser {
 
 /// Something in a value that needed leniency, or that other readers refuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum OddityKind {
+pub(in crate::skill) enum OddityKind {
     UnquotedColon,
     AliasOrTag,
     DuplicateKey(String),
     FlowStyle,
+    /// A tab outside quotes, which the reader minds less than others do.
+    Tab,
     /// Nested deeper than is read.
     TooDeep,
     /// Refused by YAML, for this reason.
@@ -37,13 +39,13 @@ pub(super) enum OddityKind {
 
 /// An oddity and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Oddity {
-    pub(super) kind: OddityKind,
-    pub(super) offset: usize,
+pub(in crate::skill) struct Oddity {
+    pub(in crate::skill) kind: OddityKind,
+    pub(in crate::skill) offset: usize,
 }
 
 /// Reads the value of `entry`; `limit` is the end of the front matter.
-pub(super) fn read(text: &str, entry: &Entry, limit: usize, parser: Parser) -> (Value, Vec<Oddity>) {
+pub(in crate::skill) fn read(text: &str, entry: &Entry, limit: usize, parser: Parser) -> (Value, Vec<Oddity>) {
     let mut reader = Reader { text, parser, oddities: Vec::new() };
     let lines = lines_below(text, entry, limit);
     let head = Span { start: entry.key.value, end: entry.head_end };
@@ -68,6 +70,12 @@ fn lines_below(text: &str, entry: &Entry, limit: usize) -> Vec<Line> {
         .take_while(|line| line.start <= entry.end || line.is_blank())
         .filter(|line| line.start >= entry.next_line && !sides.skips(text, *line))
         .collect()
+}
+
+/// Whether a tab stands between an offset and the end of its line.
+fn has_tab(text: &str, start: usize) -> bool {
+    let rest = text.as_bytes().iter().skip(start);
+    rest.take_while(|byte| !matches!(byte, b'\n' | b'\r')).any(|byte| *byte == b'\t')
 }
 
 /// A stretch of one line.
@@ -113,6 +121,10 @@ impl<'a> Reader<'a> {
     fn node(&mut self, head: Span, below: &[Line], column: usize, depth: usize) -> Value {
         let text = slice(self.text, head.start, head.end);
         let has_more = below.iter().any(|line| self.is_content(line));
+        let is_quoted = text.starts_with(['"', '\'']);
+        if has_tab(self.text, if is_quoted { head.end } else { head.start }) {
+            self.note(OddityKind::Tab, head.start);
+        }
         match scalar::read(text) {
             Head::Empty => self.block(below, column, depth),
             Head::Null if !has_more => Value::Null,
@@ -146,7 +158,7 @@ impl<'a> Reader<'a> {
             return Value::Null;
         };
         if line.is_tabbed(self.text) {
-            self.malformed("a tab is used for indentation", line.start);
+            self.note(OddityKind::Tab, line.start);
         }
         let span = Span { start: line.content, end: line.end };
         let is_map = KeyLine::read(self.text, *line).is_some();
@@ -179,13 +191,19 @@ impl<'a> Reader<'a> {
             if line.indent != indent {
                 self.malformed("the keys of one map are not in one column", line.start);
             }
+            if slice(self.text, key.key_end, key.value).contains('\t') {
+                self.note(OddityKind::Tab, line.start);
+            }
             let head = Span { start: key.value, end: line.end };
             let value = self.node(head, below, indent, depth + 1);
             let name = self.key_name(key);
-            if map.contains_key(&name) {
-                self.note(OddityKind::DuplicateKey(name), line.content);
-            } else {
-                map.insert(name, value);
+            match map.entry(name) {
+                btree_map::Entry::Vacant(place) => {
+                    place.insert(value);
+                }
+                btree_map::Entry::Occupied(first) => {
+                    self.note(OddityKind::DuplicateKey(first.key().clone()), line.content);
+                }
             }
         }
         Value::Map(map)

@@ -7,12 +7,12 @@ use std::collections::btree_map::Entry;
 
 use super::lines::{byte, is_blank, is_gap, slice};
 use super::scalar;
-use super::value::Value;
 use super::yaml::MAX_DEPTH;
+use crate::skill::value::Value;
 
 /// Why a flow collection could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FlowError {
+pub(in crate::skill) enum FlowError {
     /// An anchor, alias or tag stands in it.
     AliasOrTag,
     /// It is unusual or malformed; a YAML parser can tell which.
@@ -21,14 +21,14 @@ pub(super) enum FlowError {
 
 /// A flow collection that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Flow {
-    pub(super) value: Value,
+pub(in crate::skill) struct Flow {
+    pub(in crate::skill) value: Value,
     /// A key that stands twice in one of its maps; the first one counts.
-    pub(super) duplicate: Option<String>,
+    pub(in crate::skill) duplicate: Option<String>,
 }
 
 /// Reads the flow collection at the start of `text`; nothing but a comment may follow it.
-pub(super) fn read(text: &str) -> Result<Flow, FlowError> {
+pub(in crate::skill) fn read(text: &str) -> Result<Flow, FlowError> {
     let mut reader = Reader { text, at: 0, duplicate: None };
     let value = reader.node(0)?;
     let rest = slice(text, reader.at, text.len());

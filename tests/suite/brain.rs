@@ -1,0 +1,312 @@
+//! A brain has one owner at a time, is made whole or not at all, and is never overwritten.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use herm::brain::{Hydrated, Layer, OnDrift};
+use herm::memory::layers::Edit;
+use herm::{Brain, BrainId, Draft, ErrorKind, Opening, Reader, Seed, Source, StepKind};
+use herm_tests::TempBrains;
+use herm_tests::brains::{rel, seed_files, skill_text, slug};
+
+use crate::CHILD;
+
+fn settle(brain: &mut Brain, change: impl FnOnce(&mut herm::brain::Editor<'_>) -> herm::Result<()>) {
+    let mut draft = Draft::new();
+    change(&mut brain.edit(&mut draft)).expect("a change");
+    brain.settle(&draft, StepKind::Maintenance, "a change").expect("settled");
+}
+
+#[test]
+fn a_second_process_waits_and_is_then_told_who_holds_the_brain() {
+    let brains = TempBrains::new();
+    brains.make("1").close().expect("closed");
+    let mut holder =
+        Command::new(CHILD).arg("hold").arg(brains.path()).stdout(Stdio::piped()).spawn().expect("started");
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().expect("output")).read_line(&mut line).expect("a line");
+    let opening = Opening { wait: Duration::from_millis(30), ..brains.opening() };
+    let error = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect_err("held");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.message().contains(&format!("process {}", holder.id())), "{error}");
+    // Looking needs no lock.
+    assert_eq!(Reader::open(&brains.layout(), &"1".parse().expect("an id")).expect("a reader").lock().version, 1);
+    holder.kill().expect("killed");
+    holder.wait().expect("gone");
+    brains.open("1").expect("free again");
+}
+
+#[test]
+fn the_same_process_cannot_own_a_brain_twice() {
+    let brains = TempBrains::new();
+    let _first = brains.make("1");
+    let opening = Opening { wait: Duration::ZERO, ..brains.opening() };
+    let error = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect_err("held");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+}
+
+#[test]
+fn a_seed_is_copied_once_and_never_over_what_the_brain_became() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let improved = skill_text("flat-one", "Improved by the agent.");
+    settle(&mut brain, |editor| editor.edit_skill(&slug("flat-one"), &improved).map(drop));
+    settle(&mut brain, |editor| editor.archive_skill(&slug("dir-one")));
+    let before = brain.lock().clone();
+    brain.close().expect("closed");
+
+    let files = seed_files();
+    let files: Vec<(&str, &[u8])> = files.iter().map(|(path, text)| (*path, text.as_bytes())).collect();
+    let id: BrainId = "1".parse().expect("an id");
+    let source = Source::Seed(Seed { id: &id, files: &files });
+    let (mut brain, hydrated) = Brain::hydrate(&brains.layout(), &id, &source, &brains.opening()).expect("a brain");
+    assert_eq!(hydrated, Hydrated::Present);
+    assert_eq!(brain.lock(), &before);
+    assert_eq!(brain.skill_text(&slug("flat-one")).expect("a text"), improved);
+    assert!(brain.skills().expect("an index").get(&slug("dir-one")).is_none(), "the archived one stays archived");
+}
+
+fn manifest(expected: Option<&str>) -> Vec<u8> {
+    let mut manifest = serde_json::json!({
+        "schema": "herm/manifest@1",
+        "name": "TINY",
+        "tools": ["recall", "scan"],
+        "files": { "system.md": "You are tiny.\n", "skills/one.md": skill_text("one", "Do one.") },
+    });
+    if let Some(expected) = expected {
+        manifest["expectedHash"] = expected.into();
+    }
+    serde_json::to_vec(&manifest).expect("JSON")
+}
+
+#[test]
+fn a_manifest_is_checked_against_its_hash_and_a_mismatch_writes_nothing() {
+    let brains = TempBrains::new();
+    let id: BrainId = "5".parse().expect("an id");
+    let hydrate = |json: &[u8]| {
+        Brain::hydrate(&brains.layout(), &id, &Source::Manifest { json, expected: None }, &brains.opening())
+    };
+    let wrong = "0".repeat(64);
+    let error = hydrate(&manifest(Some(&wrong))).expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    let left: Vec<_> = std::fs::read_dir(brains.path())
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").file_name())
+        .filter(|name| name != ".locks")
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+
+    let (brain, _) = hydrate(&manifest(None)).expect("a brain");
+    let hash = brain.lock().bundle_hash;
+    brain.close().expect("closed");
+    let reader = Reader::open(&brains.layout(), &id).expect("a reader");
+    let tools = reader.manifest().expect("a manifest").expect("there is one").tools.expect("tools");
+    assert_eq!(tools, ["recall", "scan"]);
+
+    // The same bundle has the same hash on another day, and a directory of the same files too.
+    let other = TempBrains::new();
+    other.clock.advance_ms(86_400_000);
+    let json = manifest(Some(&hash.to_string()));
+    let source = Source::Manifest { json: &json, expected: None };
+    let (brain, _) =
+        Brain::hydrate(&other.layout(), &"6".parse().expect("an id"), &source, &other.opening()).expect("made");
+    assert_eq!(brain.lock().bundle_hash, hash);
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(dir.path().join("skills")).expect("a directory");
+    for path in ["system.md", "skills/one.md", "manifest.json"] {
+        std::fs::copy(brains.file("5", path), dir.path().join(path)).expect("copied");
+    }
+    let source = Source::Directory { path: dir.path(), expected: Some(hash) };
+    let (brain, _) =
+        Brain::hydrate(&other.layout(), &"7".parse().expect("an id"), &source, &other.opening()).expect("made");
+    assert_eq!(brain.lock().bundle_hash, hash);
+}
+
+#[test]
+fn hostile_manifests_are_refused() {
+    let brains = TempBrains::new();
+    let cases = [
+        ("a path that leaves", r#"{"schema":"herm/manifest@1","name":"X","files":{"../x":"y"}}"#),
+        ("an absolute path", r#"{"schema":"herm/manifest@1","name":"X","files":{"/etc/x":"y"}}"#),
+        ("a path twice", r#"{"schema":"herm/manifest@1","name":"X","files":{"system.md":"a","system.md":"b"}}"#),
+        (
+            "its own lock",
+            r#"{"schema":"herm/manifest@1","name":"X","files":{"system.md":"a","bundle.lock.json":"{}"}}"#,
+        ),
+        ("a database", r#"{"schema":"herm/manifest@1","name":"X","files":{"system.md":"a","memory.db":"x"}}"#),
+        ("a stray file", r#"{"schema":"herm/manifest@1","name":"X","files":{"system.md":"a","notes.txt":"x"}}"#),
+        ("no role", r#"{"schema":"herm/manifest@1","name":"X","files":{}}"#),
+        ("another format", r#"{"schema":"herm/manifest@9","name":"X","files":{"system.md":"a"}}"#),
+        ("an unknown field", r#"{"schema":"herm/manifest@1","name":"X","files":{"system.md":"a"},"run":"sh"}"#),
+        ("a strange tool", r#"{"schema":"herm/manifest@1","name":"X","tools":["a b"],"files":{"system.md":"a"}}"#),
+        ("not JSON", "{"),
+    ];
+    for (what, json) in cases {
+        let source = Source::Manifest { json: json.as_bytes(), expected: None };
+        let error =
+            Brain::hydrate(&brains.layout(), &"9".parse().expect("an id"), &source, &brains.opening()).expect_err(what);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{what}: {error}");
+        assert!(!brains.path().join("9").exists(), "{what}");
+    }
+}
+
+#[test]
+fn edits_by_hand_are_named_refused_and_can_be_adopted() {
+    let brains = TempBrains::new();
+    brains.make("1").close().expect("closed");
+    let skill = brains.file("1", "skills/flat-one.md");
+    let edited = skill_text("flat-one", "Edited by hand.");
+    std::fs::write(&skill, &edited).expect("edited");
+    std::fs::write(brains.file("1", "skills/new-one.md"), skill_text("new-one", "x")).expect("added");
+    std::fs::remove_file(brains.file("1", "patterns/p.md")).expect("removed");
+
+    let error = brains.open("1").expect_err("drift");
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    for named in ["changed: skills/flat-one.md", "added: skills/new-one.md", "removed: patterns/p.md"] {
+        assert!(error.message().contains(named), "{error}");
+    }
+    let opening = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("reported");
+    assert!(brain.settle(&Draft::new(), StepKind::Task, "x").is_err(), "nothing settles on top of drift");
+    let settled = brain.adopt().expect("adopted").expect("moved");
+    assert_eq!((settled.version, settled.files.len()), (2, 3));
+    assert!(brain.verify().expect("a report").is_sound());
+    brain.close().expect("closed");
+    let mut brain = brains.open("1").expect("open again");
+    assert_eq!(brain.skill_text(&slug("flat-one")).expect("a text"), edited);
+    assert_eq!(brain.history(1).expect("history")[0].kind, StepKind::Import);
+}
+
+#[test]
+fn an_edit_while_the_brain_is_open_is_noticed_when_the_file_is_used() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    brain.skills().expect("an index");
+    std::fs::write(brains.file("1", "skills/flat-one.md"), skill_text("flat-one", "Swapped.")).expect("edited");
+    let error = brain.skill_text(&slug("flat-one")).expect_err("noticed");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let mut draft = Draft::new();
+    let error = brain.edit(&mut draft).patch_skill(&slug("flat-one"), None, "Swapped", "x").expect_err("noticed");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+}
+
+#[test]
+fn adopting_row_changes_makes_them_searchable_and_a_lost_role_is_refused() {
+    let brains = TempBrains::new();
+    brains.make("1").close().expect("closed");
+    let connection = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+    connection
+        .execute("INSERT INTO facts (id, scope, key, value, task, at) VALUES (-3, 0, 'k', 'planted fact', 't', 0)", [])
+        .expect("inserted");
+    drop(connection);
+    let opening = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let open = || Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
+    let mut brain = open();
+    let report = brain.verify().expect("a report");
+    assert!(!report.is_sound() && report.drift.tables == ["facts"]);
+    assert!(brain.adopt().expect("adopted").is_some());
+    assert!(brain.verify().expect("a report").is_sound());
+    let wanted = herm::memory::Search {
+        text: "planted",
+        scope: herm::memory::Scope::Operator,
+        except_task: None,
+        limit: 5,
+        now: brain.clock().now(),
+    };
+    assert_eq!(brain.search(&wanted).expect("found").hits.len(), 1);
+    brain.close().expect("closed");
+
+    std::fs::remove_file(brains.file("1", "system.md")).expect("removed");
+    let error = open().adopt().expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Refused);
+}
+
+#[test]
+fn a_lost_or_garbled_lock_file_is_written_again() {
+    let brains = TempBrains::new();
+    let brain = brains.make("1");
+    let bytes = brain.lock().to_bytes().expect("bytes");
+    brain.close().expect("closed");
+    let path = brains.file("1", "bundle.lock.json");
+    std::fs::remove_file(&path).expect("removed");
+    brains.open("1").expect("opened").close().expect("closed");
+    assert_eq!(std::fs::read(&path).expect("a lock"), bytes);
+
+    std::fs::write(&path, "not JSON").expect("written");
+    assert_eq!(brains.open("1").expect_err("refused").kind(), ErrorKind::Corrupt);
+    let opening = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("reported");
+    assert!(brain.adopt().expect("adopted").is_none(), "the content is what it was");
+    brain.close().expect("closed");
+    assert_eq!(std::fs::read(&path).expect("a lock"), bytes);
+}
+
+#[test]
+fn a_verify_after_an_open_sees_the_same_files() {
+    let brains = TempBrains::new();
+    let brain = brains.make("1");
+    for _ in 0..3 {
+        let report = brain.verify().expect("a report");
+        assert!(report.is_sound() && report.files == seed_files().len(), "{report:?}");
+    }
+}
+
+#[test]
+fn a_young_file_changed_in_the_same_tick_is_still_noticed() {
+    // Same size, and as close in time as it gets: the cache must not trust what is too young.
+    for n in 0..20 {
+        let brains = TempBrains::new();
+        brains.make("1").close().expect("closed");
+        let path = brains.file("1", "MEMORY.md");
+        let text = std::fs::read_to_string(&path).expect("a layer");
+        std::fs::write(&path, text.replace("first", &format!("f{n:04}"))).expect("edited");
+        assert!(brains.open("1").is_err(), "round {n}");
+    }
+}
+
+#[test]
+fn history_keeps_the_content_of_every_version() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    for n in 0..3 {
+        settle(&mut brain, |editor| {
+            editor.edit_skill(&slug("flat-one"), &skill_text("flat-one", &format!("v{n}"))).map(drop)
+        });
+    }
+    brain.close().expect("closed");
+    let connection = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+    let lost: i64 = connection
+        .query_row(
+            "SELECT count(*) FROM changes WHERE (before IS NOT NULL AND before NOT IN (SELECT digest FROM blobs)) \
+             OR (after IS NOT NULL AND after NOT IN (SELECT digest FROM blobs))",
+            [],
+            |row| row.get(0),
+        )
+        .expect("a count");
+    assert_eq!(lost, 0);
+}
+
+#[test]
+fn layer_one_is_capped_all_or_nothing_and_per_subscriber() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let alice: herm::SubscriberId = "alice@example.com".parse().expect("a subscriber");
+    let layer = Layer::Subscriber(alice.digest());
+    settle(&mut brain, |editor| editor.edit_layer(layer, &[Edit::Add { content: "likes tea".into() }]));
+    let path = format!("users/{}.md", alice.digest());
+    assert_eq!(std::fs::read_to_string(brains.file("1", &path)).expect("a layer"), "- likes tea\n");
+    let mut draft = Draft::new();
+    let both = [Edit::Add { content: "new".into() }, Edit::Remove { find: "absent".into() }];
+    assert!(brain.edit(&mut draft).edit_layer(Layer::Memory, &both).is_err());
+    assert!(draft.is_empty());
+    brain.close().expect("closed");
+    std::fs::write(brains.file("1", "MEMORY.md"), [0xff, 0xfe]).expect("written");
+    let opening = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
+    brain.adopt().expect("adopted");
+    let mut draft = Draft::new();
+    let error = brain.edit(&mut draft).layer(Layer::Memory).expect_err("unreadable is not empty");
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert_eq!(rel("MEMORY.md").name(), "MEMORY.md");
+}
