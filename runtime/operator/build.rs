@@ -7,7 +7,7 @@ use std::{env, fs, io};
 #[expect(clippy::disallowed_methods, reason = "a build script writes its own output")]
 fn main() -> io::Result<()> {
     let agents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../seed/agents").canonicalize()?;
-    let mut code = String::from("pub(crate) static SEEDS: &[(&str, &[(&str, &[u8])])] = &[\n");
+    let mut code = String::from("pub(crate) static SEEDS: &[(&str, Files)] = &[\n");
     for agent in sorted(&agents)? {
         let Some(id) = agent.file_name().and_then(|name| name.to_str()) else { continue };
         let _ = writeln!(code, "    ({id:?}, &[");

@@ -5,8 +5,8 @@
 use std::time::{Duration, Instant};
 
 use herm::brain::OnDrift;
-use herm::bundle::Tree;
-use herm::fsio::Root;
+use herm::bundle::{Part, Tree};
+use herm::fsio::{self, Dir, Limits, Look, Root};
 use herm::memory::{Message, Role, Scope, Search};
 use herm::skill::Index;
 use herm::{
@@ -58,8 +58,12 @@ fn skills(table: &mut Table, layout: &Layout, id: &BrainId, brain: &mut Brain) {
 
 fn hashing(table: &mut Table, layout: &Layout, id: &BrainId, opening: &Opening, brain: Brain, bytes: u64) {
     let full = cpu(7, || assert!(brain.verify().expect("a report").is_sound()));
-    table.rate("full recompute, 5,700 small files", bytes, full, 1.0);
+    let skills = brain.lock().parts.skills;
     brain.close().expect("closed");
+    let root = Root::open(&layout.brain(id)).expect("the brain's directory");
+    let files = cpu(7, || assert_eq!(hash_from_nothing(&root), skills));
+    table.rate("full recompute, 5,700 small files", bytes, files, 1.0);
+    table.ms("  the whole brain verify, database and all", full, 0.0);
     let floor = cpu(7, || read_everything(&layout.brain(id).join("skills")));
     table.rate("  of which only listing and reading (floor)", bytes, floor, 0.0);
     let mut tree = Tree::default();
@@ -67,13 +71,13 @@ fn hashing(table: &mut Table, layout: &Layout, id: &BrainId, opening: &Opening, 
         let path = format!("skills/c{}/s{n}/SKILL.md", n % 20).parse().expect("a path");
         tree.set(&path, Digest::of(&[n as u8]));
     }
-    tree.part(herm::bundle::Part::Skills);
+    tree.part(Part::Skills);
     let path = "skills/c1/s1/SKILL.md".parse().expect("a path");
     let mut n = 0_u64;
     let rehash = cpu(201, || {
         n += 1;
         tree.set(&path, Digest::of(&n.to_le_bytes()));
-        tree.part(herm::bundle::Part::Skills);
+        tree.part(Part::Skills);
     });
     table.ms("rehash after one changed skill, 5,700 files", rehash, 2.0);
     let mut brain = Brain::open(layout, id, opening).expect("a brain");
@@ -87,6 +91,25 @@ fn hashing(table: &mut Table, layout: &Layout, id: &BrainId, opening: &Opening, 
     });
     table.ms("  the whole settle of that change", settle, 0.0);
     brain.close().expect("closed");
+}
+
+/// The digest of the skills, read from the disk without any cache.
+fn hash_from_nothing(root: &Root) -> Digest {
+    let mut top = Dir::default();
+    let wanted = |path: &str| match Part::of(path) {
+        _ if herm::layout::is_not_content(path) => Look::Skip,
+        Some(_) => Look::Digest,
+        None => Look::List,
+    };
+    fsio::survey(root, &mut top, Limits::default(), &wanted).expect("a survey");
+    let mut files = Vec::new();
+    top.for_each_file(&mut |path, node| {
+        files.extend(node.digest.map(|digest| (path.parse().expect("a path"), digest)));
+        Ok(())
+    })
+    .expect("files");
+    files.sort_unstable();
+    Tree::from_sorted(files).part(Part::Skills)
 }
 
 /// What any full recompute must at least do: list every directory and read every file.

@@ -120,7 +120,7 @@ fn two_tenants_and_many_operations_share_no_byte() {
                     at,
                 }),
                 _ => draft.task(TaskEntry {
-                    task: format!("r{round}-{}", random.next()),
+                    task: format!("r{round}-{}", random.number()),
                     subscriber: Some(who(owner)),
                     outcome: "done".into(),
                     summary: content,

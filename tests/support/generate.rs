@@ -13,7 +13,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -23,12 +23,12 @@ impl Random {
 
     /// A number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+        (self.number() % n as u64) as usize
     }
 
     /// A number below `n`, small ones far more often (like words of a language).
     fn skewed(&mut self, n: usize) -> usize {
-        let u = u128::from(self.next() & 0xFFFF);
+        let u = u128::from(self.number() & 0xFFFF);
         ((n as u128 * u * u * u * u) >> 64) as usize
     }
 }

@@ -1,7 +1,7 @@
 //! The operator: the `herm` command line over the library.
 //!
-//! Parse first ([`cli`]), then build validated settings ([`config`]), then run one command, which
-//! returns an [`output::Answer`] that is printed as text or as one JSON document.
+//! Parse first (`cli`), then build validated settings (`config`), then run one command, which
+//! returns an `Answer` that is printed as text or as one JSON document.
 
 mod cli;
 mod commands;

@@ -2,6 +2,9 @@
 
 use herm::{BrainId, Error, Result, Seed};
 
+/// The files of a seed by path.
+type Files = &'static [(&'static str, &'static [u8])];
+
 include!(concat!(env!("OUT_DIR"), "/seeds.rs"));
 
 /// The numbers of the embedded agents.
@@ -10,7 +13,7 @@ pub(crate) fn ids() -> impl Iterator<Item = &'static str> {
 }
 
 /// The files of one embedded agent, examples included.
-pub(crate) fn files(id: &str) -> Option<&'static [(&'static str, &'static [u8])]> {
+pub(crate) fn files(id: &str) -> Option<Files> {
     SEEDS.iter().find(|(seed, _)| *seed == id).map(|(_, files)| *files)
 }
 

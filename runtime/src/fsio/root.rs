@@ -312,7 +312,7 @@ impl Root {
 pub(super) fn open_beneath(fd: BorrowedFd<'_>, rel: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     #[cfg(target_os = "linux")]
-    {
+    if rel.contains('/') {
         use rustix::fs::ResolveFlags;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         match rustix::fs::openat2(fd, rel, flags, mode, resolve) {

@@ -235,20 +235,32 @@ impl Walk<'_> {
             ))
             .hint("move the files up, or the directory out of the tree"));
         }
-        let found = match self.stat(fd, name)? {
-            Some((FileType::Directory, stat)) => {
-                // Opening a directory costs more than a few look-ups through the one above it.
-                if dir.stat == stat && dir.dirs.len() + dir.files.len() <= 3 {
-                    self.members(fd, &format!("{name}/"), dir)?;
-                } else {
-                    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                    let opened =
-                        rustix::fs::openat(fd, name, flags, Mode::empty()).map_err(|errno| self.fail("list", errno))?;
-                    self.dir(opened.as_fd(), dir, stat)?;
+        // A directory nobody has looked at is opened in any case; that also says whether it is one.
+        let known = match dir.stat {
+            Stat::UNKNOWN => None,
+            _ => match self.stat(fd, name)? {
+                Some((FileType::Directory, stat)) => Some(stat),
+                _ => {
+                    self.path.truncate(length);
+                    return Ok(false);
                 }
-                true
+            },
+        };
+        // Opening a directory costs more than a few look-ups through the one above it.
+        let found = if known == Some(dir.stat) && dir.dirs.len() + dir.files.len() <= 3 {
+            self.members(fd, &format!("{name}/"), dir)?;
+            true
+        } else {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            match open_beneath(fd, name, flags, Mode::empty()) {
+                Ok(opened) => {
+                    let raw = rustix::fs::fstat(&opened).map_err(|errno| self.fail("look at", errno))?;
+                    self.dir(opened.as_fd(), dir, Stat::from_raw(&raw))?;
+                    true
+                }
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => false,
+                Err(errno) => return Err(self.fail("list", errno)),
             }
-            _ => false,
         };
         self.path.truncate(length);
         Ok(found)

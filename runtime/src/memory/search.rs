@@ -1,6 +1,6 @@
 //! Search over messages, facts and the task log.
 //!
-//! Every term is looked up on its own, newest first and at most [`CANDIDATES`] rows of each
+//! Every term is looked up on its own, newest first and at most `CANDIDATES` rows of each
 //! source, and the BM25 scores are added up. A rare term is thereby ranked over all its rows; a
 //! word that is everywhere says little about which row is meant, and costs no more than a rare
 //! one.

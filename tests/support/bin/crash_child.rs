@@ -81,7 +81,7 @@ fn settle(brain: &mut Brain, n: u64) -> Result<Settled> {
     editor.write_skill_file(&slug("dir-one"), "references/step.md", format!("step {n}\n").into_bytes())?;
     let edits = [layers::Edit::Add { content: format!("step {n}") }];
     editor.edit_layer(herm::brain::Layer::Memory, &edits)?;
-    if n % 5 == 0 {
+    if n.is_multiple_of(5) {
         editor.create_skill(&slug(&format!("made-{n}")), &skill_text(&format!("made-{n}"), "x"), CreatedBy::Agent)?;
     }
     brain.settle(&draft, StepKind::Task, &format!("step {n}"))
@@ -92,7 +92,7 @@ fn settle_loop(layout: &Layout) -> Result<()> {
     loop {
         let next = brain.lock().version;
         acknowledge(&settle(&mut brain, next)?)?;
-        if next % 7 == 0 {
+        if next.is_multiple_of(7) {
             brain.flush()?;
         }
     }
