@@ -79,9 +79,11 @@ fn cut(disk: &mut Disk, delay: Duration, preload: Option<&Path>) -> Result<(), S
     let brains = disk.mnt().join("brains");
     let mut child = settling(&brains, preload);
     std::thread::sleep(delay);
-    run(Command::new("python3").args(["-c", SHUTDOWN]).arg(disk.mnt()))?;
-    child.kill().map_err(|error| error.to_string())?;
+    let cut = run(Command::new("python3").args(["-c", SHUTDOWN]).arg(disk.mnt()));
+    let killed = child.kill();
     let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    cut?;
+    killed.map_err(|error| error.to_string())?;
     disk.umount()?;
     disk.mount()?;
     settled_state(&brains, last_ack(&output.stdout)).map(|_| ())

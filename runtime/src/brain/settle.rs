@@ -49,9 +49,10 @@ impl Brain {
         let mut committed = self.commit(draft, &changes, kind, summary, now);
         if committed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt) && !self.poisoned {
             // A damaged index is derived data and is built again; damaged rows fail here as well.
-            self.heal_indexes()?;
-            tracing::warn!(brain = %self.id(), "the full-text index was damaged and has been rebuilt");
-            committed = self.commit(draft, &changes, kind, summary, now);
+            committed = self.heal_indexes().and_then(|()| {
+                tracing::warn!(brain = %self.id(), "the full-text index was damaged and has been rebuilt");
+                self.commit(draft, &changes, kind, summary, now)
+            });
         }
         let lock = match committed {
             Ok(Some(lock)) => lock,
