@@ -127,37 +127,60 @@ fn without_journal_replay_kills_between_commit_and_files_are_noticed() {
     assert!(!bad.is_empty(), "no kill was noticed with replay switched off: the check cannot fail");
 }
 
-fn failing_everywhere_holds(operation: &str) {
-    if !has_command("strace") {
-        return not_run("failing system calls", "strace is not installed");
-    }
-    let mut points = 0;
-    let mut absorbed: BTreeMap<String, usize> = BTreeMap::new();
-    let mut bad = Vec::new();
-    for (call, count) in count_calls(operation, FALLIBLE) {
-        for error in ["EIO", "ENOSPC", "EMFILE"] {
+/// What came of failing calls.
+#[derive(Default)]
+struct Failures {
+    points: usize,
+    /// Errors after which the operation was done all the same, by call.
+    absorbed: BTreeMap<String, usize>,
+    bad: Vec<String>,
+}
+
+/// Lets every call of `calls` fail once with EIO and EMFILE, and from each on for good with ENOSPC:
+/// a disk that is full stays full.
+fn fail_everywhere(operation: &str, calls: &str, replay: bool) -> Failures {
+    let mut failures = Failures::default();
+    for (call, count) in count_calls(operation, calls) {
+        for (error, lasts) in [("EIO", ""), ("ENOSPC", "+"), ("EMFILE", "")] {
             for nth in 1..=count {
                 let brains = fresh(operation);
-                let inject = format!("inject={call}:error={error}:when={nth}");
+                let inject = format!("inject={call}:error={error}:when={nth}{lasts}");
                 let trace = format!("trace={call}");
                 let output = child(&brains.path(), operation, &["-o", "/dev/null", "-e", &trace, "-e", &inject]);
                 // Before `main` the loader reads libraries; what fails there never starts.
                 if output.status.code() == Some(127) {
                     continue;
                 }
-                points += 1;
+                failures.points += 1;
                 if output.status.success() {
-                    *absorbed.entry(format!("{call}:{error}")).or_default() += 1;
+                    *failures.absorbed.entry(format!("{call}:{error}")).or_default() += 1;
                 }
-                if let Err(why) = after(&brains, operation, &output, true) {
-                    bad.push(format!("{operation}, {call} number {nth} gives {error}: {why}"));
+                if let Err(why) = after(&brains, operation, &output, replay) {
+                    failures.bad.push(format!("{operation}, {call} number {nth}{lasts} gives {error}: {why}"));
                 }
             }
         }
     }
+    failures
+}
+
+fn failing_everywhere_holds(operation: &str) {
+    if !has_command("strace") {
+        return not_run("failing system calls", "strace is not installed");
+    }
+    let Failures { points, absorbed, bad } = fail_everywhere(operation, FALLIBLE, true);
     eprintln!("{operation}: {points} failing calls; done all the same: {absorbed:?}");
     assert!(points > 50, "only {points} points");
     assert_eq!(bad, Vec::<String>::new());
+}
+
+#[test]
+fn without_journal_replay_files_that_could_not_be_written_are_noticed() {
+    if !has_command("strace") {
+        return not_run("the negative control of the failing calls", "strace is not installed");
+    }
+    let failures = fail_everywhere("archive", "renameat,unlinkat", false);
+    assert!(!failures.bad.is_empty(), "no failure was noticed with replay switched off: the check cannot fail");
 }
 
 #[test]

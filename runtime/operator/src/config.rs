@@ -11,6 +11,7 @@ use crate::cli::Cli;
 /// The configuration file.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "herm configuration")]
 pub(crate) struct File {
     /// Where brains live.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -115,24 +115,26 @@ impl Root {
 
     /// Like [`read`](Self::read) into a buffer that is reused; `false` where there is no such file.
     pub fn read_into(&self, rel: &RelPath, max: u64, content: &mut Vec<u8>) -> Result<bool> {
-        let Some(fd) = self.open_file(rel)? else { return Ok(false) };
-        drain(&fd, &self.path.join(rel), max, End::Certain, content)?;
+        let Some(fd) = self.open_file(rel.as_str())? else { return Ok(false) };
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| self.fail("look at", rel.as_str(), errno))?;
+        let end = End::After(u64::try_from(stat.st_size).unwrap_or(0));
+        drain(&fd, &self.path.join(rel), max, end, content)?;
         Ok(true)
     }
 
-    /// Like [`read_into`](Self::read_into), but a short read counts as the end: one call less, for
-    /// files of which only the beginning matters.
-    pub fn read_head(&self, rel: &RelPath, max: u64, content: &mut Vec<u8>) -> Result<bool> {
+    /// Like [`read_into`](Self::read_into), but a short read counts as the end: two calls less, for
+    /// files of which only the beginning matters. `rel` is part of a path that is known to be good.
+    pub(crate) fn read_head(&self, rel: &str, max: u64, content: &mut Vec<u8>) -> Result<bool> {
         let Some(fd) = self.open_file(rel)? else { return Ok(false) };
         drain(&fd, &self.path.join(rel), max, End::ShortRead, content)?;
         Ok(true)
     }
 
-    fn open_file(&self, rel: &RelPath) -> Result<Option<OwnedFd>> {
-        match self.open_below(rel.as_str(), OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()) {
+    fn open_file(&self, rel: &str) -> Result<Option<OwnedFd>> {
+        match self.open_below(rel, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()) {
             Ok(fd) => Ok(Some(fd)),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-            Err(errno) => Err(self.fail("read", rel.as_str(), errno)),
+            Err(errno) => Err(self.fail("read", rel, errno)),
         }
     }
 
@@ -341,8 +343,6 @@ fn open_by_walk(fd: BorrowedFd<'_>, rel: &str, flags: OFlags, mode: Mode) -> rus
 /// When reading a file is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// When the file says so.
-    Certain,
     /// When it has given this many bytes, or says so.
     After(u64),
     /// When a read comes back short, which on a local file system is the end.
@@ -352,7 +352,11 @@ pub(super) enum End {
 /// Reads an open file of at most `max` bytes to its end; `place` is for messages.
 pub(super) fn drain(fd: &OwnedFd, place: &Path, max: u64, end: End, content: &mut Vec<u8>) -> Result<()> {
     content.clear();
-    content.reserve(16 * 1024);
+    let expected = match end {
+        End::After(bytes) => usize::try_from(bytes.min(max)).unwrap_or(0) + 1,
+        End::ShortRead => 0,
+    };
+    content.reserve(expected.max(16 * 1024));
     loop {
         let space = content.capacity() - content.len();
         match rustix::io::read(fd, spare_capacity(content)) {

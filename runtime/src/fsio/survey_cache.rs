@@ -8,6 +8,9 @@ use crate::ids::{Digest, RelPath};
 
 const MAGIC: &[u8; 8] = b"hermsv01";
 const MAX_BYTES: u64 = 64 << 20;
+/// The fewest bytes a file and a directory take: what is left of the cache bounds how many follow.
+const SMALLEST_FILE: usize = 2 + 32 + 32;
+const SMALLEST_DIR: usize = 2 + 32 + 4 + 4;
 /// Files changed this shortly before the cache was written may change again without a visible
 /// change of their times (clock ticks are up to 10 ms apart), so their digests are not kept.
 const RACY_NANOS: i64 = 50_000_000;
@@ -96,14 +99,18 @@ fn read_dir(input: &mut &[u8], name: Box<str>, depth: usize) -> Option<Dir> {
         return None;
     }
     let mut dir = Dir { name, stat: read_stat(input)?, ..Dir::default() };
-    for _ in 0..u32::from_le_bytes(take(input)?) {
+    let files = u32::from_le_bytes(take(input)?) as usize;
+    dir.files.reserve_exact(files.min(input.len() / SMALLEST_FILE));
+    for _ in 0..files {
         let name = read_name(input)?;
         let stat = read_stat(input)?;
         let digest = Digest::from(take::<32>(input)?);
         let digest = (stat != Stat::UNKNOWN).then_some(digest);
         dir.files.push(FileNode { name, stat, digest });
     }
-    for _ in 0..u32::from_le_bytes(take(input)?) {
+    let dirs = u32::from_le_bytes(take(input)?) as usize;
+    dir.dirs.reserve_exact(dirs.min(input.len() / SMALLEST_DIR));
+    for _ in 0..dirs {
         let name = read_name(input)?;
         dir.dirs.push(read_dir(input, name, depth + 1)?);
     }

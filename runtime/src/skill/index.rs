@@ -29,7 +29,7 @@ pub struct Entry {
     /// What it does and when to use it.
     pub description: String,
     /// The folder it stands in.
-    pub category: Option<String>,
+    pub category: Option<Arc<str>>,
     /// The operating systems it is for; none means all.
     pub platforms: Vec<String>,
 }
@@ -96,8 +96,15 @@ impl Index {
 
     /// Brings the index up to date. `changed` are files the caller changed itself.
     pub fn update(&mut self, root: &Root, changed: &[RelPath]) -> Result<Delta> {
-        let mut scan =
-            Scan { root, top: &self.top, folders: BTreeMap::new(), buffer: Vec::new(), seen: 0, moved: false };
+        let mut scan = Scan {
+            root,
+            top: &self.top,
+            folders: BTreeMap::new(),
+            buffer: Vec::new(),
+            seen: 0,
+            moved: false,
+            last_category: None,
+        };
         for path in changed {
             scan.take_in(path, &mut self.folders)?;
         }
@@ -184,6 +191,7 @@ struct Scan<'a> {
     seen: usize,
     /// Something differs from before.
     moved: bool,
+    last_category: Option<Arc<str>>,
 }
 
 /// What became of a file that should be a skill.
@@ -319,10 +327,10 @@ impl Scan<'_> {
     fn load(&mut self, here: &Root, at: &str, inside: &str, form: Form) -> Result<Loaded> {
         let path = format!("{at}/{inside}");
         let broken = |path: String, reason: String| Ok(Loaded::Broken(Problem { path, reason }));
-        let (Ok(main), Ok(inside)) = (path.parse::<RelPath>(), inside.parse()) else {
+        let Ok(main) = path.parse::<RelPath>() else {
             return broken(path, "a name that a brain cannot hold".to_owned());
         };
-        match here.read_head(&inside, MAX_MAIN_BYTES, &mut self.buffer) {
+        match here.read_head(inside, MAX_MAIN_BYTES, &mut self.buffer) {
             Ok(true) => {}
             Ok(false) => return Ok(Loaded::Absent),
             Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Refused) => {
@@ -346,10 +354,26 @@ impl Scan<'_> {
         Ok(Loaded::Skill(Arc::new(Entry {
             name: document.name().unwrap_or_else(|| place.slug.to_string()),
             description: document.description().unwrap_or_default(),
-            category: place.category(self.top),
+            category: self.category(at, inside, form),
             platforms: document.platforms(),
             place,
         })))
+    }
+}
+
+impl Scan<'_> {
+    /// The folders between the top and the skill. Neighbours share the text.
+    fn category(&mut self, at: &str, inside: &str, form: Form) -> Option<Arc<str>> {
+        // A main file that stands in the listed folder itself makes that folder the skill.
+        let folder = match form {
+            Form::Directory if !inside.contains('/') => at.rsplit_once('/').map_or("", |(above, _)| above),
+            _ => at,
+        };
+        let name = folder.strip_prefix(self.top)?.strip_prefix('/')?;
+        if self.last_category.as_deref() != Some(name) {
+            self.last_category = Some(name.into());
+        }
+        self.last_category.clone()
     }
 }
 

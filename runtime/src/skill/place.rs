@@ -106,13 +106,6 @@ impl Place {
         }
     }
 
-    /// The categories above the skill, below `top`.
-    pub fn category(&self, top: &str) -> Option<String> {
-        let unit = self.dir().unwrap_or_else(|| self.main.clone());
-        let above = unit.parent()?;
-        above.as_str().strip_prefix(top)?.strip_prefix('/').map(str::to_owned)
-    }
-
     /// The same place in directory form.
     pub(super) fn promoted(&self) -> Result<Self> {
         match self.form {
