@@ -114,18 +114,21 @@ impl Error {
         use std::io::ErrorKind as Io;
         let place = path.display();
         let error = match source.kind() {
-            Io::NotFound => Self::not_found(format!("cannot {doing} {place}: it does not exist")),
+            Io::NotFound => {
+                Self::not_found(format!("cannot {doing} {place}: it does not exist")).hint("check the path")
+            }
             Io::PermissionDenied => Self::unavailable(format!("cannot {doing} {place}: permission denied"))
-                .hint("give the user that runs herm read and write access to the brains directory"),
+                .hint("give the user that runs herm access to it"),
             Io::ReadOnlyFilesystem => {
                 Self::unavailable(format!("cannot {doing} {place}: the file system is read-only"))
                     .hint("mount it writable, or point --brains at a writable directory")
             }
             Io::StorageFull | Io::QuotaExceeded => {
                 Self::unavailable(format!("cannot {doing} {place}: the disk is full"))
-                    .hint("free some space and try again; the brain is unchanged")
+                    .hint("free some space and try again")
             }
-            _ => Self::unavailable(format!("cannot {doing} {place}: {source}")),
+            _ => Self::unavailable(format!("cannot {doing} {place}: {source}"))
+                .hint("check the file and the disk it is on, and try again"),
         };
         error.because(source)
     }

@@ -102,6 +102,20 @@ fn same_step_everywhere(layout: &Layout, version: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether a check failed because the brain was not before or after a step, and not because the test
+/// itself could not go on. Only that makes a negative control red.
+pub fn is_red(outcome: &Result<impl Sized, String>) -> bool {
+    const REASONS: [&str; 6] = [
+        "was acknowledged",
+        "not sound",
+        "chain is broken",
+        "does not say",
+        "is not what its lock says",
+        "not the lock",
+    ];
+    outcome.as_ref().is_err_and(|why| REASONS.iter().any(|reason| why.contains(reason)))
+}
+
 /// The negative control: forget what is still to be redone, as if the journal were never replayed.
 pub fn switch_replay_off(brains: &Path) {
     let path = brains.join("1/memory.db");

@@ -8,7 +8,7 @@ use herm::brain::{Hydrated, Layer, OnDrift};
 use herm::memory::layers::Edit;
 use herm::{Brain, BrainId, Draft, ErrorKind, Opening, Reader, Seed, Source, StepKind};
 use herm_tests::TempBrains;
-use herm_tests::brains::{rel, seed_files, skill_text, slug};
+use herm_tests::brains::{seed_files, skill_text, slug};
 
 use crate::CHILD;
 
@@ -308,5 +308,136 @@ fn layer_one_is_capped_all_or_nothing_and_per_subscriber() {
     let mut draft = Draft::new();
     let error = brain.edit(&mut draft).layer(Layer::Memory).expect_err("unreadable is not empty");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert_eq!(rel("MEMORY.md").name(), "MEMORY.md");
+}
+
+#[test]
+fn a_file_someone_put_there_is_not_overwritten() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let path = brains.file("1", "skills/wanted.md");
+    std::fs::write(&path, "made by hand").expect("written");
+    let mut draft = Draft::new();
+    let text = skill_text("wanted", "By the agent.");
+    brain.edit(&mut draft).create_skill(&slug("wanted"), &text, herm::skill::CreatedBy::Agent).expect("a change");
+    let error = brain.settle(&draft, StepKind::Task, "x").expect_err("in the way");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert_eq!(std::fs::read_to_string(&path).expect("still there"), "made by hand");
+    assert_eq!(brain.lock().version, 1);
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_file_is_found_before_the_commit() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    std::fs::write(brains.file("1", "users"), "a file where a directory belongs").expect("written");
+    let alice: herm::SubscriberId = "alice".parse().expect("a subscriber");
+    let mut draft = Draft::new();
+    let edit = [Edit::Add { content: "x".into() }];
+    brain.edit(&mut draft).edit_layer(Layer::Subscriber(alice.digest()), &edit).expect("a change");
+    assert_eq!(brain.settle(&draft, StepKind::Task, "x").expect_err("refused").kind(), ErrorKind::Refused);
+    assert_eq!(brain.lock().version, 1);
+    brain.close().expect("closed");
+    brains.open("1").expect("opens as before");
+}
+
+#[test]
+fn a_link_in_place_of_herms_own_directory_is_refused_and_not_followed() {
+    let brains = TempBrains::new();
+    brains.make("1").close().expect("closed");
+    let outside = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir_all(outside.path().join("tmp")).expect("a directory");
+    std::fs::write(outside.path().join("tmp/precious"), "x").expect("written");
+    std::fs::remove_dir_all(brains.file("1", ".herm")).expect("removed");
+    std::os::unix::fs::symlink(outside.path(), brains.file("1", ".herm")).expect("linked");
+    assert_eq!(brains.open("1").expect_err("refused").kind(), ErrorKind::Refused);
+    assert!(outside.path().join("tmp/precious").exists());
+    let locks = TempBrains::new();
+    std::fs::create_dir(locks.path().join(".locks")).expect("a directory");
+    std::fs::write(locks.path().join("victim"), "precious").expect("written");
+    std::os::unix::fs::symlink(locks.path().join("victim"), locks.path().join(".locks/1.lock")).expect("linked");
+    let id: BrainId = "1".parse().expect("an id");
+    let seed = Seed { id: &id, files: &[("system.md", b"x")] };
+    let made = Brain::hydrate(&locks.layout(), &id, &Source::Seed(seed), &locks.opening());
+    assert_eq!(made.expect_err("refused").kind(), ErrorKind::Refused);
+    assert_eq!(std::fs::read_to_string(locks.path().join("victim")).expect("there"), "precious");
+}
+
+#[test]
+fn an_edit_after_a_crash_is_drift_and_not_undone() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    settle(&mut brain, |editor| editor.edit_skill(&slug("flat-one"), &skill_text("flat-one", "settled")).map(drop));
+    // Dropped without being closed: as after a kill.
+    drop(brain);
+    let path = brains.file("1", "skills/flat-one.md");
+    let edited = skill_text("flat-one", "by hand");
+    std::fs::write(&path, &edited).expect("edited");
+    Reader::open(&brains.layout(), &"1".parse().expect("an id")).expect("a reader");
+    assert_eq!(std::fs::read_to_string(&path).expect("there"), edited);
+    assert_eq!(brains.open("1").expect_err("drift").kind(), ErrorKind::Corrupt);
+    // A torn file, in contrast, is repaired.
+    std::fs::write(&path, &skill_text("flat-one", "settled").as_bytes()[..20]).expect("torn");
+    let connection = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+    connection.execute("UPDATE state SET flushed = 1", []).expect("as before the recovery");
+    drop(connection);
+    let mut brain = brains.open("1").expect("repaired");
+    assert!(brain.skill_text(&slug("flat-one")).expect("a text").contains("settled"));
+}
+
+#[test]
+fn who_may_read_a_file_stays_as_it_was() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let path = brains.file("1", "MEMORY.md");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("set");
+    settle(&mut brain, |editor| editor.edit_layer(Layer::Memory, &[Edit::Add { content: "x".into() }]));
+    assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_hostile_database_is_refused_before_it_can_do_anything() {
+    let hostile = [
+        "CREATE TRIGGER t AFTER UPDATE ON state BEGIN DELETE FROM facts; END",
+        "CREATE VIEW v AS SELECT 1",
+        "CREATE TABLE extra (x)",
+        "ALTER TABLE facts RENAME TO old; CREATE VIEW facts AS SELECT * FROM old",
+        "DROP TABLE task_log",
+        "UPDATE state SET flushed = 9223372036854775807",
+        "UPDATE state SET lock = '{}'",
+        "INSERT INTO changes (seq, path, before, after) VALUES (2, 'memory.db', NULL, x'00'); \
+         INSERT INTO steps (kind, summary, at, version, after) VALUES ('task', 'x', 0, 2, 'x')",
+        "PRAGMA user_version = 0",
+    ];
+    for statement in hostile {
+        let brains = TempBrains::new();
+        brains.make("1").close().expect("closed");
+        let path = brains.file("1", "memory.db");
+        let connection = rusqlite::Connection::open(&path).expect("opened");
+        connection.execute_batch(statement).expect(statement);
+        drop(connection);
+        let before = std::fs::read(&path).expect("memory.db");
+        let error = brains.open("1").expect_err(statement);
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{statement}: {error}");
+        assert!(error.hint_text().is_some(), "{statement}");
+        assert_eq!(std::fs::read(&path).expect("memory.db"), before, "{statement}");
+    }
+}
+
+#[test]
+fn a_missing_index_is_made_again_and_lost_file_lists_are_adopted() {
+    let brains = TempBrains::new();
+    brains.make("1").close().expect("closed");
+    let run = |statement: &str| {
+        let connection = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+        connection.execute_batch(statement).expect(statement);
+    };
+    run("DROP TABLE facts_fts");
+    brains.open("1").expect("healed").close().expect("closed");
+    run("DELETE FROM entries");
+    let opening = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
+    assert!(!brain.verify().expect("a report").is_sound());
+    brain.adopt().expect("adopted");
+    assert!(brain.verify().expect("a report").is_sound());
 }

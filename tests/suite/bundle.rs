@@ -112,6 +112,51 @@ fn the_test_vectors_of_the_page_hold() {
     }
 }
 
+/// The same vectors through a real directory and a real database.
+#[test]
+fn a_real_brain_with_the_vectors_content_has_the_vectors_hash() {
+    let vectors: Vec<Value> = serde_json::from_str(include_str!("../data/bundle_vectors.json")).expect("the vectors");
+    for vector in vectors {
+        let name = vector["name"].as_str().expect("a name");
+        let brains = TempBrains::new();
+        let source = tempfile::tempdir().expect("a directory");
+        for (path, text) in vector["files"].as_object().expect("files") {
+            let path = source.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+            std::fs::write(path, text.as_str().expect("text")).expect("written");
+        }
+        let id = "1".parse().expect("an id");
+        let from = herm::Source::Directory { path: source.path(), expected: None };
+        let (brain, _) = Brain::hydrate(&brains.layout(), &id, &from, &brains.opening()).expect("made");
+        brain.close().expect("closed");
+        let connection = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+        for (table, _) in TABLES {
+            connection.execute(&format!("DELETE FROM {table}"), []).expect("emptied");
+            for row in vector["rows"].get(table).and_then(Value::as_array).into_iter().flatten() {
+                let cells: Vec<rusqlite::types::Value> = row
+                    .as_array()
+                    .expect("cells")
+                    .iter()
+                    .map(|cell| match cell {
+                        Value::Null => rusqlite::types::Value::Null,
+                        Value::Number(number) => number.as_i64().expect("an integer").into(),
+                        other => other.as_str().expect("text").to_owned().into(),
+                    })
+                    .collect();
+                let holes = vec!["?"; cells.len()].join(", ");
+                let insert = format!("INSERT INTO {table} VALUES ({holes})");
+                connection.execute(&insert, rusqlite::params_from_iter(cells)).expect("inserted");
+            }
+        }
+        drop(connection);
+        let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+        let mut brain = Brain::open(&brains.layout(), &id, &opening).expect("opened");
+        brain.adopt().expect("adopted");
+        assert_eq!(Value::from(brain.lock().bundle_hash.to_string()), vector["expect"]["root"], "{name}");
+        assert!(brain.verify().expect("a report").is_sound(), "{name}");
+    }
+}
+
 /// One change to a brain, small enough to shrink.
 #[derive(Debug, Clone)]
 enum Change {

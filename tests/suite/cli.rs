@@ -268,3 +268,77 @@ fn the_doctor_says_what_is_wrong() {
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.stdout.starts_with("error  brains directory"), "{run:?}");
 }
+
+#[test]
+fn a_result_that_cannot_be_written_is_exit_6() {
+    let (_brains, herm) = herm();
+    herm.run(&["init", "1"]);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let status = herm.command(&["--json", "brain", "show", "1"]).stdout(full).stderr(Stdio::null()).status();
+    assert_eq!(status.expect("started").code(), Some(6));
+}
+
+#[test]
+fn content_cannot_steer_the_terminal_or_forge_a_line() {
+    let (_brains, herm) = herm();
+    herm.run(&["init", "1"]);
+    herm.run(&["memory", "add", "1", "marker \u{1b}[31mred\u{7} end", "--fact", "a\u{1b}b\nc"]);
+    let run = herm.run(&["memory", "search", "1", "marker"]);
+    assert!(run.code == 0 && !run.stdout.contains('\u{1b}') && run.stdout.lines().count() == 1, "{run:?}");
+}
+
+#[test]
+fn a_broken_configuration_blocks_only_what_needs_it() {
+    let (brains, herm) = herm();
+    let file = brains.path().join("config.toml");
+    std::fs::write(&file, "nonsense = 1\n").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    assert_eq!(herm.run(&["--config", file, "config", "schema"]).code, 0);
+    assert_eq!(herm.run(&["--config", file, "completions", "bash"]).code, 0);
+    assert_eq!(herm.run(&["--config", file, "brain", "list"]).code, 2);
+    let bare = herm.command(&["config", "schema"]).env_clear().output().expect("started");
+    assert_eq!(bare.status.code(), Some(0));
+}
+
+#[test]
+fn odd_places_are_answered_and_never_hang() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let (brains, herm) = herm();
+    herm.run(&["init", "1"]);
+    let fifo = brains.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
+    let fifo = fifo.to_str().expect("UTF-8");
+    for (arguments, code) in [
+        (&["skills", "validate", fifo][..], 1),
+        (&["skills", "validate", "/dev/zero"], 1),
+        (&["init", "9", "--manifest", fifo], 3),
+        (&["init", "9", "--manifest", "/dev/zero"], 3),
+        (&["--config", fifo, "brain", "list"], 3),
+    ] {
+        let run = herm.run(arguments);
+        assert_eq!(run.code, code, "{arguments:?}: {run:?}");
+    }
+    let database = brains.file("1", "memory.db");
+    std::fs::remove_file(&database).expect("removed");
+    std::fs::rename(fifo, &database).expect("moved");
+    let run = herm.run(&["brain", "show", "1"]);
+    assert!(run.code == 7 && run.stderr.contains("not a regular file"), "{run:?}");
+    assert_eq!(herm.run(&["brain", "list"]).code, 0);
+
+    let strange = brains.path().join(std::ffi::OsStr::from_bytes(b"strange-\xff"));
+    for arguments in [&["init", "1"][..], &["--json", "brain", "show", "1"], &["config", "show"]] {
+        let output = herm.command(arguments).env("HERM_BRAINS", &strange).output().expect("started");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_brains_directory_behind_a_link_works() {
+    let (brains, _) = herm();
+    let real = brains.path().join("real");
+    std::fs::create_dir(&real).expect("a directory");
+    std::os::unix::fs::symlink(&real, brains.path().join("link")).expect("linked");
+    let herm = Herm::new(HERM, &brains.path().join("link"));
+    assert_eq!(herm.run(&["init", "1"]).code, 0);
+    assert_eq!(herm.run(&["brain", "verify", "1"]).code, 0);
+}

@@ -84,7 +84,10 @@ fn an_archived_skill_comes_back_byte_for_byte_and_nothing_is_overwritten() {
         assert_eq!(archived.len(), n, "{:?}", archived.keys());
         if n < 3 {
             std::fs::copy(
-                brains.file("1", if n == 1 { "skills/.archive/flat-one.md" } else { "skills/.archive/flat-one.2.md" }),
+                brains.file(
+                    "1",
+                    if n == 1 { "skills/.archive/flat-one.md" } else { "skills/.archive/flat-one.archived-2.md" },
+                ),
                 brains.file("1", "skills/flat-one.md"),
             )
             .expect("copied");
@@ -162,6 +165,8 @@ fn a_broken_skill_is_reported_and_never_fatal_to_its_neighbours() {
     put("cat/deep-one/SKILL.md", skill_text("deep-one", "x").as_bytes());
     put("cat/flat-two.md", skill_text("flat-two", "x").as_bytes());
     put("cat/DESCRIPTION.md", b"---\ndescription: a category\n---\n");
+    put("dir-one/inner/SKILL.md", skill_text("inner", "a part of dir-one").as_bytes());
+    std::fs::create_dir_all(skills.join("a-directory/SKILL.md")).expect("a directory");
     put("cat/sub/too-deep.md", skill_text("too-deep", "x").as_bytes());
     put("z/flat-one/SKILL.md", skill_text("flat-one", "a second claimant").as_bytes());
     put(".git/x/SKILL.md", b"not a skill");
@@ -182,6 +187,7 @@ fn a_broken_skill_is_reported_and_never_fatal_to_its_neighbours() {
     assert_eq!(
         paths,
         [
+            "skills/a-directory/SKILL.md",
             "skills/has-nul.md",
             "skills/link.md",
             "skills/linked-dir",
@@ -243,4 +249,46 @@ fn a_reload_says_what_changed() {
     );
     let again = index.update(&root, &[]).expect("a delta");
     assert_eq!((again.unchanged, again.total), (2, 2));
+}
+
+#[test]
+fn names_with_dots_and_numbers_keep_their_identity_in_the_archive() {
+    let brains = TempBrains::new();
+    brains.make("1").close().expect("closed");
+    for (file, name) in [("release-1.md", "release-1"), ("release-1.2.md", "release-1-2")] {
+        std::fs::write(brains.file("1", &format!("skills/{file}")), skill_text(name, name)).expect("written");
+    }
+    let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
+    brain.adopt().expect("adopted");
+    let skills = brains.file("1", "skills");
+    let before = tree(&skills);
+    for name in ["release-1", "release-1-2"] {
+        settle(&mut brain, |e| e.archive_skill(&slug(name)));
+    }
+    for name in ["release-1-2", "release-1"] {
+        settle(&mut brain, |e| e.restore_skill(&slug(name)).map(drop));
+    }
+    brain.flush().expect("flushed");
+    let mut after = tree(&skills);
+    let mut expected = before;
+    expected.remove(".usage.json");
+    after.remove(".usage.json");
+    assert_eq!(after, expected);
+}
+
+#[test]
+fn restoring_over_files_that_are_in_the_way_is_a_conflict() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    settle(&mut brain, |e| e.archive_skill(&slug("dir-one")));
+    brain.close().expect("closed");
+    let way = brains.file("1", "skills/dir-one/references/notes.md");
+    std::fs::create_dir_all(way.parent().expect("a parent")).expect("a directory");
+    std::fs::write(&way, "in the way").expect("written");
+    let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
+    brain.adopt().expect("adopted");
+    assert_eq!(refused(&brain, |e| e.restore_skill(&slug("dir-one")).map(drop)).kind(), ErrorKind::Conflict);
+    assert_eq!(std::fs::read_to_string(way).expect("there"), "in the way");
 }

@@ -167,7 +167,7 @@ pub(crate) enum Memory {
         /// The entry
         text: String,
         /// Which file
-        #[arg(long, value_enum, default_value_t = Target::Memory)]
+        #[arg(long, value_enum, default_value_t = Target::Memory, conflicts_with_all = ["subscriber", "fact"])]
         target: Target,
         /// For this subscriber alone
         #[arg(long)]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use herm::brain::OnDrift;
+use herm::fsio;
 use herm::{Error, Layout, Opening, Result, SystemClock};
 
 use crate::cli::Cli;
@@ -32,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) file: Option<PathBuf>,
 }
 
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 const DEFAULT_LOCK_WAIT_MS: u64 = 5_000;
 
 impl Settings {
@@ -65,7 +67,9 @@ impl Settings {
 }
 
 fn read(path: &Path) -> Result<File> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::io("read", path, source))?;
+    let bytes = fsio::read_regular(path, MAX_CONFIG_BYTES)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|source| Error::invalid(format!("{} is not UTF-8 text", path.display())).because(source))?;
     toml::from_str(&text).map_err(|source| {
         Error::invalid(format!("{} is not a valid configuration: {}", path.display(), source.message()))
             .hint("see the fields with `herm config schema`")
@@ -80,15 +84,16 @@ fn default_brains() -> Result<PathBuf> {
     if let Some(checkout) = here.ancestors().find(|dir| is_checkout(dir)) {
         return Ok(if checkout == here { PathBuf::from("brains") } else { checkout.join("brains") });
     }
-    let home = home().ok_or_else(|| {
-        Error::invalid("no directory for brains: neither HOME nor a data directory is set")
+    let below_home = |dir: &str| home().map(|home| home.join(dir));
+    let data = if cfg!(target_os = "macos") {
+        below_home("Library/Application Support")
+    } else {
+        absolute_env("XDG_DATA_HOME").or_else(|| below_home(".local/share"))
+    };
+    let data = data.ok_or_else(|| {
+        Error::invalid("no directory for brains: neither HOME nor XDG_DATA_HOME is set")
             .hint("give one with --brains DIR")
     })?;
-    let data = if cfg!(target_os = "macos") {
-        home.join("Library/Application Support")
-    } else {
-        absolute_env("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share"))
-    };
     Ok(data.join("herm/brains"))
 }
 

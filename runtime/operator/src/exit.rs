@@ -8,6 +8,8 @@ pub(crate) const DONE: u8 = 0;
 pub(crate) const NEGATIVE: u8 = 1;
 /// The command was not understood.
 pub(crate) const USAGE: u8 = 2;
+/// The machine cannot do it now.
+pub(crate) const UNAVAILABLE: u8 = 6;
 /// Stored data is not what it must be.
 pub(crate) const CORRUPT: u8 = 7;
 
@@ -18,7 +20,7 @@ pub(crate) fn code(kind: ErrorKind) -> u8 {
         ErrorKind::Refused => 3,
         ErrorKind::NotFound => 4,
         ErrorKind::Conflict => 5,
-        ErrorKind::Unavailable => 6,
+        ErrorKind::Unavailable => UNAVAILABLE,
         ErrorKind::Corrupt => CORRUPT,
         ErrorKind::Internal => NEGATIVE,
     }

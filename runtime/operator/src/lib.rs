@@ -23,7 +23,7 @@ pub fn main() -> ExitCode {
     };
     logging::start(cli.verbose, cli.quiet);
     let style = output::Style::of(&cli);
-    match config::Settings::load(&cli).and_then(|settings| commands::run(&cli, &settings)) {
+    match commands::run(&cli) {
         Ok(answer) => output::answer(&answer, style),
         Err(error) => output::error(&error, style),
     }

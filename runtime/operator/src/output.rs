@@ -1,6 +1,6 @@
 //! Results on standard output, errors and activity on standard error.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use herm::Error;
@@ -34,6 +34,12 @@ impl Answer {
         self
     }
 
+    /// Adds a remark, if there is one.
+    pub(crate) fn maybe_note(mut self, note: Option<String>) -> Self {
+        self.note = note.or(self.note);
+        self
+    }
+
     /// Sets the exit code.
     pub(crate) fn code(mut self, code: u8) -> Self {
         self.code = code;
@@ -57,30 +63,44 @@ impl Style {
 
 /// Prints a result.
 pub(crate) fn answer(answer: &Answer, style: Style) -> ExitCode {
-    if style.json {
-        print_json(&answer.json);
+    let printed = if style.json {
+        print_json(&answer.json)
+    } else if std::io::stdout().is_terminal() {
+        print(&printable(&answer.text))
     } else {
-        print(&answer.text);
-        if let Some(note) = answer.note.as_ref().filter(|_| !style.quiet) {
-            say(note);
-        }
+        print(&answer.text)
+    };
+    if let Some(note) = answer.note.as_ref().filter(|_| !style.quiet && !style.json) {
+        say(note);
     }
-    ExitCode::from(answer.code)
+    finished(printed, answer.code)
 }
 
 /// Prints an error.
 pub(crate) fn error(error: &Error, style: Style) -> ExitCode {
+    let code = exit::code(error.kind());
     if style.json {
-        print_json(&json!({
+        let document = json!({
             "error": { "kind": error.kind().name(), "message": error.message(), "hint": error.hint_text() }
-        }));
-    } else {
-        say(&format!("error: {}", error.message()));
-        if let Some(hint) = error.hint_text() {
-            say(&format!("  hint: {hint}"));
-        }
+        });
+        return finished(print_json(&document), code);
     }
-    ExitCode::from(exit::code(error.kind()))
+    say(&format!("error: {}", error.message()));
+    if let Some(hint) = error.hint_text() {
+        say(&format!("  hint: {hint}"));
+    }
+    ExitCode::from(code)
+}
+
+/// A reader that has seen enough closes the pipe; any other failure to print is one.
+fn finished(printed: std::io::Result<()>, code: u8) -> ExitCode {
+    match printed {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            say(&format!("error: the result could not be written: {error}"));
+            ExitCode::from(exit::UNAVAILABLE)
+        }
+        _ => ExitCode::from(code),
+    }
 }
 
 /// Prints what the argument parser says: help and version are results, the rest is misuse.
@@ -90,31 +110,39 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::DONE })
 }
 
-fn print_json(value: &Value) {
-    print(&format!("{value:#}\n"));
+fn print_json(value: &Value) -> std::io::Result<()> {
+    print(&format!("{value:#}\n"))
 }
 
-/// A reader that has seen enough closes the pipe; that is not an error.
-fn print(text: &str) {
+fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
 fn say(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    // Nowhere is left to say that nothing can be said.
+    let _ = writeln!(std::io::stderr().lock(), "{}", printable(text));
+}
+
+/// Text without control characters but for line ends and tabs: content must not steer a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
 }
 
 /// Rows as aligned columns, two spaces apart; the last column is not padded.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+    // A cell is one line, whatever its content says.
+    let plain = |cell: &String| cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(plain).collect()).collect();
     let mut widths: Vec<usize> = Vec::new();
-    for row in rows {
+    for row in &rows {
         widths.resize(widths.len().max(row.len()), 0);
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             line.push_str(cell);

@@ -41,6 +41,17 @@ impl BundleFiles {
             return Err(Error::invalid(format!("{path} is not part of a brain"))
                 .hint("docs/formats/brain.md lists what a brain holds"));
         }
+        for path in bundle.files.keys() {
+            let mut above = path.parent();
+            while let Some(dir) = above {
+                if bundle.files.contains_key(&dir) {
+                    return Err(
+                        Error::invalid(format!("{dir} is a file and cannot hold {path}")).hint("rename one of them")
+                    );
+                }
+                above = dir.parent();
+            }
+        }
         for (path, content) in &bundle.files {
             if content.len() as u64 > layout::MAX_FILE_BYTES {
                 return Err(Error::invalid(format!("{path} is larger than {} bytes", layout::MAX_FILE_BYTES)));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::history::StepKind;
-use crate::bundle::Lockfile;
+use crate::bundle::{Lockfile, Part};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath};
@@ -51,7 +51,17 @@ pub(super) fn load_state(connection: &Connection) -> Result<State> {
             }
             other => sql("read memory.db", other),
         })?;
-    Ok(State { lock: Lockfile::parse(lock.as_bytes())?, flushed, sidecar_stale })
+    let lock = Lockfile::parse(lock.as_bytes()).map_err(|source| {
+        Error::corrupt("memory.db has lost the lock of its last step")
+            .hint("restore the brain from a snapshot")
+            .because(source)
+    })?;
+    if i64::try_from(lock.version).is_err() || !(0..=last_step(connection)?).contains(&flushed) {
+        return Err(
+            Error::corrupt("memory.db has a journal that no herm wrote").hint("restore the brain from a snapshot")
+        );
+    }
+    Ok(State { lock, flushed, sidecar_stale })
 }
 
 pub(super) fn save_lock(connection: &Connection, lock: &Lockfile, sidecar_stale: bool) -> Result<()> {
@@ -123,11 +133,35 @@ pub(super) fn keep_blob(connection: &Connection, digest: &Digest, content: &[u8]
         .map_err(|source| sql("write memory.db", source))
 }
 
-pub(super) fn blob(connection: &Connection, digest: &Digest) -> Result<Option<Vec<u8>>> {
-    connection
+/// The content of a digest, checked against it.
+pub(super) fn blob(connection: &Connection, digest: &Digest) -> Result<Vec<u8>> {
+    let content: Option<Vec<u8>> = connection
         .prepare_cached("SELECT content FROM blobs WHERE digest = ?1")
         .and_then(|mut get| get.query_row([digest.bytes()], |row| row.get(0)).optional())
-        .map_err(|source| sql("read memory.db", source))
+        .map_err(|source| sql("read memory.db", source))?;
+    content.filter(|content| Digest::of(content) == *digest).ok_or_else(|| {
+        Error::corrupt(format!("the journal has lost the content {digest}")).hint("restore the brain from a snapshot")
+    })
+}
+
+/// A path of the journal. It can only name content: nothing herm keeps beside it.
+fn content_path(text: String) -> Result<RelPath> {
+    text.parse().ok().filter(|path: &RelPath| Part::of(path.as_str()).is_some()).ok_or_else(|| {
+        Error::corrupt(format!("the journal names {text:?}, which is no content of a brain"))
+            .hint("restore the brain from a snapshot")
+    })
+}
+
+/// Replaces the list of files with what is there.
+pub(super) fn replace_entries<'a>(
+    connection: &Connection,
+    files: impl Iterator<Item = (&'a RelPath, Digest)>,
+) -> Result<()> {
+    connection.execute("DELETE FROM entries", []).map_err(|source| sql("write memory.db", source))?;
+    for (path, digest) in files {
+        put_entry(connection, path, Some(digest))?;
+    }
+    Ok(())
 }
 
 pub(super) fn put_entry(connection: &Connection, path: &RelPath, digest: Option<Digest>) -> Result<()> {
@@ -149,9 +183,8 @@ pub(super) fn entries(connection: &Connection) -> Result<BTreeMap<RelPath, Diges
     let mut rows = statement.query([]).map_err(failed)?;
     let mut entries = BTreeMap::new();
     while let Some(row) = rows.next().map_err(failed)? {
-        let path: String = row.get(0).map_err(failed)?;
         let digest: [u8; 32] = row.get(1).map_err(failed)?;
-        entries.insert(path.try_into()?, digest.into());
+        entries.insert(content_path(row.get(0).map_err(failed)?)?, digest.into());
     }
     Ok(entries)
 }
@@ -159,7 +192,7 @@ pub(super) fn entries(connection: &Connection) -> Result<BTreeMap<RelPath, Diges
 /// What the steps after `flushed` did to each file: how it was before them and is after.
 pub(super) fn unflushed(connection: &Connection, flushed: i64) -> Result<Vec<FileChange>> {
     let mut net: BTreeMap<RelPath, FileChange> = BTreeMap::new();
-    for (_, change) in changes(connection, flushed + 1, i64::MAX)? {
+    for (_, change) in changes(connection, flushed.saturating_add(1), i64::MAX)? {
         match net.get_mut(&change.path) {
             Some(known) => known.after = change.after,
             None => {
@@ -179,11 +212,11 @@ pub(super) fn changes(connection: &Connection, first: i64, last: i64) -> Result<
     let mut rows = statement.query((first, last)).map_err(failed)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next().map_err(failed)? {
-        let path: String = row.get(1).map_err(failed)?;
         let digest = |column| -> Result<Option<Digest>> {
             Ok(row.get::<_, Option<[u8; 32]>>(column).map_err(failed)?.map(Digest::from))
         };
-        let change = FileChange { path: path.try_into()?, before: digest(2)?, after: digest(3)? };
+        let path = content_path(row.get(1).map_err(failed)?)?;
+        let change = FileChange { path, before: digest(2)?, after: digest(3)? };
         found.push((row.get(0).map_err(failed)?, change));
     }
     Ok(found)

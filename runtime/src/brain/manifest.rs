@@ -9,7 +9,7 @@ use crate::ids::{Digest, RelPath};
 /// The manifest format this build reads and writes.
 pub const MANIFEST_SCHEMA: &str = "herm/manifest@1";
 /// The largest manifest that is read.
-pub(super) const MAX_MANIFEST_BYTES: u64 = 64 << 20;
+pub const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 
 /// What a brain keeps of its manifest.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -91,6 +91,9 @@ impl Parcel {
         }
         if parcel.name.trim().is_empty() || parcel.name.chars().count() > 64 {
             return Err(Error::invalid("a manifest's name must have 1 to 64 characters"));
+        }
+        if parcel.name.chars().chain(parcel.summary.iter().flat_map(|text| text.chars())).any(char::is_control) {
+            return Err(Error::invalid("a manifest's name and summary are one line each, without control characters"));
         }
         for tool in parcel.tools.iter().flatten() {
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');

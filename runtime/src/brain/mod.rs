@@ -23,7 +23,7 @@ pub use draft::Draft;
 pub use editor::{Editor, Layer};
 pub use history::{ChangeRecord, StepKind, StepRecord};
 pub use hydrate::{Hydrated, Seed, Source};
-pub use manifest::{MANIFEST_SCHEMA, Manifest};
+pub use manifest::{MANIFEST_SCHEMA, MAX_MANIFEST_BYTES, Manifest};
 pub use open::{Brain, OnDrift, Opening, list};
 pub use reader::{Counts, Reader};
 pub use settle::Settled;

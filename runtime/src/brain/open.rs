@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::history::{self, StepRecord};
-use super::journal;
+use super::journal::{self, FileChange};
 use super::settle;
 use super::verify::{self, Drift};
 use crate::bundle::{Lockfile, Tree};
@@ -93,11 +93,7 @@ impl Brain {
             _ => error,
         })?;
         let database_path = path.join(layout::DATABASE);
-        let database = Database::open(&database_path, Access::Write).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Error::corrupt(format!("brain {id} has no memory.db"))
-                .hint("restore the brain from a snapshot, or put the file back"),
-            _ => error,
-        })?;
+        let database = open_database(&database_path, id, Access::Write)?;
         let state = journal::load_state(&database.connection)?;
         let mut brain = Self {
             id: id.clone(),
@@ -116,6 +112,9 @@ impl Brain {
             index: None,
             _guard: guard,
         };
+        if brain.database.lacks_index()? {
+            brain.heal_indexes()?;
+        }
         let cached = fsio::load_cache(&brain.root, &layout::rel(layout::SURVEY_CACHE)?);
         let (survey, parts) = cached.unwrap_or_default();
         brain.survey = survey;
@@ -132,19 +131,40 @@ impl Brain {
             return Ok(());
         }
         for change in journal::unflushed(&self.database.connection, flushed)? {
-            let Some(content) = self.root.read(&change.path, layout::MAX_FILE_BYTES)? else { continue };
-            let found = Some(Digest::of(&content));
-            if found != change.before && found != change.after && !content.is_empty() {
-                // Torn by the crash, or edited by hand after it: kept in either case.
-                let digest = Digest::of(&content);
-                journal::keep_blob(&self.database.connection, &digest, &content)?;
-                tracing::warn!(brain = %self.id, path = %change.path, kept = %digest, "replaced by the settled content");
-            }
+            self.redo(&change)?;
         }
         tracing::info!(brain = %self.id, from = flushed, to = last, "finishing what was interrupted");
-        self.behind = true;
+        self.materialised = last;
+        self.root.replace(&layout::rel(layout::LOCK)?, &self.lock.to_bytes()?, fsio::Sync::Later)?;
         self.unflushed = true;
         self.flush()
+    }
+
+    /// Brings one file to what the journal says. A file that holds neither what was before nor
+    /// what comes after, nor a torn piece of that, was edited since: it stays, as drift.
+    fn redo(&mut self, change: &FileChange) -> Result<()> {
+        let path = &change.path;
+        let found = self.root.read(path, layout::MAX_FILE_BYTES)?;
+        let digest = found.as_deref().map(Digest::of);
+        if digest == change.after {
+            return Ok(());
+        }
+        let after = change.after.map(|after| journal::blob(&self.database.connection, &after)).transpose()?;
+        let torn = match (&found, &after) {
+            (None, _) => true,
+            (Some(found), Some(after)) => is_torn(found, after),
+            (Some(found), None) => found.is_empty(),
+        };
+        if digest != change.before && !torn {
+            tracing::warn!(brain = %self.id, %path, "edited since an interrupted step; left as it is");
+            return Ok(());
+        }
+        match after {
+            Some(after) => self.root.replace(path, &after, fsio::Sync::Later)?,
+            None => self.root.remove(path)?,
+        }
+        self.survey.forget(path);
+        Ok(())
     }
 
     /// Looks at the files, hashes what changed, and compares with the lock. `cached` are the
@@ -164,7 +184,7 @@ impl Brain {
             settle::file_parts(tree) == self.file_parts()
         };
         if files_as_locked && looked.survey.changed {
-            self.save_survey()?;
+            self.save_survey();
         }
         if files_as_locked && rows_as_locked && lock_on_disk {
             return Ok(());
@@ -186,8 +206,13 @@ impl Brain {
     }
 
     /// Keeps the survey for the next open. It belongs to the parts of the lock.
-    fn save_survey(&self) -> Result<()> {
-        fsio::save_cache(&self.root, &layout::rel(layout::SURVEY_CACHE)?, &self.survey, &self.file_parts())
+    fn save_survey(&self) {
+        let saved = layout::rel(layout::SURVEY_CACHE)
+            .and_then(|path| fsio::save_cache(&self.root, &path, &self.survey, &self.file_parts()));
+        if let Err(error) = saved {
+            // Only a cache: without it the next open reads every file once.
+            tracing::debug!(brain = %self.id, %error, "survey not kept");
+        }
     }
 
     /// The files by path.
@@ -204,7 +229,15 @@ impl Brain {
     /// another format means that another herm owns this brain.
     fn read_lock_file(&self) -> Result<bool> {
         let path = layout::rel(layout::LOCK)?;
-        match self.root.read(&path, 1 << 20)? {
+        for name in [layout::LOCK, layout::USAGE_SIDECAR] {
+            self.root.can_hold(&layout::rel(name)?)?;
+        }
+        let read = match self.root.read(&path, 1 << 20) {
+            // Far too large to be a lock.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(false),
+            read => read?,
+        };
+        match read {
             None => {
                 self.root.replace(&path, &self.lock.to_bytes()?, fsio::Sync::Now)?;
                 Ok(true)
@@ -314,12 +347,18 @@ impl Brain {
             let settled_something = self.unflushed || self.behind || !self.changed_files.is_empty();
             self.flush()?;
             if settled_something {
-                self.save_survey()?;
+                self.save_survey();
             }
             self.root.clear_temporaries()?;
         }
         Ok(())
     }
+}
+
+/// Whether `found` is what a power cut can leave of `whole`: a beginning of it, then nothing or zeros.
+fn is_torn(found: &[u8], whole: &[u8]) -> bool {
+    let same = found.iter().zip(whole).take_while(|(a, b)| a == b).count();
+    found.iter().skip(same).all(|byte| *byte == 0)
 }
 
 pub(super) fn take_lock(layout: &Layout, id: &BrainId, wait: Duration) -> Result<OsLock> {
@@ -334,6 +373,14 @@ pub(super) fn clear_staging(layout: &Layout, id: &BrainId) -> Result<()> {
         return Ok(());
     }
     fsio::remove_tree(&staging)
+}
+
+pub(super) fn open_database(path: &std::path::Path, id: &BrainId, access: Access) -> Result<Database> {
+    Database::open(path, access).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::corrupt(format!("brain {id} has no memory.db"))
+            .hint("restore the brain from a snapshot, or put the file back"),
+        _ => error,
+    })
 }
 
 pub(super) fn no_such_brain(layout: &Layout, id: &BrainId) -> Error {

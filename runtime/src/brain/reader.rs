@@ -1,4 +1,5 @@
-//! Looking at a brain beside whoever owns it. Never waits for the owner and never writes.
+//! Looking at a brain beside whoever owns it. Never waits for the owner and changes no content; the
+//! one thing it writes is what an interrupted step still owes, when nobody owns the brain.
 
 use std::collections::BTreeMap;
 
@@ -51,12 +52,7 @@ impl Reader {
             ErrorKind::NotFound => open::no_such_brain(layout, id),
             _ => error,
         })?;
-        let database =
-            Database::open(&path.join(layout::DATABASE), Access::Read).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => Error::corrupt(format!("brain {id} has no memory.db"))
-                    .hint("restore the brain from a snapshot, or put the file back"),
-                _ => error,
-            })?;
+        let database = open::open_database(&path.join(layout::DATABASE), id, Access::Read)?;
         let state = journal::load_state(&database.connection)?;
         if state.flushed < journal::last_step(&database.connection)? {
             let now_or_never = Opening { wait: std::time::Duration::ZERO, ..Opening::default() };
@@ -83,7 +79,11 @@ impl Reader {
     /// The name and tool whitelist, where the brain has them.
     pub fn manifest(&self) -> Result<Option<Manifest>> {
         let path = layout::rel(layout::MANIFEST)?;
-        self.root.read(&path, 1 << 20)?.map(|bytes| Manifest::parse(&bytes)).transpose()
+        let Some(bytes) = self.root.read(&path, 1 << 20)? else { return Ok(None) };
+        Manifest::parse(&bytes).map(Some).map_err(|error| {
+            Error::corrupt(format!("manifest.json of brain {}: {}", self.id, error.message()))
+                .hint("put the file back as it was, or restore the brain from a snapshot")
+        })
     }
 
     /// A text file of the brain, or `None` where there is none. Unreadable is an error.

@@ -107,6 +107,18 @@ impl Brain {
             let before = self.tree()?.get(path);
             let after = content.as_deref().map(Digest::of);
             if before != after {
+                // Everything that could stand in the way of the file is found before the commit.
+                let there = self.root.can_hold(path)?;
+                if there && before.is_none() {
+                    return Err(Error::conflict(format!(
+                        "{path} of brain {} was put there by something other than herm",
+                        self.id()
+                    ))
+                    .hint(format!(
+                        "look with `herm brain verify {0}`; take it over with `herm brain adopt {0}`",
+                        self.id()
+                    )));
+                }
                 let old = self.read_content(path)?;
                 changes.push((FileChange { path: path.clone(), before, after }, old));
             }
@@ -158,10 +170,7 @@ impl Brain {
             match change.after {
                 None => self.root.remove(path)?,
                 Some(digest) => {
-                    let content = journal::blob(&self.database.connection, &digest)?.ok_or_else(|| {
-                        Error::corrupt(format!("the journal has lost the content of {path}"))
-                            .hint("restore the brain from a snapshot")
-                    })?;
+                    let content = journal::blob(&self.database.connection, &digest)?;
                     self.root.replace(path, &content, Sync::Later)?;
                 }
             }

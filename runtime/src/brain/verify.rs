@@ -206,6 +206,9 @@ impl Brain {
         let transaction = self.database.connection.transaction().map_err(failed)?;
         memory::rehash(&transaction)?;
         memory::rebuild_indexes(&transaction)?;
+        if let Some(tree) = self.tree.get() {
+            journal::replace_entries(&transaction, tree.iter())?;
+        }
         let parts = settle::parts(self.tree.get_mut().unwrap_or(&mut Tree::default()), &transaction)?;
         let next = self.lock.next(parts, now);
         if let Some(lock) = &next {
@@ -237,8 +240,11 @@ impl Brain {
         if let Some(lock) = next {
             self.lock = lock;
         }
+        // The files are there already; only the lock is still to be written.
+        self.materialised = journal::last_step(&self.database.connection)?;
+        self.changed_files.extend(changes.iter().map(|change| change.path.clone()));
+        self.root.replace(&layout::rel(layout::LOCK)?, &self.lock.to_bytes()?, fsio::Sync::Later)?;
         self.unflushed = true;
-        self.behind = true;
         self.flush()?;
         if self.lock == before {
             return Ok(None);

@@ -97,7 +97,7 @@ impl Lockfile {
         (bundle_hash != self.bundle_hash).then(|| Self {
             schema: LOCK_SCHEMA.to_owned(),
             bundle_hash,
-            version: self.version + 1,
+            version: self.version.saturating_add(1),
             last_updated: now,
             parent: Some(self.bundle_hash),
             parts,

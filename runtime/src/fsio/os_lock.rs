@@ -1,9 +1,12 @@
 //! An exclusive lock between processes.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
@@ -17,13 +20,14 @@ impl OsLock {
     /// Takes the lock, waiting up to `wait` for whoever holds it; then `Conflict` names the
     /// holder. `what` is the thing locked, for the message ("brain 1").
     pub fn acquire(path: &Path, what: &str, wait: Duration) -> Result<Self> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(|source| Error::io("open", path, source))?;
+        // Not through a link: the file is emptied to hold its owner's number.
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(|errno| match errno {
+            Errno::LOOP => Error::refused(format!("{} is a symbolic link; a lock must be a file", path.display()))
+                .hint("remove the link"),
+            other => Error::io("open", path, other.into()),
+        })?;
+        let mut file = File::from(fd);
         let began = Instant::now();
         let mut pause = Duration::from_micros(500);
         loop {

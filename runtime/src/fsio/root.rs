@@ -95,6 +95,9 @@ impl Root {
                 full.display()
             ))
             .hint("replace the link with the file itself"),
+            Errno::NOTDIR => Error::refused(format!("{} lies below something that is not a directory", full.display()))
+                .hint("remove what stands in the place of the directory"),
+            Errno::ISDIR | Errno::NXIO => not_a_file(&full),
             _ => Error::io(doing, &full, errno.into()),
         }
     }
@@ -117,6 +120,9 @@ impl Root {
     pub fn read_into(&self, rel: &RelPath, max: u64, content: &mut Vec<u8>) -> Result<bool> {
         let Some(fd) = self.open_file(rel.as_str())? else { return Ok(false) };
         let stat = rustix::fs::fstat(&fd).map_err(|errno| self.fail("look at", rel.as_str(), errno))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(not_a_file(&self.path.join(rel)));
+        }
         let end = End::After(u64::try_from(stat.st_size).unwrap_or(0));
         drain(&fd, &self.path.join(rel), max, end, content)?;
         Ok(true)
@@ -127,6 +133,13 @@ impl Root {
     pub(crate) fn read_head(&self, rel: &str, max: u64, content: &mut Vec<u8>) -> Result<bool> {
         let Some(fd) = self.open_file(rel)? else { return Ok(false) };
         drain(&fd, &self.path.join(rel), max, End::ShortRead, content)?;
+        if content.is_empty() {
+            // A pipe looks like an empty file; nothing else that is no file gives no error.
+            let stat = rustix::fs::fstat(&fd).map_err(|errno| self.fail("look at", rel, errno))?;
+            if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+                return Err(not_a_file(&self.path.join(rel)));
+            }
+        }
         Ok(true)
     }
 
@@ -207,9 +220,12 @@ impl Root {
         let temp = format!("{TEMP_DIR}/{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         let temp_dir = self.parent_dir(&temp)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let fd = self
-            .open_below(&temp, flags, Mode::from_raw_mode(0o644))
-            .map_err(|errno| self.fail("write", &temp, errno))?;
+        // Who may read a file is its owner's choice, also after herm has replaced it.
+        let mode = match self.stat_raw(rel.as_str()) {
+            Ok(stat) => Mode::from_raw_mode(stat.st_mode & 0o777),
+            Err(_) => Mode::from_raw_mode(0o644),
+        };
+        let fd = self.open_below(&temp, flags, mode).map_err(|errno| self.fail("write", &temp, errno))?;
         let installed = self.fill(fd, rel, content, sync).and_then(|()| {
             let parent = self.parent_dir(rel.as_str())?;
             let from = temp_dir.as_ref().unwrap_or(&self.fd);
@@ -300,12 +316,49 @@ impl Root {
         Ok(false)
     }
 
-    /// Throws away what an interrupted [`replace`](Self::replace) left behind.
+    /// Throws away what an interrupted [`replace`](Self::replace) left behind. Never leaves this
+    /// directory: a link in the way is refused.
     pub fn clear_temporaries(&self) -> Result<()> {
-        match self.stat_raw(TEMP_DIR) {
-            Ok(_) => remove_tree(&self.path.join(TEMP_DIR)),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
-            Err(errno) => Err(self.fail("look at", TEMP_DIR, errno)),
+        let failed = |errno| self.fail("clear", TEMP_DIR, errno);
+        let tmp = match self.open_dir(TEMP_DIR) {
+            Ok(tmp) => tmp,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(failed(errno)),
+        };
+        for entry in rustix::fs::Dir::read_from(&tmp).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                continue;
+            }
+            match rustix::fs::unlinkat(&tmp, entry.file_name(), AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        let above = self.open_dir(crate::layout::INTERNAL_DIR).map_err(failed)?;
+        match rustix::fs::unlinkat(&above, "tmp", AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Whether a file can be put at `rel`: what is above it is a directory or absent, and what is
+    /// there is a regular file or absent. `true` where a file is there.
+    pub fn can_hold(&self, rel: &RelPath) -> Result<bool> {
+        let mut above = rel.parent();
+        while let Some(dir) = above {
+            match self.open_dir(dir.as_str()) {
+                Ok(_) => break,
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(self.fail("write below", dir.as_str(), errno)),
+            }
+            above = dir.parent();
+        }
+        match self.stat_raw(rel.as_str()) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Ok(true),
+            Ok(_) => Err(not_a_file(&self.path.join(rel))),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(self.fail("look at", rel.as_str(), errno)),
         }
     }
 }
@@ -375,9 +428,29 @@ pub(super) fn drain(fd: &OwnedFd, place: &Path, max: u64, end: End, content: &mu
         }
     }
     if content.len() as u64 > max {
-        return Err(Error::invalid(format!("{} is larger than the {max} bytes allowed there", place.display())));
+        return Err(Error::invalid(format!("{} is larger than the {max} bytes allowed there", place.display()))
+            .hint("make it smaller, or move it elsewhere"));
     }
     Ok(())
+}
+
+fn not_a_file(path: &Path) -> Error {
+    Error::refused(format!("{} is not a regular file", path.display()))
+        .hint("replace it with a regular file, or remove it")
+}
+
+/// Reads a file from anywhere: a regular file of at most `max` bytes, whatever else stands there.
+pub fn read_regular(path: &Path, max: u64) -> Result<Vec<u8>> {
+    let failed = |errno: Errno| Error::io("read", path, errno.into());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+    let stat = rustix::fs::fstat(&fd).map_err(failed)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(not_a_file(path));
+    }
+    let mut content = Vec::new();
+    drain(&fd, path, max, End::After(u64::try_from(stat.st_size).unwrap_or(0)), &mut content)?;
+    Ok(content)
 }
 
 /// Makes a directory and those above it.
@@ -406,8 +479,10 @@ pub fn rename_durably(from: &Path, to: &Path) -> Result<()> {
         done => done,
     };
     done.map_err(|errno| Error::io("create", to, errno.into()))?;
-    let parent = to.parent().unwrap_or(Path::new("."));
-    Root::open(parent)?.sync_dir(None)
+    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The brains directory itself may be a link.
+    let synced = File::open(parent).and_then(|dir| dir.sync_all());
+    synced.map_err(|source| Error::io("sync", parent, source))
 }
 
 /// Free space of the file system that holds `path`, in bytes.

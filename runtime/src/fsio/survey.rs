@@ -326,6 +326,9 @@ impl Walk<'_> {
             Err(errno) => return Err(self.fail("read", errno)),
         };
         let raw = rustix::fs::fstat(&opened).map_err(|errno| self.fail("look at", errno))?;
+        if FileType::from_raw_mode(raw.st_mode) != FileType::RegularFile {
+            return Ok(false);
+        }
         let place = self.root.path().join(&self.path);
         let end = End::After(u64::try_from(raw.st_size).unwrap_or(0));
         drain(&opened, &place, crate::layout::MAX_FILE_BYTES, end, &mut self.buffer)?;

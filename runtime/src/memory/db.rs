@@ -4,9 +4,15 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
+
+/// No single value is larger: files of a brain, the largest thing stored, stay below it.
+const MAX_VALUE_BYTES: i32 = 64 << 20;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +69,15 @@ impl Database {
             .map_err(failed)
     }
 
+    /// Whether a full-text index is missing.
+    pub fn lacks_index(&self) -> Result<bool> {
+        let count = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name GLOB '*_fts'";
+        self.connection
+            .query_row(count, [], |row| row.get::<_, i64>(0))
+            .map(|there| there < 4)
+            .map_err(|source| sql("read memory.db", source))
+    }
+
     /// SQLite's own check of the file's structure: one line a problem, none if it is sound.
     pub fn integrity(&self) -> Result<Vec<String>> {
         let failed = |source| sql("check memory.db", source);
@@ -104,6 +119,9 @@ fn configure(connection: &Connection, access: Access) -> Result<()> {
         // A database can come from elsewhere: no schema trickery, no writes to shadow tables.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         // NORMAL loses acknowledged rows in a power cut; FULL costs one sync a commit.
         connection.pragma_update(None, "synchronous", "FULL")?;
@@ -120,10 +138,21 @@ fn configure(connection: &Connection, access: Access) -> Result<()> {
 
 /// SQLite finds some damage only when it meets it; these two are cheap to see at once.
 fn check_header(path: &Path) -> Result<()> {
-    let failed = |source| Error::io("open", path, source);
-    let mut file = std::fs::File::open(path).map_err(failed)?;
+    let failed = |source: std::io::Error| Error::io("open", path, source);
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::LOOP => Error::refused(format!("{} is a symbolic link; herm does not follow links", path.display()))
+            .hint("replace the link with the file itself"),
+        other => failed(other.into()),
+    })?;
+    let mut file = std::fs::File::from(fd);
+    let meta = file.metadata().map_err(failed)?;
+    if !meta.is_file() {
+        return Err(Error::corrupt(format!("{} is not a regular file", path.display()))
+            .hint("put the brain's own memory.db back, or restore the brain from a snapshot"));
+    }
+    let size = meta.len();
     let mut header = [0u8; 100];
-    let size = file.metadata().map_err(failed)?.len();
     let read = file.read(&mut header).map_err(failed)?;
     let not_sqlite = || {
         Error::corrupt(format!("{} is not a SQLite database", path.display()))
@@ -160,8 +189,11 @@ pub(crate) fn sql(doing: &str, source: rusqlite::Error) -> Error {
             Error::corrupt(format!("cannot {doing}: the database is damaged"))
                 .hint("stop writing; run `herm brain verify ID`, then restore the brain from a snapshot")
         }
+        Some(_) if is_missing_table(&source) => {
+            Error::corrupt(format!("cannot {doing}: {source}")).hint("restore the brain from a snapshot")
+        }
         Some(ErrorCode::DiskFull) => Error::unavailable(format!("cannot {doing}: the disk is full"))
-            .hint("free some space and try again; the brain is unchanged"),
+            .hint("free some space and try again; the next open finds out which step is the last"),
         Some(ErrorCode::ReadOnly) => Error::unavailable(format!("cannot {doing}: memory.db is read-only"))
             .hint("give the user that runs herm write access to the brain's directory"),
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
@@ -172,17 +204,42 @@ pub(crate) fn sql(doing: &str, source: rusqlite::Error) -> Error {
             Error::unavailable(format!("cannot {doing}: another process is using memory.db"))
                 .hint("try again in a moment")
         }
-        Some(ErrorCode::SystemIoFailure) => {
-            Error::unavailable(format!("cannot {doing}: the disk failed or is full ({source})"))
-                .hint("free some space or check the disk, and try again; the brain is unchanged")
+        Some(ErrorCode::SystemIoFailure) => Error::unavailable(format!(
+            "cannot {doing}: the disk failed or is full ({source})"
+        ))
+        .hint("free some space or check the disk, and try again; the next open finds out which step is the last"),
+        Some(_) => Error::unavailable(format!("cannot {doing}: {source}")).hint("try again in a moment"),
+        None if is_bad_value(&source) => {
+            Error::corrupt(format!("cannot {doing}: a row holds what no herm wrote ({source})"))
+                .hint("restore the brain from a snapshot")
         }
-        Some(_) => Error::unavailable(format!("cannot {doing}: {source}")),
         None => Error::internal(format!("cannot {doing}: {source}")),
     };
     error.because(source)
 }
 
+/// Whether a stored value is not of the kind its column holds.
+fn is_bad_value(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{
+        FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, QueryReturnedNoRows, Utf8Error,
+    };
+    matches!(
+        error,
+        FromSqlConversionFailure(..)
+            | IntegralValueOutOfRange(..)
+            | InvalidColumnType(..)
+            | QueryReturnedNoRows
+            | Utf8Error(..)
+    )
+}
+
 /// Whether an error means that stored pages are damaged.
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+        || is_missing_table(error)
+}
+
+/// At open every table is there; an index may be missing and is then made again.
+fn is_missing_table(error: &rusqlite::Error) -> bool {
+    error.to_string().contains("no such table")
 }

@@ -52,7 +52,7 @@ impl Source {
 
     /// Rows of all sources share the grams index: the row's id and the source in one number.
     pub(super) fn gram_row(self, id: i64) -> i64 {
-        id * 4 + self as i64
+        id.saturating_mul(4).saturating_add(self as i64)
     }
 
     pub(super) fn from_gram_row(row: i64) -> Option<(Self, i64)> {

@@ -71,7 +71,7 @@ pub(super) fn refresh(connection: &Connection, touched: &Touched) -> Result<()> 
     let mut groups = BTreeSet::new();
     for &(table, chunk) in touched {
         let first = chunk * FAN_OUT;
-        let digests = chunk_digests(connection, table, first, first + FAN_OUT - 1)?;
+        let digests = chunk_digests(connection, table, first, first.saturating_add(FAN_OUT - 1))?;
         put_node(connection, table, CHUNK, chunk, digests.get(&chunk))?;
         groups.insert((table, chunk.div_euclid(FAN_OUT)));
     }

@@ -4,6 +4,9 @@
 //! the bundle hash. Everything else serves settling (journal, history, lock) or is derived (full
 //! text indexes, hash nodes).
 
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
 use rusqlite::Connection;
 
 use super::db::{Database, sql};
@@ -32,7 +35,7 @@ const MIGRATIONS: [&str; 1] = ["
 CREATE TABLE subscribers (
   id INTEGER PRIMARY KEY,
   digest TEXT NOT NULL UNIQUE
-);
+) STRICT;
 CREATE TABLE messages (
   id INTEGER PRIMARY KEY,
   task TEXT NOT NULL,
@@ -40,7 +43,7 @@ CREATE TABLE messages (
   role TEXT NOT NULL,
   content TEXT NOT NULL,
   at INTEGER NOT NULL
-);
+) STRICT;
 CREATE TABLE facts (
   id INTEGER PRIMARY KEY,
   scope INTEGER NOT NULL,
@@ -49,7 +52,7 @@ CREATE TABLE facts (
   task TEXT NOT NULL,
   at INTEGER NOT NULL,
   UNIQUE (scope, key)
-);
+) STRICT;
 CREATE TABLE task_log (
   id INTEGER PRIMARY KEY,
   task TEXT NOT NULL UNIQUE,
@@ -57,7 +60,7 @@ CREATE TABLE task_log (
   outcome TEXT NOT NULL,
   summary TEXT NOT NULL,
   at INTEGER NOT NULL
-);
+) STRICT;
 CREATE TABLE skill_usage (
   id INTEGER PRIMARY KEY,
   slug TEXT NOT NULL UNIQUE,
@@ -72,7 +75,7 @@ CREATE TABLE skill_usage (
   last_viewed_at INTEGER,
   last_patched_at INTEGER,
   archived_at INTEGER
-);
+) STRICT;
 
 CREATE TABLE hash_nodes (
   tbl INTEGER NOT NULL,
@@ -80,12 +83,12 @@ CREATE TABLE hash_nodes (
   idx INTEGER NOT NULL,
   digest BLOB NOT NULL,
   PRIMARY KEY (tbl, level, idx)
-) WITHOUT ROWID;
+) WITHOUT ROWID, STRICT;
 
 CREATE TABLE entries (
   path TEXT PRIMARY KEY,
   digest BLOB NOT NULL
-) WITHOUT ROWID;
+) WITHOUT ROWID, STRICT;
 CREATE TABLE steps (
   seq INTEGER PRIMARY KEY,
   kind TEXT NOT NULL,
@@ -94,24 +97,24 @@ CREATE TABLE steps (
   version INTEGER NOT NULL,
   before TEXT,
   after TEXT NOT NULL
-);
+) STRICT;
 CREATE TABLE changes (
   seq INTEGER NOT NULL,
   path TEXT NOT NULL,
   before BLOB,
   after BLOB,
   PRIMARY KEY (seq, path)
-) WITHOUT ROWID;
+) WITHOUT ROWID, STRICT;
 CREATE TABLE blobs (
   digest BLOB PRIMARY KEY,
   content BLOB NOT NULL
-);
+) STRICT;
 CREATE TABLE state (
   one INTEGER PRIMARY KEY CHECK (one = 1),
   lock TEXT NOT NULL,
   flushed INTEGER NOT NULL,
   sidecar_stale INTEGER NOT NULL
-);
+) STRICT;
 "];
 
 impl Database {
@@ -133,13 +136,52 @@ impl Database {
                 .hint("put the brain's own memory.db back, or restore the brain from a snapshot"));
         }
         match number("user_version")? {
-            SCHEMA_VERSION => Ok(()),
+            SCHEMA_VERSION => same_schema(connection),
+            none if none < 1 => Err(Error::corrupt(format!("memory.db has schema {none}, which no herm wrote"))
+                .hint("put the brain's own memory.db back, or restore the brain from a snapshot")),
             newer if newer > SCHEMA_VERSION => Err(Error::corrupt(format!(
                 "memory.db has schema {newer}, and this herm knows schemas up to {SCHEMA_VERSION}"
             ))
             .hint("open this brain with the herm that wrote it, or a newer one; nothing was changed")),
-            older => migrate(connection, older),
+            older => migrate(connection, older).and_then(|()| same_schema(connection)),
         }
+    }
+}
+
+type Objects = BTreeSet<(String, String, Option<String>)>;
+
+fn objects(connection: &Connection) -> Result<Objects> {
+    let failed = |source| sql("read memory.db", source);
+    let mut all = connection.prepare("SELECT type, name, sql FROM sqlite_schema").map_err(failed)?;
+    let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).map_err(failed)?;
+    rows.collect::<rusqlite::Result<_>>().map_err(failed)
+}
+
+/// The tables must be the ones herm makes, word for word: a view, a trigger or a generated column
+/// would be someone else's code. Full-text indexes may be missing; they are made again.
+fn same_schema(connection: &Connection) -> Result<()> {
+    static EXPECTED: OnceLock<Objects> = OnceLock::new();
+    if EXPECTED.get().is_none() {
+        let fresh = Connection::open_in_memory().map_err(|source| sql("prepare SQLite", source))?;
+        Database::create_tables(&fresh)?;
+        // Whoever comes first: it is the same for all.
+        let _ = EXPECTED.set(objects(&fresh)?);
+    }
+    match EXPECTED.get() {
+        Some(expected) => compare(expected, &objects(connection)?),
+        None => Err(Error::internal("the expected schema is not known")),
+    }
+}
+
+fn compare(expected: &Objects, found: &Objects) -> Result<()> {
+    let is_index = |name: &str| name.ends_with("_fts") || name.contains("_fts_");
+    // SQLite's own statistics tables come and go.
+    let strange = found.difference(expected).find(|(_, name, _)| !name.starts_with("sqlite_"));
+    let lost = expected.difference(found).find(|(_, name, _)| !is_index(name));
+    match strange.or(lost) {
+        None => Ok(()),
+        Some((kind, name, _)) => Err(Error::corrupt(format!("memory.db has a {kind} {name} that is not herm's"))
+            .hint("put the brain's own memory.db back, or restore the brain from a snapshot")),
     }
 }
 

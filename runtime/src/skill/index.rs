@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::document::Document;
 use super::place::{self, Form, Place};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::fsio::{Kind, Limits, Root, Stat};
 use crate::ids::{RelPath, Slug};
 use crate::layout;
@@ -333,10 +333,7 @@ impl Scan<'_> {
         match here.read_head(inside, MAX_MAIN_BYTES, &mut self.buffer) {
             Ok(true) => {}
             Ok(false) => return Ok(Loaded::Absent),
-            Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Refused) => {
-                return broken(path, error.message().to_owned());
-            }
-            Err(error) => return Err(error),
+            Err(error) => return broken(path, error.message().to_owned()),
         }
         let document = match Document::read(&self.buffer) {
             Ok(document) => document,

@@ -24,7 +24,7 @@ pub use document::{Document, Unreadable};
 pub use files::Files;
 pub use finding::{Finding, Rule, Severity};
 pub use index::{Delta, Entry, Index, Problem};
-pub use place::{Form, Place, all as all_skills, of_main_file};
+pub use place::{Form, MAIN_FILES, Place, all as all_skills};
 pub use store::support_path;
 pub use usage::{CreatedBy, State, Usage, sidecar};
 pub use value::Value;

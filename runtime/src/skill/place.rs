@@ -1,7 +1,5 @@
 //! Where a skill stands: two forms, one identity.
 
-use std::collections::BTreeSet;
-
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
 use crate::layout;
@@ -28,7 +26,7 @@ pub struct Place {
 }
 
 /// Names of the main file that are understood; only the first is written.
-const MAIN_FILES: [&str; 3] = [layout::SKILL_FILE, "skill.md", "Skill.md"];
+pub const MAIN_FILES: [&str; 3] = [layout::SKILL_FILE, "skill.md", "Skill.md"];
 /// Markdown files of a category that are not skills.
 const NOT_SKILLS: [&str; 2] = ["DESCRIPTION.md", "README.md"];
 
@@ -44,7 +42,7 @@ pub(super) fn is_flat_file(name: &str) -> bool {
 
 /// The skill whose main file a path is, judged by the path alone: `top` is the directory that
 /// holds skills. A flat skill stands in `top` or in one category below it.
-pub fn of_main_file(path: &RelPath, top: &str) -> Option<Place> {
+pub(super) fn of_main_file(path: &RelPath, top: &str) -> Option<Place> {
     let inside = path.as_str().strip_prefix(top)?.strip_prefix('/')?;
     let mut parts: Vec<&str> = inside.split('/').collect();
     let name = parts.pop()?;
@@ -62,25 +60,38 @@ pub fn of_main_file(path: &RelPath, top: &str) -> Option<Place> {
     None
 }
 
-/// Every skill among the files below `top`, which are in path order. A directory with a main file
-/// hides Markdown files beside it, so `a/notes.md` next to `a/SKILL.md` is no skill.
+/// Every skill among the files below `top`, which are in path order. What lies inside a skill's
+/// directory is the skill's own: neither `a/notes.md` nor `a/b/SKILL.md` beside `a/SKILL.md` is one.
 pub fn all<'a>(files: &'a [RelPath], top: &'a str) -> impl Iterator<Item = Place> {
-    let skill_dirs: BTreeSet<RelPath> =
-        files.iter().filter(|path| is_main_file(path.name())).filter_map(RelPath::parent).collect();
-    files.iter().filter_map(move |path| {
-        let place = of_main_file(path, top)?;
-        let hidden = place.form == Form::Flat && path.parent().is_some_and(|dir| skill_dirs.contains(&dir));
-        (!hidden).then_some(place)
-    })
+    files.iter().filter_map(move |path| of_main_file(path, top).filter(|place| !is_inside_skill(place, files, top)))
 }
 
 /// The place of `slug` among the files below `top`, which are in path order.
 pub(super) fn find(files: &[RelPath], top: &str, slug: &Slug) -> Option<Place> {
-    let near: Vec<RelPath> = files.iter().filter(|path| near(path, slug)).cloned().collect();
-    let mains = files.iter().filter(|path| is_main_file(path.name()));
-    let found = all(&near, top).find(|place| place.slug == *slug)?;
-    let hidden = found.form == Form::Flat && mains.clone().any(|main| main.parent() == found.main.parent());
-    (!hidden).then_some(found)
+    files
+        .iter()
+        .filter(|path| near(path, slug))
+        .filter_map(|path| of_main_file(path, top))
+        .find(|place| place.slug == *slug && !is_inside_skill(place, files, top))
+}
+
+/// Whether a directory above the place has a main file of its own.
+fn is_inside_skill(place: &Place, files: &[RelPath], top: &str) -> bool {
+    let mut above = place.dir().unwrap_or_else(|| place.main.clone()).parent();
+    while let Some(dir) = above {
+        if dir.as_str() == top {
+            return false;
+        }
+        let has = |name: &str| {
+            let path = format!("{dir}/{name}");
+            files.binary_search_by(|file| file.as_str().cmp(&path)).is_ok()
+        };
+        if MAIN_FILES.iter().any(|name| has(name)) {
+            return true;
+        }
+        above = dir.parent();
+    }
+    false
 }
 
 /// A cheap first look: the slug's first letter must begin the name that would give the slug.

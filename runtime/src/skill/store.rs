@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
 use crate::layout::{self, ARCHIVE_DIR, SKILLS_DIR};
 
+/// What marks the second and later archives of a name: `name.archived-2.md`.
+const AGAIN: &str = ".archived-";
+
 /// Where an active skill stands.
 pub fn find(files: &dyn Files, slug: &Slug) -> Result<Option<Place>> {
     Ok(place::find(&files.below(SKILLS_DIR)?, SKILLS_DIR, slug))
@@ -114,6 +117,10 @@ pub fn archive(files: &mut dyn Files, slug: &Slug) -> Result<()> {
     let place = expect(files, slug)?;
     let unit = unit(&place);
     let inside = unit.as_str().strip_prefix(SKILLS_DIR).unwrap_or_default().to_owned();
+    if inside.contains(AGAIN) {
+        return Err(Error::invalid(format!("{unit} has {AGAIN:?} in its name, which marks archived skills"))
+            .hint("rename it by hand, and take the change over with `herm brain adopt ID`"));
+    }
     let taken = files.below(ARCHIVE_DIR)?;
     let free = |base: &str| {
         let dir = format!("{base}/");
@@ -214,6 +221,12 @@ fn move_unit(files: &mut dyn Files, from: &str, to: &str) -> Result<()> {
     if members.is_empty() {
         members.push(from.clone());
     }
+    let mut target_files = files.below(to)?;
+    target_files.extend(files.read(&to.parse()?)?.map(|_| to.parse()).transpose()?);
+    if let Some(there) = target_files.first() {
+        return Err(Error::conflict(format!("{there} is in the way"))
+            .hint("move it away by hand, and take the change over with `herm brain adopt ID`"));
+    }
     for path in members {
         let rest = path.as_str().strip_prefix(from.as_str()).unwrap_or_default();
         let target: RelPath = format!("{to}{rest}").parse()?;
@@ -238,7 +251,7 @@ fn archived(files: &dyn Files, slug: &Slug) -> Result<Option<ArchivedUnit>> {
     Ok(units.max_by_key(|unit| unit.number))
 }
 
-/// `.archive/<categories>/<slug>[.N]/SKILL.md` or `.archive/<categories>/<slug>[.N].md`
+/// `.archive/<categories>/<slug>[.archived-N]/SKILL.md` or `.archive/<categories>/<slug>[.archived-N].md`
 fn archived_unit(path: &RelPath) -> Option<ArchivedUnit> {
     let form = if place::is_main_file(path.name()) { Form::Directory } else { Form::Flat };
     let (unit, stem) = match form {
@@ -255,7 +268,7 @@ fn archived_unit(path: &RelPath) -> Option<ArchivedUnit> {
         }
         Form::Flat => return None,
     };
-    let (title, number) = match stem.rsplit_once('.').map(|(title, n)| (title, n.parse())) {
+    let (title, number) = match stem.rsplit_once(AGAIN).map(|(title, n)| (title, n.parse())) {
         Some((title, Ok(number))) => (title, number),
         _ => (stem.as_str(), 1),
     };
@@ -265,13 +278,13 @@ fn archived_unit(path: &RelPath) -> Option<ArchivedUnit> {
 fn numbered(inside: &str, form: Form, number: u32) -> String {
     match (form, number) {
         (_, 1) => inside.to_owned(),
-        (Form::Directory, n) => format!("{inside}.{n}"),
-        (Form::Flat, n) => format!("{}.{n}.md", inside.strip_suffix(".md").unwrap_or(inside)),
+        (Form::Directory, n) => format!("{inside}{AGAIN}{n}"),
+        (Form::Flat, n) => format!("{}{AGAIN}{n}.md", inside.strip_suffix(".md").unwrap_or(inside)),
     }
 }
 
 fn unnumbered(inside: &str, form: Form) -> String {
-    let bare = |stem: &str| match stem.rsplit_once('.') {
+    let bare = |stem: &str| match stem.rsplit_once(AGAIN) {
         Some((title, number)) if number.parse::<u32>().is_ok() => title.to_owned(),
         _ => stem.to_owned(),
     };

@@ -5,7 +5,7 @@ use herm::bundle::{Origin, Part};
 use herm::{Brain, BrainId, Reader, Result};
 use serde_json::{Value, json};
 
-use super::to_json;
+use super::{finish, to_json};
 use crate::cli;
 use crate::config::Settings;
 use crate::exit;
@@ -119,7 +119,7 @@ pub(super) fn describe(settings: &Settings, reader: &Reader) -> Result<(String, 
         "name": manifest.as_ref().map(|manifest| &manifest.name),
         "summary": manifest.as_ref().and_then(|manifest| manifest.summary.as_ref()),
         "tools": manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()),
-        "path": settings.layout.brain(id),
+        "path": settings.layout.brain(id).display().to_string(),
         "lock": to_json(lock)?,
         "counts": to_json(&counts)?,
         "problems": to_json(&skills.problems())?,
@@ -221,7 +221,7 @@ fn adopt(settings: &Settings, id: &BrainId) -> Result<Answer> {
     let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Report))?;
     let lock_file = brain.drift().is_some_and(|drift| drift.lock_file);
     let adopted = brain.adopt()?;
-    brain.close()?;
+    let unfinished = finish(brain);
     let text = match &adopted {
         None if lock_file => format!("brain {id} has its lock file back; its content is what the lock says\n"),
         None => format!("brain {id} has nothing to adopt: it is what its lock says\n"),
@@ -233,5 +233,5 @@ fn adopt(settings: &Settings, id: &BrainId) -> Result<Answer> {
             text
         }
     };
-    Ok(Answer::new(text, json!({ "id": id, "settled": to_json(&adopted)? })))
+    Ok(Answer::new(text, json!({ "id": id, "settled": to_json(&adopted)? })).maybe_note(unfinished))
 }

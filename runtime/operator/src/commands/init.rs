@@ -1,17 +1,17 @@
 //! `herm init`: make a brain.
 
-use herm::brain::{Hydrated, OnDrift};
+use herm::brain::{Hydrated, MAX_MANIFEST_BYTES, OnDrift};
 use herm::bundle::Origin;
+use herm::fsio;
 use herm::{Brain, BrainId, Digest, Error, Reader, Result, Source};
 use serde_json::json;
 
 use super::brain::describe;
+use super::finish;
 use crate::cli::Init;
 use crate::config::Settings;
 use crate::output::Answer;
 use crate::seeds;
-
-const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 
 pub(super) fn run(settings: &Settings, arguments: &Init) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
@@ -21,7 +21,7 @@ pub(super) fn run(settings: &Settings, arguments: &Init) -> Result<Answer> {
     let source = if let Some(path) = &arguments.from {
         Source::Directory { path, expected }
     } else if let Some(path) = &arguments.manifest {
-        json = read_manifest(path)?;
+        json = fsio::read_regular(path, MAX_MANIFEST_BYTES)?;
         Source::Manifest { json: &json, expected }
     } else {
         if expected.is_some() {
@@ -38,7 +38,7 @@ pub(super) fn run(settings: &Settings, arguments: &Init) -> Result<Answer> {
     let (brain, hydrated) = Brain::hydrate(&settings.layout, &id, &source, &settings.opening(OnDrift::Refuse))?;
     let same_seed =
         matches!(&brain.lock().origin, Origin::Seed { seed } if *seed == seed_id) && matches!(source, Source::Seed(_));
-    brain.close()?;
+    let unfinished = finish(brain);
     let created = hydrated == Hydrated::Created;
     if !created && !same_seed {
         return Err(already_there(settings, &id));
@@ -50,22 +50,10 @@ pub(super) fn run(settings: &Settings, arguments: &Init) -> Result<Answer> {
     } else {
         format!("brain {id} was there already; nothing was copied over it")
     };
-    Ok(Answer::new(text, json!({ "created": created, "brain": brain })).note(note))
+    Ok(Answer::new(text, json!({ "created": created, "brain": brain })).note(unfinished.unwrap_or(note)))
 }
 
 fn already_there(settings: &Settings, id: &BrainId) -> Error {
     Error::conflict(format!("brain {id} exists already, at {}", settings.layout.brain(id).display()))
         .hint("choose another number; what a brain has learned is never overwritten")
-}
-
-fn read_manifest(path: &std::path::Path) -> Result<Vec<u8>> {
-    let failed = |source| Error::io("read", path, source);
-    let size = path.metadata().map_err(failed)?.len();
-    if size > MAX_MANIFEST_BYTES {
-        return Err(Error::invalid(format!(
-            "{} has {size} bytes; a manifest may have {MAX_MANIFEST_BYTES}",
-            path.display()
-        )));
-    }
-    std::fs::read(path).map_err(failed)
 }

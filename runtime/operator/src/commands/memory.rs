@@ -5,7 +5,7 @@ use herm::memory::{Fact, Found, Scope, Search, layers};
 use herm::{Brain, BrainId, Clock as _, Draft, Error, Reader, Result, StepKind, SubscriberId, SystemClock};
 use serde_json::json;
 
-use super::to_json;
+use super::{finish, to_json};
 use crate::cli::{self, Target};
 use crate::config::Settings;
 use crate::output::{Answer, columns};
@@ -107,13 +107,14 @@ fn add(
         }
     };
     let settled = brain.settle(&draft, StepKind::Maintenance, &format!("the operator added to {place}"))?;
-    brain.close()?;
+    let unfinished = finish(brain);
     let text = if settled.moved {
         format!("added to {place}; brain {id} is now version {}\n", settled.version)
     } else {
         format!("{place} says so already; brain {id} stays at version {}\n", settled.version)
     };
-    Ok(Answer::new(text, json!({ "id": id, "place": place, "settled": to_json(&settled)? })))
+    let json = json!({ "id": id, "place": place, "settled": to_json(&settled)? });
+    Ok(Answer::new(text, json).maybe_note(unfinished))
 }
 
 fn show(settings: &Settings, id: &BrainId, who: Option<&str>) -> Result<Answer> {

@@ -11,19 +11,23 @@ mod validate;
 use clap::CommandFactory as _;
 use herm::Result;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{self, Cli, Command};
 use crate::config::Settings;
 use crate::output::Answer;
 
 /// Runs the command that was asked for.
-pub(crate) fn run(cli: &Cli, settings: &Settings) -> Result<Answer> {
+pub(crate) fn run(cli: &Cli) -> Result<Answer> {
+    // Only what needs settings fails for want of them.
+    let settings = || Settings::load(cli);
     match &cli.command {
-        Command::Init(arguments) => init::run(settings, arguments),
-        Command::Brain(command) => brain::run(settings, command),
-        Command::Skills(command) => skills::run(settings, command),
-        Command::Memory(command) => memory::run(settings, command),
-        Command::Doctor => doctor::run(settings),
-        Command::Config(command) => config::run(settings, command),
+        Command::Init(arguments) => init::run(&settings()?, arguments),
+        Command::Brain(command) => brain::run(&settings()?, command),
+        Command::Skills(cli::Skills::Validate { paths }) => validate::run(paths),
+        Command::Skills(command) => skills::run(&settings()?, command),
+        Command::Memory(command) => memory::run(&settings()?, command),
+        Command::Doctor => doctor::run(&settings()?),
+        Command::Config(cli::Config::Schema) => config::schema(),
+        Command::Config(cli::Config::Show) => config::show(&settings()?),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "herm", &mut script);
@@ -32,6 +36,17 @@ pub(crate) fn run(cli: &Cli, settings: &Settings) -> Result<Answer> {
             Ok(Answer::new(script, json))
         }
     }
+}
+
+/// Lets go of a brain after its step is settled. What could not be finished now is no failure of the
+/// step: the next command that opens the brain finishes it.
+fn finish(brain: herm::Brain) -> Option<String> {
+    let id = brain.id().clone();
+    let error = brain.close().err()?;
+    Some(format!(
+        "the step is settled, but not all files of brain {id} could be written ({}); the next command finishes it",
+        error.message()
+    ))
 }
 
 /// A value as JSON. Everything given here is plain data.

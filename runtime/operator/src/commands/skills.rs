@@ -5,7 +5,7 @@ use herm::skill::{Place, State, body, support_path};
 use herm::{Brain, BrainId, Draft, Error, Reader, Result, Slug, StepKind};
 use serde_json::json;
 
-use super::{to_json, validate};
+use super::{finish, to_json};
 use crate::cli::{self, OneSkill};
 use crate::config::Settings;
 use crate::output::{Answer, columns, cut};
@@ -14,7 +14,7 @@ pub(super) fn run(settings: &Settings, command: &cli::Skills) -> Result<Answer> 
     match command {
         cli::Skills::List { id, archived } => list(settings, &id.parse()?, *archived),
         cli::Skills::View { id, slug, file } => view(settings, &id.parse()?, &slug.parse()?, file.as_deref()),
-        cli::Skills::Validate { paths } => validate::run(paths),
+        cli::Skills::Validate { paths } => super::validate::run(paths),
         cli::Skills::Archive(one) => keep(settings, one, Keeping::Archive),
         cli::Skills::Restore(one) => keep(settings, one, Keeping::Restore),
         cli::Skills::Pin(one) => keep(settings, one, Keeping::Pin),
@@ -136,11 +136,12 @@ fn keep(settings: &Settings, one: &OneSkill, keeping: Keeping) -> Result<Answer>
         Keeping::Unpin => editor.pin_skill(&slug, false).map(|()| "unpinned"),
     }?;
     let settled = brain.settle(&draft, StepKind::Maintenance, &format!("{done} skill {slug}"))?;
-    brain.close()?;
+    let unfinished = finish(brain);
     let text = if settled.moved {
         format!("{done} {slug}; brain {id} is now version {}\n", settled.version)
     } else {
         format!("{slug} was {done} already; brain {id} stays at version {}\n", settled.version)
     };
-    Ok(Answer::new(text, json!({ "id": id, "slug": slug, "done": done, "settled": to_json(&settled)? })))
+    let json = json!({ "id": id, "slug": slug, "done": done, "settled": to_json(&settled)? });
+    Ok(Answer::new(text, json).maybe_note(unfinished))
 }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use herm::fsio::{self, Dir, Limits, Look, Root};
-use herm::skill::{Document, Finding, Severity, of_main_file, rules};
-use herm::{Error, RelPath, Result};
+use herm::skill::{Document, Finding, MAIN_FILES, Severity, all_skills, rules};
+use herm::{Error, ErrorKind, RelPath, Result};
 use serde_json::json;
 
 use super::to_json;
@@ -29,7 +29,7 @@ pub(super) fn run(paths: &[PathBuf]) -> Result<Answer> {
     let here = [PathBuf::from(".")];
     let mut checked = Vec::new();
     for path in if paths.is_empty() { &here } else { paths } {
-        let meta = path.symlink_metadata().map_err(|source| Error::io("read", path, source))?;
+        let meta = path.metadata().map_err(|source| Error::io("read", path, source))?;
         if meta.is_dir() {
             tree(path, &mut checked)?;
         } else {
@@ -47,17 +47,19 @@ pub(super) fn run(paths: &[PathBuf]) -> Result<Answer> {
 fn file(path: &Path) -> Result<Checked> {
     let absolute = path.canonicalize().map_err(|source| Error::io("read", path, source))?;
     let name = absolute.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let expected = if name.eq_ignore_ascii_case("skill.md") {
+    let expected = if MAIN_FILES.contains(&name) {
         absolute.parent().and_then(Path::file_name).and_then(|dir| dir.to_str())
     } else {
         name.strip_suffix(".md")
     };
-    let size = absolute.metadata().map_err(|source| Error::io("read", path, source))?.len();
-    if size > MAX_BYTES {
-        let reason = format!("{size} bytes are more than a skill may have");
-        return Ok(Checked { path: path.to_owned(), findings: Vec::new(), unreadable: Some(reason) });
-    }
-    let content = std::fs::read(&absolute).map_err(|source| Error::io("read", path, source))?;
+    let content = match fsio::read_regular(&absolute, MAX_BYTES) {
+        Ok(content) => content,
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Refused) => {
+            let unreadable = Some(error.message().to_owned());
+            return Ok(Checked { path: path.to_owned(), findings: Vec::new(), unreadable });
+        }
+        Err(error) => return Err(error),
+    };
     Ok(check(path.to_owned(), &content, expected))
 }
 
@@ -86,32 +88,9 @@ fn tree(path: &Path, checked: &mut Vec<Checked>) -> Result<()> {
         Ok(())
     })?;
     files.sort();
-    let skill_dirs: Vec<Option<RelPath>> = files.iter().filter(|file| is_main(file)).map(RelPath::parent).collect();
-    let inside_skill = |file: &RelPath| {
-        let mut above = file.parent();
-        loop {
-            if skill_dirs.contains(&above) {
-                return true;
-            }
-            match above {
-                Some(dir) => above = dir.parent(),
-                None => return false,
-            }
-        }
-    };
-    for file in &files {
-        let expected = if is_main(file) {
-            match file.parent() {
-                Some(dir) => dir.name().to_owned(),
-                None => root.path().file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned(),
-            }
-        } else if is_flat(file) && !inside_skill(file) {
-            file.name().trim_end_matches(".md").to_owned()
-        } else {
-            continue;
-        };
-        let shown = path.join(file);
-        match root.read(file, MAX_BYTES) {
+    for (file, expected) in skills_of(&root, &files)? {
+        let shown = path.join(&file);
+        match root.read(&file, MAX_BYTES) {
             Ok(content) => checked.push(check(shown, &content.unwrap_or_default(), Some(&expected))),
             Err(error) => checked.push(Checked {
                 path: shown,
@@ -123,13 +102,24 @@ fn tree(path: &Path, checked: &mut Vec<Checked>) -> Result<()> {
     Ok(())
 }
 
-fn is_main(file: &RelPath) -> bool {
-    file.name().eq_ignore_ascii_case("skill.md")
-}
-
-/// A Markdown file that would be a flat skill if the tree were a `skills/` directory.
-fn is_flat(file: &RelPath) -> bool {
-    format!("skills/{file}").parse().is_ok_and(|path: RelPath| of_main_file(&path, "skills").is_some())
+/// The main files of a tree, each with the name it must carry: the tree is a skill, or holds some.
+fn skills_of(root: &Root, files: &[RelPath]) -> Result<Vec<(RelPath, String)>> {
+    if let Some(main) = files.iter().find(|file| MAIN_FILES.contains(&file.as_str())) {
+        let name = root.path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        return Ok(vec![(main.clone(), name.to_owned())]);
+    }
+    // As if the tree were a `skills/` directory.
+    let below = files.iter().map(|file| format!("skills/{file}").parse()).collect::<Result<Vec<RelPath>>>()?;
+    let mut skills = Vec::new();
+    for place in all_skills(&below, "skills") {
+        let file: RelPath = place.main.as_str().strip_prefix("skills/").unwrap_or_default().parse()?;
+        let expected = match place.dir() {
+            Some(dir) => dir.name().to_owned(),
+            None => file.name().trim_end_matches(".md").to_owned(),
+        };
+        skills.push((file, expected));
+    }
+    Ok(skills)
 }
 
 fn answer(checked: &[Checked]) -> Answer {
@@ -159,7 +149,7 @@ fn answer(checked: &[Checked]) -> Answer {
         .iter()
         .map(|checked| {
             json!({
-                "path": checked.path,
+                "path": checked.path.display().to_string(),
                 "valid": checked.is_valid(),
                 "unreadable": checked.unreadable,
                 "findings": to_json(&checked.findings).unwrap_or_default(),
