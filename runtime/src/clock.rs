@@ -18,9 +18,11 @@ impl Moment {
 
     /// Reads an RFC 3339 time.
     pub fn parse(text: &str) -> Result<Self> {
-        text.parse::<jiff::Timestamp>()
-            .map(|t| Self(t.as_millisecond()))
-            .map_err(|source| Error::invalid(format!("{text:?} is not an RFC 3339 time")).because(source))
+        text.parse::<jiff::Timestamp>().map(|t| Self(t.as_millisecond())).map_err(|source| {
+            Error::invalid(format!("{text:?} is not an RFC 3339 time"))
+                .hint("write it like 2026-01-02T03:04:05Z")
+                .because(source)
+        })
     }
 }
 

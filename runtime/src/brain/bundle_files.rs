@@ -54,7 +54,8 @@ impl BundleFiles {
         }
         for (path, content) in &bundle.files {
             if content.len() as u64 > layout::MAX_FILE_BYTES {
-                return Err(Error::invalid(format!("{path} is larger than {} bytes", layout::MAX_FILE_BYTES)));
+                return Err(Error::invalid(format!("{path} is larger than {} bytes", layout::MAX_FILE_BYTES))
+                    .hint("make it smaller, or leave it out"));
             }
         }
         Ok(bundle)
@@ -80,7 +81,8 @@ impl BundleFiles {
 
     fn of_manifest(json: &[u8], expected: Option<Digest>) -> Result<Self> {
         if json.len() as u64 > MAX_MANIFEST_BYTES {
-            return Err(Error::invalid(format!("a manifest may have {MAX_MANIFEST_BYTES} bytes")));
+            return Err(Error::invalid(format!("a manifest may have {MAX_MANIFEST_BYTES} bytes"))
+                .hint("put the files into a directory and use --from"));
         }
         let parcel = Parcel::parse(json)?;
         let manifest = parcel.manifest();
@@ -127,7 +129,8 @@ impl BundleFiles {
             let content = root.read(&path, layout::MAX_FILE_BYTES)?.unwrap_or_default();
             total += content.len() as u64;
             if total > MAX_TOTAL_BYTES {
-                return Err(Error::invalid(format!("a new brain may weigh {MAX_TOTAL_BYTES} bytes, and this is more")));
+                return Err(Error::invalid(format!("a new brain may weigh {MAX_TOTAL_BYTES} bytes, and this is more"))
+                    .hint("leave out what the agent does not need"));
             }
             files.insert(path, content);
             Ok(())
@@ -162,7 +165,8 @@ impl BundleFiles {
 fn agree(promised: Option<Digest>, asked: Option<Digest>) -> Result<Option<Digest>> {
     match (promised, asked) {
         (Some(promised), Some(asked)) if promised != asked => {
-            Err(Error::refused(format!("the manifest promises the bundle hash {promised}, and {asked} was asked for")))
+            Err(Error::refused(format!("the manifest promises the bundle hash {promised}, and {asked} was asked for"))
+                .hint("find out which hash is right before you go on"))
         }
         (promised, asked) => Ok(promised.or(asked)),
     }

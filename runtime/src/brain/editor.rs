@@ -153,8 +153,11 @@ impl Editor<'_> {
         let path = layer.path()?;
         match self.read(&path)? {
             None => Ok(String::new()),
-            Some(bytes) => String::from_utf8(bytes)
-                .map_err(|source| Error::corrupt(format!("{path} is not UTF-8 text")).because(source)),
+            Some(bytes) => String::from_utf8(bytes).map_err(|source| {
+                Error::corrupt(format!("{path} is not UTF-8 text"))
+                    .hint("save it as UTF-8, and take the change over with `herm brain adopt ID`")
+                    .because(source)
+            }),
         }
     }
 

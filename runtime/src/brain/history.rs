@@ -41,7 +41,9 @@ impl StepKind {
         [Self::Create, Self::Task, Self::Maintenance, Self::Import, Self::Restore, Self::Rollback]
             .into_iter()
             .find(|kind| kind.name() == name)
-            .ok_or_else(|| Error::corrupt(format!("{name:?} is not a kind of step")))
+            .ok_or_else(|| {
+                Error::corrupt(format!("{name:?} is not a kind of step")).hint("restore the brain from a snapshot")
+            })
     }
 }
 

@@ -87,18 +87,22 @@ impl Parcel {
             return Err(Error::invalid(format!(
                 "the manifest has the format {:?}, and this herm reads {MANIFEST_SCHEMA:?}",
                 parcel.schema
-            )));
+            ))
+            .hint("docs/formats/manifest.md has the fields and an example"));
         }
         if parcel.name.trim().is_empty() || parcel.name.chars().count() > 64 {
-            return Err(Error::invalid("a manifest's name must have 1 to 64 characters"));
+            return Err(Error::invalid("a manifest's name must have 1 to 64 characters")
+                .hint("for example \"name\": \"AUDIT\""));
         }
         if parcel.name.chars().chain(parcel.summary.iter().flat_map(|text| text.chars())).any(char::is_control) {
-            return Err(Error::invalid("a manifest's name and summary are one line each, without control characters"));
+            return Err(Error::invalid("a manifest's name and summary are one line each, without control characters")
+                .hint("take the line breaks and escapes out"));
         }
         for tool in parcel.tools.iter().flatten() {
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
             if tool.is_empty() || tool.len() > 64 || !tool.chars().all(plain) {
-                return Err(Error::invalid(format!("{tool:?} is not the name of a tool")));
+                return Err(Error::invalid(format!("{tool:?} is not the name of a tool"))
+                    .hint("a tool is named by letters, digits, - _ and ."));
             }
         }
         Ok(parcel)

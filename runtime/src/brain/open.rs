@@ -307,10 +307,16 @@ impl Brain {
     /// The text of an active skill's main file, by its slug.
     pub fn skill_text(&mut self, slug: &Slug) -> Result<String> {
         let entry = self.skills()?.get(slug).map(|entry| entry.place.main.clone());
-        let main =
-            entry.ok_or_else(|| Error::not_found(format!("there is no skill {:?} in this brain", slug.as_str())))?;
+        let main = entry.ok_or_else(|| {
+            Error::not_found(format!("there is no skill {:?} in this brain", slug.as_str()))
+                .hint("see the names with `herm skills list ID`")
+        })?;
         let bytes = self.read_content(&main)?.unwrap_or_default();
-        String::from_utf8(bytes).map_err(|source| Error::invalid(format!("{main} is not UTF-8")).because(source))
+        String::from_utf8(bytes).map_err(|source| {
+            Error::invalid(format!("{main} is not UTF-8 text"))
+                .hint("save it as UTF-8, and take the change over with `herm brain adopt ID`")
+                .because(source)
+        })
     }
 
     /// Searches the memory. A damaged index is rebuilt at once.

@@ -90,9 +90,11 @@ impl Reader {
     pub fn text(&self, path: &crate::ids::RelPath) -> Result<Option<String>> {
         match self.root.read(path, layout::MAX_FILE_BYTES)? {
             None => Ok(None),
-            Some(bytes) => String::from_utf8(bytes)
-                .map(Some)
-                .map_err(|source| Error::corrupt(format!("{path} is not UTF-8 text")).because(source)),
+            Some(bytes) => String::from_utf8(bytes).map(Some).map_err(|source| {
+                Error::corrupt(format!("{path} is not UTF-8 text"))
+                    .hint("save it as UTF-8, and take the change over with `herm brain adopt ID`")
+                    .because(source)
+            }),
         }
     }
 

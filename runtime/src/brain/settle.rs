@@ -99,10 +99,12 @@ impl Brain {
         let mut changes = Vec::new();
         for (path, content) in &draft.files {
             if Part::of(path.as_str()).is_none() {
-                return Err(Error::invalid(format!("{path} is not part of a brain")));
+                return Err(Error::invalid(format!("{path} is not part of a brain"))
+                    .hint("docs/formats/brain.md lists what a brain holds"));
             }
             if content.as_ref().is_some_and(|content| content.len() as u64 > layout::MAX_FILE_BYTES) {
-                return Err(Error::invalid(format!("{path} is larger than {} bytes", layout::MAX_FILE_BYTES)));
+                return Err(Error::invalid(format!("{path} is larger than {} bytes", layout::MAX_FILE_BYTES))
+                    .hint("make it smaller"));
             }
             let before = self.tree()?.get(path);
             let after = content.as_deref().map(Digest::of);

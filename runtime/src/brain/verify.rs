@@ -176,7 +176,8 @@ impl Brain {
     /// blamed for it. `None` where there is nothing to take over.
     pub fn adopt(&mut self) -> Result<Option<Settled>> {
         if self.poisoned {
-            return Err(Error::unavailable("this brain must be opened again after a failed write"));
+            return Err(Error::unavailable("this brain must be opened again after a failed write")
+                .hint("close it and open it again"));
         }
         let problems = self.database.integrity()?;
         if let Some(problem) = problems.first() {

@@ -474,7 +474,8 @@ pub fn rename_durably(from: &Path, to: &Path) -> Result<()> {
     use rustix::fs::{CWD, RenameFlags};
     let done = match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST | Errno::NOTEMPTY) => {
-            return Err(Error::conflict(format!("{} already exists", to.display())));
+            return Err(Error::conflict(format!("{} already exists", to.display()))
+                .hint("look at what is there, then try again"));
         }
         done => done,
     };

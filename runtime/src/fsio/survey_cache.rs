@@ -130,7 +130,9 @@ fn read_name(input: &mut &[u8]) -> Option<Box<str>> {
     let length = usize::from(u16::from_le_bytes(take(input)?));
     let (name, rest) = input.split_at_checked(length)?;
     *input = rest;
-    std::str::from_utf8(name).ok().map(Into::into)
+    let name = std::str::from_utf8(name).ok()?;
+    // A name from a cache is trusted no more than one from a manifest.
+    (!name.contains('/') && RelPath::validate(name).is_ok()).then(|| name.into())
 }
 
 fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {

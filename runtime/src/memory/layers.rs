@@ -64,7 +64,7 @@ pub fn apply(text: &str, edits: &[Edit], cap: usize) -> Result<String> {
     while text.chars().count() > cap {
         let Some(oldest) = entries.iter().position(|entry| !written.contains(entry)) else {
             return Err(Error::invalid(format!("the new entries do not fit into {cap} characters"))
-                .hint("shorten them, or write the detail into a skill"));
+                .hint("shorten them or the head of the file, or write the detail into a skill"));
         };
         entries.remove(oldest);
         text = join(&head, &entries);
@@ -123,7 +123,7 @@ fn entry(content: &str, cap: usize) -> Result<String> {
     let spaced: String = content.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let flat = spaced.split_whitespace().collect::<Vec<_>>().join(" ");
     if flat.is_empty() {
-        return Err(Error::invalid("an entry must say something"));
+        return Err(Error::invalid("an entry must say something").hint("give it some text"));
     }
     let length = flat.chars().count() + 3;
     if length > cap {
@@ -135,12 +135,12 @@ fn entry(content: &str, cap: usize) -> Result<String> {
 
 fn only_match(entries: &[String], find: &str) -> Result<usize> {
     if find.trim().is_empty() {
-        return Err(Error::invalid("the text to find must say something"));
+        return Err(Error::invalid("the text to find must say something").hint("name text that the entry contains"));
     }
     let matches: Vec<usize> = (0..).zip(entries).filter(|(_, entry)| entry.contains(find)).map(|(at, _)| at).collect();
     match matches.as_slice() {
         [only] => Ok(*only),
-        [] => Err(Error::not_found(format!("no entry contains {find:?}"))),
+        [] => Err(Error::not_found(format!("no entry contains {find:?}")).hint("read the entries again")),
         // Identical entries are one to a reader: the first stands for all.
         [first, rest @ ..] if rest.iter().all(|at| entries.get(*at) == entries.get(*first)) => Ok(*first),
         several => Err(Error::conflict(format!("{} entries contain {find:?}", several.len()))

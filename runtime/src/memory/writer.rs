@@ -174,7 +174,9 @@ impl<'c> Writer<'c> {
             })
             .map_err(|source| match source.sqlite_error_code() {
                 Some(rusqlite::ErrorCode::ConstraintViolation) => {
-                    Error::conflict(format!("task {:?} is in the log already", entry.task)).because(source)
+                    Error::conflict(format!("task {:?} is in the log already", entry.task))
+                        .hint("every task has an id of its own")
+                        .because(source)
                 }
                 _ => sql("write memory.db", source),
             })?;

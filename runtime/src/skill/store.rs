@@ -71,9 +71,14 @@ pub fn patch(
     };
     let text = read_text(files, &path)?;
     let patched = match text.matches(find_text).count() {
-        _ if find_text.is_empty() => return Err(Error::invalid("the text to find must say something")),
+        _ if find_text.is_empty() => {
+            return Err(Error::invalid("the text to find must say something").hint("name the text to replace"));
+        }
         1 => text.replacen(find_text, replacement, 1),
-        0 => return Err(Error::not_found(format!("{path} does not contain that text"))),
+        0 => {
+            return Err(Error::not_found(format!("{path} does not contain that text"))
+                .hint("read the file again and name the text exactly"));
+        }
         several => {
             return Err(Error::conflict(format!("{path} contains that text {several} times"))
                 .hint("name a longer text that occurs once"));
@@ -159,7 +164,10 @@ pub fn archived_slugs(paths: &[RelPath]) -> Vec<Slug> {
 
 /// A file's bytes.
 pub fn read(files: &dyn Files, path: &RelPath) -> Result<Vec<u8>> {
-    files.read(path)?.ok_or_else(|| Error::not_found(format!("there is no file {path} in this brain")))
+    files.read(path)?.ok_or_else(|| {
+        Error::not_found(format!("there is no file {path} in this brain"))
+            .hint("see the skill's files with `herm --json skills view ID NAME`")
+    })
 }
 
 /// The path of a support file, which must lie in one of the support directories.
@@ -175,13 +183,15 @@ pub fn support_path(place: &Place, support: &str) -> Result<RelPath> {
     }
     match place.dir() {
         Some(dir) => dir.join(support),
-        None => Err(Error::not_found(format!("skill {} is a single file and has no support files", place.slug))),
+        None => Err(Error::not_found(format!("skill {} is a single file and has no support files", place.slug))
+            .hint("see the skill itself with `herm skills view ID NAME`")),
     }
 }
 
 fn read_text(files: &dyn Files, path: &RelPath) -> Result<String> {
-    String::from_utf8(read(files, path)?)
-        .map_err(|source| Error::invalid(format!("{path} is not UTF-8 text")).because(source))
+    String::from_utf8(read(files, path)?).map_err(|source| {
+        Error::invalid(format!("{path} is not UTF-8 text")).hint("only text can be patched").because(source)
+    })
 }
 
 fn obey_support_size(bytes: usize) -> Result<()> {
@@ -189,14 +199,16 @@ fn obey_support_size(bytes: usize) -> Result<()> {
         return Err(Error::invalid(format!(
             "a support file may have {} bytes, this one has {bytes}",
             rules::MAX_SUPPORT_BYTES
-        )));
+        ))
+        .hint("split it, or keep only what the skill needs"));
     }
     Ok(())
 }
 
 fn obey_rules(content: &str, slug: &Slug) -> Result<()> {
-    let document = Document::read(content.as_bytes())
-        .map_err(|unreadable| Error::invalid(format!("the skill cannot be read: {}", unreadable.reason)))?;
+    let document = Document::read(content.as_bytes()).map_err(|unreadable| {
+        Error::invalid(format!("the skill cannot be read: {}", unreadable.reason)).hint("write it as UTF-8 text")
+    })?;
     let broken: Vec<Finding> = rules::check(&document, Some(slug.as_str()))
         .into_iter()
         .filter(|finding| finding.severity == Severity::Error)

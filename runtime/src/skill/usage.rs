@@ -19,7 +19,8 @@ macro_rules! stored_name {
             pub fn parse(name: &str) -> Result<Self> {
                 match name {
                     $($name => Ok(Self::$variant),)+
-                    other => Err(Error::corrupt(format!("{other:?} is not {}", $what))),
+                    other => Err(Error::corrupt(format!("{other:?} is not {}", $what))
+                        .hint("restore the brain from a snapshot")),
                 }
             }
         }
