@@ -144,6 +144,14 @@ pub(super) fn blob(connection: &Connection, digest: &Digest) -> Result<Vec<u8>> 
     })
 }
 
+/// Whether content is kept.
+pub(super) fn has_blob(connection: &Connection, digest: &Digest) -> Result<bool> {
+    connection
+        .prepare_cached("SELECT 1 FROM blobs WHERE digest = ?1")
+        .and_then(|mut find| find.exists([digest.bytes()]))
+        .map_err(|source| sql("read memory.db", source))
+}
+
 /// A path of the journal. It can only name content: nothing herm keeps beside it.
 fn content_path(text: String) -> Result<RelPath> {
     text.parse().ok().filter(|path: &RelPath| Part::of(path.as_str()).is_some()).ok_or_else(|| {

@@ -140,8 +140,9 @@ impl Brain {
         self.flush()
     }
 
-    /// Brings one file to what the journal says. A file that holds neither what was before nor
-    /// what comes after, nor a torn piece of that, was edited since: it stays, as drift.
+    /// Brings one file to what the journal says. Content that a step settled is kept and can be
+    /// replaced, and so can a torn piece of what comes after; anything else was edited since, and
+    /// stays, as drift.
     fn redo(&mut self, change: &FileChange) -> Result<()> {
         let path = &change.path;
         let found = self.root.read(path, layout::MAX_FILE_BYTES)?;
@@ -155,7 +156,11 @@ impl Brain {
             (Some(found), Some(after)) => is_torn(found, after),
             (Some(found), None) => found.is_empty(),
         };
-        if digest != change.before && !torn {
+        let settled = match digest {
+            Some(digest) => journal::has_blob(&self.database.connection, &digest)?,
+            None => true,
+        };
+        if !settled && !torn {
             tracing::warn!(brain = %self.id, %path, "edited since an interrupted step; left as it is");
             return Ok(());
         }
