@@ -200,8 +200,9 @@ impl Walk<'_> {
     /// `fd` is the directory itself, `stat` what it says now.
     fn dir(&mut self, fd: BorrowedFd<'_>, dir: &mut Dir, stat: Stat) -> Result<()> {
         if dir.stat != stat {
-            self.found.changed = true;
-            self.list(fd, dir)?;
+            let same_names = self.list(fd, dir)?;
+            // SQLite's log comes and goes at the top, so its times say nothing.
+            self.found.changed |= !(same_names && self.path.is_empty());
             dir.stat = stat;
         }
         self.members(fd, "", dir)
@@ -337,8 +338,10 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Lists a directory, keeping what is known of the names that are still there.
-    fn list(&mut self, fd: BorrowedFd<'_>, dir: &mut Dir) -> Result<()> {
+    /// Lists a directory, keeping what is known of the names that are still there. `true` where the
+    /// names are the same as before.
+    fn list(&mut self, fd: BorrowedFd<'_>, dir: &mut Dir) -> Result<bool> {
+        let before = dir.files.len() + dir.dirs.len();
         let mut files: BTreeMap<Box<str>, FileNode> =
             dir.files.drain(..).map(|file| (file.name.clone(), file)).collect();
         let mut dirs: BTreeMap<Box<str>, Dir> = dir.dirs.drain(..).map(|dir| (dir.name.clone(), dir)).collect();
@@ -379,7 +382,7 @@ impl Walk<'_> {
         }
         dir.files.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         dir.dirs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(())
+        Ok(files.is_empty() && dirs.is_empty() && dir.files.len() + dir.dirs.len() == before)
     }
 
     fn stat(&self, fd: BorrowedFd<'_>, name: &str) -> Result<Option<(FileType, Stat)>> {
