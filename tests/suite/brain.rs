@@ -432,12 +432,38 @@ fn a_missing_index_is_made_again_and_lost_file_lists_are_adopted() {
         let connection = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
         connection.execute_batch(statement).expect(statement);
     };
-    run("DROP TABLE facts_fts");
-    brains.open("1").expect("healed").close().expect("closed");
+    for lost in ["DROP TABLE facts_fts", "DROP TABLE facts_fts_config", "DROP TABLE messages_fts_data"] {
+        run(lost);
+        brains.open("1").expect(lost).close().expect("closed");
+    }
+    run("DELETE FROM facts_fts_config");
+    let mut brain = brains.open("1").expect("opens");
+    let mut draft = Draft::new();
+    let at = brain.clock().now();
+    draft.fact(herm::memory::Fact { subscriber: None, key: "k".into(), value: "v".into(), task: "t".into(), at });
+    brain.settle(&draft, StepKind::Task, "over a lost index").expect("healed and settled");
+    brain.close().expect("closed");
     run("DELETE FROM entries");
     let opening = Opening { on_drift: OnDrift::Report, ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
     assert!(!brain.verify().expect("a report").is_sound());
     brain.adopt().expect("adopted");
+    assert!(brain.verify().expect("a report").is_sound());
+}
+
+#[test]
+fn damaged_history_does_not_stop_a_step_and_is_put_right_by_it() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    settle(&mut brain, |editor| editor.archive_skill(&slug("dir-one")));
+    settle(&mut brain, |editor| editor.restore_skill(&slug("dir-one")).map(drop));
+    brain.close().expect("closed");
+    let connection = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+    connection.execute("UPDATE blobs SET content = x'00'", []).expect("damaged");
+    drop(connection);
+    let mut brain = brains.open("1").expect("opened");
+    settle(&mut brain, |editor| editor.archive_skill(&slug("dir-one")));
+    brain.close().expect("closed");
+    let brain = brains.open("1").expect("open again");
     assert!(brain.verify().expect("a report").is_sound());
 }

@@ -68,8 +68,9 @@ impl Settings {
 
 fn read(path: &Path) -> Result<File> {
     let bytes = fsio::read_regular(path, MAX_CONFIG_BYTES)?;
-    let text = String::from_utf8(bytes)
-        .map_err(|source| Error::invalid(format!("{} is not UTF-8 text", path.display())).because(source))?;
+    let text = String::from_utf8(bytes).map_err(|source| {
+        Error::invalid(format!("{} is not UTF-8 text", path.display())).hint("save it as UTF-8").because(source)
+    })?;
     toml::from_str(&text).map_err(|source| {
         Error::invalid(format!("{} is not a valid configuration: {}", path.display(), source.message()))
             .hint("see the fields with `herm config schema`")

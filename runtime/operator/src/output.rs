@@ -34,9 +34,10 @@ impl Answer {
         self
     }
 
-    /// Adds a remark, if there is one.
-    pub(crate) fn maybe_note(mut self, note: Option<String>) -> Self {
-        self.note = note.or(self.note);
+    /// Says what of a settled step could not be finished, if anything.
+    pub(crate) fn unfinished(mut self, what: Option<String>) -> Self {
+        self.json["unfinished"] = json!(what);
+        self.note = what.or(self.note);
         self
     }
 

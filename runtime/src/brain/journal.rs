@@ -127,7 +127,11 @@ pub(super) fn add_change(connection: &Connection, seq: i64, change: &FileChange)
 /// Keeps content by its digest.
 pub(super) fn keep_blob(connection: &Connection, digest: &Digest, content: &[u8]) -> Result<()> {
     connection
-        .prepare_cached("INSERT OR IGNORE INTO blobs (digest, content) VALUES (?1, ?2)")
+        // Content in hand is right by definition; a damaged row of that digest is put right with it.
+        .prepare_cached(
+            "INSERT INTO blobs (digest, content) VALUES (?1, ?2) ON CONFLICT (digest) \
+             DO UPDATE SET content = excluded.content WHERE content <> excluded.content",
+        )
         .and_then(|mut add| add.execute((digest.bytes(), content)))
         .map(|_| ())
         .map_err(|source| sql("write memory.db", source))
@@ -142,14 +146,6 @@ pub(super) fn blob(connection: &Connection, digest: &Digest) -> Result<Vec<u8>> 
     content.filter(|content| Digest::of(content) == *digest).ok_or_else(|| {
         Error::corrupt(format!("the journal has lost the content {digest}")).hint("restore the brain from a snapshot")
     })
-}
-
-/// Whether content is kept.
-pub(super) fn has_blob(connection: &Connection, digest: &Digest) -> Result<bool> {
-    connection
-        .prepare_cached("SELECT 1 FROM blobs WHERE digest = ?1")
-        .and_then(|mut find| find.exists([digest.bytes()]))
-        .map_err(|source| sql("read memory.db", source))
 }
 
 /// A path of the journal. It can only name content: nothing herm keeps beside it.

@@ -150,21 +150,21 @@ impl Brain {
         if digest == change.after {
             return Ok(());
         }
-        let after = change.after.map(|after| journal::blob(&self.database.connection, &after)).transpose()?;
-        let torn = match (&found, &after) {
-            (None, _) => true,
-            (Some(found), Some(after)) => is_torn(found, after),
-            (Some(found), None) => found.is_empty(),
-        };
-        let settled = match digest {
-            Some(digest) => journal::has_blob(&self.database.connection, &digest)?,
-            None => true,
-        };
-        if !settled && !torn {
-            tracing::warn!(brain = %self.id, %path, "edited since an interrupted step; left as it is");
-            return Ok(());
+        let connection = &self.database.connection;
+        let settled = digest.is_none_or(|digest| journal::blob(connection, &digest).is_ok());
+        let wanted = || change.after.map(|after| journal::blob(connection, &after)).transpose();
+        if !settled {
+            let torn = match (found.as_deref(), wanted()) {
+                (Some(found), Ok(Some(after))) => is_torn(found, &after),
+                (Some(found), _) => found.is_empty(),
+                (None, _) => true,
+            };
+            if !torn {
+                tracing::warn!(brain = %self.id, %path, "edited since an interrupted step; left as it is");
+                return Ok(());
+            }
         }
-        match after {
+        match wanted()? {
             Some(after) => self.root.replace(path, &after, fsio::Sync::Later)?,
             None => self.root.remove(path)?,
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::history::StepKind;
 use super::journal::{self, FileChange};
+use super::manifest::Manifest;
 use super::open::Brain;
 use super::settle::{self, Settled};
 use crate::bundle::{Part, Parts, Tree};
@@ -193,6 +194,12 @@ impl Brain {
         if tree.get(&layout::rel(layout::SYSTEM)?).is_none() {
             return Err(Error::refused("system.md is gone, and a brain without its role cannot be taken over")
                 .hint("put system.md back; its last settled content is in the brain's history"));
+        }
+        let manifest = layout::rel(layout::MANIFEST)?;
+        if tree.get(&manifest).is_some()
+            && let Some(bytes) = self.root.read(&manifest, layout::MAX_FILE_BYTES)?
+        {
+            Manifest::parse(&bytes)?;
         }
         let drift = Drift::between(&self.database, &tree, false)?;
         let known: BTreeMap<RelPath, Digest> = journal::entries(&self.database.connection)?;

@@ -226,6 +226,7 @@ impl Root {
             Err(_) => Mode::from_raw_mode(0o644),
         };
         let fd = self.open_below(&temp, flags, mode).map_err(|errno| self.fail("write", &temp, errno))?;
+        rustix::fs::fchmod(&fd, mode).map_err(|errno| self.fail("write", &temp, errno))?;
         let installed = self.fill(fd, rel, content, sync).and_then(|()| {
             let parent = self.parent_dir(rel.as_str())?;
             let from = temp_dir.as_ref().unwrap_or(&self.fd);
@@ -332,6 +333,11 @@ impl Root {
             }
             match rustix::fs::unlinkat(&tmp, entry.file_name(), AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
+                Err(Errno::ISDIR | Errno::PERM) => {
+                    let place = self.path.join(TEMP_DIR).join(entry.file_name().to_string_lossy().as_ref());
+                    return Err(Error::refused(format!("{} is a directory that is not herm's", place.display()))
+                        .hint("remove it"));
+                }
                 Err(errno) => return Err(failed(errno)),
             }
         }

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::root::{End, Root, drain, open_beneath};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Digest, RelPath};
 
 /// What `stat` says of a file or directory. Times are nanoseconds since the epoch.
@@ -332,7 +332,14 @@ impl Walk<'_> {
         }
         let place = self.root.path().join(&self.path);
         let end = End::After(u64::try_from(raw.st_size).unwrap_or(0));
-        drain(&opened, &place, crate::layout::MAX_FILE_BYTES, end, &mut self.buffer)?;
+        drain(&opened, &place, crate::layout::MAX_FILE_BYTES, end, &mut self.buffer).map_err(|error| {
+            match error.kind() {
+                ErrorKind::InvalidInput => {
+                    Error::corrupt(error.message()).hint("make it smaller, or move it elsewhere")
+                }
+                _ => error,
+            }
+        })?;
         self.found.bytes += self.buffer.len() as u64;
         (file.stat, file.digest) = (Stat::from_raw(&raw), Some(Digest::of(&self.buffer)));
         Ok(true)

@@ -69,15 +69,6 @@ impl Database {
             .map_err(failed)
     }
 
-    /// Whether a full-text index is missing.
-    pub fn lacks_index(&self) -> Result<bool> {
-        let count = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name GLOB '*_fts'";
-        self.connection
-            .query_row(count, [], |row| row.get::<_, i64>(0))
-            .map(|there| there < 4)
-            .map_err(|source| sql("read memory.db", source))
-    }
-
     /// SQLite's own check of the file's structure: one line a problem, none if it is sound.
     pub fn integrity(&self) -> Result<Vec<String>> {
         let failed = |source| sql("check memory.db", source);
@@ -189,7 +180,7 @@ pub(crate) fn sql(doing: &str, source: rusqlite::Error) -> Error {
             Error::corrupt(format!("cannot {doing}: the database is damaged"))
                 .hint("stop writing; run `herm brain verify ID`, then restore the brain from a snapshot")
         }
-        Some(_) if is_missing_table(&source) => {
+        Some(_) if is_lost_index(&source) => {
             Error::corrupt(format!("cannot {doing}: {source}")).hint("restore the brain from a snapshot")
         }
         Some(ErrorCode::DiskFull) => Error::unavailable(format!("cannot {doing}: the disk is full"))
@@ -236,10 +227,11 @@ fn is_bad_value(error: &rusqlite::Error) -> bool {
 /// Whether an error means that stored pages are damaged.
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
-        || is_missing_table(error)
+        || is_lost_index(error)
 }
 
-/// At open every table is there; an index may be missing and is then made again.
-fn is_missing_table(error: &rusqlite::Error) -> bool {
-    error.to_string().contains("no such table")
+/// At open every table is there; an index, or a part of one, may be missing and is then made again.
+fn is_lost_index(error: &rusqlite::Error) -> bool {
+    let text = error.to_string();
+    ["no such table", "vtable constructor failed", "invalid fts5 file format"].iter().any(|sign| text.contains(sign))
 }

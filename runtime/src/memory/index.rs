@@ -6,7 +6,7 @@ use rusqlite::config::DbConfig;
 use super::db::{Database, sql};
 use super::grams::grams;
 use super::schema::INDEXES;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 
 /// What can be searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -115,7 +115,10 @@ pub(super) fn remove(connection: &Connection, source: Source, id: i64) -> Result
 /// connection of its own, which has not met the damage yet.
 pub fn heal(connection: &Connection, fresh: impl FnOnce() -> Result<Database>) -> Result<()> {
     match rebuild(connection) {
-        Err(error) if error.kind() == ErrorKind::Corrupt => replace_all(&fresh()?.connection),
+        Err(error) => {
+            tracing::debug!(%error, "the index cannot be rebuilt in place; replacing it");
+            replace_all(&fresh()?.connection)
+        }
         done => done,
     }
 }

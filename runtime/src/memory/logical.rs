@@ -119,6 +119,13 @@ pub fn rehash(connection: &Connection) -> Result<()> {
     connection.execute("DELETE FROM hash_nodes", []).map_err(|source| sql("hash memory.db", source))?;
     let mut touched = Touched::new();
     for table in Table::USAGE.into_iter().chain(Table::MEMORY) {
+        let outside = format!("SELECT count(*) FROM {} WHERE abs(id / 2) > {}", table.name(), i64::MAX / 8);
+        let strange: i64 =
+            connection.query_row(&outside, [], |row| row.get(0)).map_err(|source| sql("hash memory.db", source))?;
+        if strange > 0 {
+            return Err(Error::corrupt(format!("{} rows of {} have ids that no herm gave", strange, table.name()))
+                .hint("give them small ids, or restore the brain from a snapshot"));
+        }
         touched.extend(chunk_digests(connection, table, i64::MIN, i64::MAX)?.into_keys().map(|chunk| (table, chunk)));
     }
     refresh(connection, &touched)

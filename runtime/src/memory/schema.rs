@@ -157,9 +157,8 @@ fn objects(connection: &Connection) -> Result<Objects> {
     rows.collect::<rusqlite::Result<_>>().map_err(failed)
 }
 
-/// The tables must be the ones herm makes, word for word: a view, a trigger or a generated column
-/// would be someone else's code. Full-text indexes may be missing; they are made again.
-fn same_schema(connection: &Connection) -> Result<()> {
+/// What herm makes of an empty database.
+fn expected() -> Result<&'static Objects> {
     static EXPECTED: OnceLock<Objects> = OnceLock::new();
     if EXPECTED.get().is_none() {
         let fresh = Connection::open_in_memory().map_err(|source| sql("prepare SQLite", source))?;
@@ -167,21 +166,39 @@ fn same_schema(connection: &Connection) -> Result<()> {
         // Whoever comes first: it is the same for all.
         let _ = EXPECTED.set(objects(&fresh)?);
     }
-    match EXPECTED.get() {
-        Some(expected) => compare(expected, &objects(connection)?),
-        None => Err(Error::internal("the expected schema is not known")),
+    EXPECTED.get().ok_or_else(|| Error::internal("the expected schema is not known"))
+}
+
+fn is_index(name: &str) -> bool {
+    name.ends_with("_fts") || name.contains("_fts_")
+}
+
+impl Database {
+    /// Whether a full-text index, or a part of one, is missing.
+    pub fn lacks_index(&self) -> Result<bool> {
+        let found = objects(&self.connection)?;
+        Ok(expected()?.difference(&found).any(|(_, name, _)| is_index(name)))
     }
 }
 
+/// The tables must be the ones herm makes, word for word: a view, a trigger or a generated column
+/// would be someone else's code. Full-text indexes may be missing; they are made again.
+fn same_schema(connection: &Connection) -> Result<()> {
+    compare(expected()?, &objects(connection)?)
+}
+
 fn compare(expected: &Objects, found: &Objects) -> Result<()> {
-    let is_index = |name: &str| name.ends_with("_fts") || name.contains("_fts_");
-    // SQLite's own statistics tables come and go.
-    let strange = found.difference(expected).find(|(_, name, _)| !name.starts_with("sqlite_"));
-    let lost = expected.difference(found).find(|(_, name, _)| !is_index(name));
-    match strange.or(lost) {
+    let damaged = |what: String| {
+        Err(Error::corrupt(what).hint("put the brain's own memory.db back, or restore the brain from a snapshot"))
+    };
+    // SQLite's own objects come and go with the tables they belong to.
+    let own = |name: &str| name.starts_with("sqlite_");
+    if let Some((kind, name, _)) = found.difference(expected).find(|(_, name, _)| !own(name)) {
+        return damaged(format!("memory.db has a {kind} {name} that is not herm's"));
+    }
+    match expected.difference(found).find(|(_, name, _)| !is_index(name) && !own(name)) {
+        Some((kind, name, _)) => damaged(format!("memory.db has lost its {kind} {name}")),
         None => Ok(()),
-        Some((kind, name, _)) => Err(Error::corrupt(format!("memory.db has a {kind} {name} that is not herm's"))
-            .hint("put the brain's own memory.db back, or restore the brain from a snapshot")),
     }
 }
 

@@ -221,7 +221,7 @@ fn adopt(settings: &Settings, id: &BrainId) -> Result<Answer> {
     let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Report))?;
     let lock_file = brain.drift().is_some_and(|drift| drift.lock_file);
     let adopted = brain.adopt()?;
-    let unfinished = finish(brain);
+    let unfinished = finish(brain)?;
     let text = match &adopted {
         None if lock_file => format!("brain {id} has its lock file back; its content is what the lock says\n"),
         None => format!("brain {id} has nothing to adopt: it is what its lock says\n"),
@@ -233,5 +233,5 @@ fn adopt(settings: &Settings, id: &BrainId) -> Result<Answer> {
             text
         }
     };
-    Ok(Answer::new(text, json!({ "id": id, "settled": to_json(&adopted)? })).maybe_note(unfinished))
+    Ok(Answer::new(text, json!({ "id": id, "settled": to_json(&adopted)? })).unfinished(unfinished))
 }

@@ -38,7 +38,7 @@ pub(super) fn run(settings: &Settings, arguments: &Init) -> Result<Answer> {
     let (brain, hydrated) = Brain::hydrate(&settings.layout, &id, &source, &settings.opening(OnDrift::Refuse))?;
     let same_seed =
         matches!(&brain.lock().origin, Origin::Seed { seed } if *seed == seed_id) && matches!(source, Source::Seed(_));
-    let unfinished = finish(brain);
+    let unfinished = finish(brain)?;
     let created = hydrated == Hydrated::Created;
     if !created && !same_seed {
         return Err(already_there(settings, &id));
@@ -50,7 +50,7 @@ pub(super) fn run(settings: &Settings, arguments: &Init) -> Result<Answer> {
     } else {
         format!("brain {id} was there already; nothing was copied over it")
     };
-    Ok(Answer::new(text, json!({ "created": created, "brain": brain })).note(unfinished.unwrap_or(note)))
+    Ok(Answer::new(text, json!({ "created": created, "brain": brain })).note(note).unfinished(unfinished))
 }
 
 fn already_there(settings: &Settings, id: &BrainId) -> Error {

@@ -107,14 +107,14 @@ fn add(
         }
     };
     let settled = brain.settle(&draft, StepKind::Maintenance, &format!("the operator added to {place}"))?;
-    let unfinished = finish(brain);
+    let unfinished = finish(brain)?;
     let text = if settled.moved {
         format!("added to {place}; brain {id} is now version {}\n", settled.version)
     } else {
         format!("{place} says so already; brain {id} stays at version {}\n", settled.version)
     };
     let json = json!({ "id": id, "place": place, "settled": to_json(&settled)? });
-    Ok(Answer::new(text, json).maybe_note(unfinished))
+    Ok(Answer::new(text, json).unfinished(unfinished))
 }
 
 fn show(settings: &Settings, id: &BrainId, who: Option<&str>) -> Result<Answer> {

@@ -40,13 +40,17 @@ pub(crate) fn run(cli: &Cli) -> Result<Answer> {
 
 /// Lets go of a brain after its step is settled. What could not be finished now is no failure of the
 /// step: the next command that opens the brain finishes it.
-fn finish(brain: herm::Brain) -> Option<String> {
+fn finish(brain: herm::Brain) -> Result<Option<String>> {
     let id = brain.id().clone();
-    let error = brain.close().err()?;
-    Some(format!(
-        "the step is settled, but not all files of brain {id} could be written ({}); the next command finishes it",
-        error.message()
-    ))
+    match brain.close() {
+        Ok(()) => Ok(None),
+        // No later command can finish what stored damage prevents.
+        Err(error) if error.kind() == herm::ErrorKind::Corrupt => Err(error),
+        Err(error) => Ok(Some(format!(
+            "the step is settled, but not all files of brain {id} could be written ({}); the next command finishes it",
+            error.message()
+        ))),
+    }
 }
 
 /// A value as JSON. Everything given here is plain data.

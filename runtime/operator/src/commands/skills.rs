@@ -136,12 +136,12 @@ fn keep(settings: &Settings, one: &OneSkill, keeping: Keeping) -> Result<Answer>
         Keeping::Unpin => editor.pin_skill(&slug, false).map(|()| "unpinned"),
     }?;
     let settled = brain.settle(&draft, StepKind::Maintenance, &format!("{done} skill {slug}"))?;
-    let unfinished = finish(brain);
+    let unfinished = finish(brain)?;
     let text = if settled.moved {
         format!("{done} {slug}; brain {id} is now version {}\n", settled.version)
     } else {
         format!("{slug} was {done} already; brain {id} stays at version {}\n", settled.version)
     };
     let json = json!({ "id": id, "slug": slug, "done": done, "settled": to_json(&settled)? });
-    Ok(Answer::new(text, json).maybe_note(unfinished))
+    Ok(Answer::new(text, json).unfinished(unfinished))
 }
