@@ -203,3 +203,20 @@ pub fn messages(count: usize) -> impl Iterator<Item = Said> {
         Said { session, turn, content, at: 1_700_000_000 + session as i64 * 3600 + (k % 100) as i64 * 5 }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sizes of the reference data, so that figures stay comparable.
+    #[test]
+    fn the_data_is_that_of_the_published_figures() {
+        for (count, files, bytes) in [(100, 114, 352_380), (500, 570, 1_784_545), (5_000, 5_700, 17_660_532)] {
+            let tree = skills(count);
+            let total: usize = tree.iter().map(|(_, content)| content.len()).sum();
+            assert_eq!((tree.len(), total), (files, bytes), "{count} skills");
+        }
+        assert_eq!(skills(3)[0].0.rsplit('/').nth(1), Some("gicegugu-natubuhu-00000"));
+        assert!(messages(1_000).any(|said| said.content.ends_with("needle-0000")));
+    }
+}
