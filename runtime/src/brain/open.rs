@@ -22,7 +22,8 @@ use crate::skill::{self, Index};
 pub enum OnDrift {
     /// Refuse to open, and name the files.
     Refuse,
-    /// Open all the same; [`Brain::drift`] has the files and nothing can be settled.
+    /// Open all the same; [`Brain::drift`] has the files and, while there are any, nothing can be
+    /// settled. Needs no space on the disk.
     Report,
 }
 
@@ -120,6 +121,9 @@ impl Brain {
         brain.survey = survey;
         brain.recover(state.flushed, state.sidecar_stale)?;
         brain.look(&parts, opening.on_drift)?;
+        if opening.on_drift == OnDrift::Refuse {
+            brain.database.begin_log()?;
+        }
         Ok(brain)
     }
 

@@ -54,6 +54,12 @@ impl Database {
             .map_err(|source| sql("checkpoint memory.db", source))
     }
 
+    /// Makes the write-ahead log now, so that the syncs this takes do not fall on the first step: a
+    /// commit that changes nothing. Where it fails, this connection must not be written with.
+    pub(crate) fn begin_log(&self) -> Result<()> {
+        Self::write_mark(&self.connection).map_err(|source| sql("open memory.db for writing", source))
+    }
+
     /// Whether the SQLite inside this program has full-text search that works.
     pub fn probe_full_text() -> Result<bool> {
         let failed = |source| sql("try full-text search", source);

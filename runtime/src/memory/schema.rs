@@ -120,10 +120,13 @@ CREATE TABLE state (
 impl Database {
     /// Makes the tables of a new file.
     pub(super) fn create_tables(connection: &Connection) -> Result<()> {
-        connection
-            .pragma_update(None, "application_id", APPLICATION_ID)
-            .map_err(|source| sql("prepare memory.db", source))?;
+        Self::write_mark(connection).map_err(|source| sql("prepare memory.db", source))?;
         migrate(connection, 0)
+    }
+
+    /// Writes whose file it is. Unlike an `UPDATE`, a pragma writes its page even if nothing changes.
+    pub(super) fn write_mark(connection: &Connection) -> rusqlite::Result<()> {
+        connection.pragma_update(None, "application_id", APPLICATION_ID)
     }
 
     /// Checks whose file it is and brings an older one up to date.

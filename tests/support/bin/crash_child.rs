@@ -89,6 +89,7 @@ fn settle(brain: &mut Brain, n: u64) -> Result<Settled> {
 
 fn settle_loop(layout: &Layout) -> Result<()> {
     let mut brain = open(layout)?;
+    say("open")?;
     loop {
         let next = brain.lock().version;
         acknowledge(&settle(&mut brain, next)?)?;
