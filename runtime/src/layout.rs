@@ -75,6 +75,11 @@ impl Layout {
         self.locks().join(format!("{id}.lock"))
     }
 
+    /// The key that signs the receipts of the brains here, unless another is given.
+    pub fn signing_key(&self) -> PathBuf {
+        self.brains.join(".keys").join("receipts.pem")
+    }
+
     /// Where a new brain is put together before it is renamed into place.
     pub fn staging(&self, id: &BrainId) -> PathBuf {
         self.brains.join(format!(".staging-{id}"))

@@ -28,18 +28,29 @@
 //!
 //! The map of the house is `docs/ARCHITECTURE.md`; the formats are in `docs/formats/`.
 
+pub mod backend;
 pub mod brain;
 pub mod bundle;
 pub mod clock;
 pub mod error;
 pub mod fsio;
+pub mod harness;
 pub mod ids;
 pub mod layout;
 pub mod memory;
+pub mod receipt;
+pub mod redact;
+pub mod session;
 pub mod skill;
+pub mod task;
+pub mod tool;
 
 pub use brain::{Brain, Draft, Opening, Reader, Seed, Settled, Source, StepKind};
 pub use clock::{Clock, Moment, SystemClock};
 pub use error::{Error, ErrorKind, Result};
-pub use ids::{BrainId, Digest, RelPath, Slug, SubscriberId};
+pub use harness::{Harness, HarnessBuilder, Watch};
+pub use ids::{BrainId, Digest, RelPath, Slug, SubscriberId, TaskId};
 pub use layout::Layout;
+pub use receipt::Signer;
+pub use session::Cancel;
+pub use task::{Event, Limits, Outcome, Status, StopReason, Task};

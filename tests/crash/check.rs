@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use herm::brain::OnDrift;
-use herm::{Brain, Layout, Opening, Reader};
+use herm::{Brain, Layout, Opening, Reader, receipt};
 
 /// The program that is stopped.
 pub const CHILD: &str = env!("CARGO_BIN_EXE_crash-child");
@@ -37,7 +37,12 @@ pub fn last_ack(stdout: &[u8]) -> Option<(u64, String)> {
 }
 
 fn opening() -> Opening {
-    Opening { wait: Duration::from_secs(20), clock: Arc::new(herm::SystemClock), on_drift: OnDrift::Refuse }
+    Opening {
+        wait: Duration::from_secs(20),
+        clock: Arc::new(herm::SystemClock),
+        on_drift: OnDrift::Refuse,
+        witness: Some(Arc::new(herm_tests::signer())),
+    }
 }
 
 /// Opens brain 1, which recovers it, and checks everything. The version it is at.
@@ -70,6 +75,11 @@ pub fn settled_state(brains: &Path, acked: Option<(u64, String)>) -> Result<u64,
         if step.map(|step| step.after.to_string()) != Some(hash) {
             return Err(format!("step {acked} was acknowledged with another hash"));
         }
+    }
+    let tape = std::fs::read_to_string(layout.brain(&id).join("receipts.ndjson")).unwrap_or_default();
+    let chain = receipt::check(tape.lines(), &receipt::Trusted::Keys(vec![herm_tests::signer().public().clone()]));
+    if !chain.is_sound() || chain.after != Some(brain.lock().bundle_hash.to_string()) || chain.version != version {
+        return Err(format!("the receipts are not the steps, the chain is broken: {chain:?}"));
     }
     brain.close().map_err(say)?;
     for left in

@@ -4,11 +4,20 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// From the ground up. A module may use those before it, and itself.
-const LAYERS: [&[&str]; 5] =
-    [&["error"], &["clock", "ids", "layout", "fsio"], &["bundle", "skill"], &["memory"], &["brain"]];
+const LAYERS: [&[&str]; 9] = [
+    &["error"],
+    &["clock", "ids", "layout", "fsio", "redact"],
+    &["bundle", "skill"],
+    &["memory"],
+    &["brain"],
+    &["backend", "tool"],
+    &["task"],
+    &["session", "receipt"],
+    &["harness"],
+];
 
 /// Inside a layer, who may use whom.
-const SIDEWAYS: [(&str, &str); 3] = [("layout", "ids"), ("fsio", "ids"), ("fsio", "layout")];
+const SIDEWAYS: [(&str, &str); 4] = [("layout", "ids"), ("fsio", "ids"), ("fsio", "layout"), ("ids", "clock")];
 
 fn runtime() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src")

@@ -1,11 +1,14 @@
 //! One file a promise. The crash suites are a program of their own (`tests/crash`).
 
+mod backends;
 mod bad_input;
 mod brain;
 mod bundle;
 mod cli;
 mod concurrency;
+mod harness;
 mod layers;
+mod machine;
 mod memory;
 mod seeds;
 mod skill_documents;

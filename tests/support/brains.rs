@@ -66,9 +66,19 @@ impl TempBrains {
         self.dir.path().join(id).join(path)
     }
 
+    /// The clock, for whoever reads it.
+    pub fn clock(&self) -> Arc<dyn herm::Clock> {
+        self.clock.clone()
+    }
+
     /// How brains of this directory are opened.
     pub fn opening(&self) -> Opening {
-        Opening { wait: Duration::from_secs(20), clock: self.clock.clone(), on_drift: OnDrift::Refuse }
+        Opening {
+            wait: Duration::from_secs(20),
+            clock: self.clock.clone(),
+            on_drift: OnDrift::Refuse,
+            witness: Some(std::sync::Arc::new(signer())),
+        }
     }
 
     /// Makes brain `id` from [`seed_files`].
@@ -87,6 +97,11 @@ impl TempBrains {
     pub fn open(&self, id: &str) -> herm::Result<Brain> {
         Brain::open(&self.layout(), &id.parse().expect("a brain id"), &self.opening())
     }
+}
+
+/// The key that signs in tests.
+pub fn signer() -> herm::Signer {
+    herm::Signer::from_seed([7; 32])
 }
 
 impl Default for TempBrains {

@@ -20,6 +20,19 @@ pub enum Severity {
     Info,
 }
 
+impl Severity {
+    /// The severity's name, as written in a pattern file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+            Self::Info => "info",
+        }
+    }
+}
+
 /// A pattern, ready to be looked for.
 #[derive(Debug, Clone)]
 pub struct Pattern {
@@ -37,6 +50,8 @@ pub struct Pattern {
 
 /// A compiled expression may take this much memory: signals come from data.
 const MAX_SIGNAL_BYTES: usize = 1 << 20;
+/// A pattern may have this many signals.
+const MAX_SIGNALS: usize = 64;
 
 impl Pattern {
     /// Reads a pattern file. Every signal must compile; the first that does not is named.
@@ -59,6 +74,13 @@ impl Pattern {
             Some(single @ Value::Text(_)) => vec![single],
             _ => Vec::new(),
         };
+        if sources.len() > MAX_SIGNALS {
+            return Err(Error::invalid(format!(
+                "pattern {slug} has {} signals, and may have {MAX_SIGNALS}",
+                sources.len()
+            ))
+            .hint("join some with |, or make it two patterns"));
+        }
         let mut signals = Vec::with_capacity(sources.len());
         for source in &sources {
             let Value::Text(source) = source else {

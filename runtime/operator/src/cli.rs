@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "herm", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done, 1 came out negative, 2 usage, 3 refused, 4 not found, 5 conflict, \
-6 unavailable, 7 corrupt.\nStart with: herm init 1")]
+6 unavailable, 7 corrupt.\nStart with: herm run 1 --example")]
 pub(crate) struct Cli {
     /// Where brains live [default: ./brains in a checkout of herm, else the data directory]
     #[arg(long, global = true, env = "HERM_BRAINS", value_name = "DIR")]
@@ -34,6 +34,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Make a brain: from a seed, a directory or a manifest
     Init(Init),
+    /// Run a task: the answer on standard output, what happens on standard error
+    Run(RunTask),
+    /// Look at, check, replay and export the signed receipts of a brain
+    #[command(subcommand)]
+    Receipts(Receipts),
     /// Look at brains, check them, see how they moved
     #[command(subcommand)]
     Brain(Brain),
@@ -71,6 +76,87 @@ pub(crate) struct Init {
     /// Refuse unless the new brain has this bundle hash
     #[arg(long, value_name = "HASH")]
     pub(crate) expect: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunTask {
+    /// The agent's number; made from its seed on the first run
+    pub(crate) id: String,
+    /// What to do; `-` reads it from standard input
+    #[arg(conflicts_with_all = ["file", "example"])]
+    pub(crate) text: Option<String>,
+    /// Read what to do from a file
+    #[arg(long, short, value_name = "FILE", conflicts_with = "example")]
+    pub(crate) file: Option<PathBuf>,
+    /// Run on an example of the agent's seed [default: its first]
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) example: Option<String>,
+    /// Who speaks: a backend of the configuration, or openai, anthropic, openrouter, ollama, reflex
+    #[arg(long, value_name = "NAME", env = "HERM_BACKEND")]
+    pub(crate) backend: Option<String>,
+    /// The model to ask for
+    #[arg(long, env = "HERM_MODEL")]
+    pub(crate) model: Option<String>,
+    /// Who asks
+    #[arg(long, value_name = "ID")]
+    pub(crate) subscriber: Option<String>,
+    /// At most so many turns (1 to 8)
+    #[arg(long, value_name = "N")]
+    pub(crate) max_turns: Option<u8>,
+    /// At most so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) deadline: Option<u64>,
+    /// Settle nothing: the brain stays as it is, and there is no receipt
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print what happens as JSON lines, the outcome last
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) events: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Receipts {
+    /// The receipts of a brain, newest first
+    List {
+        /// The agent's number
+        id: String,
+        /// How many
+        #[arg(long, default_value_t = 20)]
+        limit: u64,
+    },
+    /// One receipt: the signed statement
+    Show {
+        /// The agent's number
+        id: String,
+        /// The number of the receipt
+        seq: u64,
+    },
+    /// Check signatures, chain and content (exit 1 if something does not hold)
+    Verify {
+        /// The agent's number; with --file it is not needed
+        #[arg(required_unless_present = "file")]
+        id: Option<String>,
+        /// Check an exported file instead of a brain
+        #[arg(long, value_name = "FILE", conflicts_with = "id")]
+        file: Option<PathBuf>,
+        /// The key that must have signed (did:key:…) [default: this operator's]
+        #[arg(long, value_name = "DID")]
+        key: Option<String>,
+    },
+    /// Run a task again from the state before it, and compare the hash after (exit 1 if it differs)
+    Replay {
+        /// The agent's number
+        id: String,
+        /// The number of the receipt
+        seq: u64,
+    },
+    /// All receipts and a checkpoint, as JSON lines
+    Export {
+        /// The agent's number
+        id: String,
+    },
+    /// The public key of this operator
+    Key,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,11 +1,15 @@
 //! Settings: flags over environment over file over default.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use herm::brain::OnDrift;
 use herm::fsio;
-use herm::{Error, Layout, Opening, Result, SystemClock};
+use herm::ids::SystemRandom;
+use herm::receipt::SignerOnUse;
+use herm::{Error, Layout, Limits, Opening, Result, SystemClock};
 
 use crate::cli::Cli;
 
@@ -20,6 +24,165 @@ pub(crate) struct File {
     /// How long to wait for another process that holds a brain, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lock_wait_ms: Option<u64>,
+    /// The key that signs receipts: Ed25519 in PKCS#8 PEM, mode 600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) signing_key: Option<PathBuf>,
+    /// Whether hard tasks are learned from. On, unless said otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) learning: Option<bool>,
+    /// The backend of every brain that has no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) backend: Option<String>,
+    /// Backends by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) backends: BTreeMap<String, BackendEntry>,
+    /// The backend of single brains: agent number to backend name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) tokens: BTreeMap<String, String>,
+    /// What tools may touch beyond the brain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tools: Option<ToolsEntry>,
+    /// Secrets that tools use by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) secrets: BTreeMap<String, ToolSecretEntry>,
+    /// What a task may use up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) limits: Option<LimitsEntry>,
+}
+
+/// Where a secret is: in the environment or in a file, never in this one.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+pub(crate) struct SecretEntry {
+    /// The name of an environment variable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) env: Option<String>,
+    /// A file that holds nothing else, readable by its owner alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// A secret that tools use by name.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+pub(crate) struct ToolSecretEntry {
+    /// Where it is.
+    #[serde(flatten)]
+    pub(crate) at: SecretEntry,
+    /// The hosts it may be sent to. A secret that is itself an address needs none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hosts: Vec<String>,
+}
+
+/// The wire format of a backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum BackendKind {
+    /// Any OpenAI-compatible endpoint.
+    Openai,
+    /// The Anthropic Messages API.
+    Anthropic,
+}
+
+/// How the legal replies are sent to an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SchemaEntry {
+    /// In words alone.
+    Words,
+    /// As `response_format`.
+    ResponseFormat,
+    /// As llama.cpp's `json_schema`.
+    LlamaGrammar,
+}
+
+/// What tokens cost, in millionths of a dollar for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PriceEntry {
+    /// Read.
+    pub(crate) input: u64,
+    /// Written.
+    pub(crate) output: u64,
+}
+
+/// One backend.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BackendEntry {
+    /// Its wire format.
+    pub(crate) kind: BackendKind,
+    /// Its address, such as http://127.0.0.1:11434/v1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) base_url: Option<String>,
+    /// The model to ask for.
+    pub(crate) model: String,
+    /// Where the key is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<SecretEntry>,
+    /// Whether to ask for replies piece by piece. On, unless said otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stream: Option<bool>,
+    /// How the legal replies are sent along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) schema: Option<SchemaEntry>,
+    /// The most bytes a conversation may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) context_bytes: Option<usize>,
+    /// What it costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) price: Option<PriceEntry>,
+    /// Backends to ask, in order, when this one does not answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) fallback: Vec<String>,
+}
+
+/// What tools may touch beyond the brain.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ToolsEntry {
+    /// Tools may use the network.
+    pub(crate) network: bool,
+    /// Tools may start processes.
+    pub(crate) process: bool,
+}
+
+/// What a task may use up.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LimitsEntry {
+    /// Turns, 1 to 8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) turns: Option<u8>,
+    /// Seconds from start to answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) deadline_secs: Option<u64>,
+    /// Bytes of input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) input_bytes: Option<usize>,
+    /// Tokens of one reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reply_tokens: Option<u32>,
+    /// Tokens of a whole task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) total_tokens: Option<u64>,
+    /// Millionths of a dollar of a whole task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) micro_usd: Option<u64>,
+}
+
+impl LimitsEntry {
+    /// The limits in force.
+    pub(crate) fn limits(self) -> Limits {
+        let usual = Limits::default();
+        Limits {
+            turns: self.turns.unwrap_or(usual.turns),
+            deadline_secs: self.deadline_secs.unwrap_or(usual.deadline_secs),
+            input_bytes: self.input_bytes.unwrap_or(usual.input_bytes),
+            reply_tokens: self.reply_tokens.unwrap_or(usual.reply_tokens),
+            total_tokens: self.total_tokens,
+            micro_usd: self.micro_usd,
+            ..usual
+        }
+    }
 }
 
 /// The settings in force.
@@ -31,6 +194,10 @@ pub(crate) struct Settings {
     pub(crate) lock_wait: Duration,
     /// The file they came from, if there was one.
     pub(crate) file: Option<PathBuf>,
+    /// What the file says.
+    pub(crate) said: File,
+    /// The key that signs, read or made when it is first used.
+    pub(crate) signer: Arc<SignerOnUse>,
 }
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
@@ -49,20 +216,29 @@ impl Settings {
                 None => (None, File::default()),
             },
         };
-        let brains = match cli.brains.clone().or(file.brains) {
+        let brains = match cli.brains.clone().or_else(|| file.brains.clone()) {
             Some(brains) => brains,
             None => default_brains()?,
         };
+        let layout = Layout::new(brains);
+        let key = file.signing_key.clone().unwrap_or_else(|| layout.signing_key());
         Ok(Self {
-            layout: Layout::new(brains),
+            layout,
             lock_wait: Duration::from_millis(file.lock_wait_ms.unwrap_or(DEFAULT_LOCK_WAIT_MS)),
             file: path,
+            said: file,
+            signer: Arc::new(SignerOnUse::new(key, Arc::new(SystemRandom))),
         })
     }
 
     /// How to open a brain.
     pub(crate) fn opening(&self, on_drift: OnDrift) -> Opening {
-        Opening { wait: self.lock_wait, clock: std::sync::Arc::new(SystemClock), on_drift }
+        Opening {
+            wait: self.lock_wait,
+            clock: Arc::new(SystemClock),
+            on_drift,
+            witness: Some(self.signer.clone()),
+        }
     }
 }
 

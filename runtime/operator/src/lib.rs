@@ -3,10 +3,12 @@
 //! Parse first (`cli`), then build validated settings (`config`), then run one command, which
 //! returns an `Answer` that is printed as text or as one JSON document.
 
+mod backends;
 mod cli;
 mod commands;
 mod config;
 mod exit;
+mod live;
 mod logging;
 mod output;
 mod seeds;

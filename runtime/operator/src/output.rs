@@ -115,7 +115,7 @@ fn print_json(value: &Value) -> std::io::Result<()> {
     print(&format!("{value:#}\n"))
 }
 
-fn print(text: &str) -> std::io::Result<()> {
+pub(crate) fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
@@ -126,7 +126,7 @@ fn say(text: &str) {
 }
 
 /// Text without control characters but for line ends and tabs: content must not steer a terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::ids::{RelPath, Slug};
-use crate::memory::{Fact, Message, TaskEntry};
+use crate::memory::{Evidence, Fact, Message, TaskEntry};
 use crate::skill::Usage;
 
 /// What a step will change. Dropped, it has changed nothing.
@@ -15,6 +15,7 @@ pub struct Draft {
     pub(super) facts: Vec<Fact>,
     pub(super) tasks: Vec<TaskEntry>,
     pub(super) usage: BTreeMap<Slug, Usage>,
+    pub(super) evidence: Vec<Evidence>,
 }
 
 impl Draft {
@@ -36,6 +37,22 @@ impl Draft {
     /// Adds a line to the task log.
     pub fn task(&mut self, entry: TaskEntry) {
         self.tasks.push(entry);
+    }
+
+    /// Adds how a tool call went. Telemetry: it is written if the step happens, and moves nothing.
+    pub fn evidence(&mut self, evidence: Evidence) {
+        self.evidence.push(evidence);
+    }
+
+    /// The files that would change, with their new content; `None` where one is taken away.
+    pub fn files(&self) -> impl Iterator<Item = (&RelPath, Option<&[u8]>)> {
+        self.files.iter().map(|(path, content)| (path, content.as_deref()))
+    }
+
+    /// The same step without what was learned: only the account of the task itself stays.
+    #[must_use]
+    pub fn account_only(self) -> Self {
+        Self { tasks: self.tasks, evidence: self.evidence, ..Self::default() }
     }
 
     /// Whether nothing would change.

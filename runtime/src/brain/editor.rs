@@ -44,18 +44,26 @@ impl Layer {
 pub struct Editor<'a> {
     brain: &'a Brain,
     draft: &'a mut Draft,
+    at: Option<Moment>,
 }
 
 impl Brain {
     /// Makes changes in `draft`. Nothing happens to the brain before [`Brain::settle`].
     pub fn edit<'a>(&'a self, draft: &'a mut Draft) -> Editor<'a> {
-        Editor { brain: self, draft }
+        Editor { brain: self, draft, at: None }
     }
 }
 
 impl Editor<'_> {
+    /// Everything it does carries this moment, instead of the clock's.
+    #[must_use]
+    pub fn at(mut self, at: Moment) -> Self {
+        self.at = Some(at);
+        self
+    }
+
     fn now(&self) -> Moment {
-        self.brain.clock().now()
+        self.at.unwrap_or_else(|| self.brain.clock().now())
     }
 
     /// A skill's telemetry as it will be after the draft. A skill without a record was put there
@@ -108,6 +116,25 @@ impl Editor<'_> {
         let place = store::remove_file(self, slug, support)?;
         self.patched(slug)?;
         Ok(place)
+    }
+
+    /// Counts a look at a skill.
+    pub fn viewed(&mut self, slug: &Slug) -> Result<()> {
+        self.change_usage(slug, |usage, now| {
+            usage.view_count += 1;
+            usage.last_viewed_at = Some(now);
+        })
+    }
+
+    /// Counts a use of a skill. A stale one that is used is active again.
+    pub fn used(&mut self, slug: &Slug) -> Result<()> {
+        self.change_usage(slug, |usage, now| {
+            usage.use_count += 1;
+            usage.last_used_at = Some(now);
+            if usage.state == State::Stale {
+                usage.state = State::Active;
+            }
+        })
     }
 
     fn patched(&mut self, slug: &Slug) -> Result<()> {

@@ -81,22 +81,29 @@ pub struct StepRecord {
 
 /// The last `limit` steps, newest first.
 pub(super) fn read(database: &Database, limit: usize) -> Result<Vec<StepRecord>> {
+    steps(database, "ORDER BY seq DESC LIMIT ?1", i64::try_from(limit).unwrap_or(i64::MAX))
+}
+
+/// One step.
+pub(super) fn one(database: &Database, seq: i64) -> Result<Option<StepRecord>> {
+    steps(database, "WHERE seq = ?1", seq).map(|mut found| found.pop())
+}
+
+fn steps(database: &Database, which: &str, number: i64) -> Result<Vec<StepRecord>> {
     let failed = |source| sql("read memory.db", source);
     let mut statement = database
         .connection
-        .prepare("SELECT seq, version, kind, summary, at, before, after FROM steps ORDER BY seq DESC LIMIT ?1")
+        .prepare_cached(&format!("SELECT seq, version, kind, summary, at, before, after FROM steps {which}"))
         .map_err(failed)?;
-    let mut rows = statement.query([i64::try_from(limit).unwrap_or(i64::MAX)]).map_err(failed)?;
+    let mut rows = statement.query([number]).map_err(failed)?;
     let mut steps = Vec::new();
     while let Some(row) = rows.next().map_err(failed)? {
         let kind: String = row.get(2).map_err(failed)?;
         let before: Option<String> = row.get(5).map_err(failed)?;
         let after: String = row.get(6).map_err(failed)?;
         let seq = row.get(0).map_err(failed)?;
-        let changes = journal::changes(&database.connection, seq, seq)?
-            .into_iter()
-            .map(|(_, change)| ChangeRecord { path: change.path, before: change.before, after: change.after })
-            .collect();
+        let changes =
+            journal::changes(&database.connection, seq, seq)?.into_iter().map(|(_, change)| change.record()).collect();
         steps.push(StepRecord {
             seq,
             version: row.get(1).map_err(failed)?,

@@ -13,13 +13,15 @@ use super::history::StepKind;
 use super::journal::{self, FileChange};
 use super::open::{self, Brain, Opening};
 use super::settle;
+use super::tape;
+use super::witness::Move;
 use crate::bundle::{LOCK_SCHEMA, Lockfile, Tree};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::fsio::{self, Root, Sync};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout::{self, Layout};
-use crate::memory::{Database, sql};
+use crate::memory::{self, Database, sql};
 use crate::skill::{Usage, all_skills};
 
 /// A canonical agent, as data.
@@ -74,7 +76,7 @@ impl Brain {
         open::clear_staging(layout, id)?;
         let staging = layout.staging(id);
         fsio::create_dirs(&staging)?;
-        let made = put_together(&staging, &bundle, opening.clock.now())
+        let made = put_together(&staging, id, &bundle, opening)
             .and_then(|()| fsio::rename_durably(&staging, &layout.brain(id)));
         if let Err(error) = made {
             // The error is what matters; what cannot be removed now goes with the next try.
@@ -88,7 +90,8 @@ impl Brain {
 }
 
 /// Writes a whole brain into an empty directory and makes it durable.
-fn put_together(path: &Path, bundle: &BundleFiles, now: Moment) -> Result<()> {
+fn put_together(path: &Path, id: &BrainId, bundle: &BundleFiles, opening: &Opening) -> Result<()> {
+    let now = opening.clock.now();
     let root = Root::open(path)?;
     let mut tree = Tree::default();
     for (path, content) in &bundle.files {
@@ -98,7 +101,7 @@ fn put_together(path: &Path, bundle: &BundleFiles, now: Moment) -> Result<()> {
     let database = Database::create(&path.join(layout::DATABASE))?;
     let failed = |source| sql("make memory.db", source);
     let transaction = database.connection.unchecked_transaction().map_err(failed)?;
-    settle::write_rows(&transaction, &first_rows(bundle))?;
+    let undo = settle::write_rows(&transaction, &first_rows(bundle))?;
     let parts = settle::parts(&mut tree, &transaction)?;
     let bundle_hash = parts.root();
     if let Some(expected) = bundle.expected.filter(|expected| *expected != bundle_hash) {
@@ -116,21 +119,41 @@ fn put_together(path: &Path, bundle: &BundleFiles, now: Moment) -> Result<()> {
     };
     journal::create_state(&transaction, &lock)?;
     let seq = journal::add_step(&transaction, StepKind::Create, &bundle.summary, now, &lock, None)?;
+    memory::undo::keep(&transaction, seq, &undo)?;
+    let mut files = Vec::new();
     for (path, digest) in tree.iter() {
         if let Some(content) = bundle.files.get(path) {
             journal::keep_blob(&transaction, &digest, content)?;
         }
         let change = FileChange { path: path.clone(), before: None, after: Some(digest) };
         journal::add_change(&transaction, seq, &change)?;
+        files.push(change.record());
     }
+    let moved = Move {
+        brain: id,
+        seq: 0,
+        kind: StepKind::Create,
+        summary: &bundle.summary,
+        at: now,
+        before: None,
+        after: &lock,
+        files: &files,
+        previous: None,
+        report: None,
+    };
+    let receipt = tape::attest(&transaction, opening.witness.as_deref(), seq, moved)?;
     journal::mark_flushed(&transaction, seq)?;
     transaction.commit().map_err(failed)?;
     settle::write_sidecar(&database, &root)?;
     root.replace(&layout::rel(layout::LOCK)?, &lock.to_bytes()?, Sync::Later)?;
+    if let Some(receipt) = receipt {
+        let line = format!("{}\n", receipt.envelope);
+        root.replace(&layout::rel(layout::RECEIPTS)?, line.as_bytes(), Sync::Later)?;
+    }
     drop(database);
     root.clear_temporaries()?;
     let mut paths: Vec<RelPath> = bundle.files.keys().cloned().collect();
-    for name in [layout::LOCK, layout::USAGE_SIDECAR, layout::DATABASE] {
+    for name in [layout::LOCK, layout::USAGE_SIDECAR, layout::DATABASE, layout::RECEIPTS] {
         paths.push(layout::rel(name)?);
     }
     // Syncing thousands of files one by one takes seconds; the whole file system takes one call.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::history::StepKind;
+use super::history::{ChangeRecord, StepKind};
+use super::settle::Transcript;
 use crate::bundle::{Lockfile, Part};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -27,6 +28,12 @@ pub(super) struct FileChange {
     pub(super) path: RelPath,
     pub(super) before: Option<Digest>,
     pub(super) after: Option<Digest>,
+}
+
+impl FileChange {
+    pub(super) fn record(&self) -> ChangeRecord {
+        ChangeRecord { path: self.path.clone(), before: self.before, after: self.after }
+    }
 }
 
 pub(super) fn create_state(connection: &Connection, lock: &Lockfile) -> Result<()> {
@@ -122,6 +129,15 @@ pub(super) fn add_change(connection: &Connection, seq: i64, change: &FileChange)
         })
         .map_err(|source| sql("write memory.db", source))?;
     put_entry(connection, &change.path, change.after)
+}
+
+/// Keeps what was said and done in the task of a step.
+pub(super) fn keep_transcript(connection: &Connection, seq: i64, transcript: &Transcript<'_>) -> Result<()> {
+    connection
+        .prepare_cached("INSERT INTO transcripts (step, task, digest, content) VALUES (?1, ?2, ?3, ?4)")
+        .and_then(|mut add| add.execute((seq, transcript.task, transcript.digest, transcript.content)))
+        .map(|_| ())
+        .map_err(|source| sql("write memory.db", source))
 }
 
 /// Keeps content by its digest.

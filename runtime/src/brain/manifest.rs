@@ -25,6 +25,9 @@ pub struct Manifest {
     /// The only tools it may call; absent means that the operator decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
+    /// The backend that speaks for it, by its name in the operator's configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
 }
 
 /// A manifest as it is handed over: with its files, and the hash they must have.
@@ -35,6 +38,7 @@ pub(super) struct Parcel {
     name: String,
     summary: Option<String>,
     tools: Option<Vec<String>>,
+    backend: Option<String>,
     #[serde(default, deserialize_with = "files_once")]
     pub(super) files: BTreeMap<RelPath, String>,
     pub(super) expected_hash: Option<Digest>,
@@ -98,8 +102,12 @@ impl Parcel {
             return Err(Error::invalid("a manifest's name and summary are one line each, without control characters")
                 .hint("take the line breaks and escapes out"));
         }
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if let Some(backend) = parcel.backend.as_deref().filter(|name| name.is_empty() || !name.chars().all(plain)) {
+            return Err(Error::invalid(format!("{backend:?} is not the name of a backend"))
+                .hint("a backend is named by letters, digits, - _ and ."));
+        }
         for tool in parcel.tools.iter().flatten() {
-            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
             if tool.is_empty() || tool.len() > 64 || !tool.chars().all(plain) {
                 return Err(Error::invalid(format!("{tool:?} is not the name of a tool"))
                     .hint("a tool is named by letters, digits, - _ and ."));
@@ -114,6 +122,7 @@ impl Parcel {
             name: self.name.clone(),
             summary: self.summary.clone(),
             tools: self.tools.clone(),
+            backend: self.backend.clone(),
         }
     }
 }

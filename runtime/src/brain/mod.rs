@@ -3,6 +3,7 @@
 //! - [`Brain`] holds the lock of its directory; [`Reader`] looks beside whoever holds it.
 //! - [`Draft`] collects the changes of a step, [`Editor`] makes them with their rules, and
 //!   [`Brain::settle`] commits them in one SQLite transaction, the only commit point there is.
+//! - A [`Witness`] signs every step inside that transaction; the receipts are the brain's tape.
 //! - After a crash, [`Brain::open`] brings the files to what the transaction said.
 //!
 //! The layout is described in `docs/formats/brain.md`.
@@ -16,8 +17,11 @@ mod journal;
 mod manifest;
 mod open;
 mod reader;
+mod rewind;
 mod settle;
+mod tape;
 mod verify;
+mod witness;
 
 pub use draft::Draft;
 pub use editor::{Editor, Layer};
@@ -26,5 +30,7 @@ pub use hydrate::{Hydrated, Seed, Source};
 pub use manifest::{MANIFEST_SCHEMA, MAX_MANIFEST_BYTES, Manifest};
 pub use open::{Brain, OnDrift, Opening, list};
 pub use reader::{Counts, Reader};
-pub use settle::Settled;
+pub use settle::{Settled, Step, Transcript};
+pub use tape::Taped;
 pub use verify::{Drift, Report};
+pub use witness::{Move, Receipt, Witness};

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use super::history::{self, StepRecord};
 use super::journal::{self, FileChange};
+use super::manifest::Manifest;
 use super::settle;
 use super::verify::{self, Drift};
+use super::witness::Witness;
 use crate::bundle::{Lockfile, Tree};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
@@ -15,7 +17,7 @@ use crate::fsio::{self, Dir, OsLock, Root};
 use crate::ids::{BrainId, Digest, RelPath, Slug};
 use crate::layout::{self, Layout};
 use crate::memory::{self, Access, Database, Found, Search, search};
-use crate::skill::{self, Index};
+use crate::skill::{self, Catalog, Index};
 
 /// What to do about content that is not what the lock says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,19 +38,22 @@ pub struct Opening {
     pub clock: Arc<dyn Clock>,
     /// What to do about edits that no step made.
     pub on_drift: OnDrift,
+    /// Who signs the steps; without one they have no receipts.
+    pub witness: Option<Arc<dyn Witness>>,
 }
 
 impl Default for Opening {
     fn default() -> Self {
-        Self { wait: Duration::from_secs(5), clock: Arc::new(SystemClock), on_drift: OnDrift::Refuse }
+        Self { wait: Duration::from_secs(5), clock: Arc::new(SystemClock), on_drift: OnDrift::Refuse, witness: None }
     }
 }
 
 /// An open brain. Its owner holds the brain's lock until this value is gone.
 #[derive(Debug)]
 pub struct Brain {
-    id: BrainId,
+    pub(super) id: BrainId,
     clock: Arc<dyn Clock>,
+    pub(super) witness: Option<Arc<dyn Witness>>,
     pub(super) root: Root,
     pub(super) database: Database,
     /// The files by path, built when first asked for: an open that finds everything unchanged
@@ -59,6 +64,8 @@ pub struct Brain {
     pub(super) drift: Option<Drift>,
     /// Settled steps whose files are not yet synced.
     pub(super) unflushed: bool,
+    /// How many of them.
+    pub(super) steps_since_flush: u64,
     /// Settled steps whose files are not yet written.
     pub(super) behind: bool,
     /// The last step whose files are written.
@@ -68,6 +75,7 @@ pub struct Brain {
     /// Files that changed since the skill index was last brought up to date.
     pub(super) changed_files: Vec<RelPath>,
     index: Option<Index>,
+    catalog: Option<Catalog>,
     // Last, so that the lock is released after everything else is closed.
     _guard: OsLock,
 }
@@ -99,6 +107,7 @@ impl Brain {
         let mut brain = Self {
             id: id.clone(),
             clock: Arc::clone(&opening.clock),
+            witness: opening.witness.clone(),
             root,
             database,
             tree: OnceCell::new(),
@@ -106,11 +115,13 @@ impl Brain {
             survey: Dir::default(),
             drift: None,
             unflushed: false,
+            steps_since_flush: 0,
             behind: false,
             materialised: state.flushed,
             poisoned: false,
             changed_files: Vec::new(),
             index: None,
+            catalog: None,
             _guard: guard,
         };
         if brain.database.lacks_index()? {
@@ -120,6 +131,7 @@ impl Brain {
         let (survey, parts) = cached.unwrap_or_default();
         brain.survey = survey;
         brain.recover(state.flushed, state.sidecar_stale)?;
+        brain.check_tape()?;
         brain.look(&parts, opening.on_drift)?;
         if opening.on_drift == OnDrift::Refuse {
             brain.database.begin_log()?;
@@ -138,6 +150,7 @@ impl Brain {
             self.redo(&change)?;
         }
         tracing::info!(brain = %self.id, from = flushed, to = last, "finishing what was interrupted");
+        self.write_tape(flushed)?;
         self.materialised = last;
         self.root.replace(&layout::rel(layout::LOCK)?, &self.lock.to_bytes()?, fsio::Sync::Later)?;
         self.unflushed = true;
@@ -276,6 +289,11 @@ impl Brain {
         self.drift.as_ref()
     }
 
+    /// Whether it can go on settling; if not, it must be opened again.
+    pub fn is_usable(&self) -> bool {
+        !self.poisoned && self.drift.is_none()
+    }
+
     pub(super) fn check_usable(&self) -> Result<()> {
         if self.poisoned {
             return Err(Error::unavailable(format!("brain {} must be opened again after a failed write", self.id))
@@ -306,11 +324,22 @@ impl Brain {
         let index = match self.index.take() {
             None => Index::build(&self.root, layout::SKILLS_DIR)?,
             Some(mut index) => {
-                index.update(&self.root, &changed)?;
+                let delta = index.update(&self.root, &changed)?;
+                if delta.unchanged != delta.total || !delta.removed.is_empty() {
+                    self.catalog = None;
+                }
                 index
             }
         };
         Ok(self.index.insert(index))
+    }
+
+    /// The skills that fit `text` best, best first.
+    pub fn best_skills(&mut self, text: &str, most: usize) -> Result<Vec<Slug>> {
+        self.skills()?;
+        let index = self.index.as_ref().ok_or_else(|| Error::internal("the index is not built"))?;
+        let catalog = self.catalog.get_or_insert_with(|| Catalog::build(index));
+        Ok(catalog.best(text, most).into_iter().cloned().collect())
     }
 
     /// The text of an active skill's main file, by its slug.
@@ -344,6 +373,33 @@ impl Brain {
         // The old connection remembers the index as it was.
         self.database = Database::open(&path, Access::Write)?;
         Ok(())
+    }
+
+    /// The name and tool whitelist, where the brain has them.
+    pub fn manifest(&self) -> Result<Option<Manifest>> {
+        match self.read_content(&layout::rel(layout::MANIFEST)?)? {
+            None => Ok(None),
+            Some(bytes) => Manifest::parse(&bytes).map(Some),
+        }
+    }
+
+    /// The number the next piece of evidence will have.
+    pub fn next_evidence(&self) -> Result<i64> {
+        self.database.next_evidence()
+    }
+
+    /// How many steps were settled since the files were last made durable.
+    pub fn steps_since_flush(&self) -> u64 {
+        self.steps_since_flush
+    }
+
+    /// Roughly how many bytes of memory it takes.
+    pub fn weight(&self) -> usize {
+        // SQLite's page cache and statements, the lock, the open directory.
+        const BASE: usize = 256 << 10;
+        // Per file: its node of the survey, its place in the tree, and its entry of the index.
+        const PER_FILE: usize = 600;
+        BASE + PER_FILE * self.survey.count_files()
     }
 
     /// The telemetry of all skills.

@@ -39,7 +39,7 @@ pub struct Counts {
 pub struct Reader {
     id: BrainId,
     root: Root,
-    database: Database,
+    pub(super) database: Database,
     lock: Lockfile,
 }
 

@@ -3,15 +3,18 @@
 use rusqlite::TransactionBehavior;
 
 use super::draft::Draft;
-use super::history::StepKind;
+use super::history::{ChangeRecord, StepKind};
 use super::journal::{self, FileChange};
 use super::open::Brain;
-use crate::bundle::{Part, Parts, Tree};
+use super::tape;
+use super::witness::{Move, Receipt};
+use crate::bundle::{Lockfile, Part, Parts, Tree};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::Sync;
 use crate::ids::{Digest, RelPath};
 use crate::layout;
+use crate::memory::undo::RowUndo;
 use crate::memory::{self, Database, Table, Writer, sql};
 use crate::skill;
 
@@ -31,12 +34,44 @@ pub struct Settled {
     pub parts: Vec<Part>,
     /// The files that moved.
     pub files: Vec<RelPath>,
+    /// The receipt, where the brain was opened with someone to sign.
+    #[serde(skip)]
+    pub receipt: Option<Receipt>,
+}
+
+/// What a step is, beside what it changes.
+#[derive(Debug, Clone, Copy)]
+pub struct Step<'a> {
+    /// Why the brain moves.
+    pub kind: StepKind,
+    /// The step in a line.
+    pub summary: &'a str,
+    /// What its receipt says beyond the move.
+    pub report: Option<&'a serde_json::Value>,
+    /// The task and the bytes of its transcript.
+    pub transcript: Option<Transcript<'a>>,
+}
+
+/// What was said and done in a task, to be kept beside the content.
+#[derive(Debug, Clone, Copy)]
+pub struct Transcript<'a> {
+    /// The task.
+    pub task: &'a str,
+    /// The digest that its receipt names.
+    pub digest: &'a str,
+    /// The bytes.
+    pub content: &'a [u8],
 }
 
 impl Brain {
     /// Commits `draft` as one step. On an error nothing has changed; on success the step is on
     /// the disk, and its files are in place (or are put there by the next open).
     pub fn settle(&mut self, draft: &Draft, kind: StepKind, summary: &str) -> Result<Settled> {
+        self.settle_step(draft, &Step { kind, summary, report: None, transcript: None })
+    }
+
+    /// Like [`settle`](Self::settle), with what the step's receipt says and what is kept with it.
+    pub fn settle_step(&mut self, draft: &Draft, step: &Step<'_>) -> Result<Settled> {
         self.check_usable()?;
         if self.behind {
             self.materialise()?;
@@ -46,16 +81,16 @@ impl Brain {
         let before = self.lock.clone();
         self.put_in_tree(&changes, |change| change.after);
         let now = self.clock().now();
-        let mut committed = self.commit(draft, &changes, kind, summary, now);
+        let mut committed = self.commit(draft, &changes, step, now);
         if committed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt) && !self.poisoned {
             // A damaged index is derived data and is built again; damaged rows fail here as well.
             committed = self.heal_indexes().and_then(|()| {
                 tracing::warn!(brain = %self.id(), "the full-text index was damaged and has been rebuilt");
-                self.commit(draft, &changes, kind, summary, now)
+                self.commit(draft, &changes, step, now)
             });
         }
-        let lock = match committed {
-            Ok(Some(lock)) => lock,
+        let (lock, receipt) = match committed {
+            Ok(Some(moved)) => moved,
             unmoved_or_failed => {
                 self.put_in_tree(&changes, |change| change.before);
                 return unmoved_or_failed.map(|_| Settled {
@@ -65,11 +100,13 @@ impl Brain {
                     after: before.bundle_hash,
                     parts: Vec::new(),
                     files: Vec::new(),
+                    receipt: None,
                 });
             }
         };
         self.lock = lock;
         self.unflushed = true;
+        self.steps_since_flush += 1;
         self.behind = true;
         // The step is committed. Files that cannot be written now are written before the next
         // step or by the next open; the caller's answer stands either way.
@@ -83,6 +120,7 @@ impl Brain {
             after: self.lock.bundle_hash,
             parts: before.parts.moved(&self.lock.parts),
             files: changes.into_iter().map(|(change, _)| change.path).collect(),
+            receipt,
         })
     }
 
@@ -133,18 +171,24 @@ impl Brain {
         &mut self,
         draft: &Draft,
         changes: &[(FileChange, Option<Vec<u8>>)],
-        kind: StepKind,
-        summary: &str,
+        step: &Step<'_>,
         now: Moment,
-    ) -> Result<Option<crate::bundle::Lockfile>> {
+    ) -> Result<Option<(Lockfile, Option<Receipt>)>> {
         let failed = |source| sql("settle", source);
         let transaction =
             self.database.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        write_rows(&transaction, draft)?;
+        let undo = write_rows(&transaction, draft)?;
         let tree = self.tree.get_mut().ok_or_else(|| Error::internal("the tree is not built"))?;
         let parts = parts(tree, &transaction)?;
         let Some(lock) = self.lock.next(parts, now) else { return Ok(None) };
-        let seq = journal::add_step(&transaction, kind, summary, now, &lock, Some(self.lock.bundle_hash))?;
+        let seq = journal::add_step(&transaction, step.kind, step.summary, now, &lock, Some(self.lock.bundle_hash))?;
+        memory::undo::keep(&transaction, seq, &undo)?;
+        for evidence in &draft.evidence {
+            evidence.write(&transaction, seq)?;
+        }
+        if let Some(transcript) = &step.transcript {
+            journal::keep_transcript(&transaction, seq, transcript)?;
+        }
         for (change, old) in changes {
             journal::add_change(&transaction, seq, change)?;
             let new = draft.files.get(&change.path).and_then(Option::as_ref);
@@ -155,6 +199,20 @@ impl Brain {
             }
         }
         journal::save_lock(&transaction, &lock, !draft.usage.is_empty())?;
+        let files: Vec<ChangeRecord> = changes.iter().map(|(change, _)| change.record()).collect();
+        let moved = Move {
+            brain: &self.id,
+            seq: 0,
+            kind: step.kind,
+            summary: step.summary,
+            at: now,
+            before: Some(&self.lock),
+            after: &lock,
+            files: &files,
+            previous: None,
+            report: step.report,
+        };
+        let receipt = tape::attest(&transaction, self.witness.as_deref(), seq, moved)?;
         if let Err(source) = transaction.commit() {
             let error = failed(source);
             // After a failed sync nobody knows what the disk holds: only a fresh open can tell.
@@ -162,7 +220,7 @@ impl Brain {
             self.poisoned = error.kind() != ErrorKind::Corrupt;
             return Err(error);
         }
-        Ok(Some(lock))
+        Ok(Some((lock, receipt)))
     }
 
     /// Brings the files to what the journal says. Can be repeated at any time.
@@ -180,9 +238,33 @@ impl Brain {
             self.changed_files.push(path.clone());
         }
         self.root.replace(&layout::rel(layout::LOCK)?, &self.lock.to_bytes()?, Sync::Later)?;
+        self.write_tape(self.materialised)?;
         self.materialised = journal::last_step(&self.database.connection)?;
         self.behind = false;
         Ok(())
+    }
+
+    /// Lets go of all but the last `keep` transcripts; how many went.
+    pub fn prune_transcripts(&mut self, keep: u64) -> Result<u64> {
+        self.check_usable()?;
+        let keep = i64::try_from(keep).unwrap_or(i64::MAX);
+        let due: bool = self
+            .database
+            .connection
+            .prepare_cached("SELECT count(*) > ?1 FROM transcripts")
+            .and_then(|mut count| count.query_row([keep], |row| row.get(0)))
+            .map_err(|source| sql("read memory.db", source))?;
+        if !due {
+            return Ok(0);
+        }
+        self.database
+            .connection
+            .prepare_cached(
+                "DELETE FROM transcripts WHERE step NOT IN (SELECT step FROM transcripts ORDER BY step DESC LIMIT ?1)",
+            )
+            .and_then(|mut prune| prune.execute([keep]))
+            .map(|count| count as u64)
+            .map_err(|source| sql("write memory.db", source))
     }
 
     /// Makes the files of settled steps durable and empties the journal's redo list. Off the
@@ -201,6 +283,7 @@ impl Brain {
         let mut paths: Vec<RelPath> =
             journal::unflushed(connection, state.flushed)?.into_iter().map(|change| change.path).collect();
         paths.push(layout::rel(layout::LOCK)?);
+        paths.push(layout::rel(layout::RECEIPTS)?);
         if state.sidecar_stale {
             write_sidecar(&self.database, &self.root)?;
             paths.push(layout::rel(layout::USAGE_SIDECAR)?);
@@ -211,6 +294,7 @@ impl Brain {
         self.database.checkpoint()?;
         journal::mark_flushed(connection, last)?;
         self.unflushed = false;
+        self.steps_since_flush = 0;
         Ok(())
     }
 }
@@ -238,7 +322,7 @@ pub(super) fn write_sidecar(database: &Database, root: &crate::fsio::Root) -> Re
     root.replace(&layout::rel(layout::USAGE_SIDECAR)?, &bytes, Sync::Later)
 }
 
-pub(super) fn write_rows(connection: &rusqlite::Connection, draft: &Draft) -> Result<()> {
+pub(super) fn write_rows(connection: &rusqlite::Connection, draft: &Draft) -> Result<Vec<RowUndo>> {
     let mut writer = Writer::new(connection);
     for message in &draft.messages {
         writer.message(message)?;

@@ -8,6 +8,8 @@ use super::journal::{self, FileChange};
 use super::manifest::Manifest;
 use super::open::Brain;
 use super::settle::{self, Settled};
+use super::tape;
+use super::witness::Move;
 use crate::bundle::{Part, Parts, Tree};
 use crate::error::{Error, Result};
 use crate::fsio::{self, Dir, Limits, Look, Odd, Root, Survey};
@@ -219,6 +221,7 @@ impl Brain {
         }
         let parts = settle::parts(self.tree.get_mut().unwrap_or(&mut Tree::default()), &transaction)?;
         let next = self.lock.next(parts, now);
+        let mut receipt = None;
         if let Some(lock) = &next {
             let rows = parts.usage != before.parts.usage || parts.memory != before.parts.memory;
             let what = match (changes.len(), rows) {
@@ -241,6 +244,20 @@ impl Brain {
                 }
             }
             journal::save_lock(&transaction, lock, true)?;
+            let files: Vec<_> = changes.iter().map(FileChange::record).collect();
+            let moved = Move {
+                brain: &self.id,
+                seq: 0,
+                kind: StepKind::Import,
+                summary: &summary,
+                at: now,
+                before: Some(&before),
+                after: lock,
+                files: &files,
+                previous: None,
+                report: None,
+            };
+            receipt = tape::attest(&transaction, self.witness.as_deref(), seq, moved)?;
         }
         transaction.commit().map_err(failed)?;
         self.survey = looked.top;
@@ -248,7 +265,8 @@ impl Brain {
         if let Some(lock) = next {
             self.lock = lock;
         }
-        // The files are there already; only the lock is still to be written.
+        // The files are there already; only the lock and the receipt are still to be written.
+        self.write_tape(self.materialised)?;
         self.materialised = journal::last_step(&self.database.connection)?;
         self.changed_files.extend(changes.iter().map(|change| change.path.clone()));
         self.root.replace(&layout::rel(layout::LOCK)?, &self.lock.to_bytes()?, fsio::Sync::Later)?;
@@ -264,6 +282,7 @@ impl Brain {
             after: self.lock.bundle_hash,
             parts: before.parts.moved(&self.lock.parts),
             files: changes.into_iter().map(|change| change.path).collect(),
+            receipt,
         }))
     }
 }

@@ -256,6 +256,29 @@ impl Root {
         }
     }
 
+    /// Writes `tail` at `offset` of a file that only grows, and cuts off what came after. Can be
+    /// repeated. `false` where the file does not reach `offset`: then nothing is written.
+    pub fn write_tail(&self, rel: &RelPath, offset: u64, tail: &[u8]) -> Result<bool> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
+        let failed = |errno| self.fail("write", rel.as_str(), errno);
+        let fd = self.open_below(rel.as_str(), flags, Mode::from_raw_mode(0o644)).map_err(failed)?;
+        let stat = rustix::fs::fstat(&fd).map_err(failed)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(not_a_file(&self.path.join(rel)));
+        }
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        if size < offset {
+            return Ok(false);
+        }
+        if size > offset {
+            rustix::fs::ftruncate(&fd, offset).map_err(failed)?;
+        }
+        let file = File::from(fd);
+        std::os::unix::fs::FileExt::write_all_at(&file, tail, offset)
+            .map_err(|source| Error::io("write", &self.path.join(rel), source))?;
+        Ok(true)
+    }
+
     /// Removes a file, and the directories above it that are left empty (never the first one, so
     /// `skills/` stays). A file that is not there is no error.
     pub fn remove(&self, rel: &RelPath) -> Result<()> {

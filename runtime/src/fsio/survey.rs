@@ -96,6 +96,11 @@ impl Dir {
         Ok(())
     }
 
+    /// How many files there are below.
+    pub fn count_files(&self) -> usize {
+        self.files.len() + self.dirs.iter().map(Self::count_files).sum::<usize>()
+    }
+
     /// Marks a path as changed: the next survey lists its directories and reads the file again.
     pub fn forget(&mut self, rel: &RelPath) {
         let mut at = self;

@@ -1,16 +1,22 @@
-//! Validated names. Each has one `validate`, and inside the crate no raw string stands for one.
+//! Validated names, and the randomness new ones are made of. Each has one `validate`, and inside the crate no raw string stands for one.
 
 mod brain_id;
 mod digest;
+mod random;
 mod rel_path;
+mod sha256;
 mod slug;
 mod subscriber;
+mod task_id;
 
 pub use brain_id::BrainId;
 pub use digest::Digest;
+pub use random::{Random, SystemRandom};
 pub use rel_path::RelPath;
+pub use sha256::sha256;
 pub use slug::Slug;
 pub use subscriber::SubscriberId;
+pub use task_id::TaskId;
 
 /// Implements the traits every validated text newtype shares: it displays and serialises as its
 /// text, and text becomes one only through `validate`.

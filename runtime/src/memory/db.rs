@@ -60,6 +60,16 @@ impl Database {
         Self::write_mark(&self.connection).map_err(|source| sql("open memory.db for writing", source))
     }
 
+    /// Writes a copy of everything, as it is at this moment, into a new file.
+    pub(crate) fn copy_to(&self, path: &str) -> Result<()> {
+        let failed = |source| sql("copy memory.db", source);
+        // A connection that only looks refuses every kind of writing, this one too.
+        self.connection.pragma_update(None, "query_only", false).map_err(failed)?;
+        let copied = self.connection.execute("VACUUM INTO ?1", [path]).map(|_| ()).map_err(failed);
+        self.connection.pragma_update(None, "query_only", true).map_err(failed)?;
+        copied
+    }
+
     /// Whether the SQLite inside this program has full-text search that works.
     pub fn probe_full_text() -> Result<bool> {
         let failed = |source| sql("try full-text search", source);

@@ -45,8 +45,19 @@ impl Table {
         }
     }
 
+    /// The table of a stored number.
+    pub(super) fn of_number(number: i64) -> Result<Self> {
+        [Self::SkillUsage, Self::Subscribers, Self::Facts, Self::Messages, Self::TaskLog]
+            .into_iter()
+            .find(|table| *table as i64 == number)
+            .ok_or_else(|| {
+                Error::corrupt(format!("the journal names table {number}, which is none"))
+                    .hint("restore the brain from a snapshot")
+            })
+    }
+
     /// The columns in the order in which they are hashed, the id first.
-    fn columns(self) -> &'static str {
+    pub(super) fn columns(self) -> &'static str {
         match self {
             Self::SkillUsage => {
                 "id, slug, created_by, created_at, state, pinned, use_count, view_count, patch_count, \

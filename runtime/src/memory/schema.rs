@@ -1,8 +1,8 @@
 //! The tables of `memory.db`, and how an older file becomes a present one.
 //!
 //! `messages`, `facts`, `task_log`, `subscribers` and `skill_usage` are content: their rows are in
-//! the bundle hash. Everything else serves settling (journal, history, lock) or is derived (full
-//! text indexes, hash nodes).
+//! the bundle hash. Everything else serves settling (journal, history, lock), proves it (receipts,
+//! transcripts), tells how tools went (evidence), or is derived (full text indexes, hash nodes).
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ use super::db::{Database, sql};
 use crate::error::{Error, Result};
 
 /// The schema this build writes, in `PRAGMA user_version`.
-pub const SCHEMA_VERSION: i64 = 1;
+pub const SCHEMA_VERSION: i64 = 2;
 
 /// "HERM" in `PRAGMA application_id`.
 pub(super) const APPLICATION_ID: i64 = 0x4845_524d;
@@ -31,7 +31,8 @@ CREATE VIRTUAL TABLE grams_fts USING fts5(
 ";
 
 /// Each entry brings a file from the version of its index to the next.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
 CREATE TABLE subscribers (
   id INTEGER PRIMARY KEY,
   digest TEXT NOT NULL UNIQUE
@@ -115,7 +116,44 @@ CREATE TABLE state (
   flushed INTEGER NOT NULL,
   sidecar_stale INTEGER NOT NULL
 ) STRICT;
-"];
+",
+    "
+CREATE TABLE row_undo (
+  step INTEGER NOT NULL,
+  tbl INTEGER NOT NULL,
+  id INTEGER NOT NULL,
+  before TEXT,
+  PRIMARY KEY (step, tbl, id)
+) WITHOUT ROWID, STRICT;
+CREATE TABLE receipts (
+  seq INTEGER PRIMARY KEY,
+  step INTEGER NOT NULL UNIQUE,
+  digest TEXT NOT NULL,
+  envelope TEXT NOT NULL,
+  ends_at INTEGER NOT NULL
+) STRICT;
+CREATE TABLE transcripts (
+  step INTEGER PRIMARY KEY,
+  task TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  content BLOB NOT NULL
+) STRICT;
+CREATE TABLE evidence (
+  id INTEGER PRIMARY KEY,
+  step INTEGER NOT NULL,
+  task TEXT NOT NULL,
+  turn INTEGER NOT NULL,
+  tool TEXT NOT NULL,
+  status TEXT NOT NULL,
+  skills TEXT NOT NULL,
+  args BLOB NOT NULL,
+  summary TEXT NOT NULL,
+  millis INTEGER NOT NULL,
+  at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX evidence_by_step ON evidence (step);
+",
+];
 
 impl Database {
     /// Makes the tables of a new file.

@@ -29,6 +29,8 @@ const SNIPPET_CHARS: usize = 160;
 pub enum Scope {
     /// The operator: everything.
     Operator,
+    /// What belongs to everyone: a task without a subscriber.
+    Shared,
     /// One subscriber: its own rows and the shared ones.
     Subscriber(Digest),
 }
@@ -111,7 +113,11 @@ impl Scopes {
 }
 
 fn visible_scopes(connection: &Connection, scope: Scope) -> Result<Scopes> {
-    let Scope::Subscriber(digest) = scope else { return Ok(Scopes { all: true, own: SHARED }) };
+    let digest = match scope {
+        Scope::Operator => return Ok(Scopes { all: true, own: SHARED }),
+        Scope::Shared => return Ok(Scopes { all: false, own: SHARED }),
+        Scope::Subscriber(digest) => digest,
+    };
     let own = connection
         .prepare_cached("SELECT id FROM subscribers WHERE digest = ?1")
         .and_then(|mut find| find.query_row([digest.to_string()], |row| row.get(0)).optional())

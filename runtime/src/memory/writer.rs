@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use super::db::sql;
 use super::index::{self, Source};
 use super::logical::{self, Table, Touched};
+use super::undo::{self, RowUndo};
 use crate::bundle::rows::FAN_OUT;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -87,16 +88,19 @@ pub struct TaskEntry {
 pub struct Writer<'c> {
     connection: &'c Connection,
     touched: Touched,
+    undo: Vec<RowUndo>,
 }
 
 impl<'c> Writer<'c> {
     /// A writer inside the transaction that is open on `connection`.
     pub fn new(connection: &'c Connection) -> Self {
-        Self { connection, touched: Touched::new() }
+        Self { connection, touched: Touched::new(), undo: Vec::new() }
     }
 
-    fn touch(&mut self, table: Table, id: i64) {
+    /// Notes that a row was written, and what it was before.
+    fn touch(&mut self, table: Table, id: i64, before: Option<String>) {
         self.touched.insert((table, id.div_euclid(FAN_OUT)));
+        self.undo.push(RowUndo { table, id, before });
     }
 
     fn scope(&mut self, subscriber: Option<&Digest>) -> Result<i64> {
@@ -113,7 +117,7 @@ impl<'c> Writer<'c> {
         self.connection
             .prepare_cached("INSERT INTO subscribers (digest) VALUES (?1)")
             .and_then(|mut add| add.insert([&digest]))
-            .inspect(|id| self.touch(Table::Subscribers, *id))
+            .inspect(|id| self.touch(Table::Subscribers, *id, None))
             .map_err(failed)
     }
 
@@ -128,7 +132,7 @@ impl<'c> Writer<'c> {
                 add.insert((task, scope, role.name(), content, at.millis()))
             })
             .map_err(|source| sql("write memory.db", source))?;
-        self.touch(Table::Messages, id);
+        self.touch(Table::Messages, id, None);
         index::add(self.connection, Source::Message, id)?;
         Ok(id)
     }
@@ -142,6 +146,7 @@ impl<'c> Writer<'c> {
             .prepare_cached("SELECT id FROM facts WHERE scope = ?1 AND key = ?2")
             .and_then(|mut find| find.query_row((scope, &fact.key), |row| row.get(0)).optional())
             .map_err(failed)?;
+        let before = known.map(|id| undo::row(self.connection, Table::Facts, id)).transpose()?.flatten();
         let id = match known {
             Some(id) => {
                 index::remove(self.connection, Source::Fact, id)?;
@@ -157,7 +162,7 @@ impl<'c> Writer<'c> {
                 .and_then(|mut add| add.insert((scope, &fact.key, &fact.value, &fact.task, fact.at.millis())))
                 .map_err(failed)?,
         };
-        self.touch(Table::Facts, id);
+        self.touch(Table::Facts, id, before);
         index::add(self.connection, Source::Fact, id)?;
         Ok(id)
     }
@@ -180,7 +185,7 @@ impl<'c> Writer<'c> {
                 }
                 _ => sql("write memory.db", source),
             })?;
-        self.touch(Table::TaskLog, id);
+        self.touch(Table::TaskLog, id, None);
         index::add(self.connection, Source::Task, id)?;
         Ok(id)
     }
@@ -188,6 +193,12 @@ impl<'c> Writer<'c> {
     /// Sets the telemetry of a skill.
     pub fn usage(&mut self, slug: &Slug, usage: &Usage) -> Result<()> {
         let at = |moment: Option<Moment>| moment.map(Moment::millis);
+        let known: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT id FROM skill_usage WHERE slug = ?1")
+            .and_then(|mut find| find.query_row([slug.as_str()], |row| row.get(0)).optional())
+            .map_err(|source| sql("write memory.db", source))?;
+        let before = known.map(|id| undo::row(self.connection, Table::SkillUsage, id)).transpose()?.flatten();
         let id: i64 = self
             .connection
             .prepare_cached(
@@ -218,12 +229,13 @@ impl<'c> Writer<'c> {
                 )
             })
             .map_err(|source| sql("write memory.db", source))?;
-        self.touch(Table::SkillUsage, id);
+        self.touch(Table::SkillUsage, id, before);
         Ok(())
     }
 
-    /// Brings the hash nodes above the changed rows up to date.
-    pub fn finish(self) -> Result<()> {
-        logical::refresh(self.connection, &self.touched)
+    /// Brings the hashes up to date. What it returns undoes the rows again.
+    pub fn finish(self) -> Result<Vec<RowUndo>> {
+        logical::refresh(self.connection, &self.touched)?;
+        Ok(self.undo)
     }
 }

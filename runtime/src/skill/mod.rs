@@ -8,10 +8,12 @@
 //! The format is described in `docs/formats/skill.md`.
 
 pub mod body;
+mod catalog;
 mod document;
 mod files;
 mod finding;
 mod front_matter;
+pub mod guard;
 mod index;
 mod leniency;
 mod place;
@@ -20,6 +22,7 @@ pub mod store;
 mod usage;
 mod value;
 
+pub use catalog::Catalog;
 pub use document::{Document, Unreadable};
 pub use files::Files;
 pub use finding::{Finding, Rule, Severity};

@@ -41,7 +41,12 @@ fn main() -> ExitCode {
 }
 
 fn opening() -> Opening {
-    Opening { wait: Duration::from_secs(30), clock: Arc::new(herm::SystemClock), on_drift: OnDrift::Refuse }
+    Opening {
+        wait: Duration::from_secs(30),
+        clock: Arc::new(herm::SystemClock),
+        on_drift: OnDrift::Refuse,
+        witness: Some(Arc::new(herm_tests::signer())),
+    }
 }
 
 fn acknowledge(settled: &Settled) -> Result<()> {

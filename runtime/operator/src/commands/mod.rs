@@ -5,6 +5,8 @@ mod config;
 mod doctor;
 mod init;
 mod memory;
+mod receipts;
+mod run;
 mod skills;
 mod validate;
 
@@ -21,6 +23,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Answer> {
     let settings = || Settings::load(cli);
     match &cli.command {
         Command::Init(arguments) => init::run(&settings()?, arguments),
+        Command::Run(arguments) => run::run(&settings()?, arguments, cli),
+        Command::Receipts(command) => receipts::run(&settings()?, command),
         Command::Brain(command) => brain::run(&settings()?, command),
         Command::Skills(cli::Skills::Validate { paths }) => validate::run(paths),
         Command::Skills(command) => skills::run(&settings()?, command),

@@ -1,0 +1,138 @@
+//! From the configuration to backends, permissions and secrets.
+
+use std::sync::Arc;
+
+use herm::backend::{
+    Anthropic, AnthropicSettings, Backend, Client, EMBEDDED, OpenAi, OpenAiSettings, Price, Router, SchemaWay,
+};
+use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
+use secrecy::SecretString;
+
+use crate::config::{BackendEntry, BackendKind, File, SchemaEntry, SecretEntry, Settings};
+
+/// Endpoints that need no entry in the configuration: name, kind, address, and the variables that
+/// hold the key and another address.
+const KNOWN: [(&str, BackendKind, &str, &str, &str); 4] = [
+    ("openai", BackendKind::Openai, "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    ("anthropic", BackendKind::Anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+    ("openrouter", BackendKind::Openai, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
+    ("ollama", BackendKind::Openai, "http://127.0.0.1:11434/v1", "OLLAMA_API_KEY", "OLLAMA_BASE_URL"),
+];
+
+/// A harness as the settings say. `wish` is the backend and the model of the command line.
+pub(crate) fn harness(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Result<Harness> {
+    let tools = settings.said.tools.unwrap_or_default();
+    let permissions = herm::tool::Permissions { network: tools.network, process: tools.process };
+    let mut builder: HarnessBuilder = Harness::builder()
+        .brains(settings.layout.brains())
+        .router(router(settings, wish, model)?)
+        .toolbox(herm_tools::standard()?)
+        .permissions(permissions)
+        .signer(settings.signer.get()?.clone())
+        .wait(settings.lock_wait)
+        .learning(settings.said.learning.unwrap_or(true));
+    for (name, entry) in &settings.said.secrets {
+        builder = builder.secret(name, secret(name, &entry.at)?, &entry.hosts);
+    }
+    builder.build()
+}
+
+fn router(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Result<Router> {
+    let file = &settings.said;
+    let mut router = Router::new();
+    if !file.backends.is_empty() || wish.is_some_and(|name| name != EMBEDDED) {
+        let client = Client::new()?;
+        for (name, entry) in &file.backends {
+            let model = model.filter(|_| wish == Some(name));
+            let backend = configured(&client, name, entry, model)?;
+            router = router.backend(name, backend).fallback(name, entry.fallback.clone());
+        }
+        if let Some(name) = wish.filter(|name| *name != EMBEDDED && !file.backends.contains_key(*name)) {
+            router = router.backend(name, known(&client, name, model, file)?);
+        }
+    }
+    for (id, name) in &file.tokens {
+        router = router.token(id.parse::<BrainId>()?, name);
+    }
+    Ok(match &file.backend {
+        Some(name) => router.default_backend(name),
+        None => router,
+    })
+}
+
+/// A backend of the configuration.
+fn configured(client: &Client, name: &str, entry: &BackendEntry, model: Option<&str>) -> Result<Arc<dyn Backend>> {
+    let key = entry.key.as_ref().map(|key| secret(name, key)).transpose()?;
+    let model = model.unwrap_or(&entry.model);
+    let price = entry.price.map(|price| Price { input: price.input, output: price.output });
+    Ok(match entry.kind {
+        BackendKind::Openai => {
+            let base = entry.base_url.as_deref().unwrap_or("https://api.openai.com/v1");
+            let mut settings = OpenAiSettings::new(base, model);
+            settings.name = name.to_owned();
+            settings.key = key;
+            settings.stream = entry.stream.unwrap_or(true);
+            settings.context_bytes = entry.context_bytes;
+            settings.price = price;
+            settings.schema = match entry.schema.unwrap_or(SchemaEntry::Words) {
+                SchemaEntry::Words => SchemaWay::Words,
+                SchemaEntry::ResponseFormat => SchemaWay::ResponseFormat,
+                SchemaEntry::LlamaGrammar => SchemaWay::LlamaGrammar,
+            };
+            Arc::new(OpenAi::new(client.clone(), settings)?)
+        }
+        BackendKind::Anthropic => {
+            let mut settings = AnthropicSettings::new(model);
+            settings.name = name.to_owned();
+            if let Some(base) = &entry.base_url {
+                settings.base_url.clone_from(base);
+            }
+            settings.key = key;
+            settings.stream = entry.stream.unwrap_or(true);
+            settings.context_bytes = entry.context_bytes;
+            settings.price = price;
+            Arc::new(Anthropic::new(client.clone(), settings)?)
+        }
+    })
+}
+
+/// A well-known endpoint, with its key and address from the environment.
+fn known(client: &Client, name: &str, model: Option<&str>, file: &File) -> Result<Arc<dyn Backend>> {
+    let Some((_, kind, base, key, address)) = KNOWN.iter().find(|(known, ..)| *known == name) else {
+        let names: Vec<&str> =
+            file.backends.keys().map(String::as_str).chain(KNOWN.iter().map(|(known, ..)| *known)).collect();
+        return Err(Error::not_found(format!("there is no backend {name:?}"))
+            .hint(format!("there are {} and {EMBEDDED}; others go into the configuration", names.join(", "))));
+    };
+    let model = model.ok_or_else(|| {
+        Error::invalid(format!("which model of {name}?")).hint("name one with --model, or HERM_MODEL")
+    })?;
+    let entry = BackendEntry {
+        kind: *kind,
+        base_url: Some(std::env::var(address).unwrap_or_else(|_| (*base).to_owned())),
+        model: model.to_owned(),
+        key: std::env::var_os(key).map(|_| SecretEntry { env: Some((*key).to_owned()), file: None }),
+        stream: None,
+        schema: None,
+        context_bytes: None,
+        price: None,
+        fallback: Vec::new(),
+    };
+    configured(client, name, &entry, None)
+}
+
+/// A secret from the environment or from a file.
+fn secret(name: &str, entry: &SecretEntry) -> Result<SecretString> {
+    let value = match (&entry.env, &entry.file) {
+        (Some(variable), None) => std::env::var(variable).map_err(|_| {
+            Error::invalid(format!("the secret {name} is to be in {variable}, which is not set"))
+                .hint(format!("set {variable}, or name a file"))
+        })?,
+        (None, Some(path)) => herm::fsio::read_private(path)?,
+        _ => {
+            return Err(Error::invalid(format!("the secret {name} needs either env or file"))
+                .hint("write { env = \"NAME\" } or { file = \"/path\" }"));
+        }
+    };
+    Ok(SecretString::from(value.trim().to_owned()))
+}

@@ -1,0 +1,176 @@
+//! `herm run`: a task, from the question to the answer with its receipt.
+
+use std::io::Read as _;
+
+use herm::brain::OnDrift;
+use herm::task::Keep;
+use herm::{
+    Brain, BrainId, Cancel, Error, Event, Harness, Outcome, Result, Source, Status, StopReason, SubscriberId, Task, Watch,
+};
+use serde_json::json;
+
+use super::{finish, to_json};
+use crate::backends;
+use crate::cli::{Cli, RunTask};
+use crate::config::Settings;
+use crate::exit;
+use crate::live::{Live, verb};
+use crate::output::{self, Answer};
+use crate::seeds;
+
+pub(super) fn run(settings: &Settings, arguments: &RunTask, cli: &Cli) -> Result<Answer> {
+    let id: BrainId = arguments.id.parse()?;
+    let mut limits = settings.said.limits.unwrap_or_default().limits();
+    limits.turns = arguments.max_turns.unwrap_or(limits.turns);
+    limits.deadline_secs = arguments.deadline.unwrap_or(limits.deadline_secs);
+    limits.validate()?;
+    let subscriber = arguments.subscriber.as_deref().map(str::parse::<SubscriberId>).transpose()?;
+    let input = input(arguments, &id, limits.input_bytes)?;
+    let keep = if arguments.dry_run { Keep::DryRun } else { Keep::Settle };
+    let task = Task { subscriber, input, limits, keep, backend: arguments.backend.clone(), ..Task::default() };
+    task.validate()?;
+    let harness = backends::harness(settings, arguments.backend.as_deref(), arguments.model.as_deref())?;
+    make_from_seed(settings, &id)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|source| Error::unavailable("no threads can be started").because(source))?;
+    let (outcome, unfinished) = runtime.block_on(follow(&harness, &id, task, arguments.events, cli.quiet || cli.json))?;
+    answer(&outcome, unfinished, arguments, cli)
+}
+
+/// The first run makes the brain, if its number has a seed.
+fn make_from_seed(settings: &Settings, id: &BrainId) -> Result<()> {
+    if settings.layout.brain(id).symlink_metadata().is_ok() || seeds::files(id.as_str()).is_none() {
+        return Ok(());
+    }
+    let source = Source::Seed(seeds::get(id)?);
+    let (brain, _) = Brain::hydrate(&settings.layout, id, &source, &settings.opening(OnDrift::Refuse))?;
+    finish(brain).map(|_| ())
+}
+
+fn input(arguments: &RunTask, id: &BrainId, most: usize) -> Result<String> {
+    let bytes = if let Some(name) = &arguments.example {
+        return example(id, name);
+    } else if let Some(path) = &arguments.file {
+        herm::fsio::read_regular(path, most as u64)?
+    } else {
+        match arguments.text.as_deref() {
+            Some("-") => {
+                let mut bytes = Vec::new();
+                // One more than allowed is enough to see that it is too much.
+                let mut stdin = std::io::stdin().lock().take(most as u64 + 1);
+                stdin.read_to_end(&mut bytes).map_err(|source| {
+                    Error::unavailable("standard input cannot be read").because(source)
+                })?;
+                bytes
+            }
+            Some(text) => return Ok(text.to_owned()),
+            None => {
+                return Err(Error::invalid("what should the agent do?")
+                    .hint("give a text, --file FILE, --example, or `-` to read standard input"));
+            }
+        }
+    };
+    String::from_utf8(bytes)
+        .map_err(|source| Error::invalid("the input is not UTF-8 text").hint("save it as UTF-8").because(source))
+}
+
+/// An example of the agent's seed, by name or by the beginning of it.
+fn example(id: &BrainId, name: &str) -> Result<String> {
+    let files = seeds::get(id)?.files;
+    let mut examples = files.iter().filter_map(|(path, bytes)| Some((path.strip_prefix("examples/")?, *bytes)));
+    let names: Vec<&str> = examples.clone().map(|(name, _)| name).collect();
+    match examples.find(|(example, _)| example.starts_with(name)) {
+        Some((_, bytes)) => Ok(String::from_utf8_lossy(bytes).into_owned()),
+        None => Err(Error::not_found(format!("agent {id} has no example {name:?}"))
+            .hint(format!("there are: {}", names.join(", ")))),
+    }
+}
+
+async fn follow(
+    harness: &Harness,
+    id: &BrainId,
+    task: Task,
+    as_lines: bool,
+    quiet: bool,
+) -> Result<(Outcome, Option<String>)> {
+    let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<Event>();
+    let cancel = Cancel::new();
+    let interrupted = cancel.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            interrupted.cancel();
+        }
+    });
+    let shown = tokio::spawn(async move {
+        let live = Live::new(quiet || as_lines);
+        while let Some(event) = heard.recv().await {
+            live.show(&event);
+            if as_lines && let Ok(line) = serde_json::to_string(&event) {
+                // A reader that has seen enough does not end the task.
+                let _ = output::print(&format!("{line}\n"));
+            }
+        }
+        live.finish();
+    });
+    let outcome = harness.run_watched(id, task, Watch { events: Some(events), cancel }).await;
+    // The sender went with the task: what was said is shown.
+    let _ = shown.await;
+    let outcome = outcome?;
+    let unfinished = match harness.shutdown().await {
+        Ok(()) => None,
+        Err(error) => Some(format!(
+            "the step is settled, but not all files of brain {id} could be written ({}); the next command finishes it",
+            error.message()
+        )),
+    };
+    Ok((outcome, unfinished))
+}
+
+fn answer(outcome: &Outcome, unfinished: Option<String>, arguments: &RunTask, cli: &Cli) -> Result<Answer> {
+    let code = match (outcome.status, outcome.stop) {
+        (Status::Converged, _) => exit::DONE,
+        (_, StopReason::Backend) => exit::UNAVAILABLE,
+        _ => exit::NEGATIVE,
+    };
+    let json = to_json(outcome)?;
+    if arguments.events {
+        let line = json!({ "event": "outcome", "outcome": json });
+        return Ok(Answer::new(format!("{line}\n"), line).code(code));
+    }
+    let text = match &outcome.answer {
+        Some(answer) => format!("{answer}\n"),
+        None => String::new(),
+    };
+    let answer = Answer::new(text, json).code(code);
+    Ok(answer.note(note(outcome, cli.quiet)).unfinished(unfinished))
+}
+
+/// What became of the task, for people.
+fn note(outcome: &Outcome, _: bool) -> String {
+    let mut lines = Vec::new();
+    if let Some(message) = &outcome.message {
+        lines.push(format!("{}: {message}", outcome.status.name()));
+    }
+    for warning in &outcome.warnings {
+        lines.push(format!("note: {warning}"));
+    }
+    let learned: Vec<String> =
+        outcome.skills_changed.iter().map(|moved| format!("{} {}", verb(moved.change), moved.slug)).collect();
+    let model = outcome.model.as_deref().unwrap_or("nobody");
+    let mut said = format!("{} · {} turns, {} calls · {model}", outcome.status.name(), outcome.turns, outcome.calls.len());
+    if !learned.is_empty() {
+        said.push_str(&format!(" · {}", learned.join(", ")));
+    }
+    lines.push(said);
+    match &outcome.settled {
+        Some(settled) => lines.push(format!(
+            "brain {} is now version {} · receipt signed: look with `herm receipts verify {}`",
+            outcome.brain, settled.version, outcome.brain
+        )),
+        None => lines.push("dry run: nothing was settled".to_owned()),
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,228 @@
+//! The one HTTP client of a harness, and a response that is read bounded.
+//!
+//! No retries, no redirects, no overall deadline: the first belong to [`Chain`](super::Chain), the
+//! second would carry the key to a host nobody configured, and the third is the caller's, who drops
+//! the future.
+
+use std::fmt;
+use std::time::Duration;
+
+use reqwest::header::HeaderMap;
+use reqwest::{Url, redirect};
+use rustls::crypto::CryptoProvider;
+use tokio::time::timeout;
+
+use super::{BackendError, ErrorClass};
+use crate::error::{Error, Result};
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const DEFAULT_IDLE: Duration = Duration::from_secs(120);
+
+/// A keep-alive HTTP client. Clones share its connections.
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    idle: Duration,
+    trust: Trust,
+}
+
+/// Whether the machine has certificates to check a server against.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    System,
+    Nobody,
+}
+
+impl Client {
+    /// A client that trusts the certificates of the machine.
+    ///
+    /// A machine without any (a bare container) still gets one: a model on `http://localhost` needs
+    /// none, and a call to an `https` endpoint then says what is missing.
+    pub fn new() -> Result<Self> {
+        install_crypto();
+        let (http, trust) = match builder().build() {
+            Ok(http) => (http, Trust::System),
+            Err(_) => match builder().tls_certs_only([]).build() {
+                Ok(http) => (http, Trust::Nobody),
+                Err(error) => return Err(Error::unavailable("cannot set up the HTTP client").because(error)),
+            },
+        };
+        Ok(Self { http, idle: DEFAULT_IDLE, trust })
+    }
+
+    /// How long a server may send nothing before the call fails. 120 seconds unless told.
+    #[must_use]
+    pub fn idle_timeout(mut self, idle: Duration) -> Self {
+        self.idle = idle;
+        self
+    }
+
+    /// Sends `body` as JSON and returns when the head of the response is there, whatever its status.
+    pub(super) async fn post(&self, url: &Url, headers: HeaderMap, body: Vec<u8>) -> Result<Incoming, BackendError> {
+        let place = place_of(url);
+        if self.trust == Trust::Nobody && url.scheme() == "https" {
+            return Err(BackendError::new(
+                ErrorClass::Network,
+                format!("cannot reach {place}: this machine has no CA certificates (install `ca-certificates`)"),
+            ));
+        }
+        let sent = self.http.post(url.clone()).headers(headers).body(body).send();
+        match timeout(self.idle, sent).await {
+            Ok(Ok(response)) => Ok(Incoming { response, idle: self.idle, place }),
+            Ok(Err(error)) => Err(transport(&place, "cannot reach", error)),
+            Err(_) => Err(silence(&place, self.idle)),
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("idle", &self.idle).finish_non_exhaustive()
+    }
+}
+
+/// reqwest looks for the process's crypto and panics where there is none; one that the embedding
+/// program chose before us stays.
+fn install_crypto() {
+    if CryptoProvider::get_default().is_none() {
+        // Losing the race against another thread leaves a provider in place all the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+fn builder() -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .user_agent(concat!("herm/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_WITHIN)
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .tcp_nodelay(true)
+        .http1_only()
+}
+
+/// A response whose body is still on its way.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    response: reqwest::Response,
+    idle: Duration,
+    place: String,
+}
+
+impl Incoming {
+    /// The status.
+    pub(super) fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+
+    /// A header, where it is there and is text.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Host and path of the endpoint, for messages.
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// How long the server may send nothing.
+    pub(super) fn idle(&self) -> Duration {
+        self.idle
+    }
+
+    /// The next bytes of the body; nothing at its end.
+    pub(super) async fn chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, BackendError> {
+        self.chunk_within(self.idle).await
+    }
+
+    /// The next bytes of the body, if they come within `patience`.
+    pub(super) async fn chunk_within(
+        &mut self,
+        patience: Duration,
+    ) -> Result<Option<impl AsRef<[u8]> + use<>>, BackendError> {
+        match timeout(patience, self.response.chunk()).await {
+            Ok(Ok(chunk)) => Ok(chunk),
+            Ok(Err(error)) => Err(transport(&self.place, "lost the connection to", error)),
+            Err(_) => Err(silence(&self.place, patience)),
+        }
+    }
+
+    /// The first `cap` bytes of the body, or fewer when it breaks or takes longer than `patience`: for
+    /// bodies that only explain a status.
+    pub(super) async fn gist(&mut self, cap: usize, patience: Duration) -> Vec<u8> {
+        let mut gist = Vec::new();
+        let reading = async {
+            while gist.len() < cap {
+                let Ok(Some(chunk)) = self.chunk().await else { break };
+                let chunk = chunk.as_ref();
+                gist.extend_from_slice(&chunk[..chunk.len().min(cap - gist.len())]);
+            }
+        };
+        // What came before the patience ran out is kept.
+        let _ = timeout(patience, reading).await;
+        gist
+    }
+
+    /// Reads what little is left, so that the connection can be used again.
+    pub(super) async fn drain(mut self) {
+        const LEFT: usize = 16 * 1024;
+        const PATIENCE: Duration = Duration::from_millis(500);
+        let reading = async {
+            let mut read = 0;
+            while let Ok(Some(chunk)) = self.chunk().await {
+                read += chunk.as_ref().len();
+                if read > LEFT {
+                    break;
+                }
+            }
+        };
+        // A server that keeps talking loses the connection, nothing else.
+        let _ = timeout(PATIENCE, reading).await;
+    }
+}
+
+/// Host, port and path: never the query, which may hold a key.
+pub(super) fn place_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or("?");
+    match url.port() {
+        Some(port) => format!("{host}:{port}{}", url.path()),
+        None => format!("{host}{}", url.path()),
+    }
+}
+
+fn silence(place: &str, patience: Duration) -> BackendError {
+    BackendError::new(ErrorClass::Timeout, format!("{place} sent nothing for {} ms", patience.as_millis()))
+}
+
+fn transport(place: &str, what: &str, error: reqwest::Error) -> BackendError {
+    let class = if error.is_timeout() {
+        ErrorClass::Timeout
+    } else if error.is_builder() {
+        ErrorClass::BadRequest
+    } else {
+        ErrorClass::Network
+    };
+    // The innermost cause is the one a person can act on ("connection refused").
+    let error = error.without_url();
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    BackendError::new(class, format!("{what} {place}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_no_query_and_no_user() {
+        let url: Url = "https://me:secret@example.org:8443/v1/chat?key=secret#x".parse().unwrap();
+        assert_eq!(place_of(&url), "example.org:8443/v1/chat");
+    }
+
+    #[test]
+    fn a_client_shows_its_patience_alone() {
+        let client = Client::new().unwrap().idle_timeout(Duration::from_secs(7));
+        assert_eq!(format!("{client:?}"), "Client { idle: 7s, .. }");
+    }
+}

@@ -1,0 +1,311 @@
+//! Chat completions, as OpenAI, OpenRouter, Ollama, llama.cpp, vLLM and many others speak them.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use secrecy::SecretString;
+use serde_json::{Map, Value, json};
+
+use super::classify::{Fault, class_of};
+use super::endpoint::Endpoint;
+use super::http::Client;
+use super::quirks::{Known, Quirk, Quirks};
+use super::reply::{self, Dialect, Draft, bad_reply, policy};
+use super::{Ask, Backend, BackendError, Capabilities, Completion, ErrorClass, Finish, Price, Tokens};
+use crate::error::Result;
+
+/// How the schema of legal replies is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SchemaWay {
+    /// Not at all: the prompt says in words what is legal.
+    #[default]
+    Words,
+    /// As `response_format`; back to words if the endpoint does not know it.
+    ResponseFormat,
+    /// As llama.cpp's own `json_schema`, which it turns into a grammar.
+    LlamaGrammar,
+}
+
+/// Where an [`OpenAi`] backend asks, and how.
+#[derive(Clone)]
+pub struct OpenAiSettings {
+    /// Its name in messages and receipts.
+    pub name: String,
+    /// The address up to and including `/v1`.
+    pub base_url: String,
+    /// The model to ask for.
+    pub model: String,
+    /// The key; local servers need none.
+    pub key: Option<SecretString>,
+    /// Whether to ask for the reply piece by piece.
+    pub stream: bool,
+    /// Headers to send along. Their values are treated as secrets.
+    pub extra_headers: Vec<(String, String)>,
+    /// How to send the schema of legal replies.
+    pub schema: SchemaWay,
+    /// The most bytes a conversation may have, where it is known.
+    pub context_bytes: Option<usize>,
+    /// What it costs, where it is known.
+    pub price: Option<Price>,
+}
+
+impl OpenAiSettings {
+    /// Streaming, without a key, schema or extra headers.
+    pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            name: "openai".into(),
+            base_url: base_url.into(),
+            model: model.into(),
+            key: None,
+            stream: true,
+            extra_headers: Vec::new(),
+            schema: SchemaWay::default(),
+            context_bytes: None,
+            price: None,
+        }
+    }
+}
+
+impl fmt::Debug for OpenAiSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.extra_headers.iter().map(|(name, _)| name.as_str()).collect();
+        // Not the base URL: it may hold a password or a key until it is checked.
+        f.debug_struct("OpenAiSettings")
+            .field("name", &self.name)
+            .field("model", &self.model)
+            .field("key", &self.key)
+            .field("stream", &self.stream)
+            .field("extra_headers", &headers)
+            .field("schema", &self.schema)
+            .field("context_bytes", &self.context_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A backend that speaks chat completions.
+#[derive(Debug)]
+pub struct OpenAi {
+    endpoint: Endpoint,
+    name: String,
+    model: String,
+    stream: bool,
+    schema: SchemaWay,
+    context_bytes: Option<usize>,
+    price: Option<Price>,
+    quirks: Quirks,
+}
+
+impl OpenAi {
+    /// Checks `settings`; asks nobody yet.
+    pub fn new(client: Client, settings: OpenAiSettings) -> Result<Self> {
+        let endpoint = Endpoint::new(client, &settings.base_url, "/chat/completions")?
+            .key("authorization", "Bearer ", settings.key.as_ref())?
+            .extra(&settings.extra_headers)?;
+        Ok(Self {
+            endpoint,
+            name: settings.name,
+            model: settings.model,
+            stream: settings.stream,
+            schema: settings.schema,
+            context_bytes: settings.context_bytes,
+            price: settings.price,
+            quirks: Quirks::default(),
+        })
+    }
+
+    fn request(&self, ask: &Ask, known: Known) -> Value {
+        let messages: Vec<Value> = ask
+            .messages
+            .iter()
+            .map(|message| json!({"role": message.role.name(), "content": &*message.content}))
+            .collect();
+        let mut body = Map::new();
+        body.insert("model".into(), json!(self.model));
+        body.insert("messages".into(), json!(messages));
+        if !known.has(Quirk::NoTemperature) {
+            body.insert("temperature".into(), json!(plain(ask.temperature)));
+        }
+        let limit = if known.has(Quirk::CompletionTokens) { "max_completion_tokens" } else { "max_tokens" };
+        body.insert(limit.into(), json!(ask.max_output_tokens));
+        body.insert("stream".into(), json!(self.stream));
+        if self.stream && !known.has(Quirk::NoStreamOptions) {
+            body.insert("stream_options".into(), json!({"include_usage": true}));
+        }
+        match self.schema {
+            _ if known.has(Quirk::NoSchema) => {}
+            SchemaWay::Words => {}
+            SchemaWay::ResponseFormat => {
+                let schema = json!({"name": "reply", "schema": &*ask.legal, "strict": false});
+                body.insert("response_format".into(), json!({"type": "json_schema", "json_schema": schema}));
+            }
+            SchemaWay::LlamaGrammar => {
+                body.insert("json_schema".into(), without_patterns(&ask.legal));
+            }
+        }
+        Value::Object(body)
+    }
+}
+
+#[async_trait]
+impl Backend for OpenAi {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            constrains_replies: self.schema != SchemaWay::Words && !self.quirks.known().has(Quirk::NoSchema),
+            context_bytes: self.context_bytes,
+            price: self.price,
+            ..Capabilities::default()
+        }
+    }
+
+    async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError> {
+        let lessons = match self.schema {
+            SchemaWay::Words => &[Quirk::CompletionTokens, Quirk::NoTemperature, Quirk::NoStreamOptions][..],
+            _ => &[Quirk::NoSchema, Quirk::CompletionTokens, Quirk::NoTemperature, Quirk::NoStreamOptions],
+        };
+        let asked = async {
+            let incoming = self.quirks.post(&self.endpoint, lessons, |known| self.request(ask, known)).await?;
+            reply::read::<ChatCompletions>(incoming, ask.max_output_bytes, &self.model).await
+        };
+        asked.await.map_err(|error| self.endpoint.told(error))
+    }
+}
+
+/// The number a person wrote: 0.2 rather than the 0.20000000298 that a wider float makes of it.
+pub(super) fn plain(number: f32) -> f64 {
+    (f64::from(number) * 1000.0).round() / 1000.0
+}
+
+/// `schema` without `pattern` and `format`, on whose escapes llama.cpp's grammar converter fails. The
+/// loop checks the reply against the whole schema anyway.
+fn without_patterns(schema: &Value) -> Value {
+    match schema {
+        Value::Array(items) => items.iter().map(without_patterns).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(key, value)| !(matches!(key.as_str(), "pattern" | "format") && value.is_string()))
+            .map(|(key, value)| match (key.as_str(), value) {
+                // Below these, keys are names that someone chose, and values are plain data.
+                ("properties" | "$defs" | "definitions", Value::Object(named)) => {
+                    let named = named.iter().map(|(name, schema)| (name.clone(), without_patterns(schema))).collect();
+                    (key.clone(), Value::Object(named))
+                }
+                ("const" | "enum" | "default" | "examples", value) => (key.clone(), value.clone()),
+                (_, value) => (key.clone(), without_patterns(value)),
+            })
+            .collect(),
+        plain => plain.clone(),
+    }
+}
+
+/// The wire format.
+struct ChatCompletions;
+
+impl Dialect for ChatCompletions {
+    fn whole(body: &Value, draft: &mut Draft) -> Result<(), BackendError> {
+        note_frame(body, draft);
+        let choice = body
+            .pointer("/choices/0")
+            .ok_or_else(|| bad_reply("the endpoint's answer has no choices, so there is no reply in it"))?;
+        take_choice(choice, draft)
+    }
+
+    fn event(body: &Value, draft: &mut Draft) -> Result<(), BackendError> {
+        note_frame(body, draft);
+        // The last piece of a stream has the count of tokens and no choice.
+        match body.pointer("/choices/0") {
+            Some(choice) => take_choice(choice, draft),
+            None => Ok(()),
+        }
+    }
+}
+
+fn note_frame(body: &Value, draft: &mut Draft) {
+    if let Some(model) = body.get("model").and_then(Value::as_str) {
+        draft.model = Some(model.to_owned());
+    }
+    if let Some(tokens) = body.get("usage").and_then(tokens) {
+        draft.tokens = Some(tokens);
+    }
+}
+
+fn tokens(usage: &Value) -> Option<Tokens> {
+    let count = |path: &str| usage.pointer(path).and_then(Value::as_u64);
+    Some(Tokens {
+        input: count("/prompt_tokens")?,
+        output: count("/completion_tokens")?,
+        cached: count("/prompt_tokens_details/cached_tokens").unwrap_or(0),
+    })
+}
+
+fn take_choice(choice: &Value, draft: &mut Draft) -> Result<(), BackendError> {
+    if let Some(error) = choice.get("error").filter(|error| !error.is_null()) {
+        let fault = Fault::from_error(error);
+        let message = format!("the endpoint failed while answering: {}", fault.message);
+        return Err(BackendError::new(class_of(200, &fault), message));
+    }
+    // Some servers put whole messages into a stream, or pieces outside of one.
+    for piece in ["message", "delta"].iter().filter_map(|key| choice.get(key)) {
+        match piece.get("content") {
+            Some(Value::String(text)) => draft.say(text),
+            Some(Value::Array(parts)) => parts.iter().for_each(|part| take_part(part, draft)),
+            _ => {}
+        }
+        for key in ["reasoning_content", "reasoning"] {
+            draft.reasoned(piece.get(key).and_then(Value::as_str).unwrap_or_default());
+        }
+        draft.refuse(piece.get("refusal").and_then(Value::as_str).unwrap_or_default());
+    }
+    match choice.get("finish_reason").and_then(Value::as_str) {
+        None | Some("") => {}
+        Some("content_filter") => return Err(policy("the endpoint's filter stopped the reply")),
+        Some("error") => {
+            return Err(BackendError::new(ErrorClass::Server, "the endpoint failed while answering, without a word"));
+        }
+        Some("stop") => draft.finish = Some(Finish::Stop),
+        Some("length") => draft.finish = Some(Finish::Length),
+        Some(_) => draft.finish = Some(Finish::Other),
+    }
+    Ok(())
+}
+
+/// A part of a content that came as a list: `{"type": "text", "text": …}`.
+fn take_part(part: &Value, draft: &mut Draft) {
+    let text = part.as_str().or_else(|| part.get("text")?.as_str()).unwrap_or_default();
+    match part.get("type").and_then(Value::as_str) {
+        Some("refusal") => draft.refuse(part.get("refusal").and_then(Value::as_str).unwrap_or_default()),
+        Some("thinking" | "reasoning") => draft.reasoned("(thinking)"),
+        _ => draft.say(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_leave_a_schema_and_properties_of_that_name_stay() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"pattern": {"type": "string", "pattern": "\\d+"}, "format": {"format": "uri"}},
+            "anyOf": [{"pattern": "x"}, {"enum": [{"pattern": "kept"}]}],
+        });
+        assert_eq!(
+            without_patterns(&schema),
+            json!({
+                "type": "object",
+                "properties": {"pattern": {"type": "string"}, "format": {}},
+                "anyOf": [{}, {"enum": [{"pattern": "kept"}]}],
+            })
+        );
+    }
+
+    #[test]
+    fn a_temperature_is_sent_as_it_was_written() {
+        assert_eq!([plain(0.2), plain(0.0), plain(1.0), plain(0.35)], [0.2, 0.0, 1.0, 0.35]);
+    }
+}

@@ -1,0 +1,96 @@
+//! Which backend speaks for which brain.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Backend, Chain, Reflex, RetryPolicy};
+use crate::error::{Error, Result};
+use crate::ids::BrainId;
+
+/// The name of the embedded default.
+pub const EMBEDDED: &str = "reflex";
+
+/// Backends by name, and who uses which: the task's own wish, then the operator's entry for the
+/// token, then the brain's manifest, then the configured default, then the embedded one.
+#[derive(Debug, Clone, Default)]
+pub struct Router {
+    backends: BTreeMap<String, Arc<dyn Backend>>,
+    fallbacks: BTreeMap<String, Vec<String>>,
+    tokens: BTreeMap<BrainId, String>,
+    default: Option<String>,
+    policy: RetryPolicy,
+}
+
+impl Router {
+    /// Only the embedded default.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Everything through one backend.
+    pub fn single(backend: Arc<dyn Backend>) -> Self {
+        let name = backend.name().to_owned();
+        Self { default: Some(name.clone()), ..Self::default() }.backend(&name, backend)
+    }
+
+    /// Adds a backend under a name.
+    #[must_use]
+    pub fn backend(mut self, name: &str, backend: Arc<dyn Backend>) -> Self {
+        self.backends.insert(name.to_owned(), backend);
+        self
+    }
+
+    /// Backends to ask, in order, when `name` does not answer.
+    #[must_use]
+    pub fn fallback(mut self, name: &str, next: Vec<String>) -> Self {
+        self.fallbacks.insert(name.to_owned(), next);
+        self
+    }
+
+    /// The backend of a token.
+    #[must_use]
+    pub fn token(mut self, id: BrainId, name: &str) -> Self {
+        self.tokens.insert(id, name.to_owned());
+        self
+    }
+
+    /// The backend of everyone who has no other.
+    #[must_use]
+    pub fn default_backend(mut self, name: &str) -> Self {
+        self.default = Some(name.to_owned());
+        self
+    }
+
+    /// How often and how long to try.
+    #[must_use]
+    pub fn policy(mut self, policy: RetryPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<dyn Backend>> {
+        match self.backends.get(name) {
+            Some(backend) => Ok(Arc::clone(backend)),
+            None if name == EMBEDDED => Ok(Arc::new(Reflex)),
+            None => {
+                let known: Vec<&str> = self.backends.keys().map(String::as_str).chain([EMBEDDED]).collect();
+                Err(Error::not_found(format!("there is no backend {name:?}"))
+                    .hint(format!("configured are: {}", known.join(", "))))
+            }
+        }
+    }
+
+    /// The backends that speak in a task, in the order they are asked.
+    pub fn route(&self, id: &BrainId, wish: Option<&str>, manifest: Option<&str>) -> Result<Chain> {
+        let name = wish
+            .or_else(|| self.tokens.get(id).map(String::as_str))
+            .or(manifest)
+            .or(self.default.as_deref())
+            .unwrap_or(EMBEDDED);
+        let mut backends = vec![self.find(name)?];
+        for next in self.fallbacks.get(name).into_iter().flatten().filter(|next| *next != name) {
+            backends.push(self.find(next)?);
+        }
+        Ok(Chain { backends, policy: self.policy })
+    }
+}

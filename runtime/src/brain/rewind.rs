@@ -1,0 +1,84 @@
+//! A copy of a brain as it was before one of its steps, from the journal alone.
+
+use super::history::{self, StepRecord};
+use super::journal;
+use super::reader::Reader;
+use super::settle;
+use crate::bundle::{LOCK_SCHEMA, Lockfile, Tree};
+use crate::error::{Error, Result};
+use crate::fsio::{self, Root, Sync};
+use crate::ids::Digest;
+use crate::layout::{self, Layout};
+use crate::memory::{Access, Database, sql, undo};
+
+impl Reader {
+    /// Puts a copy of this brain into `target` (which must not have it) as it was before the step
+    /// `seq`. The copy's hash is computed from its content; its lock names it.
+    pub fn rewind(&self, seq: i64, target: &Layout) -> Result<Lockfile> {
+        let step = self.step(seq)?;
+        if step.version < 2 {
+            return Err(Error::invalid("before its first step there is no brain").hint("name a later step"));
+        }
+        let path = target.brain(self.id());
+        if path.symlink_metadata().is_ok() {
+            return Err(Error::conflict(format!("{} is there already", path.display())).hint("name an empty directory"));
+        }
+        fsio::create_dirs(&path)?;
+        let database_path = path.join(layout::DATABASE);
+        self.copy_database(&database_path)?;
+        let database = Database::open(&database_path, Access::Write)?;
+        let failed = |source| sql("rewind memory.db", source);
+        let transaction = database.connection.unchecked_transaction().map_err(failed)?;
+        for (_, change) in journal::changes(&transaction, seq, i64::MAX)?.into_iter().rev() {
+            journal::put_entry(&transaction, &change.path, change.before)?;
+        }
+        undo::take_back(&transaction, seq - 1)?;
+        for table in ["evidence", "transcripts", "receipts", "row_undo"] {
+            transaction.execute(&format!("DELETE FROM {table} WHERE step >= ?1"), [seq]).map_err(failed)?;
+        }
+        for table in ["steps", "changes"] {
+            transaction.execute(&format!("DELETE FROM {table} WHERE seq >= ?1"), [seq]).map_err(failed)?;
+        }
+        let root = Root::open(&path)?;
+        let mut tree = Tree::default();
+        for (path, digest) in journal::entries(&transaction)? {
+            root.replace(&path, &journal::blob(&transaction, &digest)?, Sync::Later)?;
+            tree.set(&path, digest);
+        }
+        let parts = settle::parts(&mut tree, &transaction)?;
+        let lock = Lockfile {
+            schema: LOCK_SCHEMA.to_owned(),
+            bundle_hash: parts.root(),
+            version: (step.version - 1).unsigned_abs(),
+            last_updated: step.at,
+            parent: None,
+            parts,
+            origin: self.lock().origin.clone(),
+        };
+        journal::save_lock(&transaction, &lock, true)?;
+        journal::mark_flushed(&transaction, seq - 1)?;
+        transaction.commit().map_err(failed)?;
+        root.replace(&layout::rel(layout::LOCK)?, &lock.to_bytes()?, Sync::Later)?;
+        Ok(lock)
+    }
+
+    /// One step.
+    pub fn step(&self, seq: i64) -> Result<StepRecord> {
+        history::one(&self.database, seq)?.ok_or_else(|| {
+            Error::not_found(format!("brain {} has no step {seq}", self.id()))
+                .hint(format!("see its steps with `herm brain history {}`", self.id()))
+        })
+    }
+
+    /// The hash of the bundle after a step.
+    pub fn after(&self, seq: i64) -> Result<Digest> {
+        self.step(seq).map(|step| step.after)
+    }
+
+    fn copy_database(&self, to: &std::path::Path) -> Result<()> {
+        let name = to.to_str().ok_or_else(|| {
+            Error::invalid(format!("{} is not UTF-8", to.display())).hint("name another directory")
+        })?;
+        self.database.copy_to(name)
+    }
+}

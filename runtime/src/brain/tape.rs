@@ -1,0 +1,172 @@
+//! The receipt tape. Its truth is a table of `memory.db`, written with the step; `receipts.ndjson`
+//! follows it line by line, like every other file of a brain.
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::open::Brain;
+use super::reader::Reader;
+use super::witness::{Move, Receipt, Witness};
+use crate::error::{Error, Result};
+use crate::layout;
+use crate::memory::{Database, sql};
+
+/// The last receipt of a brain.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Head {
+    pub(super) seq: u64,
+    pub(super) digest: Option<String>,
+    /// How long the tape is, in bytes.
+    pub(super) ends_at: u64,
+}
+
+/// A receipt as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taped {
+    /// Its number, from 1.
+    pub seq: u64,
+    /// The step it belongs to.
+    pub step: i64,
+    /// The envelope.
+    pub envelope: String,
+}
+
+pub(super) fn head(connection: &Connection) -> Result<Head> {
+    head_until(connection, i64::MAX)
+}
+
+/// The last receipt of the steps up to `step`.
+fn head_until(connection: &Connection, step: i64) -> Result<Head> {
+    connection
+        .prepare_cached("SELECT seq, digest, ends_at FROM receipts WHERE step <= ?1 ORDER BY seq DESC LIMIT 1")
+        .and_then(|mut get| {
+            get.query_row([step], |row| {
+                let (seq, ends_at): (i64, i64) = (row.get(0)?, row.get(2)?);
+                Ok(Head { seq: seq.unsigned_abs(), digest: row.get(1)?, ends_at: ends_at.unsigned_abs() })
+            })
+            .optional()
+        })
+        .map(Option::unwrap_or_default)
+        .map_err(|source| sql("read memory.db", source))
+}
+
+/// Keeps the receipt of a step.
+pub(super) fn add(connection: &Connection, step: i64, head: &Head, receipt: &Receipt) -> Result<()> {
+    if receipt.envelope.contains('\n') {
+        return Err(Error::internal("a receipt has more than one line"));
+    }
+    let ends_at = head.ends_at + receipt.envelope.len() as u64 + 1;
+    connection
+        .prepare_cached("INSERT INTO receipts (seq, step, digest, envelope, ends_at) VALUES (?1, ?2, ?3, ?4, ?5)")
+        .and_then(|mut add| {
+            let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+            add.execute((number(head.seq + 1), step, &receipt.digest, &receipt.envelope, number(ends_at)))
+        })
+        .map(|_| ())
+        .map_err(|source| sql("write memory.db", source))
+}
+
+/// Signs a move and keeps the receipt, where there is someone to sign. The number and the link to
+/// the receipt before are filled in here.
+pub(super) fn attest(
+    connection: &Connection,
+    witness: Option<&dyn Witness>,
+    step: i64,
+    moved: Move<'_>,
+) -> Result<Option<Receipt>> {
+    let Some(witness) = witness else { return Ok(None) };
+    let head = head(connection)?;
+    let receipt = witness.attest(&Move { seq: head.seq + 1, previous: head.digest.as_deref(), ..moved })?;
+    add(connection, step, &head, &receipt)?;
+    Ok(Some(receipt))
+}
+
+impl Brain {
+    /// Brings `receipts.ndjson` up to the table. `sure_until` is the last step whose line is known
+    /// to be on the tape.
+    pub(super) fn write_tape(&self, sure_until: i64) -> Result<()> {
+        let connection = &self.database.connection;
+        let (known, end) = (head_until(connection, sure_until)?, head(connection)?);
+        if end.seq == known.seq {
+            return Ok(());
+        }
+        let path = layout::rel(layout::RECEIPTS)?;
+        let lines = |from: u64| -> Result<String> {
+            let mut text = String::new();
+            for receipt in receipts(&self.database, from, u64::MAX)? {
+                text.push_str(&receipt.envelope);
+                text.push('\n');
+            }
+            Ok(text)
+        };
+        if self.root.write_tail(&path, known.ends_at, lines(known.seq + 1)?.as_bytes())? {
+            return Ok(());
+        }
+        // What was there before is not: the tape is written again as a whole.
+        tracing::warn!(brain = %self.id(), "receipts.ndjson was cut or is gone; written again from memory.db");
+        self.root.write_tail(&path, 0, lines(1)?.as_bytes()).map(|_| ())
+    }
+
+    /// A tape that is not as long as it should be was touched by something other than herm.
+    pub(super) fn check_tape(&self) -> Result<()> {
+        let end = head(&self.database.connection)?;
+        let path = layout::rel(layout::RECEIPTS)?;
+        let size = self.root.stat(&path)?.map_or(0, |stat| stat.size);
+        if size != end.ends_at {
+            self.write_tape(0)?;
+        }
+        Ok(())
+    }
+
+    /// The receipts `first` to `last`, by number.
+    pub fn receipts(&self, first: u64, last: u64) -> Result<Vec<Taped>> {
+        receipts(&self.database, first, last)
+    }
+}
+
+impl Reader {
+    /// The receipts `first` to `last`, by number.
+    pub fn receipts(&self, first: u64, last: u64) -> Result<Vec<Taped>> {
+        receipts(&self.database, first, last)
+    }
+
+    /// The number of the last receipt; 0 where there is none.
+    pub fn last_receipt(&self) -> Result<u64> {
+        head(&self.database.connection).map(|head| head.seq)
+    }
+
+    /// How many steps were made without someone to sign.
+    pub fn steps_without_receipt(&self) -> Result<u64> {
+        self.database
+            .connection
+            .query_row("SELECT count(*) FROM steps WHERE seq NOT IN (SELECT step FROM receipts)", [], |row| {
+                row.get::<_, i64>(0)
+            })
+            .map(i64::unsigned_abs)
+            .map_err(|source| sql("read memory.db", source))
+    }
+
+    /// The transcript of a step, with its digest, while it is kept.
+    pub fn transcript(&self, step: i64) -> Result<Option<Vec<u8>>> {
+        self.database
+            .connection
+            .prepare_cached("SELECT content FROM transcripts WHERE step = ?1")
+            .and_then(|mut get| get.query_row([step], |row| row.get(0)).optional())
+            .map_err(|source| sql("read memory.db", source))
+    }
+}
+
+fn receipts(database: &Database, first: u64, last: u64) -> Result<Vec<Taped>> {
+    let failed = |source| sql("read memory.db", source);
+    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let mut statement = database
+        .connection
+        .prepare_cached("SELECT seq, step, envelope FROM receipts WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq")
+        .map_err(failed)?;
+    let rows = statement
+        .query_map((number(first), number(last)), |row| {
+            let seq: i64 = row.get(0)?;
+            Ok(Taped { seq: seq.unsigned_abs(), step: row.get(1)?, envelope: row.get(2)? })
+        })
+        .map_err(failed)?;
+    rows.collect::<rusqlite::Result<_>>().map_err(failed)
+}

@@ -1,0 +1,49 @@
+//! Someone who puts a signed receipt to every step, inside the step's own transaction.
+
+use serde_json::Value;
+
+use super::history::{ChangeRecord, StepKind};
+use crate::bundle::Lockfile;
+use crate::clock::Moment;
+use crate::error::Result;
+use crate::ids::BrainId;
+
+/// How a brain is about to move.
+#[derive(Debug)]
+pub struct Move<'a> {
+    /// The agent.
+    pub brain: &'a BrainId,
+    /// The number of this receipt, from 1.
+    pub seq: u64,
+    /// What kind of step it is.
+    pub kind: StepKind,
+    /// The step in a line.
+    pub summary: &'a str,
+    /// When.
+    pub at: Moment,
+    /// The lock before; none for the step that makes a brain.
+    pub before: Option<&'a Lockfile>,
+    /// The lock after.
+    pub after: &'a Lockfile,
+    /// The files that move.
+    pub files: &'a [ChangeRecord],
+    /// The digest of the receipt before this one.
+    pub previous: Option<&'a str>,
+    /// What the step has to say beyond the move: a task's account of itself.
+    pub report: Option<&'a Value>,
+}
+
+/// A signed receipt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// The envelope: one line of JSON.
+    pub envelope: String,
+    /// The SHA-256 of the signed statement, in hexadecimal; the next receipt names it.
+    pub digest: String,
+}
+
+/// Signs moves.
+pub trait Witness: Send + Sync + std::fmt::Debug {
+    /// The receipt of a move. An error stops the step: what is not signed does not happen.
+    fn attest(&self, moved: &Move<'_>) -> Result<Receipt>;
+}

@@ -1,0 +1,178 @@
+//! How a harness is put together.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use super::pool::Pool;
+use super::{Harness, Inner};
+use crate::backend::{Backend, Router};
+use crate::brain::{OnDrift, Opening};
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, Result};
+use crate::ids::{Random, SystemRandom};
+use crate::layout::Layout;
+use crate::receipt::Signer;
+use crate::tool::{Permissions, Secrets, Tool, Toolbox};
+
+/// What open brains may weigh together, unless said otherwise.
+const POOL_BYTES: usize = 64 << 20;
+/// How many transcripts a brain keeps, unless said otherwise.
+const KEEP_TRANSCRIPTS: u64 = 1_000;
+
+/// Puts a harness together.
+#[derive(Debug)]
+#[must_use]
+pub struct HarnessBuilder {
+    brains: Option<PathBuf>,
+    router: Router,
+    toolbox: Toolbox,
+    permissions: Permissions,
+    secrets: Secrets,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    signer: Option<Signer>,
+    wait: Duration,
+    learning: bool,
+    pool_bytes: usize,
+    keep_transcripts: u64,
+}
+
+impl Default for HarnessBuilder {
+    fn default() -> Self {
+        Self {
+            brains: None,
+            router: Router::new(),
+            toolbox: Toolbox::new(),
+            permissions: Permissions::default(),
+            secrets: Secrets::default(),
+            clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom),
+            signer: None,
+            wait: Duration::from_secs(5),
+            learning: true,
+            pool_bytes: POOL_BYTES,
+            keep_transcripts: KEEP_TRANSCRIPTS,
+        }
+    }
+}
+
+impl HarnessBuilder {
+    /// Where brains live. Required.
+    pub fn brains(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.brains = Some(dir.into());
+        self
+    }
+
+    /// One backend for every brain.
+    pub fn backend(self, backend: impl Backend + 'static) -> Self {
+        self.router(Router::single(Arc::new(backend)))
+    }
+
+    /// Which backend speaks for which brain.
+    pub fn router(mut self, router: Router) -> Self {
+        self.router = router;
+        self
+    }
+
+    /// The tools.
+    pub fn toolbox(mut self, toolbox: Toolbox) -> Self {
+        self.toolbox = toolbox;
+        self
+    }
+
+    /// One more tool.
+    pub fn tool(mut self, tool: impl Tool) -> Result<Self> {
+        self.toolbox.add(Arc::new(tool))?;
+        Ok(self)
+    }
+
+    /// What tools may touch beyond the brain.
+    pub fn permissions(mut self, permissions: Permissions) -> Self {
+        self.permissions = permissions;
+        self
+    }
+
+    /// A secret that tools can use by name and nobody sees, with the hosts it may be sent to.
+    pub fn secret(mut self, name: &str, value: SecretString, hosts: &[String]) -> Self {
+        self.secrets.add(name, value, hosts);
+        self
+    }
+
+    /// Where "now" comes from.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Where randomness comes from.
+    pub fn random(mut self, random: Arc<dyn Random>) -> Self {
+        self.random = random;
+        self
+    }
+
+    /// The key that signs receipts, instead of the one in the brains directory.
+    pub fn signer(mut self, signer: Signer) -> Self {
+        self.signer = Some(signer);
+        self
+    }
+
+    /// How long to wait for a brain that another process holds.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Whether hard tasks are learned from.
+    pub fn learning(mut self, learning: bool) -> Self {
+        self.learning = learning;
+        self
+    }
+
+    /// What open brains may weigh together, in bytes.
+    pub fn pool_bytes(mut self, bytes: usize) -> Self {
+        self.pool_bytes = bytes;
+        self
+    }
+
+    /// How many transcripts a brain keeps.
+    pub fn keep_transcripts(mut self, count: u64) -> Self {
+        self.keep_transcripts = count;
+        self
+    }
+
+    /// The harness. Makes the signing key on first use.
+    pub fn build(self) -> Result<Harness> {
+        let brains = self.brains.ok_or_else(|| {
+            Error::invalid("a harness needs a directory of brains").hint("call `.brains(dir)` on the builder")
+        })?;
+        let layout = Layout::new(brains);
+        let signer = match self.signer {
+            Some(signer) => signer,
+            None => Signer::load_or_create(&layout.signing_key(), &*self.random)?,
+        };
+        let signer = Arc::new(signer);
+        let opening = Opening {
+            wait: self.wait,
+            clock: self.clock,
+            on_drift: OnDrift::Refuse,
+            witness: Some(Arc::clone(&signer) as _),
+        };
+        let inner = Inner {
+            layout,
+            router: self.router,
+            toolbox: self.toolbox,
+            permissions: self.permissions,
+            secrets: Arc::new(self.secrets),
+            opening,
+            signer,
+            random: self.random,
+            learning: self.learning,
+            pool: Pool::new(self.pool_bytes),
+            keep_transcripts: self.keep_transcripts,
+        };
+        Ok(Harness { inner: Arc::new(inner) })
+    }
+}

@@ -1,0 +1,145 @@
+//! The harness: brains, backends and tools in one process.
+//!
+//! ```no_run
+//! # async fn example() -> herm::Result<()> {
+//! let harness = herm::Harness::builder().brains("brains").build()?;
+//! let outcome = harness.run(&"1".parse()?, herm::Task::new("pragma solidity ^0.8.0; …")).await?;
+//! println!("{}", outcome.answer.unwrap_or_default());
+//! harness.shutdown().await
+//! # }
+//! ```
+
+mod agents;
+mod builder;
+mod maintain;
+mod pool;
+mod replay;
+mod task_run;
+
+pub use builder::HarnessBuilder;
+pub use maintain::Maintained;
+pub use replay::{Replayed, replay};
+pub use task_run::Watch;
+
+use std::sync::Arc;
+
+use pool::{Place, Pool, Wanting};
+
+use crate::backend::Router;
+use crate::brain::{Brain, Opening};
+use crate::error::{Error, Result};
+use crate::ids::{BrainId, Random};
+use crate::layout::Layout;
+use crate::receipt::Signer;
+use crate::task::{Outcome, Task};
+use crate::tool::{Permissions, Secrets, Toolbox};
+
+/// Brains, backends and tools in one process. Cheap to clone; all clones are one harness.
+#[derive(Debug, Clone)]
+pub struct Harness {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    layout: Layout,
+    router: Router,
+    toolbox: Toolbox,
+    permissions: Permissions,
+    secrets: Arc<Secrets>,
+    opening: Opening,
+    signer: Arc<Signer>,
+    random: Arc<dyn Random>,
+    learning: bool,
+    pool: Pool,
+    keep_transcripts: u64,
+}
+
+impl Harness {
+    /// Begins with the embedded backend, no tools, and a key made on first use.
+    pub fn builder() -> HarnessBuilder {
+        HarnessBuilder::default()
+    }
+
+    /// Runs a task on a brain. Tasks of one brain run one at a time, first come first served;
+    /// different brains run side by side. Dropping the future leaves the brain before or after the
+    /// step, never between.
+    pub async fn run(&self, id: &BrainId, task: Task) -> Result<Outcome> {
+        self.run_watched(id, task, Watch::default()).await
+    }
+
+    /// Where the brains are.
+    pub fn layout(&self) -> &Layout {
+        &self.inner.layout
+    }
+
+    /// The tools.
+    pub fn toolbox(&self) -> &Toolbox {
+        &self.inner.toolbox
+    }
+
+    /// The key that signs.
+    pub fn signer(&self) -> &Signer {
+        &self.inner.signer
+    }
+
+    /// How many brains are open, and roughly how many bytes they take.
+    pub fn pool_weight(&self) -> (usize, usize) {
+        self.inner.pool.weight()
+    }
+
+    /// Waits for running tasks and closes every brain.
+    pub async fn shutdown(&self) -> Result<()> {
+        let mut first_error = None;
+        for (place, id) in self.inner.pool.all().await {
+            if let Err(error) = close(place, id).await {
+                first_error.get_or_insert(error);
+            }
+        }
+        self.inner.pool.tidy();
+        first_error.map_or(Ok(()), Err)
+    }
+}
+
+impl Inner {
+    /// Waits for a brain's place and sees to it that the brain is open in it.
+    async fn open(self: &Arc<Self>, id: &BrainId) -> Result<(Place, Wanting)> {
+        let (mut place, wanting) = self.pool.take(id).await;
+        if place.as_ref().is_some_and(Brain::is_usable) {
+            return Ok((place, wanting));
+        }
+        let (inner, id) = (Arc::clone(self), id.clone());
+        let opened = tokio::task::spawn_blocking(move || {
+            // What cannot be used is let go first: it holds the lock.
+            drop(place.take());
+            let brain = Brain::open(&inner.layout, &id, &inner.opening)?;
+            *place = Some(brain);
+            Ok(place)
+        });
+        match opened.await {
+            Ok(Ok(place)) => Ok((place, wanting)),
+            Ok(Err(error)) => {
+                drop(wanting);
+                self.pool.tidy();
+                Err(error)
+            }
+            Err(_) => Err(Error::internal("opening the brain was interrupted")),
+        }
+    }
+}
+
+/// Closes a brain, off the executor's threads.
+async fn close(mut place: Place, id: BrainId) -> Result<()> {
+    let closed = tokio::task::spawn_blocking(move || match place.take() {
+        Some(brain) => brain.close(),
+        None => Ok(()),
+    });
+    match closed.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => {
+            tracing::warn!(brain = %id, %error, "not closed cleanly; the next open finishes it");
+            Err(error)
+        }
+        Err(_) => Err(Error::internal(format!("closing brain {id} was interrupted"))),
+    }
+}

@@ -1,0 +1,211 @@
+//! Replaying a receipt: the brain as it was before, the same words, the same tools, and then the same
+//! hash, or not.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::task_run;
+use crate::backend::{Chain, Completion, RetryPolicy, Scripted};
+use crate::brain::{Brain, OnDrift, Opening, Reader};
+use crate::clock::{Clock, Moment};
+use crate::error::{Error, Result};
+use crate::fsio;
+use crate::ids::{BrainId, Digest, SystemRandom, sha256};
+use crate::layout::Layout;
+use crate::receipt::Envelope;
+use crate::session::machine::Call;
+use crate::session::{Caller, Cancel, Live, Run, Transcript, Turn};
+use crate::tool::{Context, Desk, Replay, Secrets, TaskFrame, ToolReport, Toolbox};
+
+/// How a replay went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replayed {
+    /// The receipt.
+    pub seq: u64,
+    /// The bundle hash before, of the receipt and of the rewound copy.
+    pub before: Digest,
+    /// The bundle hash after, by the receipt.
+    pub expected: Digest,
+    /// The bundle hash after, by the replay.
+    pub reached: Digest,
+    /// Whether the model would have read the same system message.
+    pub same_prompt: bool,
+    /// Tools whose result was taken from the transcript, because the world outside had a part in it.
+    pub recorded: Vec<String>,
+    /// Where a tool returned something else than it did then.
+    pub diverged: Vec<String>,
+}
+
+impl Replayed {
+    /// Whether the replay reached what the receipt says.
+    pub fn is_same(&self) -> bool {
+        self.expected == self.reached
+    }
+}
+
+/// A clock that stands still.
+#[derive(Debug)]
+struct Still(Moment);
+
+impl Clock for Still {
+    fn now(&self) -> Moment {
+        self.0
+    }
+}
+
+/// Runs the tools again where they depend on the brain alone, and reads the record where they do not.
+struct FromRecord {
+    live: Live,
+    turns: Vec<Turn>,
+    next: AtomicUsize,
+    notes: Mutex<(Vec<String>, Vec<String>)>,
+}
+
+impl FromRecord {
+    fn next(&self, call: &Call) -> Option<&ToolReport> {
+        let from = self.next.load(Ordering::SeqCst);
+        let found = self.turns.iter().enumerate().skip(from).find(|(_, turn)| turn.call.is_some())?;
+        self.next.store(found.0 + 1, Ordering::SeqCst);
+        found.1.report.as_ref().filter(|_| found.1.call.as_ref() == Some(call))
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Vec<String>, &mut Vec<String>)) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (recorded, diverged) = &mut *notes;
+        note(recorded, diverged);
+    }
+}
+
+#[async_trait]
+impl Caller for FromRecord {
+    async fn call(&self, call: &Call, cx: &Context, until: Instant) -> ToolReport {
+        let again = self.live.0.get(&call.tool).is_some_and(|tool| tool.card().replay == Replay::Again);
+        let Some(before) = self.next(call) else {
+            self.note(|_, diverged| diverged.push(format!("{} was not called then", call.tool)));
+            return self.live.call(call, cx, until).await;
+        };
+        if !again {
+            self.note(|recorded, _| recorded.push(call.tool.clone()));
+            return before.clone();
+        }
+        let now = self.live.call(call, cx, until).await;
+        if (now.status, &now.text) != (before.status, &before.text) {
+            self.note(|_, diverged| diverged.push(format!("{} returned something else", call.tool)));
+        }
+        before.clone()
+    }
+}
+
+/// Replays receipt `seq` of a brain in a copy below `workspace`, which is removed again.
+pub async fn replay(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, workspace: &Path) -> Result<Replayed> {
+    let copy = Layout::new(workspace.join(format!("replay-{}-{id}-{seq}", std::process::id())));
+    let replayed = replay_in(layout, id, seq, toolbox, &copy).await;
+    fsio::remove_tree(copy.brains())?;
+    replayed
+}
+
+async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, copy: &Layout) -> Result<Replayed> {
+    let (source, id_too, target) = (layout.clone(), id.clone(), copy.clone());
+    let (transcript, brain, before, expected) = blocking(move || rewind(&source, &id_too, seq, &target)).await?;
+    let at = transcript.at;
+    let slot = Arc::new(tokio::sync::Mutex::new(Some(brain)));
+    let desk = Arc::new(Mutex::new(Desk::new(slot.lock_owned().await, at)));
+    let until = Instant::now() + Duration::from_secs(3_600);
+    let frame = Arc::new(TaskFrame {
+        brain: id.clone(),
+        task: transcript.task.clone(),
+        subscriber: transcript.subscriber,
+        input: transcript.input.as_str().into(),
+        at,
+        path: vec![id.clone()],
+        until,
+    });
+    let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::new(Secrets::default()), None);
+    let toolbox = toolbox.only(&transcript.tools);
+    if let Some(missing) = transcript.tools.iter().find(|name| toolbox.get(name).is_none()) {
+        return Err(Error::not_found(format!("the task could use the tool {missing}, which is not here"))
+            .hint("replay with the tools the task had"));
+    }
+    let words: Vec<Completion> = transcript.turns.iter().map(|turn| turn.reply.clone()).collect();
+    let mut speaker = Scripted::playing(words.into_iter().map(Ok));
+    if let Some(synthesis) = &transcript.synthesis {
+        speaker = speaker.synthesising_with(Ok(synthesis.clone()));
+    }
+    let chain = Chain { backends: vec![Arc::new(speaker)], policy: RetryPolicy::default() };
+    let caller = FromRecord {
+        live: Live(toolbox.clone()),
+        turns: transcript.turns.clone(),
+        next: AtomicUsize::new(0),
+        notes: Mutex::default(),
+    };
+    let finished = Run {
+        frame: Arc::clone(&frame),
+        desk: Arc::clone(&desk),
+        cx,
+        chain: &chain,
+        toolbox: &toolbox,
+        caller: &caller,
+        limits: &transcript.limits,
+        learning: transcript.learning,
+        cancel: &Cancel::new(),
+        events: None,
+        random: &SystemRandom,
+        replayed: Some(&transcript.stop),
+    }
+    .run()
+    .await?;
+    let same_prompt = finished.transcript.prompt == transcript.prompt;
+    let settled = task_run::settle(&desk, &frame, finished, &transcript.limits).await?;
+    let (mut recorded, diverged) = caller.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    recorded.sort();
+    recorded.dedup();
+    Ok(Replayed { seq, before, expected, reached: settled.after, same_prompt, recorded, diverged })
+}
+
+/// The transcript of a receipt, and the brain as it was before it.
+fn rewind(layout: &Layout, id: &BrainId, seq: u64, copy: &Layout) -> Result<(Transcript, Brain, Digest, Digest)> {
+    let reader = Reader::open(layout, id)?;
+    let taped = reader.receipts(seq, seq)?.pop().ok_or_else(|| {
+        Error::not_found(format!("brain {id} has no receipt {seq}"))
+            .hint(format!("see them with `herm receipts list {id}`"))
+    })?;
+    let payload = Envelope::parse(&taped.envelope)?.payload()?;
+    let statement: serde_json::Value =
+        serde_json::from_slice(&payload).map_err(|source| Error::corrupt("the receipt is not JSON").because(source))?;
+    let named = statement["predicate"]["task"]["transcript"]["sha256"].as_str().ok_or_else(|| {
+        Error::invalid(format!("receipt {seq} is not of a task")).hint("only tasks can be replayed")
+    })?;
+    let content = reader.transcript(taped.step)?.ok_or_else(|| {
+        Error::not_found(format!("the transcript of receipt {seq} is no longer kept"))
+            .hint("keep more transcripts, or replay sooner")
+    })?;
+    if sha256(&content) != named {
+        return Err(Error::corrupt(format!("the transcript of receipt {seq} is not the one that was signed"))
+            .hint("restore the brain from a snapshot"));
+    }
+    let transcript = Transcript::parse(&content)?;
+    let step = reader.step(taped.step)?;
+    let lock = reader.rewind(taped.step, copy)?;
+    if step.before != Some(lock.bundle_hash) {
+        return Err(Error::corrupt(format!("the brain cannot be brought back to before receipt {seq}"))
+            .hint("its journal lacks something; replay from a snapshot of that version"));
+    }
+    let opening = Opening {
+        wait: Duration::from_secs(5),
+        clock: Arc::new(Still(transcript.at)),
+        on_drift: OnDrift::Refuse,
+        witness: None,
+    };
+    Ok((transcript, Brain::open(copy, id, &opening)?, lock.bundle_hash, step.after))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Error::internal("the replay was interrupted"))?
+}

@@ -1,0 +1,22 @@
+//! SHA-256, for what strangers recompute: receipts, transcripts, results.
+
+use sha2::Digest as _;
+
+/// A SHA-256 in hexadecimal: what a stranger can recompute with any standard library.
+pub fn sha256(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(64);
+    for byte in sha2::Sha256::digest(bytes) {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sha256_is_sha256() {
+        assert_eq!(super::sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+}

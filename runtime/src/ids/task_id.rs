@@ -1,0 +1,29 @@
+//! The name of a task.
+
+use super::{Random, validated_text};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+
+/// A task's own name: 1 to 64 letters, digits, `.`, `_` and `-`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskId(Box<str>);
+
+impl TaskId {
+    /// The rule.
+    pub fn validate(text: &str) -> Result<()> {
+        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if (1..=64).contains(&text.len()) && text.chars().all(good) {
+            return Ok(());
+        }
+        Err(Error::invalid("that is not a task id").hint("a task id is 1 to 64 letters, digits, `.`, `_` and `-`"))
+    }
+
+    /// A new one. Names sort by the moment they were made.
+    pub fn new(at: Moment, random: &dyn Random) -> Result<Self> {
+        let mut bytes = [0; 8];
+        random.fill(&mut bytes)?;
+        Ok(Self(format!("{:012x}-{:016x}", at.millis(), u64::from_be_bytes(bytes)).into()))
+    }
+}
+
+validated_text!(TaskId);

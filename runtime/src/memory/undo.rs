@@ -1,0 +1,111 @@
+//! What a step's rows were before it, so that a step can be taken back exactly.
+
+use rusqlite::types::{Value as SqlValue, ValueRef};
+use rusqlite::{Connection, OptionalExtension as _};
+use serde_json::Value;
+
+use super::db::sql;
+use super::index::{self, Source};
+use super::logical::{self, Table, Touched};
+use crate::bundle::rows::FAN_OUT;
+use crate::error::{Error, Result};
+
+/// A row as it was before a step wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowUndo {
+    /// The table.
+    pub table: Table,
+    /// The row.
+    pub id: i64,
+    /// Its columns as a JSON array; `None` where the step made the row.
+    pub before: Option<String>,
+}
+
+/// The columns of a row as a JSON array.
+pub(super) fn row(connection: &Connection, table: Table, id: i64) -> Result<Option<String>> {
+    let query = format!("SELECT {} FROM {} WHERE id = ?1", table.columns(), table.name());
+    let columns = table.columns().split(',').count();
+    connection
+        .prepare_cached(&query)
+        .and_then(|mut get| {
+            get.query_row([id], |row| {
+                (0..columns)
+                    .map(|column| {
+                        Ok(match row.get_ref(column)? {
+                            ValueRef::Integer(number) => Value::from(number),
+                            ValueRef::Text(text) => Value::from(String::from_utf8_lossy(text)),
+                            // The tables are strict and have no other columns.
+                            ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => Value::Null,
+                        })
+                    })
+                    .collect::<rusqlite::Result<Vec<Value>>>()
+            })
+            .optional()
+        })
+        .map(|found| found.map(|columns| Value::Array(columns).to_string()))
+        .map_err(|source| sql("read memory.db", source))
+}
+
+/// Keeps what a step's rows were before it.
+pub fn keep(connection: &Connection, step: i64, rows: &[RowUndo]) -> Result<()> {
+    for row in rows {
+        connection
+            // A row written twice in a step was first what it was before the step.
+            .prepare_cached("INSERT OR IGNORE INTO row_undo (step, tbl, id, before) VALUES (?1, ?2, ?3, ?4)")
+            .and_then(|mut add| add.execute((step, row.table as i64, row.id, row.before.as_deref())))
+            .map_err(|source| sql("write memory.db", source))?;
+    }
+    Ok(())
+}
+
+/// Takes back the rows of every step after `step`, newest first.
+pub fn take_back(connection: &Connection, step: i64) -> Result<()> {
+    let failed = |source| sql("read memory.db", source);
+    let mut kept = connection
+        .prepare("SELECT tbl, id, before FROM row_undo WHERE step > ?1 ORDER BY step DESC, tbl DESC, id DESC")
+        .map_err(failed)?;
+    let mut rows = kept.query([step]).map_err(failed)?;
+    let mut touched = Touched::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let table = Table::of_number(row.get(0).map_err(failed)?)?;
+        let id: i64 = row.get(1).map_err(failed)?;
+        let before: Option<String> = row.get(2).map_err(failed)?;
+        put_back(connection, table, id, before.as_deref())?;
+        touched.insert((table, id.div_euclid(FAN_OUT)));
+    }
+    logical::refresh(connection, &touched)
+}
+
+fn put_back(connection: &Connection, table: Table, id: i64, before: Option<&str>) -> Result<()> {
+    let failed = |source| sql("write memory.db", source);
+    let source = match table {
+        Table::Facts => Some(Source::Fact),
+        Table::Messages => Some(Source::Message),
+        Table::TaskLog => Some(Source::Task),
+        Table::SkillUsage | Table::Subscribers => None,
+    };
+    if let Some(source) = source {
+        index::remove(connection, source, id)?;
+    }
+    let Some(before) = before else {
+        let query = format!("DELETE FROM {} WHERE id = ?1", table.name());
+        return connection.execute(&query, [id]).map(|_| ()).map_err(failed);
+    };
+    let columns: Vec<Value> = serde_json::from_str(before).map_err(|source| {
+        Error::corrupt("the journal has lost what a row was before")
+            .hint("restore the brain from a snapshot")
+            .because(source)
+    })?;
+    let values = columns.into_iter().map(|value| match value {
+        Value::Number(number) => number.as_i64().map_or(SqlValue::Null, SqlValue::Integer),
+        Value::String(text) => SqlValue::Text(text),
+        _ => SqlValue::Null,
+    });
+    let marks = vec!["?"; table.columns().split(',').count()].join(", ");
+    let query = format!("INSERT OR REPLACE INTO {} ({}) VALUES ({marks})", table.name(), table.columns());
+    connection.execute(&query, rusqlite::params_from_iter(values)).map_err(failed)?;
+    match source {
+        Some(source) => index::add(connection, source, id),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,92 @@
+//! What a receipt says: an in-toto statement about one move of a brain.
+
+use serde_json::{Value, json};
+
+use super::envelope::Envelope;
+use super::key::{Signer, SignerOnUse};
+use crate::brain::{Move, Receipt, Witness};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{BrainId, Digest, sha256};
+
+/// The type of every statement.
+pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
+/// The predicate of a receipt.
+pub const RECEIPT_TYPE: &str = "urn:herm:receipt:1";
+/// The predicate of a checkpoint.
+pub const CHECKPOINT_TYPE: &str = "urn:herm:checkpoint:1";
+
+impl Witness for Signer {
+    fn attest(&self, moved: &Move<'_>) -> Result<Receipt> {
+        let payload = to_bytes(&statement(moved))?;
+        let digest = sha256(&payload);
+        Ok(Receipt { envelope: Envelope::seal(&payload, self).to_line()?, digest })
+    }
+}
+
+impl Witness for SignerOnUse {
+    fn attest(&self, moved: &Move<'_>) -> Result<Receipt> {
+        self.get()?.attest(moved)
+    }
+}
+
+fn to_bytes(statement: &Value) -> Result<Vec<u8>> {
+    serde_json::to_vec(statement).map_err(|source| Error::internal("a statement cannot be written").because(source))
+}
+
+fn statement(moved: &Move<'_>) -> Value {
+    let mut subject = Vec::new();
+    if let Some(result) = moved.report.and_then(|report| report["result"]["sha256"].as_str()) {
+        subject.push(json!({ "name": "result", "digest": { "sha256": result } }));
+    }
+    if let Some(before) = moved.before {
+        subject.push(bundle_subject("bundle/before", &before.bundle_hash));
+    }
+    subject.push(bundle_subject("bundle/after", &moved.after.bundle_hash));
+    let parts: Vec<&str> = match moved.before {
+        Some(before) => before.parts.moved(&moved.after.parts).into_iter().map(|part| part.name()).collect(),
+        None => Vec::new(),
+    };
+    json!({
+        "_type": STATEMENT_TYPE,
+        "subject": subject,
+        "predicateType": RECEIPT_TYPE,
+        "predicate": {
+            "brain": moved.brain,
+            "seq": moved.seq,
+            "kind": moved.kind,
+            "version": moved.after.version,
+            "at": moved.at,
+            "previous": moved.previous.map(|digest| json!({ "sha256": digest })),
+            "moved": parts,
+            "files": moved.files.len(),
+            "parts": moved.after.parts,
+            "task": moved.report,
+        }
+    })
+}
+
+fn bundle_subject(name: &str, digest: &Digest) -> Value {
+    json!({ "name": name, "digest": { "blake3": digest } })
+}
+
+/// A signed statement of where a tape ends. Whoever keeps one notices a tape that was cut.
+pub fn checkpoint(
+    brain: &BrainId,
+    seq: u64,
+    last: &str,
+    bundle: &Digest,
+    at: Moment,
+    signer: &Signer,
+) -> Result<String> {
+    let statement = json!({
+        "_type": STATEMENT_TYPE,
+        "subject": [
+            { "name": "receipt/last", "digest": { "sha256": last } },
+            bundle_subject("bundle/after", bundle),
+        ],
+        "predicateType": CHECKPOINT_TYPE,
+        "predicate": { "brain": brain, "seq": seq, "at": at }
+    });
+    Envelope::seal(&to_bytes(&statement)?, signer).to_line()
+}

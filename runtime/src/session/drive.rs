@@ -1,0 +1,355 @@
+//! The only part of a session that waits: it asks the model, calls the tools, and keeps the record.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::machine::{Call, Heard, Legal, Machine, Next, Question, Stop};
+use super::prompt;
+use super::transcript::Turn;
+use crate::backend::{Advice, Answered, Ask, BackendError, Chain, Completion, ErrorClass, Price, Purpose, Tokens};
+use crate::ids::Random;
+use crate::memory::EvidenceStatus;
+use crate::task::{Event, Limits, StopReason, Usage};
+use crate::tool::{Card, Context, ToolReport, Toolbox, dispatch};
+
+/// The first tries and the last word vary a little; tool calls should not.
+const TEMPERATURE: f32 = 0.1;
+/// How often a conversation that is too long is shortened before giving up.
+const SHRINKS: u32 = 3;
+/// Where an endpoint does not count: bytes a token, on the low side.
+const BYTES_A_TOKEN: u64 = 3;
+
+/// Who runs a call: the tools themselves, or a record of what they returned.
+#[async_trait]
+pub trait Caller: Send + Sync {
+    /// What came of a call.
+    async fn call(&self, call: &Call, cx: &Context, until: Instant) -> ToolReport;
+}
+
+/// Runs the tools.
+#[derive(Debug, Clone)]
+pub struct Live(pub Toolbox);
+
+#[async_trait]
+impl Caller for Live {
+    async fn call(&self, call: &Call, cx: &Context, until: Instant) -> ToolReport {
+        match self.0.get(&call.tool) {
+            Some(tool) => dispatch(tool, call.args.clone(), cx, until).await,
+            None => ToolReport::refused("There is no such tool.", "there is no such tool"),
+        }
+    }
+}
+
+/// Lets a caller end a task early.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<CancelState>);
+
+#[derive(Debug, Default)]
+struct CancelState {
+    asked: std::sync::atomic::AtomicBool,
+    notify: tokio::sync::Notify,
+}
+
+impl Cancel {
+    /// Not asked for yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks for it. The task ends as cancelled, with a receipt.
+    pub fn cancel(&self) {
+        self.0.asked.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.0.notify.notify_waiters();
+    }
+
+    /// Waits until it is asked for.
+    pub async fn asked(&self) {
+        loop {
+            let notified = self.0.notify.notified();
+            if self.0.asked.load(std::sync::atomic::Ordering::SeqCst) {
+                return;
+            }
+            notified.await;
+        }
+    }
+}
+
+/// Where events go.
+pub type Events = tokio::sync::mpsc::UnboundedSender<Event>;
+
+/// What a session needs beside its machine.
+pub struct Session<'s> {
+    /// Who speaks.
+    pub chain: &'s Chain,
+    /// Who runs calls.
+    pub caller: &'s dyn Caller,
+    /// What tools see.
+    pub cx: &'s Context,
+    /// The tools the task may use.
+    pub tools: &'s [&'s Card],
+    /// The schema of the final answer, where the role declares one.
+    pub answer: Option<&'s Value>,
+    /// What the task may use up.
+    pub limits: &'s Limits,
+    /// When it has to be done.
+    pub until: Instant,
+    /// Ends it early.
+    pub cancel: &'s Cancel,
+    /// Who watches.
+    pub events: Option<&'s Events>,
+    /// Spreads retries out.
+    pub random: &'s dyn Random,
+}
+
+/// What was said and done.
+#[derive(Debug)]
+pub struct Driven {
+    /// The turns.
+    pub turns: Vec<Turn>,
+    /// What it used up.
+    pub usage: Usage,
+    /// The model that spoke last.
+    pub model: Option<String>,
+    /// The backend that spoke last.
+    pub backend: String,
+    /// What the endpoint gave as proof of where it ran.
+    pub attestation: Option<String>,
+}
+
+/// Why there is no reply.
+enum NoReply {
+    Backend(BackendError),
+    Stop(StopReason, String),
+}
+
+impl Session<'_> {
+    /// Tells whoever watches.
+    pub fn tell(&self, event: impl FnOnce() -> Event) {
+        if let Some(events) = self.events {
+            // Nobody listens any more: the task goes on all the same.
+            let _ = events.send(event());
+        }
+    }
+
+    /// Runs the machine to its end.
+    pub async fn drive(&self, machine: &mut Machine) -> Driven {
+        let mut driven = Driven {
+            turns: Vec::new(),
+            usage: Usage::default(),
+            model: None,
+            backend: self.chain.backends.first().map(|backend| backend.name().to_owned()).unwrap_or_default(),
+            attestation: None,
+        };
+        loop {
+            match machine.next() {
+                Next::Done(_) => return driven,
+                Next::Ask(question) => {
+                    let turn = u32::from(question.turn);
+                    self.tell(|| Event::TurnStarted { turn, of: u32::from(self.limits.turns) });
+                    let started = Instant::now();
+                    match self.reply(machine, question, &mut driven).await {
+                        Ok(completion) => {
+                            let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+                            self.heard(machine, completion, millis, &mut driven);
+                        }
+                        Err(NoReply::Backend(error)) if Instant::now() >= self.until => {
+                            machine.end(StopReason::Deadline, format!("the time was up: {}", error.message));
+                        }
+                        Err(NoReply::Backend(error)) => machine.end(StopReason::Backend, error.to_string()),
+                        Err(NoReply::Stop(reason, message)) => machine.end(reason, message),
+                    }
+                }
+                Next::Call(call) => {
+                    let call = call.clone();
+                    if let Err((reason, message)) = self.call(machine, call, &mut driven).await {
+                        machine.end(reason, message);
+                    }
+                }
+            }
+        }
+    }
+
+    fn heard(&self, machine: &mut Machine, completion: Completion, millis: u64, driven: &mut Driven) {
+        let turn = u32::from(machine.turns()) + 1;
+        self.tell(|| Event::Reply { turn, text: completion.text.as_str().into(), millis });
+        let heard = machine.hear(&completion.text, completion.finish);
+        driven.turns.push(Turn { reply: completion, call: None, report: None });
+        match heard {
+            Heard::Nudged(text) => self.tell(|| Event::Nudge { turn, text }),
+            Heard::Refused { tool, text } => self.tell(|| Event::ToolResult {
+                turn,
+                tool,
+                status: EvidenceStatus::Refused,
+                summary: text.to_string(),
+                millis: 0,
+            }),
+            Heard::Call | Heard::Done | Heard::Ignored => {}
+        }
+    }
+
+    async fn call(&self, machine: &mut Machine, call: Call, driven: &mut Driven) -> Result<(), (StopReason, String)> {
+        let turn = u32::from(machine.turns());
+        self.tell(|| Event::ToolCall { turn, tool: call.tool.clone(), args: Value::Object(call.args.clone()) });
+        let report = tokio::select! {
+            biased;
+            () = self.cancel.asked() => return Err(cancelled()),
+            report = self.caller.call(&call, self.cx, self.until) => report,
+        };
+        self.tell(|| Event::ToolResult {
+            turn,
+            tool: call.tool.clone(),
+            status: report.status,
+            summary: report.summary.clone(),
+            millis: report.millis,
+        });
+        machine.take(&report);
+        if let Some(turn) = driven.turns.last_mut() {
+            turn.call = Some(call);
+            turn.report = Some(report);
+        }
+        if Instant::now() >= self.until {
+            return Err((StopReason::Deadline, "the time was up".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// One reply, with a shorter conversation where the endpoint wants one.
+    async fn reply(
+        &self,
+        machine: &mut Machine,
+        question: Question,
+        driven: &mut Driven,
+    ) -> Result<Completion, NoReply> {
+        let mut messages = question.messages;
+        let legal = Arc::new(self.legal(question.legal));
+        for shrunk in 0..=SHRINKS {
+            let ask = Ask {
+                messages,
+                purpose: Purpose::Turn,
+                legal: Arc::clone(&legal),
+                max_output_tokens: self.limits.reply_tokens,
+                max_output_bytes: self.limits.reply_bytes,
+                temperature: TEMPERATURE,
+            };
+            match self.ask(&ask, driven).await {
+                Err(NoReply::Backend(error)) if error.class.advice() == Advice::Shrink && shrunk < SHRINKS => {
+                    let bytes: usize = ask.messages.iter().map(|message| message.content.len()).sum();
+                    machine.limit_context(bytes / 2);
+                    match machine.next() {
+                        Next::Ask(question) => messages = question.messages,
+                        _ => return Err(NoReply::Backend(error)),
+                    }
+                }
+                other => return other,
+            }
+        }
+        Err(NoReply::Backend(BackendError::new(ErrorClass::ContextOverflow, "the conversation cannot be made shorter")))
+    }
+
+    fn legal(&self, legal: Legal) -> Value {
+        prompt::legal_schema(legal, self.tools, self.answer)
+    }
+
+    /// Asks once, within budget, deadline and the caller's patience, and counts what it took.
+    pub(super) async fn ask_counted(&self, ask: &Ask, driven: &mut Driven) -> Result<Completion, String> {
+        self.ask(ask, driven).await.map_err(|why| match why {
+            NoReply::Backend(error) => error.to_string(),
+            NoReply::Stop(_, message) => message,
+        })
+    }
+
+    async fn ask(&self, ask: &Ask, driven: &mut Driven) -> Result<Completion, NoReply> {
+        self.afford(ask, driven)?;
+        let retries = std::sync::atomic::AtomicU32::new(0);
+        let jitter = || self.random.fraction();
+        let heard = |attempt: &crate::backend::Attempt<'_>| {
+            retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let wait = attempt.wait.unwrap_or_default();
+            tracing::info!(backend = attempt.backend, class = attempt.class.name(), ?wait, "no answer");
+            self.tell(|| Event::Retry {
+                backend: attempt.backend.to_owned(),
+                class: attempt.class.name().to_owned(),
+                wait_millis: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            });
+        };
+        let answered = tokio::select! {
+            biased;
+            () = self.cancel.asked() => { let (reason, message) = cancelled(); return Err(NoReply::Stop(reason, message)) }
+            answered = self.chain.ask(ask, self.until, &jitter, &heard) => answered,
+        };
+        driven.usage.retries += retries.load(std::sync::atomic::Ordering::Relaxed);
+        let Answered { completion, backend, .. } = answered.map_err(NoReply::Backend)?;
+        count(&mut driven.usage, ask, &completion, backend.capabilities().price);
+        driven.model = Some(completion.model.clone());
+        driven.backend = backend.name().to_owned();
+        driven.attestation = completion.attestation.clone().or(driven.attestation.take());
+        Ok(completion)
+    }
+
+    /// Whether the next reply fits the budgets, at worst.
+    fn afford(&self, ask: &Ask, driven: &Driven) -> Result<(), NoReply> {
+        let worst = Tokens { input: estimate(ask), output: u64::from(ask.max_output_tokens), cached: 0 };
+        let over = |what: String| Err(NoReply::Stop(StopReason::Budget, what));
+        if let Some(budget) = self.limits.total_tokens {
+            let spent = driven.usage.total_tokens();
+            if spent + worst.input >= budget {
+                return over(format!("the budget of {budget} tokens does not allow another reply ({spent} are used)"));
+            }
+        }
+        if let Some(budget) = self.limits.micro_usd {
+            for backend in &self.chain.backends {
+                let Some(price) = backend.capabilities().price else {
+                    return over(format!("a money budget cannot be held: {} has no known price", backend.name()));
+                };
+                let spent = driven.usage.micro_usd.unwrap_or(0);
+                if spent + price.of(worst) > budget {
+                    return over(format!(
+                        "the budget of {budget} millionths of a dollar does not allow another reply ({spent} are used)"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn cancelled() -> (StopReason, String) {
+    (StopReason::Cancelled, "the caller cancelled the task".to_owned())
+}
+
+fn estimate(ask: &Ask) -> u64 {
+    ask.messages.iter().map(|message| message.content.len() as u64).sum::<u64>() / BYTES_A_TOKEN
+}
+
+fn count(usage: &mut Usage, ask: &Ask, completion: &Completion, price: Option<Price>) {
+    usage.replies += 1;
+    // What the endpoint does not count is estimated, so that a budget holds all the same.
+    let (total, tokens) = match completion.tokens {
+        Some(tokens) => (usage.tokens.get_or_insert_default(), tokens),
+        None => {
+            let output = completion.text.len() as u64 / BYTES_A_TOKEN;
+            (usage.estimated.get_or_insert_default(), Tokens { input: estimate(ask), output, cached: 0 })
+        }
+    };
+    total.input += tokens.input;
+    total.output += tokens.output;
+    total.cached += tokens.cached;
+    if let Some(price) = price {
+        *usage.micro_usd.get_or_insert_default() += price.of(tokens);
+    }
+}
+
+/// How a machine ended, once it has.
+pub fn stop_of(machine: &Machine) -> Stop {
+    match machine.next() {
+        Next::Done(stop) => stop.clone(),
+        Next::Ask(_) | Next::Call(_) => Stop {
+            reason: StopReason::Internal,
+            answer: None,
+            message: Some("the session was left before its end".to_owned()),
+        },
+    }
+}

@@ -1,0 +1,21 @@
+//! One task against one brain.
+//!
+//! - [`machine`] decides: replies and results in, the next thing to do out. Pure and serialisable.
+//! - [`reply`] finds the JSON objects a model wrote in its text.
+//! - [`prompt`] writes the system message.
+//! - [`Session`] drives: it asks, calls and listens, and is the only part that waits for anything.
+//! - [`synthesis`] turns a hard task into a skill.
+//! - [`Transcript`] is everything a replay needs; [`account`] is what the brain remembers.
+
+pub mod account;
+mod drive;
+pub mod machine;
+pub mod prompt;
+pub mod reply;
+mod run;
+pub mod synthesis;
+mod transcript;
+
+pub use drive::{Caller, Cancel, Driven, Events, Live, Session, stop_of};
+pub use run::{Finished, Run};
+pub use transcript::{TRANSCRIPT_SCHEMA, Transcript, Turn};

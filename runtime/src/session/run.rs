@@ -1,0 +1,255 @@
+//! A task from an open brain to a step ready to be settled. The same line is walked live and in a
+//! replay; only who speaks and who runs the calls differs.
+
+use std::sync::{Arc, Mutex};
+
+use super::account;
+use super::drive::{Caller, Cancel, Driven, Events, Session, stop_of};
+use super::machine::{Machine, Rules, Stop};
+use super::prompt::{self, Prompt, Shown};
+use super::synthesis::{self, Decision, Provenance};
+use super::transcript::{TRANSCRIPT_SCHEMA, Transcript};
+use crate::backend::Chain;
+use crate::brain::Layer;
+use crate::error::{Error, Result};
+use crate::ids::{Digest, Random, Slug};
+use crate::layout;
+use crate::memory::layers;
+use crate::task::{CallRecord, Event, Limits, SkillMove, Status, StopReason, Usage};
+use crate::tool::{Card, Context, Desk, TaskFrame, Toolbox, at_desk};
+
+/// Everything a task runs with.
+pub struct Run<'r> {
+    /// The task.
+    pub frame: Arc<TaskFrame>,
+    /// The brain, and the step in the making.
+    pub desk: Arc<Mutex<Desk>>,
+    /// What tools see.
+    pub cx: Context,
+    /// Who speaks.
+    pub chain: &'r Chain,
+    /// The tools the task may use.
+    pub toolbox: &'r Toolbox,
+    /// Who runs calls.
+    pub caller: &'r dyn Caller,
+    /// What it may use up.
+    pub limits: &'r Limits,
+    /// Whether a hard task is learned from.
+    pub learning: bool,
+    /// Ends it early.
+    pub cancel: &'r Cancel,
+    /// Who watches.
+    pub events: Option<&'r Events>,
+    /// Spreads retries out.
+    pub random: &'r dyn Random,
+    /// How the task ended that this one replays: an end from outside (a deadline, a cancel) cannot
+    /// happen again by itself.
+    pub replayed: Option<&'r Stop>,
+}
+
+/// A task whose step is ready to be settled.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub stop: Stop,
+    /// Turns used.
+    pub turns: u32,
+    /// Tool calls.
+    pub calls: Vec<CallRecord>,
+    /// What it used up.
+    pub usage: Usage,
+    /// The model that spoke last.
+    pub model: Option<String>,
+    /// The backend that spoke last.
+    pub backend: String,
+    /// What the endpoint gave as proof of where it ran.
+    pub attestation: Option<String>,
+    /// Everything that was said and done.
+    pub transcript: Transcript,
+    /// The skills that were loaded, with their digests.
+    pub loaded: Vec<(Slug, Digest)>,
+    /// What was done to skills.
+    pub changed: Vec<SkillMove>,
+    /// What did not work and was worked around.
+    pub warnings: Vec<String>,
+}
+
+/// What the prompt is made of, read from the brain.
+struct Prepared {
+    role: String,
+    memory: String,
+    users: String,
+    subscriber: String,
+    shown: Shown,
+    archived: Vec<Slug>,
+}
+
+impl Run<'_> {
+    /// Runs the task and writes its step. Nothing is settled yet.
+    pub async fn run(&self) -> Result<Finished> {
+        let prepared = self.prepare().await?;
+        let cards: Vec<&Card> = self.toolbox.iter().map(|tool| tool.card()).collect();
+        let capabilities = self.chain.backends.first().map(|backend| backend.capabilities()).unwrap_or_default();
+        let system: Arc<str> = prompt::system(&Prompt {
+            role: &prepared.role,
+            memory: &prepared.memory,
+            users: &prepared.users,
+            subscriber: &prepared.subscriber,
+            tools: &cards,
+            skills: &prepared.shown,
+            turns: self.limits.turns,
+            examples: capabilities.needs_examples,
+        })
+        .into();
+        let rules = Rules {
+            turns: self.limits.turns,
+            tools: cards.iter().map(|card| card.name.clone()).collect(),
+            context_bytes: self.limits.context_bytes.min(capabilities.context_bytes.unwrap_or(usize::MAX)),
+        };
+        let mut machine = Machine::new(rules.clone(), Arc::clone(&system), Arc::clone(&self.frame.input));
+        let answer = prompt::final_schema(&prepared.role);
+        let session = Session {
+            chain: self.chain,
+            caller: self.caller,
+            cx: &self.cx,
+            tools: &cards,
+            answer: answer.as_ref(),
+            limits: self.limits,
+            until: self.frame.until,
+            cancel: self.cancel,
+            events: self.events,
+            random: self.random,
+        };
+        let mut driven = session.drive(&mut machine).await;
+        let stop = self.ended(stop_of(&machine));
+        let mut transcript = Transcript {
+            schema: TRANSCRIPT_SCHEMA.to_owned(),
+            task: self.frame.task.clone(),
+            brain: self.frame.brain.clone(),
+            at: self.frame.at,
+            subscriber: self.frame.subscriber,
+            input: self.frame.input.to_string(),
+            limits: self.limits.clone(),
+            tools: rules.tools,
+            backend: driven.backend.clone(),
+            learning: self.learning,
+            prompt: crate::ids::sha256(system.as_bytes()),
+            turns: std::mem::take(&mut driven.turns),
+            synthesis: None,
+            stop: stop.clone(),
+        };
+        let mut warnings = Vec::new();
+        if self.learning && stop.reason.status() == Status::Converged && synthesis::is_hard(machine.calls()) {
+            if let Err(error) = self.learn(&session, &machine, &mut transcript, &mut driven, prepared.archived).await {
+                tracing::info!(brain = %self.frame.brain, %error, "nothing was written down");
+                warnings.push(format!("no skill was written: {}", error.message()));
+            }
+        }
+        self.close(machine, driven, transcript, warnings).await
+    }
+
+    fn ended(&self, stop: Stop) -> Stop {
+        let from_outside = |reason| !matches!(reason, StopReason::Final | StopReason::Ceiling | StopReason::Stuck);
+        match self.replayed {
+            Some(before) if stop.reason == StopReason::Backend && from_outside(before.reason) => before.clone(),
+            _ => stop,
+        }
+    }
+
+    async fn prepare(&self) -> Result<Prepared> {
+        let input = Arc::clone(&self.frame.input);
+        let subscriber = self.frame.subscriber;
+        at_desk(&self.desk, move |desk| {
+            let role = desk.read(&layout::rel(layout::SYSTEM)?)?.ok_or_else(|| {
+                Error::corrupt("the brain has no system.md").hint("put it back, or restore the brain from a snapshot")
+            })?;
+            let role = String::from_utf8(role)
+                .map_err(|source| Error::corrupt("system.md is not UTF-8 text").because(source))?;
+            let mut frozen = |layer: Layer| desk.layer(layer).map(|text| layers::frozen(&text, layer.cap()));
+            let memory = frozen(Layer::Memory)?;
+            let users = frozen(Layer::User)?;
+            let subscriber =
+                subscriber.map(|digest| frozen(Layer::Subscriber(digest))).transpose()?.unwrap_or_default();
+            let skills = desk.skills()?;
+            let pinned: Vec<Slug> =
+                desk.brain()?.usage()?.into_iter().filter(|(_, usage)| usage.pinned).map(|(slug, _)| slug).collect();
+            let brain = desk.brain()?;
+            let shown =
+                prompt::choose(skills, &pinned, prompt::INDEX_BYTES, || brain.best_skills(&input, prompt::INDEX_BEST))?;
+            let archived = desk.archived()?;
+            Ok(Prepared { role, memory, users, subscriber, shown, archived })
+        })
+        .await
+    }
+
+    /// Asks what the task taught, and writes it down.
+    async fn learn(
+        &self,
+        session: &Session<'_>,
+        machine: &Machine,
+        transcript: &mut Transcript,
+        driven: &mut Driven,
+        archived: Vec<Slug>,
+    ) -> Result<()> {
+        let skills = at_desk(&self.desk, Desk::skills).await?;
+        let answer = transcript.stop.answer.as_deref().unwrap_or_default();
+        let ask = synthesis::question(&self.frame.input, &transcript.turns, answer, &skills, &archived, self.limits);
+        let completion = session
+            .ask_counted(&ask, driven)
+            .await
+            .map_err(|why| Error::unavailable(format!("nobody wrote it down: {why}")))?;
+        transcript.synthesis = Some(completion.clone());
+        let Decision::Write { slug, description, body } = synthesis::decide(&completion)? else { return Ok(()) };
+        let executed = machine.calls().len();
+        let task = self.frame.task.clone();
+        let (slug, change) = at_desk(&self.desk, move |desk| {
+            let first = desk.brain()?.next_evidence()?;
+            let evidence = (first..).take(executed).collect();
+            let from = Provenance { task: &task, evidence };
+            synthesis::write(desk, &slug, &description, &body, &archived, &from)
+        })
+        .await?;
+        session.tell(|| Event::SkillWritten { slug, change });
+        Ok(())
+    }
+
+    /// Adds the account of the task to its step.
+    async fn close(
+        &self,
+        machine: Machine,
+        driven: Driven,
+        transcript: Transcript,
+        warnings: Vec<String>,
+    ) -> Result<Finished> {
+        let frame = Arc::clone(&self.frame);
+        at_desk(&self.desk, move |desk| {
+            let stop = transcript.stop.clone();
+            match stop.reason.status() {
+                Status::Converged => desk.count_uses()?,
+                Status::Incomplete => {}
+                Status::Failed => desk.forget_changes(),
+            }
+            let loaded: Vec<(Slug, Digest)> =
+                desk.loaded().iter().map(|(slug, digest)| (slug.clone(), *digest)).collect();
+            let changed: Vec<SkillMove> =
+                desk.changed().iter().map(|(slug, change)| SkillMove { slug: slug.clone(), change: *change }).collect();
+            let slugs: Vec<Slug> = loaded.iter().map(|(slug, _)| slug.clone()).collect();
+            let (_, draft) = desk.step()?;
+            account::write(draft, &frame, &transcript.turns, &machine, &stop, &slugs);
+            Ok(Finished {
+                stop,
+                turns: u32::from(machine.turns()),
+                calls: machine.calls().to_vec(),
+                usage: driven.usage,
+                model: driven.model,
+                backend: driven.backend,
+                attestation: driven.attestation,
+                transcript,
+                loaded,
+                changed,
+                warnings,
+            })
+        })
+        .await
+    }
+}

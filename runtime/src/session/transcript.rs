@@ -1,0 +1,83 @@
+//! Everything that was said and done in a task: what a replay needs, and what a receipt names by its
+//! digest. The format is described in `docs/formats/transcript.md`.
+
+use serde::{Deserialize, Serialize};
+
+use super::machine::{Call, Stop};
+use crate::backend::Completion;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{BrainId, Digest, TaskId};
+use crate::task::Limits;
+use crate::tool::ToolReport;
+
+/// The format this build writes.
+pub const TRANSCRIPT_SCHEMA: &str = "herm/transcript@1";
+
+/// One turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Turn {
+    /// What the model said.
+    pub reply: Completion,
+    /// The call that followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<Call>,
+    /// What came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<ToolReport>,
+}
+
+/// What was said and done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Transcript {
+    /// Always [`TRANSCRIPT_SCHEMA`].
+    pub schema: String,
+    /// The task.
+    pub task: TaskId,
+    /// The brain.
+    pub brain: BrainId,
+    /// When it began.
+    pub at: Moment,
+    /// Who asked, as the brain knows them.
+    pub subscriber: Option<Digest>,
+    /// What was asked.
+    pub input: String,
+    /// The limits.
+    pub limits: Limits,
+    /// The tools it could use.
+    pub tools: Vec<String>,
+    /// Who was to speak.
+    pub backend: String,
+    /// Whether a hard task was to be learned from.
+    pub learning: bool,
+    /// The SHA-256 of the system message.
+    pub prompt: String,
+    /// The turns.
+    pub turns: Vec<Turn>,
+    /// What was said when asked to write a skill down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synthesis: Option<Completion>,
+    /// How it ended.
+    pub stop: Stop,
+}
+
+impl Transcript {
+    /// The bytes that are kept and named.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(self).map_err(|source| Error::internal("a transcript cannot be written").because(source))
+    }
+
+    /// Reads one back.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let transcript: Self = serde_json::from_slice(bytes).map_err(|source| {
+            Error::corrupt(format!("the transcript cannot be read: {source}")).hint("this task cannot be replayed")
+        })?;
+        if transcript.schema != TRANSCRIPT_SCHEMA {
+            return Err(Error::invalid(format!("the transcript has the format {:?}", transcript.schema))
+                .hint(format!("this herm reads {TRANSCRIPT_SCHEMA:?}")));
+        }
+        Ok(transcript)
+    }
+}

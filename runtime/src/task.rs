@@ -1,0 +1,384 @@
+//! A task: what is asked, within which limits, and what came of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::backend::Tokens;
+use crate::brain::Settled;
+use crate::error::{Error, Result};
+use crate::ids::{BrainId, Slug, SubscriberId, TaskId};
+use crate::memory::EvidenceStatus;
+use crate::tool::SkillChange;
+
+/// The most turns a session can have. Limits only go below it.
+pub const MAX_TURNS: u8 = 8;
+
+/// What a task may use up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Limits {
+    /// Turns, 1 to 8.
+    pub turns: u8,
+    /// Seconds from start to answer.
+    pub deadline_secs: u64,
+    /// Bytes of input.
+    pub input_bytes: usize,
+    /// Bytes of the conversation; older tool results shrink to fit.
+    pub context_bytes: usize,
+    /// Tokens of one reply.
+    pub reply_tokens: u32,
+    /// Bytes of one reply.
+    pub reply_bytes: usize,
+    /// Tokens of the whole task, where it has a budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_tokens: Option<u64>,
+    /// Millionths of a dollar of the whole task, where it has a budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub micro_usd: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            turns: MAX_TURNS,
+            deadline_secs: 300,
+            input_bytes: 1 << 20,
+            context_bytes: 2 << 20,
+            reply_tokens: 4_096,
+            reply_bytes: 128 << 10,
+            total_tokens: None,
+            micro_usd: None,
+        }
+    }
+}
+
+impl Limits {
+    /// The rules limits obey.
+    pub fn validate(&self) -> Result<()> {
+        if !(1..=MAX_TURNS).contains(&self.turns) {
+            return Err(Error::invalid(format!("a task has 1 to {MAX_TURNS} turns, not {}", self.turns))
+                .hint("the ceiling can be lowered, not raised"));
+        }
+        let rule = if self.deadline_secs == 0 || self.deadline_secs > 86_400 {
+            "the deadline is 1 second to 24 hours"
+        } else if self.input_bytes == 0 || self.input_bytes > 8 << 20 {
+            "the input is at most 8 MiB"
+        } else if self.reply_tokens == 0 || self.reply_bytes == 0 || self.reply_bytes > 1 << 20 {
+            "a reply is at most 1 MiB and at least one token"
+        } else if self.context_bytes < 16 << 10 || self.context_bytes > 16 << 20 {
+            "the conversation is 16 KiB to 16 MiB"
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid(format!("these limits cannot be: {rule}")).hint("see `herm config schema` for the defaults"))
+    }
+
+    /// The time a task has.
+    pub fn deadline(&self) -> Duration {
+        Duration::from_secs(self.deadline_secs)
+    }
+}
+
+/// Whether a task's changes are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Keep {
+    /// They are settled.
+    #[default]
+    Settle,
+    /// Nothing is: the brain stays as it was, and there is no receipt.
+    DryRun,
+}
+
+/// One call to an agent.
+#[derive(Debug, Clone, Default)]
+pub struct Task {
+    /// Who asks, from the operator's authentication.
+    pub subscriber: Option<SubscriberId>,
+    /// What is asked.
+    pub input: String,
+    /// What it may use up.
+    pub limits: Limits,
+    /// Its name; made where it is not given.
+    pub id: Option<TaskId>,
+    /// Whether its changes are kept.
+    pub keep: Keep,
+    /// The backend to use, by its name in the configuration, instead of the brain's own.
+    pub backend: Option<String>,
+    /// The brains whose tasks led to this one.
+    pub path: Vec<BrainId>,
+}
+
+impl Task {
+    /// A task with the usual limits.
+    pub fn new(input: impl Into<String>) -> Self {
+        Self { input: input.into(), ..Self::default() }
+    }
+
+    /// Checks the input against the limits.
+    pub fn validate(&self) -> Result<()> {
+        self.limits.validate()?;
+        if self.input.trim().is_empty() {
+            return Err(Error::invalid("the input is empty").hint("say what the agent should do"));
+        }
+        if self.input.len() > self.limits.input_bytes {
+            return Err(Error::invalid(format!(
+                "the input has {} bytes, and at most {} are allowed",
+                self.input.len(),
+                self.limits.input_bytes
+            ))
+            .hint("send less, or raise the limit of input bytes (8 MiB at most)"));
+        }
+        if self.input.contains('\0') {
+            return Err(Error::invalid("the input has a NUL character").hint("send text"));
+        }
+        Ok(())
+    }
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// With a final answer.
+    Converged,
+    /// Without one, though everything worked: what was done stands.
+    Incomplete,
+    /// Something broke. Nothing is kept but the account of it.
+    Failed,
+}
+
+impl Status {
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Converged => "converged",
+            Self::Incomplete => "incomplete",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Why a task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The agent gave its final answer.
+    Final,
+    /// All turns were used.
+    Ceiling,
+    /// The agent repeated a call that keeps failing.
+    Stuck,
+    /// The time was up.
+    Deadline,
+    /// The token or money budget was used up.
+    Budget,
+    /// The caller no longer wants it.
+    Cancelled,
+    /// No backend answered.
+    Backend,
+    /// A bug in herm, or the machine failed.
+    Internal,
+}
+
+impl StopReason {
+    /// How a task that ended for this reason ended.
+    pub fn status(self) -> Status {
+        match self {
+            Self::Final => Status::Converged,
+            Self::Ceiling | Self::Stuck | Self::Deadline | Self::Budget => Status::Incomplete,
+            Self::Cancelled | Self::Backend | Self::Internal => Status::Failed,
+        }
+    }
+
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Final => "final",
+            Self::Ceiling => "ceiling",
+            Self::Stuck => "stuck",
+            Self::Deadline => "deadline",
+            Self::Budget => "budget",
+            Self::Cancelled => "cancelled",
+            Self::Backend => "backend",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// What a task used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Replies.
+    pub replies: u32,
+    /// Tokens, as far as the endpoint counted them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Tokens>,
+    /// Tokens of replies that the endpoint did not count, estimated from their bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimated: Option<Tokens>,
+    /// Millionths of a dollar, where prices are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub micro_usd: Option<u64>,
+    /// Failed tries before answers.
+    pub retries: u32,
+}
+
+impl Usage {
+    /// All tokens, counted and estimated.
+    pub fn total_tokens(&self) -> u64 {
+        [self.tokens, self.estimated].into_iter().flatten().map(|tokens| tokens.input + tokens.output).sum()
+    }
+}
+
+/// One tool call of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallRecord {
+    /// The turn it was made in.
+    pub turn: u32,
+    /// The tool.
+    pub tool: String,
+    /// How it went.
+    pub status: EvidenceStatus,
+    /// What happened, in a line.
+    pub summary: String,
+    /// How long it took.
+    pub millis: u64,
+}
+
+/// What a task did to a skill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SkillMove {
+    /// The skill.
+    pub slug: Slug,
+    /// What was done.
+    pub change: SkillChange,
+}
+
+/// What came of a task.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// The task.
+    pub task: TaskId,
+    /// The brain.
+    pub brain: BrainId,
+    /// How it ended.
+    pub status: Status,
+    /// Why.
+    pub stop: StopReason,
+    /// The final answer, byte for byte as the model wrote it.
+    pub answer: Option<String>,
+    /// What happened, in a sentence, where there is no answer.
+    pub message: Option<String>,
+    /// Who spoke.
+    pub backend: String,
+    /// The model, as it names itself.
+    pub model: Option<String>,
+    /// Turns used.
+    pub turns: u32,
+    /// Tool calls, in order.
+    pub calls: Vec<CallRecord>,
+    /// What it used up.
+    pub usage: Usage,
+    /// Skills that were loaded.
+    pub skills_loaded: Vec<Slug>,
+    /// What was done to skills.
+    pub skills_changed: Vec<SkillMove>,
+    /// Whether it may be billed, unless the operator says otherwise: only a converged task.
+    pub billable: bool,
+    /// How the brain moved; nothing after a dry run.
+    pub settled: Option<Settled>,
+    /// The signed receipt: a DSSE envelope.
+    pub receipt: Option<serde_json::Value>,
+    /// What did not work and was worked around.
+    pub warnings: Vec<String>,
+}
+
+/// What happens while a task runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The brain is hydrated, the session begins.
+    Started {
+        /// The task.
+        task: TaskId,
+        /// The brain.
+        brain: BrainId,
+        /// Its version.
+        version: u64,
+        /// Who will speak.
+        backend: String,
+    },
+    /// The model is asked.
+    TurnStarted {
+        /// The turn, from 1.
+        turn: u32,
+        /// How many there can be.
+        of: u32,
+    },
+    /// A try failed and another follows.
+    Retry {
+        /// Who failed.
+        backend: String,
+        /// How.
+        class: String,
+        /// How long until the next try.
+        wait_millis: u64,
+    },
+    /// The model answered.
+    Reply {
+        /// The turn.
+        turn: u32,
+        /// What it wrote.
+        text: Arc<str>,
+        /// How long it took.
+        millis: u64,
+    },
+    /// The reply was not a legal one, and the model is told.
+    Nudge {
+        /// The turn.
+        turn: u32,
+        /// What it is told.
+        text: Arc<str>,
+    },
+    /// A tool runs.
+    ToolCall {
+        /// The turn.
+        turn: u32,
+        /// The tool.
+        tool: String,
+        /// Its arguments.
+        args: serde_json::Value,
+    },
+    /// A tool is done.
+    ToolResult {
+        /// The turn.
+        turn: u32,
+        /// The tool.
+        tool: String,
+        /// How it went.
+        status: EvidenceStatus,
+        /// What happened, in a line.
+        summary: String,
+        /// How long it took.
+        millis: u64,
+    },
+    /// A skill was written, changed or archived.
+    SkillWritten {
+        /// The skill.
+        slug: Slug,
+        /// What was done.
+        change: SkillChange,
+    },
+    /// The brain has moved.
+    Settled {
+        /// The version now.
+        version: u64,
+        /// The bundle hash now.
+        after: crate::ids::Digest,
+    },
+}

@@ -1,0 +1,159 @@
+//! What a running tool sees.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::desk::Desk;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{BrainId, Digest, TaskId};
+
+/// The task a tool runs for.
+#[derive(Debug, Clone)]
+pub struct TaskFrame {
+    /// The brain.
+    pub brain: BrainId,
+    /// The task.
+    pub task: TaskId,
+    /// Who asks: the digest that the brain knows them by.
+    pub subscriber: Option<Digest>,
+    /// What was asked.
+    pub input: Arc<str>,
+    /// When the task began. Everything it writes carries this moment.
+    pub at: Moment,
+    /// The brains whose tasks led to this one, this one last.
+    pub path: Vec<BrainId>,
+    /// When it has to be done.
+    pub until: tokio::time::Instant,
+}
+
+/// Named secrets of the operator. Nothing prints them.
+#[derive(Clone, Default)]
+pub struct Secrets(BTreeMap<String, Secret>);
+
+#[derive(Clone)]
+struct Secret {
+    value: SecretString,
+    /// The hosts it may be sent to.
+    hosts: Vec<String>,
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// A shorter secret is not searched for in texts: it would cut words apart.
+const SHORTEST_REDACTED: usize = 6;
+
+impl Secrets {
+    /// Adds a secret by name, with the hosts it may be sent to. A secret that is itself an address
+    /// needs none.
+    pub fn add(&mut self, name: &str, value: SecretString, hosts: &[String]) {
+        let hosts = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+        self.0.insert(name.to_owned(), Secret { value, hosts });
+    }
+
+    /// A secret by name.
+    pub fn get(&self, name: &str) -> Option<&SecretString> {
+        self.0.get(name).map(|secret| &secret.value)
+    }
+
+    /// Whether a secret may be sent to a host.
+    pub fn may_go_to(&self, name: &str, host: &str) -> bool {
+        self.0.get(name).is_some_and(|secret| secret.hosts.contains(&host.to_ascii_lowercase()))
+    }
+
+    /// The names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The text with every secret in it replaced by its name.
+    pub fn redact(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, (name, secret)| {
+            let value = secret.value.expose_secret();
+            if value.len() >= SHORTEST_REDACTED && text.contains(value) {
+                text.replace(value, &format!("[secret {name}]"))
+            } else {
+                text
+            }
+        })
+    }
+}
+
+/// Other agents of the same harness.
+#[async_trait]
+pub trait Agents: Send + Sync + fmt::Debug {
+    /// Runs a task of `from`'s making on another brain; its final answer.
+    async fn ask(&self, from: &TaskFrame, to: BrainId, input: String) -> Result<String>;
+}
+
+/// What a running tool sees.
+#[derive(Debug, Clone)]
+pub struct Context {
+    frame: Arc<TaskFrame>,
+    desk: Arc<Mutex<Desk>>,
+    secrets: Arc<Secrets>,
+    agents: Option<Arc<dyn Agents>>,
+}
+
+impl Context {
+    /// A context over a desk.
+    pub fn new(
+        frame: Arc<TaskFrame>,
+        desk: Arc<Mutex<Desk>>,
+        secrets: Arc<Secrets>,
+        agents: Option<Arc<dyn Agents>>,
+    ) -> Self {
+        Self { frame, desk, secrets, agents }
+    }
+
+    /// The task.
+    pub fn task(&self) -> &TaskFrame {
+        &self.frame
+    }
+
+    /// The operator's secrets.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// Other agents, where the harness has them.
+    pub fn agents(&self) -> Option<&Arc<dyn Agents>> {
+        self.agents.as_ref()
+    }
+
+    /// Works on the brain, off the executor's threads.
+    pub async fn desk<T, W>(&self, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&mut Desk) -> Result<T> + Send + 'static,
+    {
+        at_desk(&self.desk, work).await
+    }
+}
+
+/// Works at a desk, off the executor's threads. Once begun, the work is finished even if nobody
+/// waits for it any more.
+pub(crate) async fn at_desk<T, W>(desk: &Arc<Mutex<Desk>>, work: W) -> Result<T>
+where
+    T: Send + 'static,
+    W: FnOnce(&mut Desk) -> Result<T> + Send + 'static,
+{
+    let desk = Arc::clone(desk);
+    let worked = tokio::task::spawn_blocking(move || match desk.lock() {
+        Ok(mut desk) => work(&mut desk),
+        Err(_) => Err(Error::internal("a tool panicked while it worked on the brain")),
+    });
+    match worked.await {
+        Ok(done) => done,
+        Err(error) if error.is_panic() => Err(Error::internal("the work on the brain panicked")),
+        Err(_) => Err(Error::unavailable("the runtime is shutting down").hint("start it again and retry")),
+    }
+}

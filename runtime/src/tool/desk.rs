@@ -1,0 +1,306 @@
+//! The brain as a task sees it: what is settled, with the step in the making already visible.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::brain::{Brain, Draft, Editor, Layer};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{Digest, RelPath, Slug};
+use crate::layout;
+use crate::memory::{Fact, Found, Search};
+use crate::skill::{CreatedBy, Document, Files as _, Place, all_skills, guard, store, support_path};
+
+/// A skill as the index shows it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct SkillCard {
+    /// Its identity.
+    pub slug: Slug,
+    /// What it does and when to use it.
+    pub description: String,
+}
+
+/// What a task did to a skill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SkillChange {
+    /// It was made.
+    Created,
+    /// Its content moved.
+    Changed,
+    /// It went to the archive.
+    Archived,
+}
+
+/// A brain that a task works on. The brain's place in the pool is held until this value is gone.
+pub struct Desk {
+    slot: OwnedMutexGuard<Option<Brain>>,
+    draft: Draft,
+    /// The digests of the skills that were loaded.
+    loaded: BTreeMap<Slug, Digest>,
+    changed: BTreeMap<Slug, SkillChange>,
+    at: Moment,
+}
+
+impl std::fmt::Debug for Desk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Desk").field("draft", &self.draft).finish_non_exhaustive()
+    }
+}
+
+impl Desk {
+    /// A desk for the brain in `slot`. What the task writes carries the moment `at`.
+    pub fn new(slot: OwnedMutexGuard<Option<Brain>>, at: Moment) -> Self {
+        Self { slot, draft: Draft::new(), loaded: BTreeMap::new(), changed: BTreeMap::new(), at }
+    }
+
+    /// The brain.
+    pub fn brain(&mut self) -> Result<&mut Brain> {
+        self.slot.as_mut().ok_or_else(|| Error::internal("the brain is not on its desk"))
+    }
+
+    /// Lets go of the desk and keeps the brain's place.
+    pub fn into_place(self) -> OwnedMutexGuard<Option<Brain>> {
+        self.slot
+    }
+
+    /// The step in the making, and the brain it is for.
+    pub fn step(&mut self) -> Result<(&mut Brain, &mut Draft)> {
+        let brain = self.slot.as_mut().ok_or_else(|| Error::internal("the brain is not on its desk"))?;
+        Ok((brain, &mut self.draft))
+    }
+
+    /// Makes changes with their rules.
+    pub fn edit(&mut self) -> Result<Editor<'_>> {
+        let at = self.at;
+        let (brain, draft) = self.step()?;
+        Ok(brain.edit(draft).at(at))
+    }
+
+    /// When the task began.
+    pub fn at(&self) -> Moment {
+        self.at
+    }
+
+    /// The skills that were loaded, with their digests.
+    pub fn loaded(&self) -> &BTreeMap<Slug, Digest> {
+        &self.loaded
+    }
+
+    /// What was done to skills.
+    pub fn changed(&self) -> &BTreeMap<Slug, SkillChange> {
+        &self.changed
+    }
+
+    /// Every active skill by slug, the ones of this step included.
+    pub fn skills(&mut self) -> Result<Vec<SkillCard>> {
+        let mut cards: BTreeMap<Slug, String> = self
+            .brain()?
+            .skills()?
+            .entries()
+            .filter(|entry| entry.suits_this_platform())
+            .map(|entry| (entry.place.slug.clone(), entry.description.clone()))
+            .collect();
+        for slug in self.drafted_skills() {
+            match self.skill_place(&slug)? {
+                Some(place) => {
+                    let text = self.read_text(&place.main)?;
+                    let description = Document::read(text.as_bytes())
+                        .ok()
+                        .and_then(|document| document.description())
+                        .unwrap_or_default();
+                    cards.insert(slug, description);
+                }
+                None => drop(cards.remove(&slug)),
+            }
+        }
+        Ok(cards.into_iter().map(|(slug, description)| SkillCard { slug, description }).collect())
+    }
+
+    /// The skills this step touches.
+    fn drafted_skills(&self) -> BTreeSet<Slug> {
+        let skills = format!("{}/", layout::SKILLS_DIR);
+        let archive = format!("{}/", layout::ARCHIVE_DIR);
+        let paths: Vec<RelPath> = self
+            .draft
+            .files()
+            .map(|(path, _)| path.clone())
+            .filter(|path| path.as_str().starts_with(&skills) && !path.as_str().starts_with(&archive))
+            .collect();
+        all_skills(&paths, layout::SKILLS_DIR).map(|place| place.slug).collect()
+    }
+
+    /// Where a skill stands, with this step's changes.
+    pub fn skill_place(&mut self, slug: &Slug) -> Result<Option<Place>> {
+        if self.drafted_skills().is_empty()
+            && let Some(entry) = self.brain()?.skills()?.get(slug)
+        {
+            return Ok(Some(entry.place.clone()));
+        }
+        store::find(&self.edit()?, slug)
+    }
+
+    fn read_text(&mut self, path: &RelPath) -> Result<String> {
+        let bytes = self.edit()?.read(path)?.unwrap_or_default();
+        String::from_utf8(bytes).map_err(|source| Error::invalid(format!("{path} is not UTF-8 text")).because(source))
+    }
+
+    /// Loads a skill for use: its text, or one of its files. Counted here and nowhere else.
+    pub fn load_skill(&mut self, slug: &Slug, file: Option<&str>) -> Result<String> {
+        let place = self.skill_place(slug)?.ok_or_else(|| no_such_skill(slug))?;
+        let path = match file {
+            None => place.main.clone(),
+            Some(file) => support_path(&place, file)?,
+        };
+        let bytes = self.edit()?.read(&path)?.ok_or_else(|| {
+            Error::not_found(format!("skill {slug} has no file {:?}", file.unwrap_or_default()))
+                .hint("view the skill without a file first; it names the files it has")
+        })?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            Error::refused(format!("{path} is not text")).hint("only text files of a skill can be viewed")
+        })?;
+        if file.is_none() && self.loaded.insert(slug.clone(), Digest::of(text.as_bytes())).is_none() {
+            self.edit()?.viewed(slug)?;
+        }
+        Ok(text)
+    }
+
+    /// The support files of a skill, relative to it.
+    pub fn skill_files(&mut self, slug: &Slug) -> Result<Vec<String>> {
+        let Some(place) = self.skill_place(slug)? else { return Err(no_such_skill(slug)) };
+        let Some(dir) = place.dir() else { return Ok(Vec::new()) };
+        let prefix = format!("{dir}/");
+        let below = self.edit()?.below(dir.as_str())?;
+        Ok(below
+            .iter()
+            .filter(|path| **path != place.main)
+            .filter_map(|path| path.as_str().strip_prefix(&prefix).map(str::to_owned))
+            .collect())
+    }
+
+    /// Notes what was done to a skill.
+    pub fn note_change(&mut self, slug: &Slug, change: SkillChange) {
+        let known = self.changed.get(slug).copied();
+        let now = match (known, change) {
+            // Made and then changed in one step is made.
+            (Some(SkillChange::Created), SkillChange::Changed) => SkillChange::Created,
+            _ => change,
+        };
+        self.changed.insert(slug.clone(), now);
+    }
+
+    /// Makes a new skill of the agent's own.
+    pub fn create_skill(&mut self, slug: &Slug, content: &str) -> Result<()> {
+        guard::check(content)?;
+        self.edit()?.create_skill(slug, content, CreatedBy::Agent)?;
+        self.note_change(slug, SkillChange::Created);
+        Ok(())
+    }
+
+    /// Replaces a skill's main file.
+    pub fn edit_skill(&mut self, slug: &Slug, content: &str) -> Result<()> {
+        guard::check(content)?;
+        self.edit()?.edit_skill(slug, content)?;
+        self.note_change(slug, SkillChange::Changed);
+        Ok(())
+    }
+
+    /// Replaces the one occurrence of `find` in a skill's main file or in one of its files.
+    pub fn patch_skill(&mut self, slug: &Slug, file: Option<&str>, find: &str, replacement: &str) -> Result<()> {
+        let before = self.draft.clone();
+        let place = self.edit()?.patch_skill(slug, file, find, replacement)?;
+        let path = match file {
+            None => place.main.clone(),
+            Some(file) => support_path(&place, file)?,
+        };
+        // What stood there before may complete what the replacement begins.
+        let checked = self.read_text(&path).and_then(|patched| guard::check(&patched));
+        if let Err(error) = checked {
+            self.draft = before;
+            return Err(error);
+        }
+        self.note_change(slug, SkillChange::Changed);
+        Ok(())
+    }
+
+    /// Writes a support file of a skill.
+    pub fn write_skill_file(&mut self, slug: &Slug, file: &str, content: &str) -> Result<()> {
+        guard::check(content)?;
+        self.edit()?.write_skill_file(slug, file, content.as_bytes().to_vec())?;
+        self.note_change(slug, SkillChange::Changed);
+        Ok(())
+    }
+
+    /// Takes a support file away.
+    pub fn remove_skill_file(&mut self, slug: &Slug, file: &str) -> Result<()> {
+        self.edit()?.remove_skill_file(slug, file)?;
+        self.note_change(slug, SkillChange::Changed);
+        Ok(())
+    }
+
+    /// Moves a skill to the archive. A pinned one stays.
+    pub fn archive_skill(&mut self, slug: &Slug) -> Result<()> {
+        let mut editor = self.edit()?;
+        if editor.usage(slug)?.pinned {
+            return Err(
+                Error::refused(format!("skill {slug} is pinned by the operator and stays")).hint("leave it as it is")
+            );
+        }
+        editor.archive_skill(slug)?;
+        self.note_change(slug, SkillChange::Archived);
+        Ok(())
+    }
+
+    /// The names in the archive, with this step's changes.
+    pub fn archived(&mut self) -> Result<Vec<Slug>> {
+        Ok(store::archived_slugs(&self.edit()?.below(layout::ARCHIVE_DIR)?))
+    }
+
+    /// A Layer 1 file with this step's changes.
+    pub fn layer(&mut self, layer: Layer) -> Result<String> {
+        self.edit()?.layer(layer)
+    }
+
+    /// Adds or replaces a fact.
+    pub fn fact(&mut self, fact: Fact) {
+        self.draft.fact(fact);
+    }
+
+    /// Searches the settled memory.
+    pub fn search(&mut self, wanted: &Search<'_>) -> Result<Found> {
+        self.brain()?.search(wanted)
+    }
+
+    /// The names of the patterns.
+    pub fn patterns(&mut self) -> Result<Vec<RelPath>> {
+        let paths = self.edit()?.below(layout::PATTERNS_DIR)?;
+        Ok(paths.into_iter().filter(|path| path.as_str().ends_with(".md")).collect())
+    }
+
+    /// A file of the bundle, with this step's changes.
+    pub fn read(&mut self, path: &RelPath) -> Result<Option<Vec<u8>>> {
+        self.edit()?.read(path)
+    }
+
+    /// Counts a use of every loaded skill: a converged task relied on them.
+    pub fn count_uses(&mut self) -> Result<()> {
+        for slug in self.loaded.keys().cloned().collect::<Vec<_>>() {
+            // One that was archived meanwhile keeps its record as it is.
+            if self.skill_place(&slug)?.is_some() {
+                self.edit()?.used(&slug)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Throws away what the task changed; its account of itself stays.
+    pub fn forget_changes(&mut self) {
+        self.draft = std::mem::take(&mut self.draft).account_only();
+        self.changed.clear();
+    }
+}
+
+fn no_such_skill(slug: &Slug) -> Error {
+    Error::not_found(format!("there is no skill {:?}", slug.as_str())).hint("skills_list has the names")
+}

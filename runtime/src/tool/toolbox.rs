@@ -1,0 +1,100 @@
+//! The tools of a harness, and which of them a task may use.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Permission, Tool};
+use crate::error::{Error, Result};
+
+/// What the operator allows beyond the brain itself. Nothing, unless said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Permissions {
+    /// Tools may use the network.
+    pub network: bool,
+    /// Tools may start processes.
+    pub process: bool,
+}
+
+impl Permissions {
+    /// Whether a tool of this class may run.
+    pub fn allow(self, permission: Permission) -> bool {
+        match permission {
+            Permission::Read | Permission::WriteBrain => true,
+            Permission::Network => self.network,
+            Permission::Process => self.process,
+        }
+    }
+}
+
+/// A set of tools by name.
+#[derive(Clone, Default)]
+pub struct Toolbox {
+    tools: BTreeMap<String, Arc<dyn Tool>>,
+}
+
+impl fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.tools.keys()).finish()
+    }
+}
+
+impl Toolbox {
+    /// Without tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool. Its name must be free and of the allowed form.
+    pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<()> {
+        let name = tool.card().name.clone();
+        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
+        if !(1..=64).contains(&name.len()) || !name.chars().all(good) {
+            return Err(Error::invalid(format!("{name:?} is not a name for a tool"))
+                .hint("a tool's name is 1 to 64 of a-z, 0-9, _ and -"));
+        }
+        if self.tools.contains_key(&name) {
+            return Err(Error::conflict(format!("there are two tools named {name}")).hint("rename one of them"));
+        }
+        self.tools.insert(name, tool);
+        Ok(())
+    }
+
+    /// A tool by name.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.get(name)
+    }
+
+    /// Every tool, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.tools.values()
+    }
+
+    /// The tools a task may use: on the brain's whitelist (all, where it has none) and allowed by
+    /// the operator.
+    pub fn permitted(&self, whitelist: Option<&[String]>, permissions: Permissions) -> Self {
+        let listed = |name: &String| whitelist.is_none_or(|list| list.contains(name));
+        let tools = self
+            .tools
+            .iter()
+            .filter(|(name, tool)| listed(name) && permissions.allow(tool.card().permission))
+            .map(|(name, tool)| (name.clone(), Arc::clone(tool)))
+            .collect();
+        Self { tools }
+    }
+
+    /// Only the tools of these names.
+    pub fn only(&self, names: &[String]) -> Self {
+        self.permitted(Some(names), Permissions { network: true, process: true })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+}

@@ -1,0 +1,121 @@
+//! `memory`: the small notes that stand in every later prompt.
+
+use async_trait::async_trait;
+use herm::brain::Layer;
+use herm::memory::layers::{self, Edit};
+use herm::skill::guard;
+use herm::tool::{Card, Context, Desk, Output, Permission, Tool};
+use herm::{Error, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::arguments;
+
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Op {
+    Add,
+    Replace,
+    Remove,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Target {
+    Memory,
+    User,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    /// What to do with an entry.
+    op: Op,
+    /// memory: lessons that hold for every task. user: what is known of the one who asks.
+    target: Target,
+    /// add, replace: the entry, in a sentence or two.
+    #[schemars(length(max = 2000))]
+    content: Option<String>,
+    /// replace, remove: text that only the entry in question contains.
+    #[schemars(length(max = 2000))]
+    old_text: Option<String>,
+}
+
+/// Keeps the small notes.
+#[derive(Debug)]
+pub struct Memory {
+    card: Card,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        let description = "Adds, replaces or removes an entry of the notes that stand in every later prompt. They are \
+                           small: keep what holds beyond this task, and write procedures into skills instead.";
+        Self { card: Card::new("memory", description, Permission::WriteBrain, arguments::schema::<Args>()) }
+    }
+}
+
+#[async_trait]
+impl Tool for Memory {
+    fn card(&self) -> &Card {
+        &self.card
+    }
+
+    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+        let args: Args = arguments::read(args)?;
+        let edit = edit(&args)?;
+        // What is known of one subscriber is never written where another's prompt reads it.
+        let (layer, name) = match (args.target, &cx.task().subscriber) {
+            (Target::Memory, _) => (Layer::Memory, "MEMORY.md"),
+            (Target::User, Some(subscriber)) => (Layer::Subscriber(*subscriber), "the notes on this user"),
+            (Target::User, None) => (Layer::User, "USER.md"),
+        };
+        cx.desk(move |desk| change(desk, layer, name, &edit)).await
+    }
+}
+
+fn edit(args: &Args) -> Result<Edit> {
+    let content = || {
+        arguments::given(args.content.as_ref())
+            .map(str::to_owned)
+            .ok_or_else(|| Error::invalid("add and replace need `content`").hint("give the entry in a sentence"))
+    };
+    let find = || {
+        arguments::given(args.old_text.as_ref()).map(str::to_owned).ok_or_else(|| {
+            Error::invalid("replace and remove need `old_text`").hint("give text that only that entry contains")
+        })
+    };
+    Ok(match args.op {
+        Op::Add => Edit::Add { content: content()? },
+        Op::Replace => Edit::Replace { find: find()?, content: content()? },
+        Op::Remove => Edit::Remove { find: find()? },
+    })
+}
+
+fn change(desk: &mut Desk, layer: Layer, name: &str, edit: &Edit) -> Result<Output> {
+    let before = desk.layer(layer)?;
+    let edits = std::slice::from_ref(edit);
+    let after = layers::apply(&before, edits, layer.cap())?;
+    if let Edit::Add { content } | Edit::Replace { content, .. } = edit {
+        guard::check(content)?;
+        // Two harmless entries may read as one instruction.
+        if guard::objections(&before).is_empty() {
+            guard::check(&after)?;
+        }
+    }
+    desk.edit()?.edit_layer(layer, edits)?;
+    let (had, has) = (layers::entries(&before), layers::entries(&after));
+    let (done, expected) = match edit {
+        Edit::Add { .. } if had == has => (format!("That is in {name} already."), had.len()),
+        Edit::Add { .. } => (format!("Added to {name}."), had.len() + 1),
+        Edit::Replace { .. } => (format!("Replaced in {name}."), had.len()),
+        Edit::Remove { .. } => (format!("Removed from {name}."), had.len().saturating_sub(1)),
+    };
+    let dropped = match expected.saturating_sub(has.len()) {
+        0 => String::new(),
+        dropped => format!(" Dropped to make room, the oldest first: {dropped}."),
+    };
+    let used = after.chars().count();
+    Ok(Output::new(format!("{done}{dropped} {used} of {} characters are used.", layer.cap()), done))
+}

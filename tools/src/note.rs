@@ -1,0 +1,70 @@
+//! `note`: a fact by key, found again by `recall`.
+
+use async_trait::async_trait;
+use herm::memory::Fact;
+use herm::skill::guard;
+use herm::tool::{Card, Context, Output, Permission, Tool};
+use herm::{Error, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::arguments;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    /// What it is about, in a few words. A later note with the same key replaces this one.
+    #[schemars(length(min = 1, max = 128))]
+    key: String,
+    /// What is so.
+    #[schemars(length(min = 1, max = 4000))]
+    value: String,
+}
+
+/// Notes facts.
+#[derive(Debug)]
+pub struct Note {
+    card: Card,
+}
+
+impl Default for Note {
+    fn default() -> Self {
+        let description = "Notes a fact under a key. It is not in the prompt; `recall` finds it in later tasks. \
+                           A note made for one user is found for that user alone.";
+        Self { card: Card::new("note", description, Permission::WriteBrain, arguments::schema::<Args>()) }
+    }
+}
+
+#[async_trait]
+impl Tool for Note {
+    fn card(&self) -> &Card {
+        &self.card
+    }
+
+    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+        let args: Args = arguments::read(args)?;
+        let key = args.key.split_whitespace().collect::<Vec<_>>().join(" ");
+        let value = args.value.trim().to_owned();
+        if key.is_empty() || value.is_empty() {
+            return Err(Error::invalid("a note needs a key and a value that say something").hint("give both some text"));
+        }
+        if key.chars().any(char::is_control) {
+            return Err(Error::invalid("the key has a control character").hint("use plain words"));
+        }
+        guard::check(&format!("{key}: {value}"))?;
+        let task = cx.task();
+        let subscriber = task.subscriber;
+        let done = match subscriber {
+            Some(_) => "Noted for this user.",
+            None => "Noted for everyone.",
+        };
+        let fact = Fact { subscriber, key, value, task: task.task.to_string(), at: task.at };
+        cx.desk(move |desk| {
+            desk.fact(fact);
+            Ok(())
+        })
+        .await?;
+        Ok(Output::new(done, done))
+    }
+}

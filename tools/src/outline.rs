@@ -1,0 +1,215 @@
+//! `outline`: the shape of the task's input, with line numbers.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use herm::tool::{Card, Context, Output, Permission, Tool};
+use herm::{Error, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{arguments, fit, outline_code, outline_log, outline_prose, outline_solidity};
+
+/// How many entries an outline has at most.
+const MAX_ENTRIES: usize = 250;
+/// How many characters they take at most.
+const ENTRIES_CHARS: usize = 14_000;
+/// How much of a line is shown.
+const ENTRY_CHARS: usize = 140;
+/// How many lines are looked at to tell what a text is.
+const SAMPLE_LINES: usize = 2_000;
+
+/// Entries of an outline: the first ones, and how many there are.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    kept: Vec<(usize, usize, String)>,
+    total: usize,
+}
+
+impl Entries {
+    /// Adds an entry at a line, `depth` levels in.
+    pub(crate) fn add(&mut self, line: usize, depth: usize, text: &str) {
+        self.total += 1;
+        if self.kept.len() < MAX_ENTRIES {
+            self.kept.push((line, depth, fit::line(text, ENTRY_CHARS)));
+        }
+    }
+
+    fn into_text(self) -> String {
+        let mut listing = fit::Listing::new(ENTRIES_CHARS);
+        for (line, depth, text) in &self.kept {
+            if !listing.add(&format!("L{line} {:indent$}{text}", "", indent = 2 * depth.min(&6))) {
+                break;
+            }
+        }
+        let left = self.total - listing.shown();
+        let mut text = listing.into_text();
+        if left > 0 {
+            text.push_str(&format!("[cut here: {left} more entries]\n"));
+        }
+        text
+    }
+}
+
+/// The shape of a text.
+#[derive(Debug, Default)]
+pub(crate) struct Shape {
+    /// Lines that describe the whole.
+    pub(crate) facts: Vec<String>,
+    /// Places in it.
+    pub(crate) entries: Entries,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Solidity,
+    Code,
+    Log,
+    Prose,
+}
+
+impl Kind {
+    fn of(text: &str) -> Self {
+        let sample = || text.lines().take(SAMPLE_LINES).map(str::trim_end).filter(|line| !line.is_empty());
+        let lines = sample().count();
+        let dated = sample().filter(|line| outline_log::split_time(line).is_some()).count();
+        if dated >= 2 && dated * 3 >= lines {
+            return Self::Log;
+        }
+        if sample().any(outline_solidity::is_solidity) {
+            return Self::Solidity;
+        }
+        // Code in a fence is part of a document, and a comment of a script is no heading.
+        let unfenced = || outline_prose::unfenced(text).take(SAMPLE_LINES).map(|(_, line)| line);
+        let declared = unfenced().filter(|line| outline_code::is_declaration(line)).count();
+        let headings = unfenced().filter(|line| outline_prose::heading(line).is_some()).count();
+        let ends_like_code = |line: &&str| line.ends_with([';', '{', '}', ')', ':', ',']);
+        let code_like = sample().filter(ends_like_code).count() * 3 >= lines;
+        if declared > 0 && (headings == 0 || declared >= headings || code_like) { Self::Code } else { Self::Prose }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Solidity => "Solidity",
+            Self::Code => "code",
+            Self::Log => "a log",
+            Self::Prose => "text",
+        }
+    }
+}
+
+/// The outline of a text: what it is, how large, and what stands where.
+pub(crate) fn outline(text: &str) -> Output {
+    let kind = Kind::of(text);
+    let Shape { facts, entries } = match kind {
+        Kind::Solidity => outline_solidity::shape(text),
+        Kind::Code => outline_code::shape(text),
+        Kind::Log => outline_log::shape(text),
+        Kind::Prose => outline_prose::shape(text),
+    };
+    let size =
+        format!("{}, {}", fit::count(text.lines().count(), "line"), fit::count(text.chars().count(), "character"));
+    let summary = format!("{}: {size}, {}", kind.name(), fit::count(entries.total, "place"));
+    let mut shown = format!("{size}; {}.\n", kind.name());
+    for fact in facts {
+        shown.push_str(&fact);
+        shown.push('\n');
+    }
+    let empty = entries.total == 0;
+    shown.push_str(&entries.into_text());
+    if empty && kind != Kind::Log {
+        shown.push_str("No headings, sections or declarations were found.\n");
+    }
+    Output::new(shown, summary)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Args {}
+
+/// Outlines the task's input.
+#[derive(Debug)]
+pub struct Outline {
+    card: Card,
+}
+
+impl Default for Outline {
+    fn default() -> Self {
+        let description = "The shape of the task's input with line numbers: headings and sections of a text, contracts \
+                           and functions of code, time span and sources of a log; and how long it is.";
+        Self { card: Card::new("outline", description, Permission::Read, arguments::schema::<Args>()) }
+    }
+}
+
+#[async_trait]
+impl Tool for Outline {
+    fn card(&self) -> &Card {
+        &self.card
+    }
+
+    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+        let Args {} = arguments::read(args)?;
+        let input = Arc::clone(&cx.task().input);
+        tokio::task::spawn_blocking(move || outline(&input))
+            .await
+            .map_err(|_| Error::internal("the outline did not finish"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_taken_for_what_it_is() {
+        let cases = [
+            ("# Title\n\nSome prose.\n\n## Part\n\n```python\ndef f():\n    pass\n```\n", Kind::Prose),
+            ("# a comment\n# another\nimport os\n\ndef f(x):\n    return x\n\nclass A:\n    pass\n", Kind::Code),
+            ("pragma solidity ^0.8.0;\ncontract A { }\n", Kind::Solidity),
+            ("contract Vault is Ownable {\n}\n", Kind::Solidity),
+            ("This contract is made between A and B.\n1. Term\nOne year.\n", Kind::Prose),
+            ("2025-03-11T13:41:02Z INFO a\n2025-03-11T13:41:03Z INFO b\n\tat x\n", Kind::Log),
+            ("Jun 02 00:00:03 host app[1]: x\nJun 02 00:00:04 host app[1]: y\n", Kind::Log),
+            ("export const f = (a) => {\n  return a;\n};\n", Kind::Code),
+            ("", Kind::Prose),
+        ];
+        for (text, kind) in cases {
+            assert_eq!(Kind::of(text), kind, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_outline_is_cut_and_says_so() {
+        let text: String = (0..2_000).map(|n| format!("# Heading {n}\n")).collect();
+        let shown = outline(&text);
+        assert!(shown.text.starts_with("2000 lines, ") && shown.text.contains("\nL1 Heading 0\n"), "{}", shown.text);
+        assert!(shown.text.ends_with("[cut here: 1750 more entries]\n"));
+        assert!(shown.summary.ends_with("2000 places"));
+    }
+
+    #[test]
+    fn any_text_is_outlined_in_linear_time() {
+        for text in [
+            "{".repeat(300_000),
+            "(".repeat(300_000),
+            "# ".repeat(100_000),
+            "/*".repeat(100_000),
+            "\n".repeat(300_000),
+            "contract A {".repeat(30_000),
+            "'\"".repeat(100_000),
+            "1.".repeat(100_000),
+        ] {
+            let shown = outline(&text);
+            assert!(shown.text.chars().count() < 16_000);
+        }
+    }
+
+    #[test]
+    fn text_without_a_shape_says_so() {
+        assert_eq!(
+            outline("just words\n").text,
+            "1 line, 11 characters; text.\nNo headings, sections or declarations were found.\n"
+        );
+    }
+}

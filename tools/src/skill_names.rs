@@ -1,0 +1,48 @@
+//! Which skill a name means.
+
+use herm::skill::{Files as _, store};
+use herm::tool::Desk;
+use herm::{Error, Result, Slug, layout};
+
+use crate::near;
+
+/// The slug a name stands for, whatever its case, marks or ending.
+pub(crate) fn slug(name: &str) -> Result<Slug> {
+    let name = name.trim();
+    Slug::from_title(name.strip_suffix(".md").unwrap_or(name)).ok_or_else(|| {
+        Error::invalid(format!("{:?} is not a skill name", crate::fit::line(name, 80)))
+            .hint("a skill name looks like \"reentrancy-check\"")
+    })
+}
+
+/// The active skill a name means.
+pub(crate) fn find(desk: &mut Desk, name: &str) -> Result<Slug> {
+    let slug = slug(name)?;
+    if desk.skill_place(&slug)?.is_some() {
+        return Ok(slug);
+    }
+    let archived = store::archived_slugs(&desk.edit()?.below(layout::ARCHIVE_DIR)?);
+    if archived.contains(&slug) {
+        return Err(Error::not_found(format!("skill {slug} is archived"))
+            .hint("only the operator brings it back; go on without it"));
+    }
+    let cards = desk.skills()?;
+    let names = cards.iter().map(|card| card.slug.as_str());
+    Err(Error::not_found(format!("there is no skill {:?}", slug.as_str())).hint(near::hint(
+        slug.as_str(),
+        names,
+        "skills_list has the names",
+    )))
+}
+
+/// An error about a missing support file, with the files that are there.
+pub(crate) fn with_files(desk: &mut Desk, slug: &Slug, error: Error) -> Error {
+    if error.kind() != herm::ErrorKind::NotFound {
+        return error;
+    }
+    let hint = match desk.skill_files(slug) {
+        Ok(files) if !files.is_empty() => format!("its files: {}", files.join(", ")),
+        _ => "it has no files beside its text; leave `file` out".to_owned(),
+    };
+    Error::not_found(error.message()).hint(hint)
+}

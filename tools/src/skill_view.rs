@@ -1,0 +1,79 @@
+//! `skill_view`: a skill's text, or one of its files.
+
+use async_trait::async_trait;
+use herm::Result;
+use herm::skill::MAIN_FILES;
+use herm::tool::{Card, Context, Output, Permission, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{arguments, fit, skill_names};
+
+/// How much of a text is shown.
+const TEXT_CHARS: usize = 24_000;
+/// How many support files are named.
+const NAMED_FILES: usize = 40;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    /// The skill's name, as in skills_list.
+    #[schemars(length(min = 1, max = 200))]
+    name: String,
+    /// One of the skill's own files, such as references/notes.md. Leave it out to read the skill.
+    #[schemars(length(max = 1024))]
+    file: Option<String>,
+}
+
+/// Shows a skill.
+#[derive(Debug)]
+pub struct SkillView {
+    card: Card,
+}
+
+impl Default for SkillView {
+    fn default() -> Self {
+        let description = "Reads a skill: the whole procedure, and the names of the files that belong to it. \
+                           With `file`, reads one of those.";
+        let card = Card::new("skill_view", description, Permission::Read, arguments::schema::<Args>());
+        // The text, its mark, and the names of its files.
+        Self { card: Card { output_cap: TEXT_CHARS + 4_000, ..card } }
+    }
+}
+
+#[async_trait]
+impl Tool for SkillView {
+    fn card(&self) -> &Card {
+        &self.card
+    }
+
+    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+        let args: Args = arguments::read(args)?;
+        cx.desk(move |desk| {
+            let slug = skill_names::find(desk, &args.name)?;
+            let file = arguments::given(args.file.as_ref()).filter(|file| !MAIN_FILES.contains(file));
+            let whole = desk.load_skill(&slug, file).map_err(|error| match file {
+                Some(_) => skill_names::with_files(desk, &slug, error),
+                None => error,
+            })?;
+            let size = whole.chars().count();
+            let mut text = fit::text(&whole, TEXT_CHARS);
+            if let Some(file) = file {
+                return Ok(Output::new(text, format!("{slug}: {}, {size} characters", fit::line(file, 60))));
+            }
+            let files = desk.skill_files(&slug)?;
+            if !files.is_empty() {
+                text.push_str("\n\nFiles:\n");
+                for file in files.iter().take(NAMED_FILES) {
+                    text.push_str(&format!("- {}\n", fit::line(file, 90)));
+                }
+                if files.len() > NAMED_FILES {
+                    text.push_str(&format!("[{} more]\n", files.len() - NAMED_FILES));
+                }
+            }
+            Ok(Output::new(text, format!("{slug}: {size} characters, {}", fit::count(files.len(), "file"))))
+        })
+        .await
+    }
+}

@@ -1,0 +1,131 @@
+//! `skills_list`: the skills of the brain, a line each.
+
+use async_trait::async_trait;
+use herm::Result;
+use herm::tool::{Card, Context, Output, Permission, SkillCard, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{arguments, fit};
+
+/// How many skills a page has at most.
+const PAGE: usize = 100;
+/// How many characters a page has at most; below the card's cap, so that the last line stays.
+const PAGE_CHARS: usize = 15_000;
+const DESCRIPTION_CHARS: usize = 240;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    /// Only skills whose name or description contains this text.
+    #[schemars(length(max = 200))]
+    query: Option<String>,
+    /// How many skills to skip: the next page of a long list.
+    offset: Option<u32>,
+}
+
+/// Lists skills.
+#[derive(Debug)]
+pub struct SkillsList {
+    card: Card,
+}
+
+impl Default for SkillsList {
+    fn default() -> Self {
+        let description = "Lists the skills of this agent, one line each: `name: what it does and when to use it`. \
+                           Look here before you work out a procedure yourself.";
+        Self { card: Card::new("skills_list", description, Permission::Read, arguments::schema::<Args>()) }
+    }
+}
+
+#[async_trait]
+impl Tool for SkillsList {
+    fn card(&self) -> &Card {
+        &self.card
+    }
+
+    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+        let args: Args = arguments::read(args)?;
+        let cards = cx.desk(|desk| desk.skills()).await?;
+        let offset = args.offset.and_then(|offset| usize::try_from(offset).ok()).unwrap_or(0);
+        Ok(page(&cards, arguments::given(args.query.as_ref()), offset))
+    }
+}
+
+fn page(cards: &[SkillCard], query: Option<&str>, offset: usize) -> Output {
+    let wanted = query.map(str::to_lowercase);
+    let fits = |card: &&SkillCard| {
+        wanted.as_ref().is_none_or(|wanted| {
+            card.slug.as_str().contains(wanted.as_str()) || card.description.to_lowercase().contains(wanted.as_str())
+        })
+    };
+    let found: Vec<&SkillCard> = cards.iter().filter(fits).collect();
+    if found.is_empty() {
+        let text = match (cards.len(), query) {
+            (0, _) => "There are no skills yet.".to_owned(),
+            (all, Some(_)) => format!("No skill matches; there are {all}. Leave `query` out to see them."),
+            (_, None) => String::new(),
+        };
+        return Output::new(text, format!("0 of {}", fit::count(cards.len(), "skill")));
+    }
+    let mut listing = fit::Listing::new(PAGE_CHARS);
+    for card in found.iter().skip(offset).take(PAGE) {
+        let description = match card.description.trim() {
+            "" => "(no description)".to_owned(),
+            text => fit::line(text, DESCRIPTION_CHARS),
+        };
+        if !listing.add(&format!("{}: {description}", card.slug)) {
+            break;
+        }
+    }
+    let shown = listing.shown();
+    let mut text = listing.into_text();
+    if shown == 0 {
+        text = format!("There are only {}; use a smaller `offset`.\n", fit::count(found.len(), "skill"));
+    }
+    let more = found.len().saturating_sub(offset + shown);
+    if more > 0 && shown > 0 {
+        text.push_str(&format!("[{more} more: call again with offset {}]\n", offset + shown));
+    }
+    Output::new(text, format!("{shown} of {}", fit::count(found.len(), "skill")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cards(number: usize) -> Vec<SkillCard> {
+        let card =
+            |n: usize| SkillCard { slug: format!("skill-{n:03}").parse().unwrap(), description: format!("Does {n}.") };
+        (0..number).map(card).collect()
+    }
+
+    #[test]
+    fn a_long_list_comes_in_pages_and_says_how_many_are_left() {
+        let first = page(&cards(250), None, 0);
+        assert!(first.text.starts_with("skill-000: Does 0.\n"), "{}", first.text);
+        assert!(first.text.ends_with("skill-099: Does 99.\n[150 more: call again with offset 100]\n"));
+        let last = page(&cards(250), None, 200);
+        assert!(last.text.ends_with("skill-249: Does 249.\n") && last.summary == "50 of 250 skills");
+        assert_eq!(page(&cards(2), None, 9).text, "There are only 2 skills; use a smaller `offset`.\n");
+    }
+
+    #[test]
+    fn long_descriptions_shorten_the_page_and_lose_nothing() {
+        let mut many = cards(100);
+        many.iter_mut().for_each(|card| card.description = "word ".repeat(200));
+        let first = page(&many, None, 0);
+        assert!(first.text.chars().count() < 16_000);
+        let shown = first.text.lines().count() - 1;
+        assert!(first.text.ends_with(&format!("[{} more: call again with offset {shown}]\n", 100 - shown)));
+    }
+
+    #[test]
+    fn a_query_looks_at_names_and_descriptions() {
+        assert_eq!(page(&cards(250), Some("DOES 24."), 0).text, "skill-024: Does 24.\n");
+        assert_eq!(page(&cards(250), Some("skill-007"), 0).text, "skill-007: Does 7.\n");
+        assert!(page(&cards(3), Some("zzz"), 0).text.contains("there are 3"));
+        assert_eq!(page(&[], None, 0).text, "There are no skills yet.");
+    }
+}
