@@ -183,7 +183,7 @@ async fn what_one_subscriber_said_does_not_reach_another() {
     let says = |words: Vec<String>| harness(&brains, Scripted::new(words));
     let alice = Task { subscriber: Some("alice".parse().expect("an id")), ..task("my code word is zanzibar") };
     let noted = call("note", json!({ "key": "code", "value": "zanzibar" }));
-    let remembered = call("memory", json!({ "op": "add", "target": "user", "content": "likes zanzibar" }));
+    let remembered = call("memory", json!({ "action": "add", "target": "user", "content": "likes zanzibar" }));
     let first = says(vec![noted, remembered, ANSWER.to_owned()]);
     first.run(&id, alice).await.expect("an outcome");
     first.shutdown().await.expect("closed");

@@ -14,7 +14,7 @@ use crate::arguments;
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Op {
+enum Action {
     Add,
     Replace,
     Remove,
@@ -31,7 +31,7 @@ enum Target {
 #[serde(deny_unknown_fields)]
 struct Args {
     /// What to do with an entry.
-    op: Op,
+    action: Action,
     /// memory: lessons that hold for every task. user: what is known of the one who asks.
     target: Target,
     /// add, replace: the entry, in a sentence or two.
@@ -86,10 +86,10 @@ fn edit(args: &Args) -> Result<Edit> {
             Error::invalid("replace and remove need `old_text`").hint("give text that only that entry contains")
         })
     };
-    Ok(match args.op {
-        Op::Add => Edit::Add { content: content()? },
-        Op::Replace => Edit::Replace { find: find()?, content: content()? },
-        Op::Remove => Edit::Remove { find: find()? },
+    Ok(match args.action {
+        Action::Add => Edit::Add { content: content()? },
+        Action::Replace => Edit::Replace { find: find()?, content: content()? },
+        Action::Remove => Edit::Remove { find: find()? },
     })
 }
 

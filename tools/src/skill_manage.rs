@@ -12,7 +12,7 @@ use crate::{arguments, skill_names};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Op {
+enum Action {
     Create,
     Edit,
     Patch,
@@ -21,7 +21,7 @@ enum Op {
     Archive,
 }
 
-impl Op {
+impl Action {
     fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -39,7 +39,7 @@ impl Op {
 struct Args {
     /// create: a new skill. edit: its whole text anew. patch: one place of its text or of a file. write_file and
     /// remove_file: a file that belongs to it. archive: out of use.
-    op: Op,
+    action: Action,
     /// The skill's name: a-z, 0-9 and hyphens, such as "oracle-review".
     #[schemars(length(min = 1, max = 200))]
     name: String,
@@ -86,20 +86,20 @@ impl Tool for SkillManage {
 }
 
 fn manage(desk: &mut Desk, args: &Args) -> Result<Output> {
-    let slug = match args.op {
-        Op::Create => skill_names::slug(&args.name)?,
+    let slug = match args.action {
+        Action::Create => skill_names::slug(&args.name)?,
         _ => skill_names::find(desk, &args.name)?,
     };
-    let done = match args.op {
-        Op::Create => {
+    let done = match args.action {
+        Action::Create => {
             desk.create_skill(&slug, &whole_skill(args, &slug)?)?;
             format!("Created skill {slug}.")
         }
-        Op::Edit => {
+        Action::Edit => {
             desk.edit_skill(&slug, &whole_skill(args, &slug)?)?;
             format!("Wrote skill {slug} anew.")
         }
-        Op::Patch => {
+        Action::Patch => {
             let find = needed(args, "find", args.find.as_deref().filter(|text| !text.is_empty()))?;
             let replace = needed(args, "replace", args.replace.as_deref())?;
             let file = arguments::given(args.file.as_ref());
@@ -109,18 +109,18 @@ fn manage(desk: &mut Desk, args: &Args) -> Result<Output> {
                 None => format!("Patched skill {slug}."),
             }
         }
-        Op::WriteFile => {
+        Action::WriteFile => {
             let file = needed(args, "file", arguments::given(args.file.as_ref()))?;
             let content = needed(args, "content", args.content.as_deref())?;
             desk.write_skill_file(&slug, file, content)?;
             format!("Wrote {file} of skill {slug}.")
         }
-        Op::RemoveFile => {
+        Action::RemoveFile => {
             let file = needed(args, "file", arguments::given(args.file.as_ref()))?;
             desk.remove_skill_file(&slug, file).map_err(|error| skill_names::with_files(desk, &slug, error))?;
             format!("Removed {file} of skill {slug}.")
         }
-        Op::Archive => {
+        Action::Archive => {
             desk.archive_skill(&slug)?;
             format!("Archived skill {slug}.")
         }
@@ -130,21 +130,21 @@ fn manage(desk: &mut Desk, args: &Args) -> Result<Output> {
 
 fn needed<'a>(args: &Args, field: &str, value: Option<&'a str>) -> Result<&'a str> {
     value.ok_or_else(|| {
-        let op = args.op.name();
+        let action = args.action.name();
         let hint = match field {
             "file" => "for example references/notes.md",
             "find" => "copy the text from skill_view, long enough to occur once",
             "replace" => "give the new text; an empty one removes what was found",
             _ => "give the text in Markdown",
         };
-        Error::invalid(format!("op {op} needs `{field}`")).hint(hint)
+        Error::invalid(format!("action {action} needs `{field}`")).hint(hint)
     })
 }
 
 /// The text of a skill's main file, with front matter that says its name and what it is for.
 fn whole_skill(args: &Args, slug: &Slug) -> Result<String> {
     if arguments::given(args.file.as_ref()).is_some() {
-        return Err(Error::invalid(format!("op {} writes the skill itself, not a file of it", args.op.name()))
+        return Err(Error::invalid(format!("action {} writes the skill itself, not a file of it", args.action.name()))
             .hint("use write_file or patch for a file, or leave `file` out"));
     }
     let content = needed(args, "content", args.content.as_deref().filter(|text| !text.trim().is_empty()))?;
@@ -176,7 +176,7 @@ mod tests {
 
     fn args(content: &str, description: Option<&str>) -> Args {
         Args {
-            op: Op::Create,
+            action: Action::Create,
             name: "Oracle Review".into(),
             description: description.map(str::to_owned),
             content: Some(content.to_owned()),
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn each_missing_field_is_named() {
         let empty = written("  ", None).unwrap_err();
-        assert_eq!(empty.message(), "op create needs `content`");
+        assert_eq!(empty.message(), "action create needs `content`");
         assert!(written("```\ncode\n```\n", None).unwrap_err().hint_text().unwrap().contains("`description`"));
         let with_file = Args { file: Some("references/x.md".into()), ..args("body", None) };
         let error = whole_skill(&with_file, &"oracle-review".parse().unwrap()).unwrap_err();

@@ -44,10 +44,9 @@ impl Inner {
         let maintained = tokio::task::spawn_blocking(move || {
             if let Some(brain) = place.as_mut() {
                 // Those who wait come first: a crash is repaired from the journal.
-                if !wanting.others_wait() || brain.steps_since_flush() >= STEPS_BETWEEN_FLUSHES {
-                    if let Err(error) = maintain(brain, inner.keep_transcripts) {
-                        tracing::warn!(brain = %brain.id(), %error, "maintenance did not finish; the next pass goes on");
-                    }
+                let due = !wanting.others_wait() || brain.steps_since_flush() >= STEPS_BETWEEN_FLUSHES;
+                if due && let Err(error) = maintain(brain, inner.keep_transcripts) {
+                    tracing::warn!(brain = %brain.id(), %error, "maintenance did not finish; the next pass goes on");
                 }
                 wanting.weigh(brain.weight());
             }

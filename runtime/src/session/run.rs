@@ -139,11 +139,13 @@ impl Run<'_> {
             stop: stop.clone(),
         };
         let mut warnings = Vec::new();
-        if self.learning && stop.reason.status() == Status::Converged && synthesis::is_hard(machine.calls()) {
-            if let Err(error) = self.learn(&session, &machine, &mut transcript, &mut driven, prepared.archived).await {
-                tracing::info!(brain = %self.frame.brain, %error, "nothing was written down");
-                warnings.push(format!("no skill was written: {}", error.message()));
-            }
+        let hard = stop.reason.status() == Status::Converged && synthesis::is_hard(machine.calls());
+        if self.learning
+            && hard
+            && let Err(error) = self.learn(&session, &machine, &mut transcript, &mut driven, prepared.archived).await
+        {
+            tracing::info!(brain = %self.frame.brain, %error, "nothing was written down");
+            warnings.push(format!("no skill was written: {}", error.message()));
         }
         self.close(machine, driven, transcript, warnings).await
     }

@@ -109,7 +109,7 @@ async fn an_archived_skill_comes_back_rather_than_a_second_one() {
     let brains = TempBrains::new();
     brain(&brains);
     learn(&brains, hard(), &skill("create", "count-up", "Counts. Use when asked to count.", "# One\n\na\n")).await;
-    let archive = call("skill_manage", json!({ "op": "archive", "name": "count-up" }));
+    let archive = call("skill_manage", json!({ "action": "archive", "name": "count-up" }));
     learn(&brains, vec![archive, ANSWER.to_owned()], "").await;
     assert!(!brains.file("1", "skills/count-up.md").exists());
     let outcome = learn(&brains, hard(), &skill("create", "count-up", "Counts. Use when asked.", "# Two\n\nb\n")).await;
@@ -124,7 +124,7 @@ async fn skills_written_by_the_tool_are_in_the_outcome_and_the_index() {
     brain(&brains);
     let text = "---\nname: by-tool\ndescription: By tool. Use when told.\n---\n# By tool\n\ntext\n";
     let words = vec![
-        call("skill_manage", json!({ "op": "create", "name": "by-tool", "content": text })),
+        call("skill_manage", json!({ "action": "create", "name": "by-tool", "content": text })),
         call("skills_list", json!({})),
         call("skill_view", json!({ "name": "by-tool" })),
         ANSWER.to_owned(),

@@ -31,9 +31,9 @@ async fn lived(brains: &TempBrains) -> Harness {
     let text = "---\nname: made\ndescription: Made. Use when made.\n---\n# Made\n\ntext\n";
     let days = [
         vec![
-            call("skill_manage", json!({ "op": "create", "name": "made", "content": text })),
+            call("skill_manage", json!({ "action": "create", "name": "made", "content": text })),
             call("note", json!({ "key": "k", "value": "one" })),
-            call("memory", json!({ "op": "add", "target": "memory", "content": "a lesson" })),
+            call("memory", json!({ "action": "add", "target": "memory", "content": "a lesson" })),
             ANSWER.to_owned(),
         ],
         (0..5).map(echo).chain([ANSWER.to_owned()]).collect(),
@@ -41,7 +41,7 @@ async fn lived(brains: &TempBrains) -> Harness {
             call("note", json!({ "key": "k", "value": "two" })),
             call("recall", json!({ "query": "lesson one" })),
             call("skill_view", json!({ "name": "made" })),
-            call("skill_manage", json!({ "op": "patch", "name": "made", "find": "text", "replace": "more text" })),
+            call("skill_manage", json!({ "action": "patch", "name": "made", "find": "text", "replace": "more text" })),
             ANSWER.to_owned(),
         ],
     ];

@@ -1,0 +1,104 @@
+//! The embedded default: deterministic, no language model, no network.
+//!
+//! It knows nothing but the messages of an [`Ask`] and keeps nothing between two of them: the same
+//! messages give the same bytes. A turn goes through these rooms:
+//!
+//! - [`talk`] reads the conversation: the tools that may be called, what was called, what came back.
+//! - [`plan`] chooses the next call, or none.
+//! - [`hits`], [`notes`] and [`outline`] read what the tools returned; [`report`] joins them.
+//! - [`wording`] says it in sentences, [`fields`] by the name of a property, and [`fill`] in the shape
+//!   of the role's schema, with [`shape`] reading that schema.
+//! - [`lesson`] writes down what a hard task taught.
+//!
+//! What the input and the results say is only ever quoted, counted or searched for words; nothing in
+//! them chooses a tool or changes the order of the calls.
+
+mod fields;
+mod fill;
+mod hits;
+mod lesson;
+mod notes;
+mod outline;
+mod plan;
+mod report;
+mod shape;
+mod talk;
+#[cfg(test)]
+mod tests;
+mod wording;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::{Ask, Backend, BackendError, Completion, Finish, Purpose, Tokens};
+use report::Report;
+use talk::Talk;
+
+/// How it names itself where others name their model.
+const MODEL: &str = "reflex-1 (no language model)";
+/// How many findings an answer has, and how many where it would be too long for a reply.
+const MOST_FINDINGS: [usize; 5] = [40, 12, 4, 1, 0];
+
+/// Plans tool calls from what it reads, and answers with what the tools returned.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reflex;
+
+#[async_trait]
+impl Backend for Reflex {
+    fn name(&self) -> &str {
+        "reflex"
+    }
+
+    async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError> {
+        Ok(Completion {
+            text: reply(ask),
+            finish: Finish::Stop,
+            model: MODEL.to_owned(),
+            tokens: Some(Tokens::default()),
+            attestation: None,
+        })
+    }
+}
+
+fn reply(ask: &Ask) -> String {
+    if ask.purpose == Purpose::Synthesis {
+        return lesson::write(ask.messages.last().map_or("", |message| &message.content)).to_string();
+    }
+    let talk = Talk::read(ask);
+    match plan::next(&talk) {
+        Some(call) => json!({ "tool": call.tool, "args": call.args }).to_string(),
+        None => answer(&talk, ask.max_output_bytes),
+    }
+}
+
+/// The longest final answer that fits a reply.
+fn answer(talk: &Talk<'_>, most_bytes: usize) -> String {
+    let mut text = String::new();
+    for most in MOST_FINDINGS {
+        let report = Report::of(talk, most);
+        let fitting = talk.answer.as_ref().and_then(|schema| fill::fill(schema, &report));
+        text = fitting.unwrap_or_else(|| plain(&report)).to_string();
+        if text.len() <= most_bytes {
+            break;
+        }
+    }
+    text
+}
+
+/// The answer where the role declares no schema.
+fn plain(report: &Report<'_>) -> Value {
+    let hits: Vec<Value> = report
+        .findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "title": wording::title(report, finding),
+                "severity": finding.severity.name(),
+                "pattern": finding.pattern,
+                "lines": finding.lines,
+                "text": wording::quote(report, finding.line()).unwrap_or_default(),
+            })
+        })
+        .collect();
+    json!({ "summary": wording::summary(report), "hits": hits, "note": "no language model spoke" })
+}

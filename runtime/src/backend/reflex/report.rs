@@ -1,0 +1,121 @@
+//! What the tools found, joined: hits by pattern, with what the library says of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::hits::{self, Hit, Severity};
+use super::notes::{self, Note};
+use super::outline::Outline;
+use super::talk::Talk;
+
+/// Words in the name of a pattern whose lines are never repeated.
+const SECRET_WORDS: [&str; 5] = ["secret", "credential", "password", "private-key", "api-key"];
+
+/// A pattern that hit, with all its lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finding<'a> {
+    /// The pattern.
+    pub(super) pattern: &'a str,
+    /// How bad it is.
+    pub(super) severity: Severity,
+    /// Its lines that the scan showed, in order; never empty.
+    pub(super) lines: Vec<u64>,
+    /// How many lines it hits, shown or not.
+    pub(super) total: u64,
+}
+
+impl Finding<'_> {
+    /// Its first line.
+    pub(super) fn line(&self) -> u64 {
+        self.lines.first().copied().unwrap_or(1)
+    }
+}
+
+/// What there is to say.
+#[derive(Debug)]
+pub(super) struct Report<'a> {
+    /// The conversation.
+    pub(super) talk: &'a Talk<'a>,
+    /// The shape of the input.
+    pub(super) outline: Outline<'a>,
+    /// Worst first.
+    pub(super) findings: Vec<Finding<'a>>,
+    /// How many findings were left out to keep the answer short.
+    pub(super) left_out: usize,
+    /// The texts of the lines that hit, as they stand in the input.
+    pub(super) lines: BTreeMap<u64, &'a str>,
+    notes: Vec<Note>,
+    secret_lines: BTreeSet<u64>,
+}
+
+impl<'a> Report<'a> {
+    /// Joins what a conversation holds, with `most` findings.
+    pub(super) fn of(talk: &'a Talk<'a>, most: usize) -> Self {
+        let hits: Vec<Hit<'a>> = talk.results("scan").flat_map(|step| hits::hits(step.text)).collect();
+        let mut findings = findings(talk, &hits);
+        let left_out = findings.len().saturating_sub(most);
+        findings.truncate(most);
+        let is_secret = |hit: &&Hit<'_>| SECRET_WORDS.iter().any(|word| hit.pattern.contains(word));
+        let searches = talk.results("pattern_search");
+        Self {
+            outline: talk.results("outline").next().map(|step| Outline::read(step.text)).unwrap_or_default(),
+            lines: lines(talk.input, &hits),
+            notes: searches.flat_map(|step| notes::notes(step.text, step.arg("name"))).collect(),
+            secret_lines: hits.iter().filter(is_secret).map(|hit| hit.line).collect(),
+            talk,
+            findings,
+            left_out,
+        }
+    }
+
+    /// What the library says of a pattern; the fullest note where several were read.
+    pub(super) fn note(&self, pattern: &str) -> Option<&Note> {
+        self.notes.iter().filter(|note| note.pattern == pattern).max_by_key(|note| note.fix.len())
+    }
+
+    /// How many lines hit, over all findings.
+    pub(super) fn hits(&self) -> u64 {
+        self.findings.iter().map(|finding| finding.total).sum()
+    }
+
+    /// Whether a line may be repeated.
+    pub(super) fn may_quote(&self, line: u64) -> bool {
+        !self.secret_lines.contains(&line)
+    }
+}
+
+/// The patterns that hit, worst first, each once.
+pub(super) fn findings<'a>(talk: &Talk<'a>, hits: &[Hit<'a>]) -> Vec<Finding<'a>> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    talk.results("scan").for_each(|step| counts.extend(hits::counts(step.text)));
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut findings: Vec<Finding<'a>> = Vec::new();
+    for hit in hits {
+        let place = *places.entry(hit.pattern).or_insert(findings.len());
+        if place == findings.len() {
+            findings.push(Finding { pattern: hit.pattern, severity: hit.severity, lines: Vec::new(), total: 0 });
+        }
+        findings.get_mut(place).into_iter().for_each(|finding| finding.lines.push(hit.line));
+    }
+    for finding in &mut findings {
+        finding.lines.sort_unstable();
+        finding.lines.dedup();
+        let shown = finding.lines.len() as u64;
+        finding.total = counts.get(finding.pattern).copied().unwrap_or(shown).max(shown);
+    }
+    findings.sort_by_key(|finding| finding.severity);
+    findings
+}
+
+/// The lines that hit. The scan cuts long ones, so they are read from the input; where that disagrees
+/// the scan is believed.
+fn lines<'a>(input: &'a str, hits: &[Hit<'a>]) -> BTreeMap<u64, &'a str> {
+    let mut lines: BTreeMap<u64, &'a str> = hits.iter().map(|hit| (hit.line, hit.text)).collect();
+    for (number, line) in (1..).zip(input.lines()) {
+        if let Some(shown) = lines.get_mut(&number)
+            && line.trim().starts_with(*shown)
+        {
+            *shown = line.trim();
+        }
+    }
+    lines
+}
