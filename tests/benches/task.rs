@@ -27,14 +27,25 @@ fn main() {
 }
 
 fn bench() {
-    machine();
-    parser();
+    // `HERM_BENCH=task` and so on: only that part.
+    let part = std::env::var("HERM_BENCH").ok();
+    let wanted = |name: &str| part.as_deref().is_none_or(|part| part == name);
+    if wanted("pure") {
+        machine();
+        parser();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     for (skills, bound) in [(100, 4.0), (5_000, 8.0)] {
-        runtime.block_on(one_brain(skills, bound));
+        if wanted("task") || wanted(&format!("task{skills}")) {
+            runtime.block_on(one_brain(skills, bound));
+        }
     }
-    cold_start();
-    runtime.block_on(many_brains());
+    if wanted("cold") {
+        cold_start();
+    }
+    if wanted("many") {
+        runtime.block_on(many_brains());
+    }
 }
 
 fn row(what: &str, measured: String, bound: &str) {

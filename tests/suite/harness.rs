@@ -101,7 +101,7 @@ async fn a_task_runs_settles_and_has_a_receipt() {
     assert!(outcome.receipt.expect("a receipt")["payloadType"].is_string());
     harness.shutdown().await.expect("closed");
     let counts = reader(&brains).counts(&reader(&brains).skills().expect("skills")).expect("counts");
-    assert_eq!((counts.messages, counts.tasks), (3, 1));
+    assert_eq!((counts.messages, counts.tasks), (2, 1));
     assert!(brains.open("1").expect("opened").verify().expect("verified").is_sound());
 }
 

@@ -176,7 +176,7 @@ fn a_broken_skill_is_reported_and_never_fatal_to_its_neighbours() {
     let reader = herm::Reader::open(&brains.layout(), &"1".parse().expect("an id")).expect("a reader");
     let index = reader.skills().expect("an index");
     let listed: Vec<(String, String)> =
-        index.entries().map(|e| (e.place.slug.to_string(), e.description.clone())).collect();
+        index.entries().map(|e| (e.place.slug.to_string(), e.description.to_string())).collect();
     let names: Vec<&str> = listed.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["broken-yaml", "deep-one", "dir-one", "flat-one", "flat-two", "no-front-matter", "other-case"]);
     let description = |name: &str| &listed.iter().find(|(n, _)| n == name).expect("listed").1;

@@ -142,7 +142,7 @@ fn put_together(path: &Path, id: &BrainId, bundle: &BundleFiles, opening: &Openi
         report: None,
     };
     let receipt = tape::attest(&transaction, opening.witness.as_deref(), seq, moved)?;
-    journal::mark_flushed(&transaction, seq)?;
+    journal::mark_flushed(&transaction, seq, false)?;
     transaction.commit().map_err(failed)?;
     settle::write_sidecar(&database, &root)?;
     root.replace(&layout::rel(layout::LOCK)?, &lock.to_bytes()?, Sync::Later)?;

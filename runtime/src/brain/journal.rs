@@ -80,10 +80,10 @@ pub(super) fn save_lock(connection: &Connection, lock: &Lockfile, sidecar_stale:
         .map_err(|source| sql("write memory.db", source))
 }
 
-pub(super) fn mark_flushed(connection: &Connection, seq: i64) -> Result<()> {
+pub(super) fn mark_flushed(connection: &Connection, seq: i64, sidecar_stale: bool) -> Result<()> {
     connection
-        .prepare_cached("UPDATE state SET flushed = ?1, sidecar_stale = 0")
-        .and_then(|mut put| put.execute([seq]))
+        .prepare_cached("UPDATE state SET flushed = ?1, sidecar_stale = ?2")
+        .and_then(|mut put| put.execute((seq, sidecar_stale)))
         .map(|_| ())
         .map_err(|source| sql("write memory.db", source))
 }

@@ -154,7 +154,7 @@ impl Brain {
         self.materialised = last;
         self.root.replace(&layout::rel(layout::LOCK)?, &self.lock.to_bytes()?, fsio::Sync::Later)?;
         self.unflushed = true;
-        self.flush()
+        self.finish_files()
     }
 
     /// Brings one file to what the journal says. Content that a step settled is kept and can be
@@ -334,9 +334,20 @@ impl Brain {
         Ok(self.index.insert(index))
     }
 
+    /// The skill index as it was last brought up to date, with herm's own changes since. Enough
+    /// within a task: whoever holds the brain is the only one to change it.
+    pub fn known_skills(&mut self) -> Result<&Index> {
+        match &self.index {
+            Some(_) if self.changed_files.is_empty() => {
+                self.index.as_ref().ok_or_else(|| Error::internal("the index is not built"))
+            }
+            _ => self.skills(),
+        }
+    }
+
     /// The skills that fit `text` best, best first.
     pub fn best_skills(&mut self, text: &str, most: usize) -> Result<Vec<Slug>> {
-        self.skills()?;
+        self.known_skills()?;
         let index = self.index.as_ref().ok_or_else(|| Error::internal("the index is not built"))?;
         let catalog = self.catalog.get_or_insert_with(|| Catalog::build(index));
         Ok(catalog.best(text, most).into_iter().cloned().collect())
@@ -407,6 +418,11 @@ impl Brain {
         self.database.skill_usage()
     }
 
+    /// The pinned skills, by name.
+    pub fn pinned(&self) -> Result<Vec<Slug>> {
+        self.database.pinned()
+    }
+
     /// The last `limit` steps, newest first.
     pub fn history(&self, limit: usize) -> Result<Vec<StepRecord>> {
         history::read(&self.database, limit)
@@ -416,7 +432,7 @@ impl Brain {
     pub fn close(mut self) -> Result<()> {
         if self.drift.is_none() && !self.poisoned {
             let settled_something = self.unflushed || self.behind || !self.changed_files.is_empty();
-            self.flush()?;
+            self.finish_files()?;
             if settled_something {
                 self.save_survey();
             }

@@ -56,7 +56,7 @@ impl Reader {
             origin: self.lock().origin.clone(),
         };
         journal::save_lock(&transaction, &lock, true)?;
-        journal::mark_flushed(&transaction, seq - 1)?;
+        journal::mark_flushed(&transaction, seq - 1, true)?;
         transaction.commit().map_err(failed)?;
         root.replace(&layout::rel(layout::LOCK)?, &lock.to_bytes()?, Sync::Later)?;
         Ok(lock)

@@ -268,8 +268,20 @@ impl Brain {
     }
 
     /// Makes the files of settled steps durable and empties the journal's redo list. Off the
-    /// caller's path: until then a crash is repaired from the journal.
+    /// caller's path: until then a crash is repaired from the journal. The telemetry sidecar follows
+    /// when the brain is closed: with thousands of skills it takes longer than everything else.
     pub fn flush(&mut self) -> Result<()> {
+        self.flush_with(Sidecar::Later)
+    }
+
+    /// Like [`flush`](Self::flush), with the telemetry sidecar.
+    pub(super) fn finish_files(&mut self) -> Result<()> {
+        let stale = journal::load_state(&self.database.connection)?.sidecar_stale;
+        self.unflushed |= stale;
+        self.flush_with(Sidecar::Now)
+    }
+
+    fn flush_with(&mut self, sidecar: Sidecar) -> Result<()> {
         self.check_usable()?;
         if self.behind {
             self.materialise()?;
@@ -284,7 +296,8 @@ impl Brain {
             journal::unflushed(connection, state.flushed)?.into_iter().map(|change| change.path).collect();
         paths.push(layout::rel(layout::LOCK)?);
         paths.push(layout::rel(layout::RECEIPTS)?);
-        if state.sidecar_stale {
+        let write_sidecar_now = state.sidecar_stale && sidecar == Sidecar::Now;
+        if write_sidecar_now {
             write_sidecar(&self.database, &self.root)?;
             paths.push(layout::rel(layout::USAGE_SIDECAR)?);
         }
@@ -292,11 +305,18 @@ impl Brain {
         // The checkpoint first: the write after it begins a new log, which takes a sync more, and
         // that must not fall on the next step.
         self.database.checkpoint()?;
-        journal::mark_flushed(connection, last)?;
+        journal::mark_flushed(connection, last, state.sidecar_stale && !write_sidecar_now)?;
         self.unflushed = false;
         self.steps_since_flush = 0;
         Ok(())
     }
+}
+
+/// When the telemetry sidecar is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sidecar {
+    Now,
+    Later,
 }
 
 /// Waits until files and the directories that name them are on the disk.

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 
 /// A skill's name everywhere: 1 to 64 of `a-z 0-9 -`, no hyphen at either end, no two in a row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Slug(Box<str>);
+pub struct Slug(std::sync::Arc<str>);
 
 impl Slug {
     /// The longest slug.

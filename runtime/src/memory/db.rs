@@ -128,6 +128,9 @@ fn configure(connection: &Connection, access: Access) -> Result<()> {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+        // Plans that do not depend on bound values: without this, many statements are prepared
+        // again each time a value is bound.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         // NORMAL loses acknowledged rows in a power cut; FULL costs one sync a commit.

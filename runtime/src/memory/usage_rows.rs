@@ -23,6 +23,17 @@ impl Database {
         Ok(self.read_usage(&query, [slug.as_str()])?.pop().map(|(_, usage)| usage))
     }
 
+    /// The pinned skills, by name.
+    pub fn pinned(&self) -> Result<Vec<Slug>> {
+        let failed = |source| sql("read memory.db", source);
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT slug FROM skill_usage WHERE pinned = 1 ORDER BY slug")
+            .map_err(failed)?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
+        rows.map(|slug| slug.map_err(failed)?.try_into()).collect()
+    }
+
     fn read_usage(&self, query: &str, parameters: impl rusqlite::Params) -> Result<Vec<(Slug, Usage)>> {
         let failed = |source| sql("read memory.db", source);
         let mut statement = self.connection.prepare_cached(query).map_err(failed)?;

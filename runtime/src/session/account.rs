@@ -12,7 +12,7 @@ use crate::tool::TaskFrame;
 
 /// How much of a text is remembered.
 const INPUT_CHARS: usize = 8_000;
-const REPLY_CHARS: usize = 4_000;
+const ANSWER_CHARS: usize = 8_000;
 const SUMMARY_CHARS: usize = 180;
 
 /// Adds the account of a task to its step.
@@ -27,9 +27,11 @@ pub fn write(draft: &mut Draft, frame: &TaskFrame, turns: &[Turn], machine: &Mac
             content,
             at: frame.at,
         };
+        // What was asked and what was answered. The calls between are in the transcript: as messages
+        // they would only be found again by whoever looks for the same words.
         draft.message(message(Role::User, head(&frame.input, INPUT_CHARS)));
-        for turn in turns {
-            draft.message(message(Role::Assistant, head(&turn.reply.text, REPLY_CHARS)));
+        if let Some(answer) = &stop.answer {
+            draft.message(message(Role::Assistant, head(answer, ANSWER_CHARS)));
         }
     }
     draft.task(TaskEntry {

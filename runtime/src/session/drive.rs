@@ -1,6 +1,6 @@
 //! The only part of a session that waits: it asks the model, calls the tools, and keeps the record.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -102,6 +102,8 @@ pub struct Session<'s> {
     pub events: Option<&'s Events>,
     /// Spreads retries out.
     pub random: &'s dyn Random,
+    /// The legal replies as schemas, put together when first asked for.
+    pub legal: [OnceLock<Arc<Value>>; 3],
 }
 
 /// What was said and done.
@@ -224,7 +226,7 @@ impl Session<'_> {
         driven: &mut Driven,
     ) -> Result<Completion, NoReply> {
         let mut messages = question.messages;
-        let legal = Arc::new(self.legal(question.legal));
+        let legal = self.legal(question.legal);
         for shrunk in 0..=SHRINKS {
             let ask = Ask {
                 messages,
@@ -249,8 +251,14 @@ impl Session<'_> {
         Err(NoReply::Backend(BackendError::new(ErrorClass::ContextOverflow, "the conversation cannot be made shorter")))
     }
 
-    fn legal(&self, legal: Legal) -> Value {
-        prompt::legal_schema(legal, self.tools, self.answer)
+    /// The legal replies as a schema, put together once a session.
+    fn legal(&self, legal: Legal) -> Arc<Value> {
+        let cell = match legal {
+            Legal::Call => &self.legal[0],
+            Legal::CallOrFinal => &self.legal[1],
+            Legal::Final => &self.legal[2],
+        };
+        Arc::clone(cell.get_or_init(|| Arc::new(prompt::legal_schema(legal, self.tools, self.answer))))
     }
 
     /// Asks once, within budget, deadline and the caller's patience, and counts what it took.

@@ -55,7 +55,9 @@ pub fn choose(
 ) -> Result<Shown> {
     let size = |card: &SkillCard| line_of(card).len();
     let total = all.len();
-    if all.iter().map(size).sum::<usize>() <= budget {
+    // Thousands of lines are not written only to see that they do not fit.
+    let mut left = budget;
+    if all.iter().all(|card| left.checked_sub(size(card)).inspect(|rest| left = *rest).is_some()) {
         return Ok(Shown { skills: all, more: 0 });
     }
     let best = best()?;

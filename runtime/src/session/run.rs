@@ -119,6 +119,7 @@ impl Run<'_> {
             cancel: self.cancel,
             events: self.events,
             random: self.random,
+            legal: Default::default(),
         };
         let mut driven = session.drive(&mut machine).await;
         let stop = self.ended(stop_of(&machine));
@@ -172,6 +173,7 @@ impl Run<'_> {
             let users = frozen(Layer::User)?;
             let subscriber =
                 subscriber.map(|digest| frozen(Layer::Subscriber(digest))).transpose()?.unwrap_or_default();
+            desk.brain()?.skills()?;
             let skills = desk.skills()?;
             let pinned: Vec<Slug> =
                 desk.brain()?.usage()?.into_iter().filter(|(_, usage)| usage.pinned).map(|(slug, _)| slug).collect();

@@ -28,7 +28,7 @@ impl Catalog {
             let number = u32::try_from(catalog.slugs.len()).unwrap_or(u32::MAX);
             let mut length = 0.0;
             // The name says most.
-            for (text, weight) in [(entry.place.slug.as_str(), 2.0), (entry.description.as_str(), 1.0)] {
+            for (text, weight) in [(entry.place.slug.as_str(), 2.0), (&*entry.description, 1.0)] {
                 for term in terms(text) {
                     length += weight;
                     let postings = catalog.postings.entry(term.into_boxed_str()).or_default();

@@ -27,7 +27,7 @@ pub struct Entry {
     /// What its front matter calls it; the slug where it says nothing.
     pub name: String,
     /// What it does and when to use it.
-    pub description: String,
+    pub description: Arc<str>,
     /// The folder it stands in.
     pub category: Option<Arc<str>>,
     /// The operating systems it is for; none means all.
@@ -350,7 +350,7 @@ impl Scan<'_> {
         let place = Place { slug, main, form };
         Ok(Loaded::Skill(Arc::new(Entry {
             name: document.name().unwrap_or_else(|| place.slug.to_string()),
-            description: document.description().unwrap_or_default(),
+            description: document.description().unwrap_or_default().into(),
             category: self.category(at, inside, form),
             platforms: document.platforms(),
             place,

@@ -1,6 +1,7 @@
 //! The brain as a task sees it: what is settled, with the step in the making already visible.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
 
@@ -18,7 +19,7 @@ pub struct SkillCard {
     /// Its identity.
     pub slug: Slug,
     /// What it does and when to use it.
-    pub description: String,
+    pub description: Arc<str>,
 }
 
 /// What a task did to a skill.
@@ -95,27 +96,33 @@ impl Desk {
 
     /// Every active skill by slug, the ones of this step included.
     pub fn skills(&mut self) -> Result<Vec<SkillCard>> {
-        let mut cards: BTreeMap<Slug, String> = self
+        let mut cards: Vec<SkillCard> = self
             .brain()?
-            .skills()?
+            .known_skills()?
             .entries()
             .filter(|entry| entry.suits_this_platform())
-            .map(|entry| (entry.place.slug.clone(), entry.description.clone()))
+            .map(|entry| SkillCard { slug: entry.place.slug.clone(), description: Arc::clone(&entry.description) })
             .collect();
         for slug in self.drafted_skills() {
-            match self.skill_place(&slug)? {
-                Some(place) => {
+            let known = cards.binary_search_by(|card| card.slug.cmp(&slug));
+            match (self.skill_place(&slug)?, known) {
+                (Some(place), known) => {
                     let text = self.read_text(&place.main)?;
                     let description = Document::read(text.as_bytes())
                         .ok()
                         .and_then(|document| document.description())
                         .unwrap_or_default();
-                    cards.insert(slug, description);
+                    let card = SkillCard { slug, description: description.into() };
+                    match known {
+                        Ok(at) => drop(cards.get_mut(at).map(|old| *old = card)),
+                        Err(at) => cards.insert(at, card),
+                    }
                 }
-                None => drop(cards.remove(&slug)),
+                (None, Ok(at)) => drop(cards.remove(at)),
+                (None, Err(_)) => {}
             }
         }
-        Ok(cards.into_iter().map(|(slug, description)| SkillCard { slug, description }).collect())
+        Ok(cards)
     }
 
     /// The skills this step touches.
@@ -131,10 +138,15 @@ impl Desk {
         all_skills(&paths, layout::SKILLS_DIR).map(|place| place.slug).collect()
     }
 
+    /// The skills the operator pinned.
+    pub fn pinned(&mut self) -> Result<Vec<Slug>> {
+        self.brain()?.pinned()
+    }
+
     /// Where a skill stands, with this step's changes.
     pub fn skill_place(&mut self, slug: &Slug) -> Result<Option<Place>> {
         if self.drafted_skills().is_empty()
-            && let Some(entry) = self.brain()?.skills()?.get(slug)
+            && let Some(entry) = self.brain()?.known_skills()?.get(slug)
         {
             return Ok(Some(entry.place.clone()));
         }

@@ -57,7 +57,7 @@ fn nothing_is_written_twice() {
     let (value, _) = decide(&AUDIT, "", &AUDIT.skills(), &[]);
     let written = SkillCard {
         slug: value["name"].as_str().unwrap().parse().unwrap(),
-        description: value["description"].as_str().unwrap().to_owned(),
+        description: value["description"].as_str().unwrap().into(),
     };
     assert_eq!(decide(&AUDIT, "", std::slice::from_ref(&written), &[]).1, Decision::Nothing);
     let renamed = SkillCard { slug: "my-own-name".parse().unwrap(), ..written };
