@@ -37,7 +37,8 @@ where
 }
 
 fn made(name: &str, run: impl Fn(&Map<String, Value>) -> Result<String> + Send + Sync + 'static) -> Arc<dyn Tool> {
-    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "additionalProperties": false });
+    let schema =
+        json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "additionalProperties": false });
     Arc::new(Made { card: Card::new(name, "A tool of the tests.", Permission::Read, schema), run })
 }
 
@@ -120,8 +121,17 @@ async fn events_tell_what_happens_in_order() {
     assert_eq!(
         names,
         [
-            "started", "turn_started", "reply", "tool_call", "tool_result", "turn_started", "reply", "nudge",
-            "turn_started", "reply", "settled"
+            "started",
+            "turn_started",
+            "reply",
+            "tool_call",
+            "tool_result",
+            "turn_started",
+            "reply",
+            "nudge",
+            "turn_started",
+            "reply",
+            "settled"
         ]
     );
 }
@@ -131,7 +141,8 @@ async fn a_dry_run_leaves_the_brain_as_it_was() {
     let brains = TempBrains::new();
     let id = brain(&brains);
     let before = reader(&brains).lock().clone();
-    let harness = harness(&brains, Scripted::new([call("note", json!({ "key": "k", "value": "v" })), ANSWER.to_owned()]));
+    let harness =
+        harness(&brains, Scripted::new([call("note", json!({ "key": "k", "value": "v" })), ANSWER.to_owned()]));
     let dry = Task { keep: herm::task::Keep::DryRun, ..task("do it") };
     let outcome = harness.run(&id, dry).await.expect("an outcome");
     assert!(outcome.settled.is_none() && outcome.receipt.is_none() && outcome.answer.is_some());
@@ -194,7 +205,8 @@ async fn what_one_subscriber_said_does_not_reach_another() {
         let subscriber = if who.is_empty() { None } else { Some(who.parse().expect("an id")) };
         harness.run(&id, Task { subscriber, ..task("what do you know?") }).await.expect("an outcome");
         harness.shutdown().await.expect("closed");
-        let read: String = backend.asked().iter().flat_map(|ask| &ask.messages).map(|m| m.content.to_string()).collect();
+        let read: String =
+            backend.asked().iter().flat_map(|ask| &ask.messages).map(|m| m.content.to_string()).collect();
         let told = read.replace("\"query\":\"zanzibar\"", "");
         assert_eq!(told.contains("zanzibar"), sees, "{who:?}: {told}");
     }

@@ -67,7 +67,9 @@ fn assistant_turns_stay_in_the_conversation() {
 fn an_answer_before_any_tool_is_refused() {
     let mut machine = machine(8, &["scan"]);
     assert!(matches!(machine.next(), Next::Ask(question) if question.legal == Legal::Call));
-    assert!(matches!(machine.hear(r#"{"summary": "all good"}"#, Finish::Stop), Heard::Nudged(text) if text.contains("scan")));
+    assert!(
+        matches!(machine.hear(r#"{"summary": "all good"}"#, Finish::Stop), Heard::Nudged(text) if text.contains("scan"))
+    );
     assert!(matches!(machine.next(), Next::Ask(_)));
 }
 
@@ -111,7 +113,9 @@ fn nothing_after_a_broken_object_is_used() {
 
 #[test]
 fn a_cut_reply_is_never_executed() {
-    for (text, finish) in [(call("scan"), Finish::Length), ("{\"tool\": \"scan\", \"args\": {".to_owned(), Finish::Stop)] {
+    for (text, finish) in
+        [(call("scan"), Finish::Length), ("{\"tool\": \"scan\", \"args\": {".to_owned(), Finish::Stop)]
+    {
         let mut machine = machine(8, &["scan"]);
         assert!(matches!(machine.hear(&text, finish), Heard::Nudged(said) if said.contains("cut off")));
     }
@@ -178,8 +182,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => "[{}\"':,a-z<>`\\\\ \n]{0,60}",
     ];
     let finish = prop::sample::select(vec![Finish::Stop, Finish::Stop, Finish::Stop, Finish::Length, Finish::Other]);
-    let status =
-        prop::sample::select(vec![EvidenceStatus::Ok, EvidenceStatus::Failed, EvidenceStatus::Refused]);
+    let status = prop::sample::select(vec![EvidenceStatus::Ok, EvidenceStatus::Failed, EvidenceStatus::Refused]);
     prop_oneof![
         3 => (reply, finish).prop_map(|(text, finish)| Happening::Reply(text, finish)),
         2 => (status, "\\PC{0,30}").prop_map(|(status, text)| Happening::Result(status, text)),

@@ -9,6 +9,7 @@
 //! | [`Outline`] | the shape of the input |
 //! | [`FetchUrl`], [`HttpSecret`] | the public internet, by the rules of [`net`] |
 //! | [`AskAgent`] | other agents of the harness |
+//! | `mcp`, behind the feature of that name | tools of MCP servers that the operator configured |
 //!
 //! A tool's arguments are one type: it gives the schema the model reads, the schema a call is checked against, and
 //! the value the tool works with. An error of a tool is read by the model, so each names a next step.
@@ -20,6 +21,8 @@ mod fit;
 mod html;
 mod http_secret;
 mod library;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 mod memory;
 mod near;
 pub mod net;

@@ -1,10 +1,10 @@
 //! `recall`: searches what was said, noted and done in earlier tasks.
 
 use async_trait::async_trait;
+use herm::Result;
 use herm::memory::search::Hit;
 use herm::memory::{Scope, Search, Source};
 use herm::tool::{Card, Context, Output, Permission, Tool};
-use herm::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -52,13 +52,7 @@ impl Tool for Recall {
         let limit = usize::try_from(args.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
         let found = cx
             .desk(move |desk| {
-                desk.search(&Search {
-                    text: &args.query,
-                    scope,
-                    except_task: Some(&current),
-                    limit,
-                    now,
-                })
+                desk.search(&Search { text: &args.query, scope, except_task: Some(&current), limit, now })
             })
             .await?;
         let summary = fit::count(found.hits.len(), "hit");

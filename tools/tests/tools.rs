@@ -243,18 +243,23 @@ async fn a_skill_lives_from_its_making_to_the_archive() {
     let bench = Bench::new();
     let task = bench.task("t1", None).await;
     let manage = |args: Value| task.ok("skill_manage", args);
-    let made =
-        manage(json!({ "action": "create", "name": "Log Reading", "content": "# Logs\n\nReads logs: all.\n\n1. Go.\n" }));
+    let made = manage(
+        json!({ "action": "create", "name": "Log Reading", "content": "# Logs\n\nReads logs: all.\n\n1. Go.\n" }),
+    );
     assert_eq!(made.await, "Created skill log-reading.");
     assert!(task.ok("skills_list", json!({})).await.contains("log-reading: Reads logs: all.\n"));
     manage(json!({ "action": "patch", "name": "log-reading", "find": "1. Go.", "replace": "1. Look." })).await;
-    manage(json!({ "action": "write_file", "name": "log-reading", "file": "references/a.md", "content": "one\n" })).await;
-    manage(json!({ "action": "patch", "name": "log-reading", "file": "references/a.md", "find": "one", "replace": "" }))
+    manage(json!({ "action": "write_file", "name": "log-reading", "file": "references/a.md", "content": "one\n" }))
         .await;
+    manage(
+        json!({ "action": "patch", "name": "log-reading", "file": "references/a.md", "find": "one", "replace": "" }),
+    )
+    .await;
     let text = task.ok("skill_view", json!({ "name": "log-reading" })).await;
     assert!(text.contains("1. Look.\n") && text.ends_with("Files:\n- references/a.md\n"), "{text}");
     manage(json!({ "action": "remove_file", "name": "log-reading", "file": "references/a.md" })).await;
-    let args = json!({ "action": "edit", "name": "log-reading", "content": "1. Anew.\n", "description": "Reads logs." });
+    let args =
+        json!({ "action": "edit", "name": "log-reading", "content": "1. Anew.\n", "description": "Reads logs." });
     manage(args).await;
     assert!(task.ok("skill_view", json!({ "name": "log-reading" })).await.ends_with("---\n1. Anew.\n"));
     manage(json!({ "action": "archive", "name": "log-reading" })).await;
@@ -305,7 +310,8 @@ async fn what_is_remembered_of_a_subscriber_stays_with_the_subscriber() {
     let (anna, bert): (SubscriberId, SubscriberId) = ("anna".parse().unwrap(), "bert".parse().unwrap());
     let task = bench.task("t1", Some("anna")).await;
     task.ok("memory", json!({ "action": "add", "target": "user", "content": "likes short answers" })).await;
-    let text = task.ok("memory", json!({ "action": "add", "target": "memory", "content": "CI is slow\non Mondays" })).await;
+    let text =
+        task.ok("memory", json!({ "action": "add", "target": "memory", "content": "CI is slow\non Mondays" })).await;
     assert_eq!(text, "Added to MEMORY.md. 24 of 4000 characters are used.");
     assert_eq!(task.layer(Layer::Subscriber(anna.digest())), "- likes short answers\n");
     assert_eq!(task.layer(Layer::Subscriber(bert.digest())), "");

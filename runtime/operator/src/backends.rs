@@ -5,6 +5,7 @@ use std::sync::Arc;
 use herm::backend::{
     Anthropic, AnthropicSettings, Backend, Client, EMBEDDED, OpenAi, OpenAiSettings, Price, Router, SchemaWay,
 };
+use herm::tool::{Permissions, Tool};
 use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
 use secrecy::SecretString;
 
@@ -19,15 +20,23 @@ const KNOWN: [(&str, BackendKind, &str, &str, &str); 4] = [
     ("ollama", BackendKind::Openai, "http://127.0.0.1:11434/v1", "OLLAMA_API_KEY", "OLLAMA_BASE_URL"),
 ];
 
-/// A harness as the settings say. `wish` is the backend and the model of the command line.
-pub(crate) fn harness(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Result<Harness> {
-    let tools = settings.said.tools.unwrap_or_default();
-    let permissions = herm::tool::Permissions { network: tools.network, process: tools.process };
+/// A harness as the settings say. `wish` is the backend and the model of the command line; `tools` are those of MCP
+/// servers, which can only be had within a runtime.
+pub(crate) fn harness(
+    settings: &Settings,
+    wish: Option<&str>,
+    model: Option<&str>,
+    tools: Vec<Arc<dyn Tool>>,
+) -> Result<Harness> {
+    let mut toolbox = herm_tools::standard()?;
+    for tool in tools {
+        toolbox.add(tool)?;
+    }
     let mut builder: HarnessBuilder = Harness::builder()
         .brains(settings.layout.brains())
         .router(router(settings, wish, model)?)
-        .toolbox(herm_tools::standard()?)
-        .permissions(permissions)
+        .toolbox(toolbox)
+        .permissions(permissions(settings))
         .signer(settings.signer.get()?.clone())
         .wait(settings.lock_wait)
         .learning(settings.said.learning.unwrap_or(true));
@@ -35,6 +44,12 @@ pub(crate) fn harness(settings: &Settings, wish: Option<&str>, model: Option<&st
         builder = builder.secret(name, secret(name, &entry.at)?, &entry.hosts);
     }
     builder.build()
+}
+
+/// What the operator allows tools.
+pub(crate) fn permissions(settings: &Settings) -> Permissions {
+    let tools = settings.said.tools.unwrap_or_default();
+    Permissions { network: tools.network, process: tools.process }
 }
 
 fn router(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Result<Router> {
@@ -122,7 +137,7 @@ fn known(client: &Client, name: &str, model: Option<&str>, file: &File) -> Resul
 }
 
 /// A secret from the environment or from a file.
-fn secret(name: &str, entry: &SecretEntry) -> Result<SecretString> {
+pub(crate) fn secret(name: &str, entry: &SecretEntry) -> Result<SecretString> {
     let value = match (&entry.env, &entry.file) {
         (Some(variable), None) => std::env::var(variable).map_err(|_| {
             Error::invalid(format!("the secret {name} is to be in {variable}, which is not set"))

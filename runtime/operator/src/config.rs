@@ -45,6 +45,9 @@ pub(crate) struct File {
     /// Secrets that tools use by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) secrets: BTreeMap<String, ToolSecretEntry>,
+    /// MCP servers by name, whose tools agents may use. A name is 1 to 24 of a-z, 0-9 and -.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) mcp: BTreeMap<String, McpEntry>,
     /// What a task may use up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limits: Option<LimitsEntry>,
@@ -133,6 +136,41 @@ pub(crate) struct BackendEntry {
     /// Backends to ask, in order, when this one does not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) fallback: Vec<String>,
+}
+
+/// An MCP server: a program to start, or an address. Only this file names servers; a brain's manifest cannot, for it
+/// travels, and what travels must not start processes.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct McpEntry {
+    /// The program to start. Needs `process = true` in `[tools]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
+    /// Its arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) args: Vec<String>,
+    /// Names of environment variables that it gets, beyond PATH, HOME and LANG.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) env: Vec<String>,
+    /// The address, instead of a program. Needs `network = true` in `[tools]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<String>,
+    /// A header to send with every request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) header: Option<McpHeaderEntry>,
+    /// Seconds a call may take, 1 to 600; 30 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout_secs: Option<u64>,
+}
+
+/// A header with a secret in it.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct McpHeaderEntry {
+    /// Its name. In `Authorization`, a bare token is sent as a bearer token.
+    pub(crate) name: String,
+    /// Which of `[secrets]` it holds; the server's host must be among that secret's hosts.
+    pub(crate) secret: String,
 }
 
 /// What tools may touch beyond the brain.
@@ -233,12 +271,7 @@ impl Settings {
 
     /// How to open a brain.
     pub(crate) fn opening(&self, on_drift: OnDrift) -> Opening {
-        Opening {
-            wait: self.lock_wait,
-            clock: Arc::new(SystemClock),
-            on_drift,
-            witness: Some(self.signer.clone()),
-        }
+        Opening { wait: self.lock_wait, clock: Arc::new(SystemClock), on_drift, witness: Some(self.signer.clone()) }
     }
 }
 

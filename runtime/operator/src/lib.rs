@@ -10,6 +10,7 @@ mod config;
 mod exit;
 mod live;
 mod logging;
+mod mcp;
 mod output;
 mod seeds;
 

@@ -76,9 +76,9 @@ impl Reader {
     }
 
     fn copy_database(&self, to: &std::path::Path) -> Result<()> {
-        let name = to.to_str().ok_or_else(|| {
-            Error::invalid(format!("{} is not UTF-8", to.display())).hint("name another directory")
-        })?;
+        let name = to
+            .to_str()
+            .ok_or_else(|| Error::invalid(format!("{} is not UTF-8", to.display())).hint("name another directory"))?;
         self.database.copy_to(name)
     }
 }

@@ -179,9 +179,9 @@ fn rewind(layout: &Layout, id: &BrainId, seq: u64, copy: &Layout) -> Result<(Tra
     let payload = Envelope::parse(&taped.envelope)?.payload()?;
     let statement: serde_json::Value =
         serde_json::from_slice(&payload).map_err(|source| Error::corrupt("the receipt is not JSON").because(source))?;
-    let named = statement["predicate"]["task"]["transcript"]["sha256"].as_str().ok_or_else(|| {
-        Error::invalid(format!("receipt {seq} is not of a task")).hint("only tasks can be replayed")
-    })?;
+    let named = statement["predicate"]["task"]["transcript"]["sha256"]
+        .as_str()
+        .ok_or_else(|| Error::invalid(format!("receipt {seq} is not of a task")).hint("only tasks can be replayed"))?;
     let content = reader.transcript(taped.step)?.ok_or_else(|| {
         Error::not_found(format!("the transcript of receipt {seq} is no longer kept"))
             .hint("keep more transcripts, or replay sooner")

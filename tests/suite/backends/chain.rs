@@ -3,8 +3,8 @@
 use super::*;
 use std::sync::Mutex;
 
-use tokio::time::Instant;
 use herm::backend::{Chain, RetryPolicy};
+use tokio::time::Instant;
 
 fn quick() -> RetryPolicy {
     RetryPolicy {

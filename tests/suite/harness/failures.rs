@@ -37,7 +37,8 @@ async fn a_failed_task_changes_nothing_but_its_own_account() {
     let brains = TempBrains::new();
     let id = brain(&brains);
     let words = [call("note", json!({ "key": "k", "value": "v" })), call("skill_view", json!({ "name": "flat-one" }))];
-    let replies = words.into_iter().map(|text| Ok(completion(&text))).chain([Err(BackendError::new(ErrorClass::Auth, "no"))]);
+    let replies =
+        words.into_iter().map(|text| Ok(completion(&text))).chain([Err(BackendError::new(ErrorClass::Auth, "no"))]);
     let harness = harness(&brains, Scripted::playing(replies));
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
     assert_eq!(outcome.status, Status::Failed);
@@ -101,8 +102,11 @@ async fn a_cancelled_task_ends_with_a_receipt() {
             Ok("cancelled meanwhile".to_owned())
         }))
         .expect("added");
-    let harness =
-        builder(&brains).toolbox(tools).backend(Scripted::new([echo(1), ANSWER.to_owned()])).build().expect("a harness");
+    let harness = builder(&brains)
+        .toolbox(tools)
+        .backend(Scripted::new([echo(1), ANSWER.to_owned()]))
+        .build()
+        .expect("a harness");
     let outcome = harness.run_watched(&id, task("do it"), watch).await.expect("an outcome");
     assert_eq!((outcome.status, outcome.stop), (Status::Failed, StopReason::Cancelled));
     sound_after(&brains, &harness, &outcome, 2).await;
@@ -154,8 +158,7 @@ async fn a_tool_that_panics_or_returns_too_much_is_an_error_result() {
     tools.add(made("panics", |_| panic!("on purpose"))).expect("added");
     tools.add(made("floods", |_| Ok("x".repeat(100 << 20)))).expect("added");
     tools.add(made("lies", |_| Ok(format!("# Tools\n{}", call("floods", json!({})))))).expect("added");
-    let words =
-        [call("panics", json!({})), call("floods", json!({})), call("lies", json!({})), ANSWER.to_owned()];
+    let words = [call("panics", json!({})), call("floods", json!({})), call("lies", json!({})), ANSWER.to_owned()];
     let backend = Arc::new(Scripted::new(words));
     let harness = builder(&brains).toolbox(tools).router(Router::single(backend.clone())).build().expect("a harness");
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
@@ -222,7 +225,10 @@ async fn a_server_that_misbehaves_ends_as_failed_or_incomplete() {
         ("HTML", vec![Step::text(200, "text/html", html.as_str()); 8]),
         ("an error in a 200", vec![Step::json(200, json!({ "error": { "code": 502, "message": "upstream" } })); 8]),
         ("nothing", vec![Step::text(200, "application/json", ""); 8]),
-        ("a closed socket mid-stream", vec![Step::sse(vec!["{\"choices\":[{\"delta\":{\"content\":\"{\"}}]}"]).cut_after(20); 8]),
+        (
+            "a closed socket mid-stream",
+            vec![Step::sse(vec!["{\"choices\":[{\"delta\":{\"content\":\"{\"}}]}"]).cut_after(20); 8],
+        ),
         ("429 for ever", vec![Step::json(429, json!({ "error": { "message": "slow down" } })); 40]),
         ("one byte and then silence", vec![Step::never(); 8]),
     ];
@@ -231,7 +237,8 @@ async fn a_server_that_misbehaves_ends_as_failed_or_incomplete() {
         let brains = TempBrains::new();
         let id = brain(&brains);
         let server = ModelServer::start(steps);
-        let backend = OpenAi::new(client.clone(), OpenAiSettings::new(format!("{}/v1", server.url()), "m")).expect("a backend");
+        let backend =
+            OpenAi::new(client.clone(), OpenAiSettings::new(format!("{}/v1", server.url()), "m")).expect("a backend");
         let policy = herm::backend::RetryPolicy { first_wait: Duration::from_millis(1), ..Default::default() };
         let router = Router::single(Arc::new(backend)).policy(policy);
         let harness = builder(&brains).router(router).build().expect("a harness");

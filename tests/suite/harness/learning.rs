@@ -26,7 +26,8 @@ async fn learn(brains: &TempBrains, words: Vec<String>, synthesis: &str) -> herm
 async fn five_calls_make_a_skill_with_provenance() {
     let brains = TempBrains::new();
     brain(&brains);
-    let written = skill("create", "count-to-five", "Counts to five. Use when asked to count.", "# Count\n\n1. Call `echo`.\n");
+    let written =
+        skill("create", "count-to-five", "Counts to five. Use when asked to count.", "# Count\n\n1. Call `echo`.\n");
     let outcome = learn(&brains, hard(), &written).await;
     assert_eq!(outcome.skills_changed.len(), 1, "{:?}", outcome.warnings);
     assert_eq!(outcome.skills_changed[0].change, SkillChange::Created);
@@ -58,7 +59,8 @@ async fn a_failure_that_was_recovered_from_teaches() {
     let brains = TempBrains::new();
     brain(&brains);
     let words = vec![call("broken", json!({})), echo(1), ANSWER.to_owned()];
-    let outcome = learn(&brains, words, &skill("create", "after-broken", "Recovers. Use when broken.", "# R\n\ntext\n")).await;
+    let outcome =
+        learn(&brains, words, &skill("create", "after-broken", "Recovers. Use when broken.", "# R\n\ntext\n")).await;
     assert_eq!(outcome.skills_changed.len(), 1);
     // A query that only speaks of errors is no failure.
     let words = vec![call("recall", json!({ "query": "error failed" })), echo(1), ANSWER.to_owned()];
@@ -92,10 +94,12 @@ async fn what_may_not_be_written_is_refused_and_the_answer_stands() {
 async fn a_duplicate_updates_the_skill_there_is() {
     let brains = TempBrains::new();
     brain(&brains);
-    let first = skill("create", "count-up", "Counts numbers upwards step by step. Use when asked to count.", "# One\n\na\n");
+    let first =
+        skill("create", "count-up", "Counts numbers upwards step by step. Use when asked to count.", "# One\n\na\n");
     learn(&brains, hard(), &first).await;
     // Another name, nearly the same description.
-    let again = skill("create", "count-more", "Counts numbers upwards step by step. Use when asked to count.", "# Two\n\nb\n");
+    let again =
+        skill("create", "count-more", "Counts numbers upwards step by step. Use when asked to count.", "# Two\n\nb\n");
     let outcome = learn(&brains, hard(), &again).await;
     assert_eq!(outcome.skills_changed[0].slug.as_str(), "count-up");
     assert_eq!(outcome.skills_changed[0].change, SkillChange::Changed);

@@ -52,7 +52,8 @@ async fn lived(brains: &TempBrains) -> Harness {
         });
         let harness = harness(brains, Scripted::new(words).synthesising(synthesis.to_string()));
         let who = Some("alice".parse().expect("an id"));
-        let outcome = harness.run(&id, Task { subscriber: who, ..task("do the next thing") }).await.expect("an outcome");
+        let outcome =
+            harness.run(&id, Task { subscriber: who, ..task("do the next thing") }).await.expect("an outcome");
         assert_eq!(outcome.status, herm::Status::Converged);
         harness.shutdown().await.expect("closed");
         last = Some(harness);
@@ -70,8 +71,22 @@ async fn everything_that_matters_is_signed() {
     assert_eq!(kinds, ["create", "task", "task", "task"]);
     let task = &statements[3]["predicate"]["task"];
     for field in [
-        "id", "subscriber", "input", "result", "status", "stop", "billable", "backend", "model", "attestation", "limits",
-        "usage", "turns", "calls", "skills", "transcript",
+        "id",
+        "subscriber",
+        "input",
+        "result",
+        "status",
+        "stop",
+        "billable",
+        "backend",
+        "model",
+        "attestation",
+        "limits",
+        "usage",
+        "turns",
+        "calls",
+        "skills",
+        "transcript",
     ] {
         assert!(task.get(field).is_some(), "{field} is not signed");
     }
@@ -129,10 +144,9 @@ async fn the_chain_holds_and_every_tampering_shows() {
     assert!(checked(&cut).is_sound());
     let last = whole.last.as_deref().expect("a digest");
     let id = "1".parse().expect("an id");
-    let point = herm::receipt::checkpoint(
-        &id, 4, last, &reader(&brains).lock().bundle_hash, herm::Moment(0), &signer(),
-    )
-    .expect("a checkpoint");
+    let point =
+        herm::receipt::checkpoint(&id, 4, last, &reader(&brains).lock().bundle_hash, herm::Moment(0), &signer())
+            .expect("a checkpoint");
     assert!(checked(&[lines.clone(), vec![point.clone()]].concat()).is_sound());
     assert!(!checked(&[cut, vec![point]].concat()).is_sound());
 }
@@ -157,7 +171,8 @@ async fn every_task_replays_to_the_same_hash() {
 async fn a_replay_with_another_tool_does_not_reach_the_hash() {
     let brains = TempBrains::new();
     let id = brain(&brains);
-    let harness = harness(&brains, Scripted::new([call("note", json!({ "key": "k", "value": "v" })), ANSWER.to_owned()]));
+    let harness =
+        harness(&brains, Scripted::new([call("note", json!({ "key": "k", "value": "v" })), ANSWER.to_owned()]));
     harness.run(&id, task("do it")).await.expect("an outcome");
     harness.shutdown().await.expect("closed");
     let mut tampered = Toolbox::new();
@@ -166,7 +181,9 @@ async fn a_replay_with_another_tool_does_not_reach_the_hash() {
         if name == "note" {
             let mut card = tool.card().clone();
             card.replay = herm::tool::Replay::Again;
-            tampered.add(Arc::new(Made { card, run: |_: &Map<String, Value>| Ok("noted nothing".to_owned()) })).expect("added");
+            tampered
+                .add(Arc::new(Made { card, run: |_: &Map<String, Value>| Ok("noted nothing".to_owned()) }))
+                .expect("added");
         } else {
             tampered.add(Arc::clone(tool)).expect("added");
         }

@@ -63,11 +63,12 @@ fn list(settings: &Settings, id: &BrainId, limit: u64) -> Result<Answer> {
 fn show(settings: &Settings, id: &BrainId, seq: u64) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
     let taped = reader.receipts(seq, seq)?.pop().ok_or_else(|| {
-        Error::not_found(format!("brain {id} has no receipt {seq}")).hint(format!("see them with `herm receipts list {id}`"))
+        Error::not_found(format!("brain {id} has no receipt {seq}"))
+            .hint(format!("see them with `herm receipts list {id}`"))
     })?;
     let statement = statement(&taped.envelope)?;
-    let envelope: Value =
-        serde_json::from_str(&taped.envelope).map_err(|source| Error::corrupt("a receipt is not JSON").because(source))?;
+    let envelope: Value = serde_json::from_str(&taped.envelope)
+        .map_err(|source| Error::corrupt("a receipt is not JSON").because(source))?;
     Ok(Answer::new(format!("{statement:#}\n"), json!({ "id": id, "statement": statement, "envelope": envelope })))
 }
 
@@ -145,7 +146,9 @@ fn not_proven(checked: &Checked, with_brain: bool) -> Vec<String> {
     if checked.checkpoint.is_none() && !with_brain {
         open.push("that nothing was cut off at the end: the file has no checkpoint".to_owned());
     }
-    open.push("that the model spoke as recorded: that is the operator's word, unless a receipt has an attestation".to_owned());
+    open.push(
+        "that the model spoke as recorded: that is the operator's word, unless a receipt has an attestation".to_owned(),
+    );
     open.push("that a task leads where its receipt says: `herm receipts replay ID N` runs it again".to_owned());
     open
 }
@@ -184,7 +187,8 @@ fn replay(settings: &Settings, id: &BrainId, seq: u64) -> Result<Answer> {
     let workspace = std::env::temp_dir();
     let replayed = runtime.block_on(herm::harness::replay(&settings.layout, id, seq, &toolbox, &workspace))?;
     let same = replayed.is_same();
-    let mut text = format!("before    {}\nexpected  {}\nreached   {}\n", replayed.before, replayed.expected, replayed.reached);
+    let mut text =
+        format!("before    {}\nexpected  {}\nreached   {}\n", replayed.before, replayed.expected, replayed.reached);
     if !replayed.same_prompt {
         text.push_str("the system message would differ: the runtime or its tools changed since\n");
     }

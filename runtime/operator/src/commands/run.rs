@@ -5,7 +5,8 @@ use std::io::Read as _;
 use herm::brain::OnDrift;
 use herm::task::Keep;
 use herm::{
-    Brain, BrainId, Cancel, Error, Event, Harness, Outcome, Result, Source, Status, StopReason, SubscriberId, Task, Watch,
+    Brain, BrainId, Cancel, Error, Event, Harness, Outcome, Result, Source, Status, StopReason, SubscriberId, Task,
+    Watch,
 };
 use serde_json::json;
 
@@ -15,6 +16,7 @@ use crate::cli::{Cli, RunTask};
 use crate::config::Settings;
 use crate::exit;
 use crate::live::{Live, verb};
+use crate::mcp;
 use crate::output::{self, Answer};
 use crate::seeds;
 
@@ -29,14 +31,17 @@ pub(super) fn run(settings: &Settings, arguments: &RunTask, cli: &Cli) -> Result
     let keep = if arguments.dry_run { Keep::DryRun } else { Keep::Settle };
     let task = Task { subscriber, input, limits, keep, backend: arguments.backend.clone(), ..Task::default() };
     task.validate()?;
-    let harness = backends::harness(settings, arguments.backend.as_deref(), arguments.model.as_deref())?;
-    make_from_seed(settings, &id)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|source| Error::unavailable("no threads can be started").because(source))?;
-    let (outcome, unfinished) = runtime.block_on(follow(&harness, &id, task, arguments.events, cli.quiet || cli.json))?;
+    let (tools, warnings) = runtime.block_on(mcp::connect(settings))?;
+    let harness = backends::harness(settings, arguments.backend.as_deref(), arguments.model.as_deref(), tools)?;
+    make_from_seed(settings, &id)?;
+    let (mut outcome, unfinished) =
+        runtime.block_on(follow(&harness, &id, task, arguments.events, cli.quiet || cli.json))?;
+    outcome.warnings.splice(0..0, warnings);
     answer(&outcome, unfinished, arguments, cli)
 }
 
@@ -61,9 +66,9 @@ fn input(arguments: &RunTask, id: &BrainId, most: usize) -> Result<String> {
                 let mut bytes = Vec::new();
                 // One more than allowed is enough to see that it is too much.
                 let mut stdin = std::io::stdin().lock().take(most as u64 + 1);
-                stdin.read_to_end(&mut bytes).map_err(|source| {
-                    Error::unavailable("standard input cannot be read").because(source)
-                })?;
+                stdin
+                    .read_to_end(&mut bytes)
+                    .map_err(|source| Error::unavailable("standard input cannot be read").because(source))?;
                 bytes
             }
             Some(text) => return Ok(text.to_owned()),
@@ -160,7 +165,8 @@ fn note(outcome: &Outcome, _: bool) -> String {
     let learned: Vec<String> =
         outcome.skills_changed.iter().map(|moved| format!("{} {}", verb(moved.change), moved.slug)).collect();
     let model = outcome.model.as_deref().unwrap_or("nobody");
-    let mut said = format!("{} · {} turns, {} calls · {model}", outcome.status.name(), outcome.turns, outcome.calls.len());
+    let mut said =
+        format!("{} · {} turns, {} calls · {model}", outcome.status.name(), outcome.turns, outcome.calls.len());
     if !learned.is_empty() {
         said.push_str(&format!(" · {}", learned.join(", ")));
     }

@@ -155,7 +155,10 @@ impl Seed {
             let file = if path.is_dir() { path.join("SKILL.md") } else { path.clone() };
             let text = std::fs::read_to_string(file).unwrap();
             let description = text.lines().find_map(|line| line.strip_prefix("description: ")).unwrap().to_owned();
-            cards.push(SkillCard { slug: path.file_stem().unwrap().to_str().unwrap().parse().unwrap(), description: description.into() });
+            cards.push(SkillCard {
+                slug: path.file_stem().unwrap().to_str().unwrap().parse().unwrap(),
+                description: description.into(),
+            });
         }
         cards.sort_by(|a, b| a.slug.cmp(&b.slug));
         cards
