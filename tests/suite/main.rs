@@ -10,6 +10,7 @@ mod harness;
 mod layers;
 mod machine;
 mod memory;
+mod run_command;
 mod seeds;
 mod skill_documents;
 mod skills;

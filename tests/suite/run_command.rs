@@ -1,0 +1,267 @@
+//! `herm run` and `herm receipts`, as a user meets them.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use herm_tests::model_server::{ModelServer, Step};
+use herm_tests::{Herm, Run};
+use serde_json::{Value, json};
+
+use crate::HERM;
+
+fn herm() -> (tempfile::TempDir, Herm) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let herm = Herm::new(HERM, &dir.path().join("brains"));
+    (dir, herm)
+}
+
+fn chat(text: &str) -> Step {
+    Step::json(
+        200,
+        json!({
+            "model": "m-1",
+            "choices": [{ "message": { "role": "assistant", "content": text }, "finish_reason": "stop" }],
+            "usage": { "prompt_tokens": 7, "completion_tokens": 3 },
+        }),
+    )
+}
+
+/// Runs against a server that plays `steps`.
+fn run_on(herm: &Herm, server: &ModelServer, arguments: &[&str]) -> Run {
+    let output = herm
+        .command(arguments)
+        .env("OPENAI_BASE_URL", format!("{}/v1", server.url()))
+        .env("OPENAI_API_KEY", "sk-test-0123456789abcdef")
+        .output()
+        .expect("it starts");
+    Run {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}
+
+#[test]
+fn the_first_command_of_a_newcomer_shows_real_findings() {
+    let (_dir, herm) = herm();
+    let run = herm.run(&["run", "1", "--example", "vault"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let answer: Value = serde_json::from_str(&run.stdout).expect("the answer alone is on standard output");
+    let findings = answer["findings"].as_array().expect("findings");
+    let reentrancy = findings.iter().find(|finding| finding["pattern"] == "reentrancy").expect("reentrancy is found");
+    assert_eq!(reentrancy["lines"], json!([68]));
+    assert!(answer["summary"].as_str().expect("a summary").contains("No language model spoke"));
+    for said in ["scan", "skill_view", "learned", "version 2", "reflex-1 (no language model)"] {
+        assert!(run.stderr.contains(said), "{said}: {}", run.stderr);
+    }
+    // The same findings again, now with what was learned at hand; nothing is learned twice.
+    let again = herm.run(&["run", "1", "--example", "vault"]);
+    let answer_again: Value = serde_json::from_str(&again.stdout).expect("an answer");
+    assert_eq!(answer_again["findings"], answer["findings"]);
+    assert!(!again.stderr.contains("learned"), "{}", again.stderr);
+    for other in ["2", "3"] {
+        let run = herm.run(&["run", other, "--example"]);
+        assert_eq!(run.code, 0, "{run:?}");
+        assert!(serde_json::from_str::<Value>(&run.stdout).is_ok());
+    }
+}
+
+#[test]
+fn the_json_outcome_has_stable_names() {
+    let (_dir, herm) = herm();
+    let (code, outcome) = herm.json(&["run", "1", "--example", "escrow"]);
+    assert_eq!(code, 0);
+    let mut names: Vec<&str> = outcome.as_object().expect("an object").keys().map(String::as_str).collect();
+    names.sort_unstable();
+    insta::assert_json_snapshot!("outcome_fields", names);
+    assert_eq!(outcome["status"], "converged");
+    assert_eq!(outcome["settled"]["version"], 2);
+}
+
+#[test]
+fn events_are_json_lines_with_the_outcome_last() {
+    let (_dir, herm) = herm();
+    let run = herm.run(&["run", "1", "--example", "vault", "--events"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let events: Vec<Value> =
+        run.stdout.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    assert_eq!(events[0]["event"], "started");
+    assert!(events.iter().any(|event| event["event"] == "tool_result" && event["tool"] == "scan"));
+    assert_eq!(events.last().expect("an event")["event"], "outcome");
+    assert_eq!(events.last().expect("an event")["outcome"]["status"], "converged");
+}
+
+#[test]
+fn input_comes_from_text_file_or_standard_input() {
+    let (dir, herm) = herm();
+    let file = dir.path().join("input.sol");
+    std::fs::write(&file, "contract A { function f() public { selfdestruct(msg.sender); } }\n").expect("written");
+    let from_file = herm.run(&["-q", "run", "1", "--dry-run", "--file", file.to_str().expect("UTF-8")]);
+    assert_eq!(from_file.code, 0, "{from_file:?}");
+    let mut child = herm
+        .command(&["-q", "run", "1", "--dry-run", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    child.stdin.take().expect("stdin").write_all(&std::fs::read(&file).expect("read")).expect("written");
+    let output = child.wait_with_output().expect("done");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), from_file.stdout);
+}
+
+#[test]
+fn bad_input_is_a_sentence_and_an_exit_code() {
+    let (dir, herm) = herm();
+    let large = dir.path().join("large");
+    std::fs::write(&large, vec![b'x'; 10 << 20]).expect("written");
+    let binary = dir.path().join("binary");
+    std::fs::write(&binary, [0xff, 0xfe, 0x00]).expect("written");
+    let path = |path: &std::path::Path| path.to_str().expect("UTF-8").to_owned();
+    for (arguments, code, said) in [
+        (vec!["run", "1"], 2, "what should the agent do"),
+        (vec!["run", "1", ""], 2, "empty"),
+        (vec!["run", "1", "x", "--max-turns", "9"], 2, "1 to 8 turns"),
+        (vec!["run", "1", "x", "--deadline", "0"], 2, "deadline"),
+        (vec!["run", "01", "x"], 2, "not a token id"),
+        (vec!["run", "99", "x"], 4, "no brain 99"),
+        (vec!["run", "1", "--file", &path(&large)], 2, "larger"),
+        (vec!["run", "1", "--file", &path(&binary)], 2, "UTF-8"),
+        (vec!["run", "1", "--file", "/no/such/file"], 4, "does not exist"),
+        (vec!["run", "1", "--example", "nothing"], 4, "there are:"),
+        (vec!["run", "1", "x", "--backend", "nobody"], 4, "no backend"),
+        (vec!["run", "1", "x", "--backend", "openai"], 2, "which model"),
+        (vec!["receipts", "show", "1", "9"], 4, ""),
+    ] {
+        let run = herm.run(&arguments);
+        assert_eq!(run.code, code, "{arguments:?}: {run:?}");
+        assert!(run.stderr.contains(said), "{arguments:?}: {run:?}");
+        assert!(run.stdout.is_empty(), "{arguments:?}: {run:?}");
+    }
+}
+
+#[test]
+fn a_real_endpoint_answers_and_the_key_is_nowhere() {
+    let (dir, herm) = herm();
+    let server = ModelServer::start(vec![
+        chat("<think>first a look</think>I will look.\n```json\n{\"tool\": \"outline\", \"args\": {}}\n```"),
+        chat("{\"summary\": \"seen\"}"),
+    ]);
+    let run = run_on(&herm, &server, &["run", "1", "contract A {}", "--backend", "openai", "--model", "m"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "{\"summary\": \"seen\"}\n"), "{run:?}");
+    assert_eq!(server.requests().len(), 2);
+    for entry in walk(dir.path()) {
+        let content = std::fs::read(&entry).unwrap_or_default();
+        let found = content.windows(16).any(|window| window == b"sk-test-01234567");
+        assert!(!found, "the key is in {}", entry.display());
+    }
+    assert!(!run.stderr.contains("sk-test"), "{run:?}");
+}
+
+fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("a directory").flatten() {
+        let path = entry.path();
+        if path.is_dir() { files.extend(walk(&path)) } else { files.push(path) }
+    }
+    files
+}
+
+#[test]
+fn exit_codes_tell_incomplete_from_unavailable() {
+    let (_dir, herm) = herm();
+    let stubborn = ModelServer::always(chat("I would rather talk."));
+    let run = run_on(&herm, &stubborn, &["run", "1", "x", "--backend", "openai", "--model", "m", "--max-turns", "2"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stdout.is_empty() && run.stderr.contains("incomplete"), "{run:?}");
+    let refusing = ModelServer::always(Step::json(401, json!({ "error": { "message": "bad key" } })));
+    let run = run_on(&herm, &refusing, &["run", "1", "x", "--backend", "openai", "--model", "m"]);
+    assert_eq!(run.code, 6, "{run:?}");
+    assert!(run.stderr.contains("failed"), "{run:?}");
+    assert_eq!(herm.run(&["receipts", "verify", "1"]).code, 0, "both have receipts");
+}
+
+#[test]
+fn receipts_are_listed_verified_replayed_and_exported() {
+    let (dir, herm) = herm();
+    herm.run(&["run", "1", "--example", "vault"]);
+    herm.run(&["skills", "pin", "1", "oracle-review"]);
+    let (_, list) = herm.json(&["receipts", "list", "1"]);
+    let kinds: Vec<&str> =
+        list["receipts"].as_array().expect("receipts").iter().map(|r| r["kind"].as_str().expect("a kind")).collect();
+    assert_eq!(kinds, ["maintenance", "task", "create"], "every step has one, by hand too");
+    let (code, verified) = herm.json(&["receipts", "verify", "1"]);
+    assert_eq!((code, &verified["sound"]), (0, &json!(true)), "{verified}");
+    let (code, replayed) = herm.json(&["receipts", "replay", "1", "2"]);
+    assert_eq!((code, &replayed["same"], &replayed["diverged"]), (0, &json!(true), &json!([])), "{replayed}");
+    assert_eq!(herm.run(&["receipts", "replay", "1", "3"]).code, 2, "only tasks can be replayed");
+    let export = dir.path().join("tape");
+    std::fs::write(&export, herm.run(&["receipts", "export", "1"]).stdout).expect("written");
+    let key = herm.run(&["receipts", "key"]).stdout.trim().to_owned();
+    let file = export.to_str().expect("UTF-8");
+    assert_eq!(herm.run(&["receipts", "verify", "--file", file, "--key", &key]).code, 0);
+    // Another key, a cut tape, a changed byte.
+    let stranger = herm::Signer::from_seed([3; 32]).public().to_string();
+    assert_eq!(herm.run(&["receipts", "verify", "--file", file, "--key", &stranger]).code, 1);
+    let text = std::fs::read_to_string(&export).expect("read");
+    let cut: Vec<&str> = text.lines().enumerate().filter(|(n, _)| *n != 2).map(|(_, line)| line).collect();
+    std::fs::write(&export, cut.join("\n")).expect("written");
+    assert_eq!(herm.run(&["receipts", "verify", "--file", file, "--key", &key]).code, 1);
+}
+
+#[test]
+fn a_tampered_tape_in_the_brain_is_noticed() {
+    let (dir, herm) = herm();
+    herm.run(&["run", "1", "--example", "vault"]);
+    let tape = dir.path().join("brains/1/receipts.ndjson");
+    let text = std::fs::read_to_string(&tape).expect("a tape");
+    std::fs::write(&tape, text.replace("keyid", "keyiD")).expect("written");
+    let run = herm.run(&["receipts", "verify", "1"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stdout.contains("receipts.ndjson is not what memory.db has"), "{run:?}");
+}
+
+#[test]
+fn a_key_that_others_can_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (dir, herm) = herm();
+    herm.run(&["init", "1"]);
+    let key = dir.path().join("brains/.keys/receipts.pem");
+    assert_eq!(key.metadata().expect("a key").permissions().mode() & 0o777, 0o600);
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("set");
+    let run = herm.run(&["skills", "pin", "1", "oracle-review"]);
+    assert_eq!(run.code, 3, "{run:?}");
+    assert!(run.stderr.contains("chmod 600"), "{run:?}");
+}
+
+/// A stranger with Python, the page and the public key.
+#[test]
+fn a_stranger_verifies_without_herm() {
+    let Some(python) = std::env::var_os("HERM_PYTHON") else {
+        assert!(std::env::var_os("HERM_CI").is_none(), "HERM_PYTHON must name a Python with `cryptography` here");
+        eprintln!("NOT RUN: HERM_PYTHON does not name a Python with the package `cryptography`");
+        return;
+    };
+    let (dir, herm) = herm();
+    herm.run(&["run", "1", "--example", "vault"]);
+    herm.run(&["run", "1", "--example", "escrow"]);
+    let export = dir.path().join("tape");
+    std::fs::write(&export, herm.run(&["receipts", "export", "1"]).stdout).expect("written");
+    let key = herm.run(&["receipts", "key"]).stdout.trim().to_owned();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/data/verify_receipts.py");
+    let verify = |key: &str| {
+        Command::new(&python).args([script, export.to_str().expect("UTF-8"), key]).output().expect("Python starts")
+    };
+    let good = verify(&key);
+    assert!(good.status.success(), "{good:?}");
+    assert!(String::from_utf8_lossy(&good.stdout).contains("3 receipts"), "{good:?}");
+    assert!(!verify(&herm::Signer::from_seed([3; 32]).public().to_string()).status.success(), "another key");
+    let text = std::fs::read_to_string(&export).expect("read");
+    for (what, bad) in [
+        ("cut", text.lines().take(2).chain(text.lines().skip(3)).collect::<Vec<_>>().join("\n")),
+        ("swapped", [1, 0, 2, 3].map(|n| text.lines().nth(n).expect("a line")).join("\n")),
+        ("without the last", [0, 1, 3].map(|n| text.lines().nth(n).expect("a line")).join("\n")),
+    ] {
+        std::fs::write(&export, bad).expect("written");
+        assert!(!verify(&key).status.success(), "{what} was not noticed");
+    }
+}
