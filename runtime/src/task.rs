@@ -320,14 +320,14 @@ pub enum Event {
         /// How many there can be.
         of: u32,
     },
-    /// A try failed and another follows.
+    /// A try failed.
     Retry {
         /// Who failed.
         backend: String,
         /// How.
         class: String,
-        /// How long until the next try.
-        wait_millis: u64,
+        /// How long until the next try; nothing where there is none.
+        wait_millis: Option<u64>,
     },
     /// The model answered.
     Reply {

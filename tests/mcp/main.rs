@@ -94,6 +94,7 @@ impl Bench {
             at,
             path: vec![id],
             until: Instant::now() + PATIENCE * 2,
+            settles: true,
         };
         let cx = Context::new(Arc::new(frame), desk, Arc::new(Secrets::default()), None);
         let (tools, warnings) = connect(servers).await;

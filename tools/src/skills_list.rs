@@ -96,8 +96,10 @@ mod tests {
     use super::*;
 
     fn cards(number: usize) -> Vec<SkillCard> {
-        let card =
-            |n: usize| SkillCard { slug: format!("skill-{n:03}").parse().unwrap(), description: format!("Does {n}.") };
+        let card = |n: usize| SkillCard {
+            slug: format!("skill-{n:03}").parse().unwrap(),
+            description: format!("Does {n}.").into(),
+        };
         (0..number).map(card).collect()
     }
 
@@ -114,7 +116,7 @@ mod tests {
     #[test]
     fn long_descriptions_shorten_the_page_and_lose_nothing() {
         let mut many = cards(100);
-        many.iter_mut().for_each(|card| card.description = "word ".repeat(200));
+        many.iter_mut().for_each(|card| card.description = "word ".repeat(200).into());
         let first = page(&many, None, 0);
         assert!(first.text.chars().count() < 16_000);
         let shown = first.text.lines().count() - 1;

@@ -85,6 +85,7 @@ impl Bench {
             at: Moment::parse("2026-11-16T03:04:05Z").unwrap(),
             path: vec![brain_id("7")],
             until: Instant::now() + Duration::from_secs(60),
+            settles: true,
         }
     }
 

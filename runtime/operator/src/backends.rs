@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use herm::backend::{
-    Anthropic, AnthropicSettings, Backend, Client, EMBEDDED, OpenAi, OpenAiSettings, Price, Router, SchemaWay,
+    Anthropic, AnthropicSettings, Ask, Backend, BackendError, Client, Completion, EMBEDDED, ErrorClass, OpenAi,
+    OpenAiSettings, Price, Router, SchemaWay,
 };
 use herm::tool::{Permissions, Tool};
 use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
@@ -54,12 +55,21 @@ pub(crate) fn permissions(settings: &Settings) -> Permissions {
 
 fn router(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Result<Router> {
     let file = &settings.said;
+    let wish = wish.or(model.and(file.backend.as_deref()));
+    if model.is_some() && wish.is_none_or(|name| name == EMBEDDED) {
+        return Err(Error::invalid("a model without a backend").hint("say which backend with --backend, too"));
+    }
     let mut router = Router::new();
     if !file.backends.is_empty() || wish.is_some_and(|name| name != EMBEDDED) {
         let client = Client::new()?;
         for (name, entry) in &file.backends {
             let model = model.filter(|_| wish == Some(name));
-            let backend = configured(&client, name, entry, model)?;
+            let backend: Arc<dyn Backend> = match configured(&client, name, entry, model) {
+                Ok(backend) => backend,
+                // Only who uses it needs its key.
+                Err(error) if wish == Some(name) => return Err(error),
+                Err(error) => Arc::new(Unready { name: name.clone(), why: error.message().to_owned() }),
+            };
             router = router.backend(name, backend).fallback(name, entry.fallback.clone());
         }
         if let Some(name) = wish.filter(|name| *name != EMBEDDED && !file.backends.contains_key(*name)) {
@@ -73,6 +83,24 @@ fn router(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Resul
         Some(name) => router.default_backend(name),
         None => router,
     })
+}
+
+/// A backend that cannot be used as it is configured.
+#[derive(Debug)]
+struct Unready {
+    name: String,
+    why: String,
+}
+
+#[async_trait::async_trait]
+impl Backend for Unready {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn complete(&self, _: &Ask) -> std::result::Result<Completion, BackendError> {
+        Err(BackendError::new(ErrorClass::Auth, self.why.clone()))
+    }
 }
 
 /// A backend of the configuration.

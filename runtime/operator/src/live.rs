@@ -37,7 +37,11 @@ impl Live {
             }
             Event::TurnStarted { turn, of } => self.doing(&format!("turn {turn} of {of}")),
             Event::Retry { backend, class, wait_millis } => {
-                self.line(&format!("  {backend}: {class}; again in {:.1} s", *wait_millis as f64 / 1_000.0));
+                let then = match wait_millis {
+                    Some(millis) => format!("again in {:.1} s", *millis as f64 / 1_000.0),
+                    None => "no further try".to_owned(),
+                };
+                self.line(&format!("  {backend}: {class}; {then}"));
             }
             Event::ToolCall { tool, .. } => self.doing(&format!("calling {tool}")),
             Event::ToolResult { turn, tool, status, summary, millis } => {

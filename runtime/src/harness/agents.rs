@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::{Harness, Inner};
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
-use crate::task::{Limits, Task};
+use crate::task::{Keep, Limits, Task};
 use crate::tool::{Agents, TaskFrame};
 
 /// How many agents may ask one another in a row.
@@ -34,7 +34,8 @@ impl Agents for Neighbours {
         let left = from.until.saturating_duration_since(tokio::time::Instant::now());
         let limits =
             Limits { deadline_secs: left.as_secs().clamp(1, Limits::default().deadline_secs), ..Limits::default() };
-        let task = Task { input, limits, path: from.path.clone(), ..Task::default() };
+        let keep = if from.settles { Keep::Settle } else { Keep::DryRun };
+        let task = Task { input, limits, keep, path: from.path.clone(), ..Task::default() };
         let harness = Harness { inner };
         // Two agents that ask each other at once would wait for ever.
         let outcome = tokio::time::timeout(left.max(Duration::from_secs(1)), Box::pin(harness.run(&to, task)))

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::task_run;
@@ -21,7 +22,8 @@ use crate::layout::Layout;
 use crate::receipt::Envelope;
 use crate::session::machine::Call;
 use crate::session::{Caller, Cancel, Live, Run, Transcript, Turn};
-use crate::tool::{Context, Desk, Replay, Secrets, TaskFrame, ToolReport, Toolbox};
+use crate::task::Limits;
+use crate::tool::{Card, Context, Desk, Output, Permission, Replay, Secrets, TaskFrame, Tool, ToolReport, Toolbox};
 
 /// How a replay went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -57,6 +59,20 @@ struct Still(Moment);
 impl Clock for Still {
     fn now(&self) -> Moment {
         self.0
+    }
+}
+
+/// A tool that was there then and is not here now: it only speaks from the record.
+struct Absent(Card);
+
+#[async_trait]
+impl Tool for Absent {
+    fn card(&self) -> &Card {
+        &self.0
+    }
+
+    async fn call(&self, _: Map<String, Value>, _: &Context) -> Result<Output> {
+        Err(Error::unavailable(format!("the tool {} is not here", self.0.name)))
     }
 }
 
@@ -126,13 +142,22 @@ async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, c
         at,
         path: vec![id.clone()],
         until,
+        settles: false,
     });
     let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::new(Secrets::default()), None);
-    let toolbox = toolbox.only(&transcript.tools);
-    if let Some(missing) = transcript.tools.iter().find(|name| toolbox.get(name).is_none()) {
-        return Err(Error::not_found(format!("the task could use the tool {missing}, which is not here"))
-            .hint("replay with the tools the task had"));
+    let mut toolbox = toolbox.only(&transcript.tools);
+    // Tools that this process does not have can still speak from the record.
+    for name in &transcript.tools {
+        if toolbox.get(name).is_some() {
+            continue;
+        }
+        toolbox.add(Arc::new(Absent(Card {
+            replay: Replay::Recorded,
+            ..Card::new(name, "", Permission::Read, json!({}))
+        })))?;
     }
+    // What was spent then is not spent again.
+    let limits = Limits { total_tokens: None, micro_usd: None, ..transcript.limits.clone() };
     let words: Vec<Completion> = transcript.turns.iter().map(|turn| turn.reply.clone()).collect();
     let mut speaker = Scripted::playing(words.into_iter().map(Ok));
     if let Some(synthesis) = &transcript.synthesis {
@@ -152,7 +177,7 @@ async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, c
         chain: &chain,
         toolbox: &toolbox,
         caller: &caller,
-        limits: &transcript.limits,
+        limits: &limits,
         learning: transcript.learning,
         cancel: &Cancel::new(),
         events: None,
@@ -177,7 +202,7 @@ fn rewind(layout: &Layout, id: &BrainId, seq: u64, copy: &Layout) -> Result<(Tra
             .hint(format!("see them with `herm receipts list {id}`"))
     })?;
     let payload = Envelope::parse(&taped.envelope)?.payload()?;
-    let statement: serde_json::Value =
+    let statement: Value =
         serde_json::from_slice(&payload).map_err(|source| Error::corrupt("the receipt is not JSON").because(source))?;
     let named = statement["predicate"]["task"]["transcript"]["sha256"]
         .as_str()

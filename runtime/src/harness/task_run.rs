@@ -63,6 +63,7 @@ impl Harness {
             at,
             path,
             until,
+            settles: task.keep == Keep::Settle,
         });
         let desk = Arc::new(Mutex::new(Desk::new(place, at)));
         let agents = Arc::new(Neighbours(Arc::downgrade(inner)));

@@ -140,7 +140,7 @@ fn configure(connection: &Connection, access: Access) -> Result<()> {
         if access == Access::Read {
             connection.pragma_update(None, "query_only", true)?;
         }
-        connection.set_prepared_statement_cache_capacity(64);
+        connection.set_prepared_statement_cache_capacity(192);
         Ok(())
     };
     run().map_err(|source| sql("open memory.db", source))

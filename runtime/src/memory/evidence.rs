@@ -50,7 +50,7 @@ pub struct Evidence {
     pub tool: String,
     /// How it went.
     pub status: EvidenceStatus,
-    /// The skills that were loaded at that moment.
+    /// The skills that the task loaded.
     pub skills: Vec<Slug>,
     /// The digest of the arguments: they may hold a subscriber's words.
     pub args: Digest,

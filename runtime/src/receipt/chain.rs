@@ -174,5 +174,8 @@ fn close(checked: &mut Checked, statement: &Value) -> Result<(), String> {
             checked.receipts
         ));
     }
+    if subject(statement, "bundle/after", "blake3") != checked.after.as_deref() {
+        return Err("the checkpoint names another bundle hash than the last receipt".to_owned());
+    }
     Ok(())
 }

@@ -114,6 +114,11 @@ impl SignerOnUse {
         Self { path, random, signer: OnceLock::new() }
     }
 
+    /// The key, if there is one already.
+    pub fn existing(&self) -> Result<Signer> {
+        Signer::load(&self.path)
+    }
+
     /// The key.
     pub fn get(&self) -> Result<&Signer> {
         if self.signer.get().is_none() {

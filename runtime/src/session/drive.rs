@@ -275,12 +275,12 @@ impl Session<'_> {
         let jitter = || self.random.fraction();
         let heard = |attempt: &crate::backend::Attempt<'_>| {
             retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let wait = attempt.wait.unwrap_or_default();
+            let wait = attempt.wait;
             tracing::info!(backend = attempt.backend, class = attempt.class.name(), ?wait, "no answer");
             self.tell(|| Event::Retry {
                 backend: attempt.backend.to_owned(),
                 class: attempt.class.name().to_owned(),
-                wait_millis: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                wait_millis: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
             });
         };
         let answered = tokio::select! {

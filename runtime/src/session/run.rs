@@ -175,8 +175,7 @@ impl Run<'_> {
                 subscriber.map(|digest| frozen(Layer::Subscriber(digest))).transpose()?.unwrap_or_default();
             desk.brain()?.skills()?;
             let skills = desk.skills()?;
-            let pinned: Vec<Slug> =
-                desk.brain()?.usage()?.into_iter().filter(|(_, usage)| usage.pinned).map(|(slug, _)| slug).collect();
+            let pinned = desk.pinned()?;
             let brain = desk.brain()?;
             let shown =
                 prompt::choose(skills, &pinned, prompt::INDEX_BYTES, || brain.best_skills(&input, prompt::INDEX_BEST))?;

@@ -29,6 +29,8 @@ pub struct TaskFrame {
     pub path: Vec<BrainId>,
     /// When it has to be done.
     pub until: tokio::time::Instant,
+    /// Whether what it does is kept; a dry run's is not, nor that of agents it asks.
+    pub settles: bool,
 }
 
 /// Named secrets of the operator. Nothing prints them.

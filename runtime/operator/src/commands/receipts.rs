@@ -79,7 +79,7 @@ fn trusted(settings: &Settings, key: Option<&str>) -> Result<(Trusted, String)> 
             Ok((Trusted::Keys(vec![key.clone()]), format!("{key}, as given")))
         }
         None => {
-            let key = settings.signer.get()?.public().clone();
+            let key = settings.signer.existing()?.public().clone();
             Ok((Trusted::Keys(vec![key.clone()]), format!("{key}, this operator's")))
         }
     }

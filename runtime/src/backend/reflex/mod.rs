@@ -30,7 +30,7 @@ mod wording;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::{Ask, Backend, BackendError, Completion, Finish, Purpose, Tokens};
+use super::{Ask, Backend, BackendError, Capabilities, Completion, Finish, Price, Purpose, Tokens};
 use report::Report;
 use talk::Talk;
 
@@ -47,6 +47,10 @@ pub struct Reflex;
 impl Backend for Reflex {
     fn name(&self) -> &str {
         "reflex"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { price: Some(Price { input: 0, output: 0 }), ..Capabilities::default() }
     }
 
     async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError> {
