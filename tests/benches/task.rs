@@ -34,8 +34,12 @@ fn bench() {
         machine();
         parser();
     }
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(16)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     for (skills, bound) in [(100, 4.0), (5_000, 8.0)] {
         if wanted("task") || wanted(&format!("task{skills}")) {
             runtime.block_on(one_brain(skills, bound));

@@ -249,3 +249,54 @@ async fn a_server_that_misbehaves_ends_as_failed_or_incomplete() {
         sound_after(&brains, &harness, &outcome, 2).await;
     }
 }
+
+#[tokio::test]
+async fn budgets_of_tokens_and_money_hold() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let price = Some(herm::backend::Price { input: 1_000_000, output: 1_000_000 });
+    let capable = herm::backend::Capabilities { price, ..Default::default() };
+    for (limits, versions) in [
+        (Limits { total_tokens: Some(10), ..Limits::default() }, 2),
+        (Limits { micro_usd: Some(1), ..Limits::default() }, 3),
+    ] {
+        let backend = Arc::new(Scripted::new([echo(1), ANSWER.to_owned()]).capable(capable));
+        let harness = builder(&brains).router(Router::single(backend.clone())).build().expect("a harness");
+        let outcome = harness.run(&id, Task { limits, ..task("do it") }).await.expect("an outcome");
+        assert_eq!((outcome.status, outcome.stop), (Status::Incomplete, StopReason::Budget), "{:?}", outcome.message);
+        assert!(backend.asked().is_empty(), "nothing was spent");
+        sound_after(&brains, &harness, &outcome, versions).await;
+    }
+    // Without a known price a money budget cannot be held, and says so.
+    let harness = harness(&brains, Scripted::new([echo(1), ANSWER.to_owned()]));
+    let limits = Limits { micro_usd: Some(1_000), ..Limits::default() };
+    let outcome = harness.run(&id, Task { limits, ..task("do it") }).await.expect("an outcome");
+    assert!(outcome.message.as_deref().is_some_and(|message| message.contains("no known price")), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_too_long_is_shortened_and_asked_again() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let long = |text: String| Completion {
+        text,
+        finish: Finish::Stop,
+        model: "m".to_owned(),
+        tokens: None,
+        attestation: None,
+    };
+    let mut tools = Toolbox::new();
+    tools.add(made("echo", |_| Ok("x".repeat(15_000)))).expect("added");
+    let replies = vec![
+        Ok(long(echo(1))),
+        Ok(long(echo(2))),
+        Err(BackendError::new(ErrorClass::ContextOverflow, "too long")),
+        Ok(long(ANSWER.to_owned())),
+    ];
+    let backend = Arc::new(Scripted::playing(replies));
+    let harness = builder(&brains).toolbox(tools).router(Router::single(backend.clone())).build().expect("a harness");
+    let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
+    assert_eq!((outcome.status, outcome.turns), (Status::Converged, 3), "{:?}", outcome.message);
+    let bytes = |n: usize| backend.asked()[n].messages.iter().map(|message| message.content.len()).sum::<usize>();
+    assert!(bytes(3) < bytes(2) / 2 + 2_000, "{} after {}", bytes(3), bytes(2));
+}

@@ -235,3 +235,26 @@ async fn old_transcripts_are_let_go() {
     let error = replay(&brains.layout(), &id, 2, &toolbox(), work.path()).await.expect_err("gone");
     assert!(error.message().contains("no longer kept"), "{error}");
 }
+
+/// Budgets are not spent again, and a tool that is not here speaks from the record.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_needs_neither_money_nor_every_tool() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let priced = herm::backend::Capabilities {
+        price: Some(herm::backend::Price { input: 1, output: 1 }),
+        ..herm::backend::Capabilities::default()
+    };
+    let backend = Scripted::new([echo(1), ANSWER.to_owned()]).capable(priced);
+    let harness = builder(&brains).backend(backend).build().expect("a harness");
+    let limits = herm::Limits { micro_usd: Some(1_000_000), total_tokens: Some(100_000), ..herm::Limits::default() };
+    let outcome = harness.run(&id, Task { limits, ..task("do it") }).await.expect("an outcome");
+    assert_eq!(outcome.status, herm::Status::Converged, "{:?}", outcome.message);
+    harness.shutdown().await.expect("closed");
+    let work = tempfile::tempdir().expect("a directory");
+    let without_echo = herm_tools::standard().expect("tools");
+    let replayed = replay(&brains.layout(), &id, 2, &without_echo, work.path()).await.expect("replayed");
+    assert!(replayed.is_same(), "{replayed:?}");
+    assert_eq!(replayed.recorded, ["echo"]);
+    assert!(!replayed.same_prompt, "the prompt had the tool's own words");
+}
