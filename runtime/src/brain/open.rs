@@ -72,6 +72,8 @@ pub struct Brain {
     pub(super) materialised: i64,
     /// A commit failed half-way: only a fresh open knows what is so.
     pub(super) poisoned: bool,
+    /// A settle has begun and not come back: a panic went through it.
+    pub(super) settling: bool,
     /// Files that changed since the skill index was last brought up to date.
     pub(super) changed_files: Vec<RelPath>,
     index: Option<Index>,
@@ -119,6 +121,7 @@ impl Brain {
             behind: false,
             materialised: state.flushed,
             poisoned: false,
+            settling: false,
             changed_files: Vec::new(),
             index: None,
             catalog: None,
@@ -291,11 +294,11 @@ impl Brain {
 
     /// Whether it can go on settling; if not, it must be opened again.
     pub fn is_usable(&self) -> bool {
-        !self.poisoned && self.drift.is_none()
+        !self.poisoned && !self.settling && self.drift.is_none()
     }
 
     pub(super) fn check_usable(&self) -> Result<()> {
-        if self.poisoned {
+        if self.poisoned || self.settling {
             return Err(Error::unavailable(format!("brain {} must be opened again after a failed write", self.id))
                 .hint("close it and open it again; the open finds out which step is the last"));
         }
@@ -430,7 +433,7 @@ impl Brain {
 
     /// Makes everything durable, saves the survey for the next open, and lets go.
     pub fn close(mut self) -> Result<()> {
-        if self.drift.is_none() && !self.poisoned {
+        if self.is_usable() {
             let settled_something = self.unflushed || self.behind || !self.changed_files.is_empty();
             self.finish_files()?;
             if settled_something {

@@ -73,6 +73,13 @@ impl Brain {
     /// Like [`settle`](Self::settle), with what the step's receipt says and what is kept with it.
     pub fn settle_step(&mut self, draft: &Draft, step: &Step<'_>) -> Result<Settled> {
         self.check_usable()?;
+        self.settling = true;
+        let settled = self.settle_now(draft, step);
+        self.settling = false;
+        settled
+    }
+
+    fn settle_now(&mut self, draft: &Draft, step: &Step<'_>) -> Result<Settled> {
         if self.behind {
             self.materialise()?;
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -150,12 +151,14 @@ where
 {
     let desk = Arc::clone(desk);
     let worked = tokio::task::spawn_blocking(move || match desk.lock() {
-        Ok(mut desk) => work(&mut desk),
-        Err(_) => Err(Error::internal("a tool panicked while it worked on the brain")),
+        // A panic ends this piece of work and nothing else. What it had put into the step stays there,
+        // as with any tool that fails half-way; a brain that was settling notices by itself.
+        Ok(mut desk) => catch_unwind(AssertUnwindSafe(|| work(&mut desk)))
+            .unwrap_or_else(|_| Err(Error::internal("the work on the brain panicked"))),
+        Err(_) => Err(Error::internal("the desk was left in the middle of something")),
     });
     match worked.await {
         Ok(done) => done,
-        Err(error) if error.is_panic() => Err(Error::internal("the work on the brain panicked")),
         Err(_) => Err(Error::unavailable("the runtime is shutting down").hint("start it again and retry")),
     }
 }

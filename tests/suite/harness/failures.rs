@@ -300,3 +300,50 @@ async fn a_conversation_that_is_too_long_is_shortened_and_asked_again() {
     let bytes = |n: usize| backend.asked()[n].messages.iter().map(|message| message.content.len()).sum::<usize>();
     assert!(bytes(3) < bytes(2) / 2 + 2_000, "{} after {}", bytes(3), bytes(2));
 }
+
+/// A tool that panics while it works on the brain, and a witness that panics while a step is signed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_on_the_brain_is_an_error_result_and_the_brain_goes_on() {
+    struct Clumsy(Card);
+    #[async_trait]
+    impl Tool for Clumsy {
+        fn card(&self) -> &Card {
+            &self.0
+        }
+        async fn call(&self, _: Map<String, Value>, cx: &Context) -> Result<Output> {
+            cx.desk(|desk| {
+                desk.skills()?;
+                panic!("on purpose")
+            })
+            .await
+        }
+    }
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let mut tools = toolbox();
+    tools.add(Arc::new(Clumsy(Card::new("clumsy", "It falls.", Permission::WriteBrain, json!({}))))).expect("added");
+    let words = [call("clumsy", json!({})), call("note", json!({ "key": "k", "value": "v" })), ANSWER.to_owned()];
+    let harness =
+        builder(&brains).toolbox(tools).learning(false).backend(Scripted::new(words)).build().expect("a harness");
+    let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
+    let statuses: Vec<&str> = outcome.calls.iter().map(|call| call.status.name()).collect();
+    assert_eq!((outcome.status, statuses), (Status::Converged, vec!["failed", "ok"]));
+    sound_after(&brains, &harness, &outcome, 2).await;
+
+    #[derive(Debug)]
+    struct Falls;
+    impl herm::brain::Witness for Falls {
+        fn attest(&self, _: &herm::brain::Move<'_>) -> Result<herm::brain::Receipt> {
+            panic!("on purpose")
+        }
+    }
+    let opening = herm::Opening { witness: Some(Arc::new(Falls)), ..brains.opening() };
+    let mut open = herm::Brain::open(&brains.layout(), &id, &opening).expect("opened");
+    let mut draft = herm::Draft::new();
+    open.edit(&mut draft).pin_skill(&"flat-one".parse().expect("a slug"), true).expect("pinned");
+    let settling = std::panic::AssertUnwindSafe(|| open.settle(&draft, herm::StepKind::Maintenance, "x"));
+    assert!(std::panic::catch_unwind(settling).is_err());
+    assert!(!open.is_usable(), "only a fresh open knows what is so");
+    drop(open);
+    assert_eq!(brains.open("1").expect("opened").lock().version, 2);
+}
