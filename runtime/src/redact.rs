@@ -47,6 +47,9 @@ const NAMES: [&str; 10] = [
     "client_secret",
 ];
 
+/// A longer value is a text and no password.
+const LONGEST_VALUE: usize = 512;
+
 /// Every secret in a text, in order, without overlaps.
 pub fn find(text: &str) -> Vec<Found> {
     let mut found = Vec::new();
@@ -85,17 +88,27 @@ fn token_end(text: &str, start: usize) -> usize {
     text.bytes().skip(start).position(|byte| !is_token(byte)).map_or(text.len(), |length| start + length)
 }
 
+/// Where the piece that begins at `start` ends: at a character that `ends` it, or after `most` bytes.
+fn end_within(text: &str, start: usize, most: usize, ends: impl Fn(char) -> bool) -> usize {
+    let mut limit = start.saturating_add(most).min(text.len());
+    while !text.is_char_boundary(limit) {
+        limit -= 1;
+    }
+    text.get(start..limit).and_then(|piece| piece.find(ends)).map_or(limit, |length| start + length)
+}
+
 fn private_keys(text: &str, found: &mut Vec<Found>) {
     let mut from = 0;
     while let Some(at) = text.get(from..).and_then(|rest| rest.find("-----BEGIN ")) {
         let start = from + at;
-        let line_end = text.get(start..).and_then(|rest| rest.find('\n')).map_or(text.len(), |end| start + end);
+        // A header is one short line; looking further each time would take quadratic time.
+        let line_end = end_within(text, start, 100, |c| c == '\n');
         let is_private = text.get(start..line_end).is_some_and(|line| line.contains("PRIVATE KEY"));
-        let end = text.get(line_end..).and_then(|rest| rest.find("-----END ")).map_or(text.len(), |end| {
-            let last = line_end + end;
-            text.get(last..).and_then(|rest| rest.find('\n')).map_or(text.len(), |end| last + end)
-        });
         if is_private {
+            let end = text.get(line_end..).and_then(|rest| rest.find("-----END ")).map_or(text.len(), |end| {
+                let last = line_end + end;
+                text.get(last..).and_then(|rest| rest.find('\n')).map_or(text.len(), |end| last + end)
+            });
             found.push(Found { what: "a private key", start, end });
             from = end.max(start + 1);
         } else {
@@ -147,10 +160,8 @@ fn named(text: &str, found: &mut Vec<Found>) {
                 continue;
             }
             let start = after + value_at;
-            let end = text
-                .get(start..)
-                .and_then(|value| value.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ';' | ')')))
-                .map_or(text.len(), |length| start + length);
+            let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ';' | ')');
+            let end = end_within(text, start, LONGEST_VALUE, ends);
             let value = text.get(start..end).unwrap_or_default();
             if looks_secret(value) {
                 found.push(Found { what: "a password or key", start, end });
@@ -187,6 +198,16 @@ mod tests {
         ];
         for (text, clean) in cases {
             assert_eq!(redact(&text), clean);
+        }
+    }
+
+    /// Quadratic time would show: each of these would take minutes.
+    #[test]
+    fn texts_made_to_be_slow_are_not() {
+        for piece in
+            ["password=", "-----BEGIN ", "-----BEGIN \n", "-----BEGIN PRIVATE KEY", "sk-", "Bearer ", "api_key: "]
+        {
+            find(&piece.repeat((1 << 20) / piece.len()));
         }
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::backend::Tokens;
 use crate::brain::Settled;
 use crate::error::{Error, Result};
-use crate::ids::{BrainId, Slug, SubscriberId, TaskId};
+use crate::ids::{BrainId, Digest, Slug, SubscriberId, TaskId};
 use crate::memory::EvidenceStatus;
 use crate::tool::SkillChange;
 
@@ -96,6 +96,8 @@ pub enum Keep {
 pub struct Task {
     /// Who asks, from the operator's authentication.
     pub subscriber: Option<SubscriberId>,
+    /// The subscriber as a brain knows them, where another agent asks on their behalf.
+    pub on_behalf_of: Option<Digest>,
     /// What is asked.
     pub input: String,
     /// What it may use up.
@@ -229,7 +231,10 @@ pub struct Usage {
 impl Usage {
     /// All tokens, counted and estimated.
     pub fn total_tokens(&self) -> u64 {
-        [self.tokens, self.estimated].into_iter().flatten().map(|tokens| tokens.input + tokens.output).sum()
+        [self.tokens, self.estimated]
+            .into_iter()
+            .flatten()
+            .fold(0_u64, |sum, tokens| sum.saturating_add(tokens.input).saturating_add(tokens.output))
     }
 }
 

@@ -95,6 +95,9 @@ impl Bench {
             path: vec![id],
             until: Instant::now() + PATIENCE * 2,
             settles: true,
+            shares: false,
+            has_budget: false,
+            backend: None,
         };
         let cx = Context::new(Arc::new(frame), desk, Arc::new(Secrets::default()), None);
         let (tools, warnings) = connect(servers).await;

@@ -195,7 +195,8 @@ async fn what_one_subscriber_said_does_not_reach_another() {
     let alice = Task { subscriber: Some("alice".parse().expect("an id")), ..task("my code word is zanzibar") };
     let noted = call("note", json!({ "key": "code", "value": "zanzibar" }));
     let remembered = call("memory", json!({ "action": "add", "target": "user", "content": "likes zanzibar" }));
-    let first = says(vec![noted, remembered, ANSWER.to_owned()]);
+    let for_all = call("memory", json!({ "action": "add", "target": "memory", "content": "zanzibar is the word" }));
+    let first = says(vec![noted, remembered, for_all, ANSWER.to_owned()]);
     first.run(&id, alice).await.expect("an outcome");
     first.shutdown().await.expect("closed");
     for (who, sees) in [("alice", true), ("bob", false), ("", false)] {

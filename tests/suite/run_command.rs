@@ -218,6 +218,13 @@ fn a_tampered_tape_in_the_brain_is_noticed() {
     let run = herm.run(&["receipts", "verify", "1"]);
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.stdout.contains("receipts.ndjson is not what memory.db has"), "{run:?}");
+    std::fs::write(&tape, text).expect("written");
+    assert_eq!(herm.run(&["receipts", "verify", "1"]).code, 0);
+    // Content that no receipt speaks of.
+    std::fs::write(dir.path().join("brains/1/MEMORY.md"), "- by hand\n").expect("written");
+    let run = herm.run(&["receipts", "verify", "1"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stdout.contains("the content hashes to"), "{run:?}");
 }
 
 #[test]

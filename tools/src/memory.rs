@@ -67,6 +67,9 @@ impl Tool for Memory {
         let edit = edit(&args)?;
         // What is known of one subscriber is never written where another's prompt reads it.
         let (layer, name) = match (args.target, &cx.task().subscriber) {
+            (Target::Memory, Some(subscriber)) if cx.task().is_private() => {
+                (Layer::Subscriber(*subscriber), "the notes on this user")
+            }
             (Target::Memory, _) => (Layer::Memory, "MEMORY.md"),
             (Target::User, Some(subscriber)) => (Layer::Subscriber(*subscriber), "the notes on this user"),
             (Target::User, None) => (Layer::User, "USER.md"),

@@ -1,7 +1,7 @@
 //! `skill_manage`: makes and improves skills.
 
 use async_trait::async_trait;
-use herm::skill::Document;
+use herm::skill::{Document, guard};
 use herm::tool::{Card, Context, Desk, Output, Permission, Tool};
 use herm::{Error, Result, Slug};
 use schemars::JsonSchema;
@@ -81,6 +81,15 @@ impl Tool for SkillManage {
 
     async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
         let args: Args = arguments::read(args)?;
+        if cx.task().is_private() {
+            let written = [&args.content, &args.replace, &args.description].into_iter().flatten();
+            let written = written.cloned().collect::<Vec<_>>().join("\n");
+            // Skills are everyone's; what a subscriber said is not.
+            if let Some(words) = guard::quotes(&written, &cx.task().input) {
+                return Err(Error::refused(format!("that repeats the subscriber's own words ({words:?})"))
+                    .hint("write the procedure in words of your own"));
+            }
+        }
         cx.desk(move |desk| manage(desk, &args)).await
     }
 }

@@ -86,6 +86,9 @@ impl Bench {
             path: vec![brain_id("7")],
             until: Instant::now() + Duration::from_secs(60),
             settles: true,
+            shares: true,
+            has_budget: false,
+            backend: None,
         }
     }
 

@@ -40,7 +40,8 @@ pub(crate) fn harness(
         .permissions(permissions(settings))
         .signer(settings.signer.get()?.clone())
         .wait(settings.lock_wait)
-        .learning(settings.said.learning.unwrap_or(true));
+        .learning(settings.said.learning.unwrap_or(true))
+        .sharing(settings.said.sharing.unwrap_or(false));
     for (name, entry) in &settings.said.secrets {
         builder = builder.secret(name, secret(name, &entry.at)?, &entry.hosts);
     }

@@ -30,6 +30,9 @@ pub(crate) struct File {
     /// Whether hard tasks are learned from. On, unless said otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) learning: Option<bool>,
+    /// Whether what a subscriber says may be kept for everyone: in MEMORY.md, and word for word in skills.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sharing: Option<bool>,
     /// The backend of every brain that has no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) backend: Option<String>,

@@ -98,6 +98,11 @@ impl Reader {
         }
     }
 
+    /// A file of at most `max` bytes, or `None` where there is none.
+    pub(super) fn read_file(&self, path: &crate::ids::RelPath, max: u64) -> Result<Option<Vec<u8>>> {
+        self.root.read(path, max)
+    }
+
     /// The skill index.
     pub fn skills(&self) -> Result<Index> {
         Index::build(&self.root, layout::SKILLS_DIR)

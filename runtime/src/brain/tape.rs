@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use super::open::Brain;
 use super::reader::Reader;
 use super::witness::{Move, Receipt, Witness};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
 use crate::memory::{Database, sql};
 
@@ -132,6 +132,24 @@ impl Reader {
     /// The number of the last receipt; 0 where there is none.
     pub fn last_receipt(&self) -> Result<u64> {
         head(&self.database.connection).map(|head| head.seq)
+    }
+
+    /// Whether `receipts.ndjson` is what the table has.
+    pub fn tape_is_whole(&self) -> Result<bool> {
+        let end = head(&self.database.connection)?.ends_at;
+        let tape = match self.read_file(&layout::rel(layout::RECEIPTS)?, end) {
+            // Longer than it can be.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(false),
+            tape => tape?.unwrap_or_default(),
+        };
+        let mut rest = tape.as_slice();
+        for receipt in receipts(&self.database, 1, u64::MAX)? {
+            match rest.strip_prefix(receipt.envelope.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n")) {
+                Some(after) => rest = after,
+                None => return Ok(false),
+            }
+        }
+        Ok(rest.is_empty())
     }
 
     /// How many steps were made without someone to sign.

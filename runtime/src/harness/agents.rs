@@ -30,12 +30,25 @@ impl Agents for Neighbours {
                 Error::refused(format!("agents may ask one another {MAX_DEPTH} deep, not more")).hint("do it yourself")
             );
         }
+        if from.has_budget {
+            return Err(Error::refused("a task with a budget does not ask other agents: they would spend beside it")
+                .hint("do it yourself"));
+        }
         let inner = self.0.upgrade().ok_or_else(|| Error::unavailable("the harness is shutting down"))?;
         let left = from.until.saturating_duration_since(tokio::time::Instant::now());
         let limits =
             Limits { deadline_secs: left.as_secs().clamp(1, Limits::default().deadline_secs), ..Limits::default() };
         let keep = if from.settles { Keep::Settle } else { Keep::DryRun };
-        let task = Task { input, limits, keep, path: from.path.clone(), ..Task::default() };
+        let task = Task {
+            input,
+            limits,
+            keep,
+            // What a subscriber said stays theirs in the other brain too.
+            on_behalf_of: from.subscriber,
+            backend: from.backend.clone(),
+            path: from.path.clone(),
+            ..Task::default()
+        };
         let harness = Harness { inner };
         // Two agents that ask each other at once would wait for ever.
         let outcome = tokio::time::timeout(left.max(Duration::from_secs(1)), Box::pin(harness.run(&to, task)))

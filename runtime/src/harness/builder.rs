@@ -36,6 +36,7 @@ pub struct HarnessBuilder {
     signer: Option<Signer>,
     wait: Duration,
     learning: bool,
+    sharing: bool,
     pool_bytes: usize,
     keep_transcripts: u64,
 }
@@ -53,6 +54,7 @@ impl Default for HarnessBuilder {
             signer: None,
             wait: Duration::from_secs(5),
             learning: true,
+            sharing: false,
             pool_bytes: POOL_BYTES,
             keep_transcripts: KEEP_TRANSCRIPTS,
         }
@@ -131,6 +133,13 @@ impl HarnessBuilder {
         self
     }
 
+    /// Whether what a subscriber says may be kept for everyone: in MEMORY.md, and word for word in
+    /// skills. Off, unless said.
+    pub fn sharing(mut self, sharing: bool) -> Self {
+        self.sharing = sharing;
+        self
+    }
+
     /// What open brains may weigh together, in bytes.
     pub fn pool_bytes(mut self, bytes: usize) -> Self {
         self.pool_bytes = bytes;
@@ -170,6 +179,7 @@ impl HarnessBuilder {
             signer,
             random: self.random,
             learning: self.learning,
+            sharing: self.sharing,
             pool: Pool::new(self.pool_bytes),
             keep_transcripts: self.keep_transcripts,
         };

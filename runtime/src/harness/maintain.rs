@@ -32,6 +32,7 @@ impl Harness {
         .await
         .map_err(|_| Error::internal("maintenance was interrupted"))?;
         drop(wanting);
+        self.inner.close_overweight().await;
         done
     }
 }
@@ -52,17 +53,22 @@ impl Inner {
             }
             drop(place);
             drop(wanting);
-            inner.pool.overweight()
         });
-        if let Ok(overweight) = maintained.await {
-            let any = !overweight.is_empty();
-            for (place, id) in overweight {
-                // Said in the log; the next open finishes what is left.
-                let _ = close(place, id).await;
-            }
-            if any {
-                self.pool.tidy();
-            }
+        // What it could not do is in the log.
+        let _ = maintained.await;
+        self.close_overweight().await;
+    }
+
+    /// Closes the brains that were unused the longest, until the rest fits.
+    async fn close_overweight(&self) {
+        let overweight = self.pool.overweight();
+        let any = !overweight.is_empty();
+        for (place, id) in overweight {
+            // Said in the log; the next open finishes what is left.
+            let _ = close(place, id).await;
+        }
+        if any {
+            self.pool.tidy();
         }
     }
 }

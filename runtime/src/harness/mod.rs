@@ -51,6 +51,7 @@ pub(crate) struct Inner {
     signer: Arc<Signer>,
     random: Arc<dyn Random>,
     learning: bool,
+    sharing: bool,
     pool: Pool,
     keep_transcripts: u64,
 }
@@ -113,13 +114,13 @@ impl Inner {
             // What cannot be used is let go first: it holds the lock.
             drop(place.take());
             let brain = Brain::open(&inner.layout, &id, &inner.opening)?;
+            wanting.weigh(brain.weight());
             *place = Some(brain);
-            Ok(place)
+            Ok((place, wanting))
         });
         match opened.await {
-            Ok(Ok(place)) => Ok((place, wanting)),
+            Ok(Ok(opened)) => Ok(opened),
             Ok(Err(error)) => {
-                drop(wanting);
                 self.pool.tidy();
                 Err(error)
             }

@@ -104,8 +104,12 @@ impl Caller for FromRecord {
     async fn call(&self, call: &Call, cx: &Context, until: Instant) -> ToolReport {
         let again = self.live.0.get(&call.tool).is_some_and(|tool| tool.card().replay == Replay::Again);
         let Some(before) = self.next(call) else {
-            self.note(|_, diverged| diverged.push(format!("{} was not called then", call.tool)));
-            return self.live.call(call, cx, until).await;
+            self.note(|_, diverged| diverged.push(format!("{} has no result in the record", call.tool)));
+            // Only what stays inside the brain is done again.
+            return match again {
+                true => self.live.call(call, cx, until).await,
+                false => ToolReport::refused("There is no record of this call.", "not in the record"),
+            };
         };
         if !again {
             self.note(|recorded, _| recorded.push(call.tool.clone()));
@@ -143,6 +147,9 @@ async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, c
         path: vec![id.clone()],
         until,
         settles: false,
+        shares: transcript.sharing,
+        has_budget: false,
+        backend: None,
     });
     let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::new(Secrets::default()), None);
     let mut toolbox = toolbox.only(&transcript.tools);

@@ -58,12 +58,15 @@ impl Harness {
         let frame = Arc::new(TaskFrame {
             brain: id.clone(),
             task: task_id,
-            subscriber: task.subscriber.map(|subscriber| subscriber.digest()),
+            subscriber: task.subscriber.map(|subscriber| subscriber.digest()).or(task.on_behalf_of),
             input: task.input.into(),
             at,
             path,
             until,
             settles: task.keep == Keep::Settle,
+            shares: inner.sharing,
+            has_budget: task.limits.total_tokens.is_some() || task.limits.micro_usd.is_some(),
+            backend: task.backend.clone(),
         });
         let desk = Arc::new(Mutex::new(Desk::new(place, at)));
         let agents = Arc::new(Neighbours(Arc::downgrade(inner)));

@@ -303,7 +303,7 @@ impl Session<'_> {
         let over = |what: String| Err(NoReply::Stop(StopReason::Budget, what));
         if let Some(budget) = self.limits.total_tokens {
             let spent = driven.usage.total_tokens();
-            if spent + worst.input >= budget {
+            if spent.saturating_add(worst.input) >= budget {
                 return over(format!("the budget of {budget} tokens does not allow another reply ({spent} are used)"));
             }
         }
@@ -313,7 +313,7 @@ impl Session<'_> {
                     return over(format!("a money budget cannot be held: {} has no known price", backend.name()));
                 };
                 let spent = driven.usage.micro_usd.unwrap_or(0);
-                if spent + price.of(worst) > budget {
+                if spent.saturating_add(price.of(worst)) > budget {
                     return over(format!(
                         "the budget of {budget} millionths of a dollar does not allow another reply ({spent} are used)"
                     ));
@@ -342,11 +342,13 @@ fn count(usage: &mut Usage, ask: &Ask, completion: &Completion, price: Option<Pr
             (usage.estimated.get_or_insert_default(), Tokens { input: estimate(ask), output, cached: 0 })
         }
     };
-    total.input += tokens.input;
-    total.output += tokens.output;
-    total.cached += tokens.cached;
+    // Endpoints say what they like.
+    total.input = total.input.saturating_add(tokens.input);
+    total.output = total.output.saturating_add(tokens.output);
+    total.cached = total.cached.saturating_add(tokens.cached);
     if let Some(price) = price {
-        *usage.micro_usd.get_or_insert_default() += price.of(tokens);
+        let spent = usage.micro_usd.get_or_insert_default();
+        *spent = spent.saturating_add(price.of(tokens));
     }
 }
 

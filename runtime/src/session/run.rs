@@ -2,6 +2,7 @@
 //! replay; only who speaks and who runs the calls differs.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::account;
 use super::drive::{Caller, Cancel, Driven, Events, Session, stop_of};
@@ -15,8 +16,12 @@ use crate::error::{Error, Result};
 use crate::ids::{Digest, Random, Slug};
 use crate::layout;
 use crate::memory::layers;
+use crate::skill::guard;
 use crate::task::{CallRecord, Event, Limits, SkillMove, Status, StopReason, Usage};
 use crate::tool::{Card, Context, Desk, TaskFrame, Toolbox, at_desk};
+
+/// How long a tool that outstayed its time may still hold the desk.
+const PATIENCE_WITH_TOOLS: Duration = Duration::from_secs(30);
 
 /// Everything a task runs with.
 pub struct Run<'r> {
@@ -134,6 +139,7 @@ impl Run<'_> {
             tools: rules.tools,
             backend: driven.backend.clone(),
             learning: self.learning,
+            sharing: self.frame.shares,
             prompt: crate::ids::sha256(system.as_bytes()),
             turns: std::mem::take(&mut driven.turns),
             synthesis: None,
@@ -203,6 +209,11 @@ impl Run<'_> {
             .map_err(|why| Error::unavailable(format!("nobody wrote it down: {why}")))?;
         transcript.synthesis = Some(completion.clone());
         let Decision::Write { slug, description, body } = synthesis::decide(&completion)? else { return Ok(()) };
+        if self.frame.is_private()
+            && let Some(words) = guard::quotes(&format!("{description} {body}"), &self.frame.input)
+        {
+            return Err(Error::refused(format!("it repeats the subscriber's own words (\"{words}\")")));
+        }
         let executed = machine.calls().len();
         let task = self.frame.task.clone();
         let (slug, change) = at_desk(&self.desk, move |desk| {
@@ -225,7 +236,8 @@ impl Run<'_> {
         warnings: Vec<String>,
     ) -> Result<Finished> {
         let frame = Arc::clone(&self.frame);
-        at_desk(&self.desk, move |desk| {
+        let closing = at_desk(&self.desk, move |desk| {
+            desk.close_to_tools();
             let stop = transcript.stop.clone();
             match stop.reason.status() {
                 Status::Converged => desk.count_uses()?,
@@ -252,7 +264,11 @@ impl Run<'_> {
                 changed,
                 warnings,
             })
-        })
-        .await
+        });
+        // A tool that never lets go of the desk must not hold its task for ever.
+        match tokio::time::timeout(PATIENCE_WITH_TOOLS, closing).await {
+            Ok(finished) => finished,
+            Err(_) => Err(Error::unavailable("a tool holds the brain and does not let go; nothing was settled")),
+        }
     }
 }

@@ -66,7 +66,9 @@ pub fn question(
         let names: Vec<&str> = archived.iter().take(SHOWN_SKILLS).map(Slug::as_str).collect();
         add(&mut text, format_args!("\nArchived, and brought back by an update: {}\n", names.join(", ")));
     }
-    add(&mut text, format_args!("\n# Task\n\n{}\n\n# What was done\n\n", head(&redact(input), INPUT_CHARS)));
+    // Cut before it is searched for secrets: an input may be megabytes.
+    let input = head(&redact(&head(input, 4 * INPUT_CHARS)), INPUT_CHARS);
+    add(&mut text, format_args!("\n# Task\n\n{input}\n\n# What was done\n\n"));
     for (number, turn) in (1..).zip(turns) {
         if let (Some(call), Some(report)) = (&turn.call, &turn.report) {
             let args = head(&redact(&Value::Object(call.args.clone()).to_string()), RESULT_CHARS);
@@ -178,6 +180,18 @@ pub fn write(
     archived: &[Slug],
     from: &Provenance<'_>,
 ) -> Result<(Slug, SkillChange)> {
+    // What is refused half-way leaves nothing behind.
+    desk.or_nothing(|desk| write_now(desk, slug, description, body, archived, from))
+}
+
+fn write_now(
+    desk: &mut Desk,
+    slug: &Slug,
+    description: &str,
+    body: &str,
+    archived: &[Slug],
+    from: &Provenance<'_>,
+) -> Result<(Slug, SkillChange)> {
     let cards = desk.skills()?;
     let target = if cards.iter().any(|card| card.slug == *slug) || archived.contains(slug) {
         slug.clone()
@@ -209,7 +223,8 @@ fn update(desk: &mut Desk, slug: &Slug, description: &str, body: &str, from: &Pr
     if !document.has_front_matter() {
         return desk.edit_skill(slug, &new_skill(slug, description, body, from));
     }
-    let version = document.version().and_then(|version| version.trim().parse::<u64>().ok()).unwrap_or(1) + 1;
+    let version =
+        document.version().and_then(|version| version.trim().parse::<u64>().ok()).unwrap_or(1).saturating_add(1);
     document.set("description", description);
     document.set("version", &version.to_string());
     document.replace_body(&format!("{}\n", body.trim()));

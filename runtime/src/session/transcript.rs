@@ -52,6 +52,9 @@ pub struct Transcript {
     pub backend: String,
     /// Whether a hard task was to be learned from.
     pub learning: bool,
+    /// Whether what a subscriber said could be kept for everyone.
+    #[serde(default)]
+    pub sharing: bool,
     /// The SHA-256 of the system message.
     pub prompt: String,
     /// The turns.

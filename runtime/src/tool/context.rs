@@ -32,6 +32,20 @@ pub struct TaskFrame {
     pub until: tokio::time::Instant,
     /// Whether what it does is kept; a dry run's is not, nor that of agents it asks.
     pub settles: bool,
+    /// Whether what a subscriber says may be kept for everyone.
+    pub shares: bool,
+    /// Whether it has a budget of tokens or money.
+    pub has_budget: bool,
+    /// The backend its caller wished for.
+    pub backend: Option<String>,
+}
+
+impl TaskFrame {
+    /// Whether what it writes must not reach others: a subscriber's words, unless the operator
+    /// chose to share.
+    pub fn is_private(&self) -> bool {
+        self.subscriber.is_some() && !self.shares
+    }
 }
 
 /// Named secrets of the operator. Nothing prints them.
@@ -138,7 +152,13 @@ impl Context {
         T: Send + 'static,
         W: FnOnce(&mut Desk) -> Result<T> + Send + 'static,
     {
-        at_desk(&self.desk, work).await
+        at_desk(&self.desk, |desk| {
+            if desk.is_closed() {
+                return Err(Error::conflict("the task is over").hint("nothing is written any more"));
+            }
+            work(desk)
+        })
+        .await
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Desk {
     loaded: BTreeMap<Slug, Digest>,
     changed: BTreeMap<Slug, SkillChange>,
     at: Moment,
+    /// The account is being written: no tool may change anything any more.
+    closed: bool,
 }
 
 impl std::fmt::Debug for Desk {
@@ -53,7 +55,7 @@ impl std::fmt::Debug for Desk {
 impl Desk {
     /// A desk for the brain in `slot`. What the task writes carries the moment `at`.
     pub fn new(slot: OwnedMutexGuard<Option<Brain>>, at: Moment) -> Self {
-        Self { slot, draft: Draft::new(), loaded: BTreeMap::new(), changed: BTreeMap::new(), at }
+        Self { slot, draft: Draft::new(), loaded: BTreeMap::new(), changed: BTreeMap::new(), at, closed: false }
     }
 
     /// The brain.
@@ -204,7 +206,7 @@ impl Desk {
 
     /// Makes a new skill of the agent's own.
     pub fn create_skill(&mut self, slug: &Slug, content: &str) -> Result<()> {
-        guard::check(content)?;
+        guard::check_skill(content)?;
         self.edit()?.create_skill(slug, content, CreatedBy::Agent)?;
         self.note_change(slug, SkillChange::Created);
         Ok(())
@@ -212,7 +214,7 @@ impl Desk {
 
     /// Replaces a skill's main file.
     pub fn edit_skill(&mut self, slug: &Slug, content: &str) -> Result<()> {
-        guard::check(content)?;
+        guard::check_skill(content)?;
         self.edit()?.edit_skill(slug, content)?;
         self.note_change(slug, SkillChange::Changed);
         Ok(())
@@ -227,7 +229,7 @@ impl Desk {
             Some(file) => support_path(&place, file)?,
         };
         // What stood there before may complete what the replacement begins.
-        let checked = self.read_text(&path).and_then(|patched| guard::check(&patched));
+        let checked = self.read_text(&path).and_then(|patched| guard::check_skill(&patched));
         if let Err(error) = checked {
             self.draft = before;
             return Err(error);
@@ -304,6 +306,25 @@ impl Desk {
             }
         }
         Ok(())
+    }
+
+    /// From now on tools find the desk closed: one that was given up on may still be about to write.
+    pub(crate) fn close_to_tools(&mut self) {
+        self.closed = true;
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Does `work`; where it fails, the step is as it was before.
+    pub(crate) fn or_nothing<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let (draft, changed) = (self.draft.clone(), self.changed.clone());
+        let done = work(self);
+        if done.is_err() {
+            (self.draft, self.changed) = (draft, changed);
+        }
+        done
     }
 
     /// Throws away what the task changed; its account of itself stays.

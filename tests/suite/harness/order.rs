@@ -171,3 +171,31 @@ async fn a_brain_held_by_another_process_is_a_conflict() {
     held.close().expect("closed");
     harness.run(&id, task("x")).await.expect("free again");
 }
+
+/// What a subscriber said to one agent is theirs in the brain of the agent it asked, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_agent_asked_on_behalf_of_a_subscriber_keeps_it_theirs() {
+    let brains = TempBrains::new();
+    for id in 1..=2 {
+        brains.make(&id.to_string()).close().expect("closed");
+    }
+    let harness = builder(&brains).backend(Asks).build().expect("a harness");
+    let who = Some("alice".parse().expect("an id"));
+    let asked = Task { subscriber: who, ..task("2 zanzibar") };
+    harness.run(&"1".parse().expect("an id"), asked).await.expect("an outcome");
+    let budget = herm::Limits { total_tokens: Some(1_000_000), ..herm::Limits::default() };
+    let refused = Task { limits: budget, ..task("2 hello") };
+    let refused = harness.run(&"1".parse().expect("an id"), refused).await.expect("an outcome");
+    assert!(refused.answer.as_deref().is_some_and(|answer| answer.contains("budget")), "{:?}", refused.answer);
+    harness.shutdown().await.expect("closed");
+    let mut open = brains.open("2").expect("opened");
+    let mut found = |scope| {
+        let wanted =
+            herm::memory::Search { text: "zanzibar", scope, except_task: None, limit: 5, now: herm::Moment(0) };
+        open.search(&wanted).expect("an answer").hits.len()
+    };
+    let digest = |name: &str| name.parse::<herm::SubscriberId>().expect("an id").digest();
+    assert!(found(herm::memory::Scope::Subscriber(digest("alice"))) > 0);
+    assert_eq!(found(herm::memory::Scope::Subscriber(digest("bob"))), 0);
+    assert_eq!(found(herm::memory::Scope::Shared), 0);
+}

@@ -98,20 +98,49 @@ fn verify(settings: &Settings, id: &BrainId, key: Option<&str>) -> Result<Answer
             wrong(format!("the last receipt does not end at {hash}, which the brain's lock says"));
         }
     }
-    let tape = reader.text(&"receipts.ndjson".parse()?)?.unwrap_or_default();
-    if !tape.lines().eq(lines.iter().map(String::as_str)) {
+    if !reader.tape_is_whole()? {
         wrong("receipts.ndjson is not what memory.db has; the next command that writes puts it right".to_owned());
     }
     let missing = reader.steps_without_receipt()?;
     if missing > 0 {
         wrong(format!("{missing} steps of the brain have no receipt"));
     }
-    let sound = checked.is_sound();
-    let mut proven = proven(&checked, &who);
-    if sound {
-        proven.push(format!("the brain's lock is where the last receipt ends ({})", lock.bundle_hash));
+    for taped in reader.receipts(1, u64::MAX)? {
+        let named = statement(&taped.envelope)?["predicate"]["task"]["transcript"]["sha256"].clone();
+        if let (Some(named), Some(kept)) = (named.as_str(), reader.transcript(taped.step)?)
+            && herm::ids::sha256(&kept) != named
+        {
+            wrong(format!("the transcript of receipt {} is not the one that was signed", taped.seq));
+        }
     }
-    Ok(report(&checked, proven, not_proven(&checked, true), json!({ "id": id })))
+    let looked = content(settings, id)?;
+    if let Some(Err(what)) = &looked {
+        wrong(what.clone());
+    }
+    let mut proven = proven(&checked, &who);
+    if checked.is_sound() {
+        proven.push(format!("the brain's lock is where the last receipt ends ({})", lock.bundle_hash));
+        if looked.is_some() {
+            proven.push("every file and row, hashed again from nothing, gives that hash".to_owned());
+        }
+    }
+    Ok(report(&checked, proven, not_proven(&checked, looked.is_some()), json!({ "id": id })))
+}
+
+/// Whether the content is what the lock says; nothing where someone else holds the brain.
+fn content(settings: &Settings, id: &BrainId) -> Result<Option<Result<(), String>>> {
+    let brain = match herm::Brain::open(&settings.layout, id, &settings.opening(herm::brain::OnDrift::Report)) {
+        Ok(brain) => brain,
+        Err(error) if error.kind() == herm::ErrorKind::Conflict => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let found = brain.verify()?;
+    let sound = match found.is_sound() {
+        true => Ok(()),
+        false => Err(format!("the content hashes to {}: see `herm brain verify {id}`", found.computed)),
+    };
+    brain.close()?;
+    Ok(Some(sound))
 }
 
 fn verify_file(settings: &Settings, path: &std::path::Path, key: Option<&str>) -> Result<Answer> {
