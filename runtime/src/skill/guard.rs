@@ -98,7 +98,7 @@ pub fn check_skill(text: &str) -> Result<()> {
     check(&decoded)
 }
 
-/// The first run of [`QUOTE_WORDS`] words that a text has in common with a source.
+/// The first run of eight words that a text has in common with a source.
 pub fn quotes(text: &str, source: &str) -> Option<String> {
     let words = |text: &str| fold(text).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let (text, source) = (words(text), words(source));
