@@ -124,7 +124,9 @@ fn bad_input_is_a_sentence_and_an_exit_code() {
         (vec!["run", "1", "x", "--deadline", "0"], 2, "deadline"),
         (vec!["run", "01", "x"], 2, "not a token id"),
         (vec!["run", "99", "x"], 4, "no brain 99"),
-        (vec!["run", "1", "--file", &path(&large)], 2, "larger"),
+        (vec!["run", "1", "--file", &path(&large)], 2, "input_bytes"),
+        (vec!["run", "1", "--file", "/"], 2, "name a text file"),
+        (vec!["receipts", "verify", "--file", &path(&binary)], 2, "receipts export"),
         (vec!["run", "1", "--file", &path(&binary)], 2, "UTF-8"),
         (vec!["run", "1", "--file", "/no/such/file"], 4, "does not exist"),
         (vec!["run", "1", "--example", "nothing"], 4, "there are:"),
@@ -176,7 +178,7 @@ fn exit_codes_tell_incomplete_from_unavailable() {
     let refusing = ModelServer::always(Step::json(401, json!({ "error": { "message": "bad key" } })));
     let run = run_on(&herm, &refusing, &["run", "1", "x", "--backend", "openai", "--model", "m"]);
     assert_eq!(run.code, 6, "{run:?}");
-    assert!(run.stderr.contains("failed"), "{run:?}");
+    assert!(run.stderr.contains("failed") && run.stderr.contains("hint:"), "{run:?}");
     assert_eq!(herm.run(&["receipts", "verify", "1"]).code, 0, "both have receipts");
 }
 

@@ -145,7 +145,11 @@ fn content(settings: &Settings, id: &BrainId) -> Result<Option<Result<(), String
 
 fn verify_file(settings: &Settings, path: &std::path::Path, key: Option<&str>) -> Result<Answer> {
     let bytes = fsio::read_regular(path, MAX_EXPORT_BYTES)?;
-    let text = String::from_utf8(bytes).map_err(|source| Error::invalid("the file is not text").because(source))?;
+    let text = String::from_utf8(bytes).map_err(|source| {
+        Error::invalid(format!("{} is not a tape of receipts: it is not text", path.display()))
+            .hint("make one with `herm receipts export ID`")
+            .because(source)
+    })?;
     let (trusted, who) = trusted(settings, key)?;
     let checked = check(text.lines().filter(|line| !line.trim().is_empty()), &trusted);
     let proven = proven(&checked, &who);

@@ -5,8 +5,8 @@ use std::io::Read as _;
 use herm::brain::OnDrift;
 use herm::task::Keep;
 use herm::{
-    Brain, BrainId, Cancel, Error, Event, Harness, Outcome, Result, Source, Status, StopReason, SubscriberId, Task,
-    Watch,
+    Brain, BrainId, Cancel, Error, ErrorKind, Event, Harness, Outcome, Result, Source, Status, StopReason,
+    SubscriberId, Task, Watch,
 };
 use serde_json::json;
 
@@ -42,7 +42,7 @@ pub(super) fn run(settings: &Settings, arguments: &RunTask, cli: &Cli) -> Result
     let (mut outcome, unfinished) =
         runtime.block_on(follow(&harness, &id, task, arguments.events, cli.quiet || cli.json))?;
     outcome.warnings.splice(0..0, warnings);
-    answer(&outcome, unfinished, arguments, cli)
+    answer(&outcome, unfinished, arguments)
 }
 
 /// The first run makes the brain, if its number has a seed.
@@ -59,7 +59,7 @@ fn input(arguments: &RunTask, id: &BrainId, most: usize) -> Result<String> {
     let bytes = if let Some(name) = &arguments.example {
         return example(id, name);
     } else if let Some(path) = &arguments.file {
-        herm::fsio::read_regular(path, most as u64)?
+        read_file(path, most)?
     } else {
         match arguments.text.as_deref() {
             Some("-") => {
@@ -80,6 +80,19 @@ fn input(arguments: &RunTask, id: &BrainId, most: usize) -> Result<String> {
     };
     String::from_utf8(bytes)
         .map_err(|source| Error::invalid("the input is not UTF-8 text").hint("save it as UTF-8").because(source))
+}
+
+/// The file of `--file`. What is wrong with it is told in terms of the task, not of a brain's files.
+fn read_file(path: &std::path::Path, most: usize) -> Result<Vec<u8>> {
+    herm::fsio::read_regular(path, most as u64).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => {
+            Error::invalid(format!("{} has more than the {most} bytes an input may have", path.display()))
+                .hint("send less, or raise limits.input_bytes in the configuration (8 MiB at most)")
+        }
+        ErrorKind::Refused => Error::invalid(format!("{} is not a file that can be read", path.display()))
+            .hint("name a text file, or `-` to read standard input"),
+        _ => error,
+    })
 }
 
 /// An example of the agent's seed, by name or by the beginning of it.
@@ -134,7 +147,7 @@ async fn follow(
     Ok((outcome, unfinished))
 }
 
-fn answer(outcome: &Outcome, unfinished: Option<String>, arguments: &RunTask, cli: &Cli) -> Result<Answer> {
+fn answer(outcome: &Outcome, unfinished: Option<String>, arguments: &RunTask) -> Result<Answer> {
     let code = match (outcome.status, outcome.stop) {
         (Status::Converged, _) => exit::DONE,
         (_, StopReason::Backend) => exit::UNAVAILABLE,
@@ -150,14 +163,19 @@ fn answer(outcome: &Outcome, unfinished: Option<String>, arguments: &RunTask, cl
         None => String::new(),
     };
     let answer = Answer::new(text, json).code(code);
-    Ok(answer.note(note(outcome, cli.quiet)).unfinished(unfinished))
+    Ok(answer.note(note(outcome)).unfinished(unfinished))
 }
 
 /// What became of the task, for people.
-fn note(outcome: &Outcome, _: bool) -> String {
+fn note(outcome: &Outcome) -> String {
     let mut lines = Vec::new();
     if let Some(message) = &outcome.message {
         lines.push(format!("{}: {message}", outcome.status.name()));
+        if outcome.stop == StopReason::Backend {
+            lines.push(
+                "  hint: see that the endpoint runs and takes this key, or choose another with --backend".to_owned(),
+            );
+        }
     }
     for warning in &outcome.warnings {
         lines.push(format!("note: {warning}"));
