@@ -40,9 +40,11 @@ pub mod layout;
 pub mod memory;
 pub mod receipt;
 pub mod redact;
+pub mod schema;
 pub mod session;
 pub mod skill;
 pub mod task;
+pub mod text;
 pub mod tool;
 
 pub use brain::{Brain, Draft, Opening, Reader, Seed, Settled, Source, StepKind};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// From the ground up. A module may use those before it, and itself.
 const LAYERS: [&[&str]; 9] = [
     &["error"],
-    &["clock", "ids", "layout", "fsio", "redact"],
+    &["clock", "ids", "layout", "fsio", "redact", "schema", "text"],
     &["bundle", "skill"],
     &["memory"],
     &["brain"],

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::web::{self, Reply, Request, Web};
-use crate::{arguments, fit, html, net};
+use crate::{arguments, html, net};
 
 const DEFAULT_CHARS: u32 = 4_000;
 const MAX_CHARS: usize = 16_000;
@@ -83,7 +83,7 @@ impl Tool for FetchUrl {
             tokio::time::timeout(web::PATIENCE, self.follow(url)).await.unwrap_or_else(|_| Err(web::slow()))?;
         let status = reply.status;
         if !status.is_success() {
-            let message = format!("{} answered {status}", fit::line(net::host(&url), 100));
+            let message = format!("{} answered {status}", herm::text::line(net::host(&url), 100));
             return Err(match status.as_u16() {
                 404 | 410 => Error::not_found(message).hint("check the path, or start from the site's first page"),
                 500.. => Error::unavailable(message).hint("try again later, or use another source"),
@@ -94,12 +94,13 @@ impl Tool for FetchUrl {
         let whole = reply.into_text()?;
         let text = if is_html || looks_like_html(&whole) { html::to_text(&whole) } else { whole };
         let size = text.chars().count();
-        let mut shown = format!("{}\n\n{}", fit::line(url.as_str(), 300), fit::text(&text, most));
+        let mut shown = format!("{}\n\n{}", herm::text::line(url.as_str(), 300), herm::text::cut(text.clone(), most));
         if cut {
             shown.push_str(&format!("\n[only the first {} KiB of the page were read]", web::MAX_BODY / 1024));
         }
         let kind = if kind.is_empty() { "text" } else { kind.as_str() };
-        let summary = format!("{}: {}, {size} characters", fit::line(net::host(&url), 80), fit::line(kind, 40));
+        let summary =
+            format!("{}: {}, {size} characters", herm::text::line(net::host(&url), 80), herm::text::line(kind, 40));
         Ok(Output::new(shown, summary))
     }
 }

@@ -1,33 +1,4 @@
-//! Fitting texts into what a model should read: cut, and never without saying so.
-
-/// A text on one line, cut at `most` characters.
-pub(crate) fn line(text: &str, most: usize) -> String {
-    let mut flat = String::new();
-    let mut length = 0;
-    for word in text.split_whitespace() {
-        let space = usize::from(length > 0);
-        for c in std::iter::repeat_n(' ', space).chain(word.chars()) {
-            if length == most {
-                flat.push('…');
-                return flat;
-            }
-            flat.push(c);
-            length += 1;
-        }
-    }
-    flat
-}
-
-/// A text cut at `most` characters, with a mark that says how much is missing.
-pub(crate) fn text(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        None => text.to_owned(),
-        Some((end, _)) => {
-            let (kept, rest) = text.split_at(end);
-            format!("{kept}\n[cut here: {} more characters]", rest.chars().count())
-        }
-    }
-}
+//! Counts and listings for what a model should read.
 
 /// `1 hit`, `2 hits`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
@@ -77,14 +48,6 @@ impl Listing {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cut_is_marked() {
-        assert_eq!(line(" a\n b\tc ", 9), "a b c");
-        assert_eq!(line("äöü ß", 3), "äöü…");
-        assert_eq!(text("äöü", 3), "äöü");
-        assert_eq!(text("äöüß!", 3), "äöü\n[cut here: 2 more characters]");
-    }
 
     #[test]
     fn a_listing_stops_at_the_first_line_that_does_not_fit() {

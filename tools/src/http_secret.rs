@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::redaction::{self, Redaction};
 use crate::web::{self, Request, Web};
-use crate::{arguments, fit, net};
+use crate::{arguments, net};
 
 const SHOWN_CHARS: usize = 12_000;
 /// Headers that steer the connection; a secret has no place in them.
@@ -100,12 +100,12 @@ impl HttpSecret {
         if status.is_redirection() {
             text.push_str("[the host redirects; requests with a secret do not follow]\n");
         }
-        text.push_str(&format!("\n{}", fit::text(&body, SHOWN_CHARS)));
+        text.push_str(&format!("\n{}", herm::text::cut(body.clone(), SHOWN_CHARS)));
         if cut {
             text.push_str(&format!("\n[only the first {} KiB were read]", web::MAX_BODY / 1024));
         }
         let summary =
-            format!("HTTP {}, {}, {} characters", status.as_u16(), fit::line(&kind, 40), body.chars().count());
+            format!("HTTP {}, {}, {} characters", status.as_u16(), herm::text::line(&kind, 40), body.chars().count());
         Ok(Output::new(text, summary))
     }
 }
@@ -133,7 +133,7 @@ impl Tool for HttpSecret {
                 return Err(Error::refused(format!(
                     "the secret {:?} may not be sent to {}",
                     args.secret.trim(),
-                    fit::line(net::host(&url), 80)
+                    herm::text::line(net::host(&url), 80)
                 ))
                 .hint("only the operator names the hosts of a secret; use another way"));
             }
@@ -162,7 +162,7 @@ fn find<'s>(secrets: &'s Secrets, name: &str) -> Result<&'s SecretString> {
         } else {
             format!("there are: {}", names.join(", "))
         };
-        Error::not_found(format!("there is no secret {:?}", fit::line(name, 80))).hint(hint)
+        Error::not_found(format!("there is no secret {:?}", herm::text::line(name, 80))).hint(hint)
     })
 }
 
@@ -230,7 +230,8 @@ fn header(name: Option<&str>, secret: &str) -> Result<(HeaderName, HeaderValue)>
     let name = match name {
         None => AUTHORIZATION,
         Some(name) => HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
-            Error::invalid(format!("{:?} is not a header's name", fit::line(name, 80))).hint("for example X-Api-Key")
+            Error::invalid(format!("{:?} is not a header's name", herm::text::line(name, 80)))
+                .hint("for example X-Api-Key")
         })?,
     };
     if STEERING.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {

@@ -46,12 +46,13 @@ mod web;
 
 pub use ask_agent::AskAgent;
 pub use fetch_url::FetchUrl;
+pub use herm::skill::PatternSeverity as Severity;
 pub use http_secret::HttpSecret;
 pub use library::Library;
 pub use memory::Memory;
 pub use note::Note;
 pub use outline::Outline;
-pub use pattern::{Pattern, Severity};
+pub use pattern::Pattern;
 pub use pattern_search::PatternSearch;
 pub use recall::Recall;
 pub use scan::{Hit, Scan, scan};

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use herm::tool::{Context, Desk};
 use herm::{Digest, RelPath, Result, Slug};
 
-use crate::fit;
 use crate::pattern::Pattern;
 
 /// How many compiled patterns are kept, over all brains.
@@ -100,7 +99,7 @@ impl Volume {
     fn open(path: &RelPath, content: &[u8]) -> Self {
         let stem = path.name().strip_suffix(".md").unwrap_or(path.name());
         let broken = |reason: &str| Broken {
-            reason: fit::line(reason, 200),
+            reason: herm::text::line(reason, 200),
             text: String::from_utf8_lossy(content).into_owned(),
         };
         match Slug::from_title(stem) {

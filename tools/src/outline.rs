@@ -32,7 +32,7 @@ impl Entries {
     pub(crate) fn add(&mut self, line: usize, depth: usize, text: &str) {
         self.total += 1;
         if self.kept.len() < MAX_ENTRIES {
-            self.kept.push((line, depth, fit::line(text, ENTRY_CHARS)));
+            self.kept.push((line, depth, herm::text::line(text, ENTRY_CHARS)));
         }
     }
 

@@ -110,8 +110,8 @@ pub(crate) fn shape(text: &str) -> Shape {
     if let (Some((from, begin)), Some((to, end))) = (first, last) {
         shape.facts.push(format!(
             "Time as written: {} (L{from}) to {} (L{to})",
-            fit::line(begin, 40),
-            fit::line(end, 40)
+            herm::text::line(begin, 40),
+            herm::text::line(end, 40)
         ));
     }
     let counted: Vec<String> =
@@ -132,7 +132,7 @@ fn sources_line(sources: &BTreeMap<&str, (usize, usize)>) -> Option<String> {
     let shown: Vec<String> = order
         .iter()
         .take(SHOWN_SOURCES)
-        .map(|(name, count, first)| format!("{} {count} (from L{first})", fit::line(name, 40)))
+        .map(|(name, count, first)| format!("{} {count} (from L{first})", herm::text::line(name, 40)))
         .collect();
     let more = match order.len().saturating_sub(SHOWN_SOURCES) {
         0 => String::new(),

@@ -1,6 +1,5 @@
 //! The shape of prose: headings, and the sections and clauses of agreements.
 
-use crate::fit;
 use crate::outline::Shape;
 
 /// Words that begin a section when a number follows.
@@ -69,7 +68,7 @@ fn section(line: &str) -> Option<(usize, String)> {
         return match run_in {
             Some(title) => Some((parts - 1, format!("{first} {title}"))),
             None if is_title => Some((parts - 1, line.to_owned())),
-            None => (parts > 1).then(|| (parts - 1, fit::line(line, CLAUSE_CHARS))),
+            None => (parts > 1).then(|| (parts - 1, herm::text::line(line, CLAUSE_CHARS))),
         };
     }
     let letters = line.chars().filter(|c| c.is_alphabetic()).count();

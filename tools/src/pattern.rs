@@ -1,37 +1,8 @@
 //! A pattern: read-only shared knowledge, with the signals that hint at it.
 
-use herm::skill::{Document, Value};
+use herm::skill::{Document, PatternSeverity as Severity, Value};
 use herm::{Error, Result, Slug};
 use regex::{Regex, RegexBuilder};
-
-/// How bad it is when a pattern applies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Someone loses everything.
-    Critical,
-    /// Someone loses much.
-    High,
-    /// It hurts under conditions.
-    Medium,
-    /// It is untidy and may hurt later.
-    Low,
-    /// It is worth knowing.
-    Info,
-}
-
-impl Severity {
-    /// The severity's name, as written in a pattern file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Critical => "critical",
-            Self::High => "high",
-            Self::Medium => "medium",
-            Self::Low => "low",
-            Self::Info => "info",
-        }
-    }
-}
 
 /// A pattern, ready to be looked for.
 #[derive(Debug, Clone)]
@@ -58,17 +29,11 @@ impl Pattern {
     pub fn parse(slug: Slug, content: &[u8]) -> Result<Self> {
         let document = Document::read(content)
             .map_err(|unreadable| Error::invalid(format!("pattern {slug} cannot be read: {}", unreadable.reason)))?;
-        let severity = match document.text("severity").as_deref() {
-            Some("critical") => Severity::Critical,
-            Some("high") => Severity::High,
-            Some("medium") => Severity::Medium,
-            Some("low") => Severity::Low,
-            Some("info") => Severity::Info,
-            other => {
-                return Err(Error::invalid(format!("pattern {slug} has the severity {other:?}"))
-                    .hint("severity is one of critical, high, medium, low, info"));
-            }
-        };
+        let named = document.text("severity");
+        let severity = named.as_deref().and_then(Severity::named).ok_or_else(|| {
+            Error::invalid(format!("pattern {slug} has the severity {named:?}"))
+                .hint("severity is one of critical, high, medium, low, info")
+        })?;
         let sources = match document.value("signals") {
             Some(Value::List(items)) => items,
             Some(single @ Value::Text(_)) => vec![single],

@@ -84,13 +84,13 @@ pub(crate) fn find<'v>(volumes: &'v [Arc<Volume>], name: &str) -> Result<&'v Vol
 
 fn whole(volume: &Volume) -> Output {
     let text = match &volume.pattern {
-        Ok(pattern) => format!("{}\n\n{}", title(pattern), fit::text(pattern.body.trim(), BODY_CHARS)),
+        Ok(pattern) => format!("{}\n\n{}", title(pattern), herm::text::cut(pattern.body.trim().to_owned(), BODY_CHARS)),
         Err(broken) => {
             format!(
                 "{} (scan does not use it: {})\n\n{}",
                 volume.name,
                 broken.reason,
-                fit::text(&broken.text, BODY_CHARS)
+                herm::text::cut(broken.text.clone(), BODY_CHARS)
             )
         }
     };
@@ -98,7 +98,7 @@ fn whole(volume: &Volume) -> Output {
 }
 
 fn title(pattern: &Pattern) -> String {
-    format!("{} ({}): {}", pattern.slug, pattern.severity.name(), fit::line(&pattern.description, LINE_CHARS))
+    format!("{} ({}): {}", pattern.slug, pattern.severity.name(), herm::text::line(&pattern.description, LINE_CHARS))
 }
 
 fn list(volumes: &[Arc<Volume>]) -> Output {
@@ -141,7 +141,7 @@ fn ranked(volumes: &[Arc<Volume>], query: &str, limit: usize) -> Output {
         text.push_str(&format!("{}\n", title(pattern)));
         let lines = pattern.body.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
         for line in lines.take(FIRST_LINES) {
-            text.push_str(&format!("  {}\n", fit::line(line, LINE_CHARS)));
+            text.push_str(&format!("  {}\n", herm::text::line(line, LINE_CHARS)));
         }
         text.push('\n');
     }

@@ -10,7 +10,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::library::{Library, Volume};
-use crate::pattern::{Pattern, Severity};
+use herm::skill::PatternSeverity as Severity;
+
+use crate::pattern::Pattern;
 use crate::{arguments, fit, pattern_search};
 
 /// A line that a signal matches.
@@ -145,7 +147,10 @@ fn report(volumes: &[Arc<Volume>], input: &str, limit: usize) -> Output {
         .filter_map(|volume| volume.pattern.as_ref().err().map(|broken| format!("{} ({})", volume.name, broken.reason)))
         .collect();
     if !broken.is_empty() {
-        text.push_str(&format!("Not looked for, as they cannot be read: {}\n", fit::line(&broken.join(", "), 1_000)));
+        text.push_str(&format!(
+            "Not looked for, as they cannot be read: {}\n",
+            herm::text::line(&broken.join(", "), 1_000)
+        ));
     }
     let of_patterns = counts.iter().filter(|count| **count > 0).count();
     Output::new(text, format!("{} of {}", fit::count(total, "hit"), fit::count(of_patterns, "pattern")))

@@ -174,7 +174,7 @@ fn whole_skill(args: &Args, slug: &Slug) -> Result<String> {
         document.set("name", slug.as_str());
     }
     if let Some(description) = description {
-        document.set("description", &crate::fit::line(&description, 1_000));
+        document.set("description", &herm::text::line(&description, 1_000));
     }
     Ok(document.raw().to_owned())
 }

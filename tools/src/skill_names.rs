@@ -10,7 +10,7 @@ use crate::near;
 pub(crate) fn slug(name: &str) -> Result<Slug> {
     let name = name.trim();
     Slug::from_title(name.strip_suffix(".md").unwrap_or(name)).ok_or_else(|| {
-        Error::invalid(format!("{:?} is not a skill name", crate::fit::line(name, 80)))
+        Error::invalid(format!("{:?} is not a skill name", herm::text::line(name, 80)))
             .hint("a skill name looks like \"reentrancy-check\"")
     })
 }

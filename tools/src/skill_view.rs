@@ -58,15 +58,15 @@ impl Tool for SkillView {
                 None => error,
             })?;
             let size = whole.chars().count();
-            let mut text = fit::text(&whole, TEXT_CHARS);
+            let mut text = herm::text::cut(whole.clone(), TEXT_CHARS);
             if let Some(file) = file {
-                return Ok(Output::new(text, format!("{slug}: {}, {size} characters", fit::line(file, 60))));
+                return Ok(Output::new(text, format!("{slug}: {}, {size} characters", herm::text::line(file, 60))));
             }
             let files = desk.skill_files(&slug)?;
             if !files.is_empty() {
                 text.push_str("\n\nFiles:\n");
                 for file in files.iter().take(NAMED_FILES) {
-                    text.push_str(&format!("- {}\n", fit::line(file, 90)));
+                    text.push_str(&format!("- {}\n", herm::text::line(file, 90)));
                 }
                 if files.len() > NAMED_FILES {
                     text.push_str(&format!("[{} more]\n", files.len() - NAMED_FILES));

@@ -73,7 +73,7 @@ fn page(cards: &[SkillCard], query: Option<&str>, offset: usize) -> Output {
     for card in found.iter().skip(offset).take(PAGE) {
         let description = match card.description.trim() {
             "" => "(no description)".to_owned(),
-            text => fit::line(text, DESCRIPTION_CHARS),
+            text => herm::text::line(text, DESCRIPTION_CHARS),
         };
         if !listing.add(&format!("{}: {description}", card.slug)) {
             break;

@@ -215,7 +215,7 @@ impl Reply {
 
 fn not_text(media_type: &str) -> Error {
     let kind = if media_type.is_empty() { "of no named type" } else { media_type };
-    Error::refused(format!("the answer is not text ({})", crate::fit::line(kind, 60)))
+    Error::refused(format!("the answer is not text ({})", herm::text::line(kind, 60)))
         .hint("only text, HTML, JSON and XML are read; use another source")
 }
 

@@ -8,6 +8,7 @@ use crate::brain::Draft;
 use crate::ids::{Digest, Slug};
 use crate::memory::{Evidence, Message, Role, TaskEntry};
 use crate::task::Status;
+use crate::text::{self, head};
 use crate::tool::TaskFrame;
 
 /// How much of a text is remembered.
@@ -63,12 +64,12 @@ pub fn write(draft: &mut Draft, frame: &TaskFrame, turns: &[Turn], machine: &Mac
 
 /// A task in a line.
 pub fn summary(stop: &Stop) -> String {
-    let text = match (&stop.answer, &stop.message) {
+    let said = match (&stop.answer, &stop.message) {
         (Some(answer), _) => gist(answer),
         (None, Some(message)) => message.clone(),
         (None, None) => stop.reason.name().to_owned(),
     };
-    head(&text.split_whitespace().collect::<Vec<_>>().join(" "), SUMMARY_CHARS)
+    text::line(&said, SUMMARY_CHARS)
 }
 
 /// The sentence of an answer that says most.
@@ -79,12 +80,4 @@ fn gist(answer: &str) -> String {
         .iter()
         .find_map(field)
         .unwrap_or_else(|| answer.to_owned())
-}
-
-fn head(text: &str, most: usize) -> String {
-    let mut short: String = text.chars().take(most).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
 }

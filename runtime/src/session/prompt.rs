@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::machine::Legal;
 use crate::error::Result;
 use crate::ids::Slug;
+use crate::text;
 use crate::tool::{Card, SkillCard};
 
 /// How many bytes of the prompt the skill index may take.
@@ -82,11 +83,7 @@ pub fn choose(
 }
 
 fn line_of(card: &SkillCard) -> String {
-    let description = card.description.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut short: String = description.chars().take(300).collect();
-    if short.len() < description.len() {
-        short.push('…');
-    }
+    let short = text::line(&card.description, 300);
     format!("- {}: {short}\n", card.slug)
 }
 

@@ -8,7 +8,7 @@ use super::account;
 use super::drive::{Caller, Cancel, Driven, Events, Session, stop_of};
 use super::machine::{Machine, Rules, Stop};
 use super::prompt::{self, Prompt, Shown};
-use super::synthesis::{self, Decision, Provenance};
+use super::synthesis::{self, Provenance};
 use super::transcript::{TRANSCRIPT_SCHEMA, Transcript};
 use crate::backend::Chain;
 use crate::brain::Layer;
@@ -208,9 +208,9 @@ impl Run<'_> {
             .await
             .map_err(|why| Error::unavailable(format!("nobody wrote it down: {why}")))?;
         transcript.synthesis = Some(completion.clone());
-        let Decision::Write { slug, description, body } = synthesis::decide(&completion)? else { return Ok(()) };
+        let Some(lesson) = synthesis::decide(&completion)? else { return Ok(()) };
         if self.frame.is_private()
-            && let Some(words) = guard::quotes(&format!("{description} {body}"), &self.frame.input)
+            && let Some(words) = guard::quotes(&format!("{} {}", lesson.description, lesson.body), &self.frame.input)
         {
             return Err(Error::refused(format!("it repeats the subscriber's own words (\"{words}\")")));
         }
@@ -220,7 +220,7 @@ impl Run<'_> {
             let first = desk.brain()?.next_evidence()?;
             let evidence = (first..).take(executed).collect();
             let from = Provenance { task: &task, evidence };
-            synthesis::write(desk, &slug, &description, &body, &archived, &from)
+            synthesis::write(desk, &lesson, &archived, &from)
         })
         .await?;
         session.tell(|| Event::SkillWritten { slug, change });

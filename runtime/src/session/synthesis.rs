@@ -14,6 +14,7 @@ use crate::memory::EvidenceStatus;
 use crate::redact::redact;
 use crate::skill::Document;
 use crate::task::{CallRecord, Limits};
+use crate::text::head;
 use crate::tool::{Desk, SkillCard, SkillChange};
 
 /// This many calls make a task hard.
@@ -110,32 +111,20 @@ fn add(text: &mut String, what: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(what);
 }
 
-fn head(text: &str, most: usize) -> String {
-    let mut short: String = text.chars().take(most).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
-}
-
-/// What the model decided.
+/// What a task taught.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
-    /// A skill to write.
-    Write {
-        /// Its name.
-        slug: Slug,
-        /// What it does and when to use it.
-        description: String,
-        /// The procedure.
-        body: String,
-    },
-    /// Nothing was learned.
-    Nothing,
+pub struct Lesson {
+    /// The name of the skill.
+    pub slug: Slug,
+    /// What it does and when to use it.
+    pub description: String,
+    /// The procedure.
+    pub body: String,
 }
 
-/// Reads what the model decided. Anything that is not one of the three shapes is an error.
-pub fn decide(completion: &Completion) -> Result<Decision> {
+/// Reads what the model decided: a lesson, or that nothing was learned. Anything that is not one of
+/// the three shapes is an error.
+pub fn decide(completion: &Completion) -> Result<Option<Lesson>> {
     let reading = reply::read(&completion.text, completion.finish == Finish::Length);
     let Some(Object::Final { text, .. }) = reading.objects.first() else {
         return Err(Error::invalid("the answer is not a JSON object"));
@@ -150,12 +139,13 @@ pub fn decide(completion: &Completion) -> Result<Decision> {
             .ok_or_else(|| Error::invalid(format!("the answer has no {name}")))
     };
     match field("action")? {
-        "none" => Ok(Decision::Nothing),
+        "none" => Ok(None),
         "create" | "update" => {
             let name = field("name")?;
             let slug =
                 Slug::from_title(name).ok_or_else(|| Error::invalid(format!("{name:?} is no name for a skill")))?;
-            Ok(Decision::Write { slug, description: field("description")?.to_owned(), body: field("body")?.to_owned() })
+            let (description, body) = (field("description")?.to_owned(), field("body")?.to_owned());
+            Ok(Some(Lesson { slug, description, body }))
         }
         other => Err(Error::invalid(format!("{other:?} is no action"))),
     }
@@ -170,46 +160,32 @@ pub struct Provenance<'a> {
     pub evidence: Vec<i64>,
 }
 
-/// Writes a decision into the step: over a skill that means the same where there is one, back from
-/// the archive where it lies there, and as a new one otherwise. Says what it did.
+/// Writes a lesson into the step: over a skill that means the same where there is one, back from
+/// the archive where it lies there, and as a new one otherwise. Says what it did; what is refused
+/// half-way leaves nothing behind.
 pub fn write(
     desk: &mut Desk,
-    slug: &Slug,
-    description: &str,
-    body: &str,
+    lesson: &Lesson,
     archived: &[Slug],
     from: &Provenance<'_>,
 ) -> Result<(Slug, SkillChange)> {
-    // What is refused half-way leaves nothing behind.
-    desk.or_nothing(|desk| write_now(desk, slug, description, body, archived, from))
+    desk.or_nothing(|desk| {
+        let cards = desk.skills()?;
+        let known = cards.iter().any(|card| card.slug == lesson.slug) || archived.contains(&lesson.slug);
+        let same = if known { None } else { same_skill(&cards, &lesson.description) };
+        let target = same.unwrap_or_else(|| lesson.slug.clone());
+        if archived.contains(&target) && desk.skill_place(&target)?.is_none() {
+            desk.edit()?.restore_skill(&target)?;
+        }
+        if desk.skill_place(&target)?.is_some() {
+            return update(desk, &target, lesson, from).map(|()| (target, SkillChange::Changed));
+        }
+        desk.create_skill(&target, &new_skill(&target, lesson, from))?;
+        Ok((target, SkillChange::Created))
+    })
 }
 
-fn write_now(
-    desk: &mut Desk,
-    slug: &Slug,
-    description: &str,
-    body: &str,
-    archived: &[Slug],
-    from: &Provenance<'_>,
-) -> Result<(Slug, SkillChange)> {
-    let cards = desk.skills()?;
-    let target = if cards.iter().any(|card| card.slug == *slug) || archived.contains(slug) {
-        slug.clone()
-    } else {
-        same_skill(&cards, description).unwrap_or_else(|| slug.clone())
-    };
-    if archived.contains(&target) && desk.skill_place(&target)?.is_none() {
-        desk.edit()?.restore_skill(&target)?;
-    }
-    if desk.skill_place(&target)?.is_some() {
-        return update(desk, &target, description, body, from).map(|()| (target, SkillChange::Changed));
-    }
-    let text = new_skill(&target, description, body, from);
-    desk.create_skill(&target, &text)?;
-    Ok((target, SkillChange::Created))
-}
-
-fn update(desk: &mut Desk, slug: &Slug, description: &str, body: &str, from: &Provenance<'_>) -> Result<()> {
+fn update(desk: &mut Desk, slug: &Slug, lesson: &Lesson, from: &Provenance<'_>) -> Result<()> {
     if desk.edit()?.usage(slug)?.pinned {
         return Err(Error::refused(format!("skill {slug} is pinned by the operator and stays as it is")));
     }
@@ -217,30 +193,30 @@ fn update(desk: &mut Desk, slug: &Slug, description: &str, body: &str, from: &Pr
     let bytes = desk.read(&place.main)?.unwrap_or_default();
     let mut document = Document::read(&bytes)
         .map_err(|unreadable| Error::invalid(format!("skill {slug} cannot be read: {}", unreadable.reason)))?;
-    if document.body().trim() == body.trim() {
+    if document.body().trim() == lesson.body.trim() {
         return Err(Error::conflict(format!("skill {slug} says so already")));
     }
     if !document.has_front_matter() {
-        return desk.edit_skill(slug, &new_skill(slug, description, body, from));
+        return desk.edit_skill(slug, &new_skill(slug, lesson, from));
     }
     let version =
         document.version().and_then(|version| version.trim().parse::<u64>().ok()).unwrap_or(1).saturating_add(1);
-    document.set("description", description);
+    document.set("description", &lesson.description);
     document.set("version", &version.to_string());
-    document.replace_body(&format!("{}\n", body.trim()));
+    document.replace_body(&format!("{}\n", lesson.body.trim()));
     desk.edit_skill(slug, document.raw())
 }
 
-fn new_skill(slug: &Slug, description: &str, body: &str, from: &Provenance<'_>) -> String {
+fn new_skill(slug: &Slug, lesson: &Lesson, from: &Provenance<'_>) -> String {
     let evidence = from.evidence.iter().map(i64::to_string).collect::<Vec<_>>().join(" ");
     // JSON strings are YAML strings.
     let quoted = |text: &str| Value::from(text.split_whitespace().collect::<Vec<_>>().join(" ")).to_string();
     format!(
         "---\nname: {slug}\ndescription: {}\nversion: \"1\"\nmetadata:\n  task: {}\n  evidence: {}\n---\n{}\n",
-        quoted(description),
+        quoted(&lesson.description),
         quoted(from.task.as_str()),
         quoted(&evidence),
-        body.trim()
+        lesson.body.trim()
     )
 }
 

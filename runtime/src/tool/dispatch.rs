@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use super::Tool;
 use super::context::Context;
-use super::{Tool, schema};
 use crate::memory::EvidenceStatus;
+use crate::schema;
+use crate::text;
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,8 +56,8 @@ pub async fn dispatch(tool: &Arc<dyn Tool>, args: Map<String, Value>, cx: &Conte
     let limit = until.min(started + card.timeout);
     let mut report = run(Arc::clone(tool), args, cx.clone(), limit, card.timeout).await;
     report.millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    report.text = cut(cx.secrets().redact(report.text), card.output_cap);
-    report.summary = one_line(&cx.secrets().redact(report.summary));
+    report.text = text::cut(cx.secrets().redact(report.text), card.output_cap);
+    report.summary = text::line(&cx.secrets().redact(report.summary), SUMMARY_CHARS);
     report
 }
 
@@ -80,34 +82,4 @@ async fn run(tool: Arc<dyn Tool>, args: Map<String, Value>, cx: Context, limit: 
             ToolReport::failed("The tool failed: it crashed. The task goes on.".to_owned(), "crashed")
         }
     }
-}
-
-/// Cuts a text to `most` characters and says so.
-pub(crate) fn cut(mut text: String, most: usize) -> String {
-    if text.len() <= most {
-        return text;
-    }
-    let Some((end, _)) = text.char_indices().nth(most) else { return text };
-    let rest = text.get(end..).map_or(0, |rest| rest.chars().count());
-    text.truncate(end);
-    text.push_str(&format!("\n[cut here: {rest} more characters]"));
-    // Where the text was far larger, its buffer would stay.
-    text.shrink_to_fit();
-    text
-}
-
-/// A text as a single short line.
-pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        if line.chars().count() + word.chars().count() >= SUMMARY_CHARS {
-            line.push('…');
-            break;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    line
 }

@@ -10,7 +10,6 @@
 mod context;
 mod desk;
 mod dispatch;
-pub mod schema;
 mod toolbox;
 
 pub(crate) use context::at_desk;

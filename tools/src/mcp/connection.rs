@@ -150,7 +150,7 @@ fn no_beginning(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::ConnectionClosed(_) => ENDED.to_owned(),
         ClientInitializeError::TransportError { error, .. } => broken(&*error.error),
-        ClientInitializeError::JsonRpcError(error) => format!("it said {:?}", fit::line(&error.message, 200)),
+        ClientInitializeError::JsonRpcError(error) => format!("it said {:?}", herm::text::line(&error.message, 200)),
         _ => "its first answer is another than the protocol wants".to_owned(),
     }
 }
@@ -166,12 +166,12 @@ fn broken(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
 
 fn fault(error: ServiceError) -> Fault {
     match error {
-        ServiceError::McpError(error) => Fault::Said(fit::line(&error.message, 600)),
+        ServiceError::McpError(error) => Fault::Said(herm::text::line(&error.message, 600)),
         ServiceError::TransportSend(error) => Fault::Lost(broken(&*error.error)),
         ServiceError::TransportClosed => Fault::Lost(ENDED.to_owned()),
         ServiceError::UnexpectedResponse => {
             Fault::Said("its answer is not what the protocol wants for this call".to_owned())
         }
-        other => Fault::Said(fit::line(&other.to_string(), 200)),
+        other => Fault::Said(herm::text::line(&other.to_string(), 200)),
     }
 }

@@ -33,7 +33,7 @@ fn block(block: &ContentBlock) -> String {
 }
 
 fn short(uri: &str) -> String {
-    fit::line(uri, 300)
+    herm::text::line(uri, 300)
 }
 
 /// How many bytes a Base64 text stands for.

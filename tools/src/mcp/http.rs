@@ -81,7 +81,7 @@ pub(super) fn words(error: &(dyn std::error::Error + Send + Sync + 'static)) -> 
         Some(Failure::Client(error)) if error.is_connect() => "it cannot be reached".to_owned(),
         Some(Failure::Client(_)) => "the connection broke".to_owned(),
         Some(Failure::UnexpectedServerResponse(said)) => said.clone().into_owned(),
-        _ => fit::line(&error.to_string(), 200),
+        _ => herm::text::line(&error.to_string(), 200),
     }
 }
 

@@ -37,7 +37,7 @@ impl Remote {
         taken: &mut BTreeSet<String>,
     ) -> Result<(Self, Option<String>), String> {
         let server = link.server();
-        let shown = format!("{:?} of the MCP server {}", fit::line(&tool.name, 80), server.name());
+        let shown = format!("{:?} of the MCP server {}", herm::text::line(&tool.name, 80), server.name());
         if tool.name.trim().is_empty() {
             return Err(format!("a tool of the MCP server {} has no name and is left out", server.name()));
         }
@@ -63,7 +63,7 @@ impl Remote {
 /// them. They stand in the prompt, so they are held to what may stand in a skill.
 fn describe(server: &str, words: Option<&str>) -> Result<String, (String, String)> {
     let mark = format!("From the MCP server {server}");
-    let words = fit::line(&words.unwrap_or_default().replace(|c: char| c.is_control(), " "), MAX_DESCRIPTION);
+    let words = herm::text::line(&words.unwrap_or_default().replace(|c: char| c.is_control(), " "), MAX_DESCRIPTION);
     if words.is_empty() {
         return Ok(format!("{mark}, which does not describe it."));
     }
@@ -102,7 +102,7 @@ impl Tool for Remote {
         let result = self.link.call(&self.tool, args).await?;
         let text = content::text(&result);
         if result.is_error == Some(true) {
-            return Err(Error::refused(fit::text(&text, OUTPUT_CAP)).hint(format!(
+            return Err(Error::refused(herm::text::cut(text.clone(), OUTPUT_CAP)).hint(format!(
                 "so says the MCP server {}; change the arguments, or do without",
                 self.link.server().name()
             )));

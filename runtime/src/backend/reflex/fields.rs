@@ -1,8 +1,8 @@
 //! What is known under the name of a property.
 
-use super::hits::Severity;
 use super::report::{Finding, Report};
 use super::wording;
+use crate::skill::PatternSeverity as Severity;
 
 /// What a part of the answer is about.
 #[derive(Debug, Clone, Copy)]

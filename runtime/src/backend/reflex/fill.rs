@@ -6,9 +6,10 @@
 use serde_json::{Map, Number, Value, json};
 
 use super::fields::{self, Known, Scope, Topic};
-use super::hits::Severity;
 use super::report::Report;
 use super::shape::Shape;
+use crate::schema::is_a;
+use crate::skill::PatternSeverity as Severity;
 
 /// Schemas deeper than this are not filled.
 const MAX_DEPTH: usize = 24;
@@ -327,17 +328,4 @@ fn choose(shape: &Shape, known: Option<&Known>, name: &str) -> Option<Value> {
     let neutral = || NEUTRAL.iter().find_map(|word| values.iter().find(|value| is(value, word)).copied());
     let null = || values.iter().find(|value| value.is_null()).copied();
     fitting.or_else(neutral).or_else(null).or_else(|| values.last().copied()).cloned()
-}
-
-fn is_a(value: &Value, kind: &str) -> bool {
-    match kind {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "boolean" => value.is_boolean(),
-        "null" => value.is_null(),
-        "number" => value.is_number(),
-        "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
-        _ => true,
-    }
 }

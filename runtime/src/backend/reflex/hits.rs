@@ -2,41 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// How bad a pattern is, worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Severity {
-    /// Someone loses everything.
-    Critical,
-    /// Someone loses much.
-    High,
-    /// It hurts under conditions.
-    Medium,
-    /// It may hurt later.
-    Low,
-    /// It is worth knowing.
-    Info,
-}
-
-impl Severity {
-    /// All, worst first.
-    pub(super) const ALL: [Self; 5] = [Self::Critical, Self::High, Self::Medium, Self::Low, Self::Info];
-
-    /// Its name.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Critical => "critical",
-            Self::High => "high",
-            Self::Medium => "medium",
-            Self::Low => "low",
-            Self::Info => "info",
-        }
-    }
-
-    /// The severity of a name.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|severity| severity.name() == name)
-    }
-}
+use crate::skill::PatternSeverity as Severity;
 
 /// A line that a signal matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::hits::{self, Severity, is_name};
+use super::hits::{self, is_name};
 use super::notes;
 use super::talk::{Skill, skill_lines};
+use crate::skill::PatternSeverity as Severity;
 
 /// How many patterns a procedure is about.
 const PATTERNS: usize = 2;

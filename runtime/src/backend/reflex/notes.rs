@@ -1,7 +1,8 @@
 //! What `pattern_search` returned: one pattern in full, or the first lines of several.
 
-use super::hits::{Severity, is_name};
+use super::hits::is_name;
 use super::wording::sentences;
+use crate::skill::PatternSeverity as Severity;
 
 /// How much of a part is kept.
 const PART_CHARS: usize = 1_500;

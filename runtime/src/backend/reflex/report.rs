@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::hits::{self, Hit, Severity};
+use super::hits::{self, Hit};
 use super::notes::{self, Note};
 use super::outline::Outline;
 use super::talk::Talk;
+use crate::skill::PatternSeverity as Severity;
 
 /// Words in the name of a pattern whose lines are never repeated.
 const SECRET_WORDS: [&str; 5] = ["secret", "credential", "password", "private-key", "api-key"];

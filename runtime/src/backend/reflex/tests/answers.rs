@@ -21,7 +21,7 @@ fn an_audit_has_one_finding_a_pattern_worst_first() {
     let findings = answer["findings"].as_array().unwrap();
     assert_eq!(findings.len(), 11);
     let ranks: Vec<&str> = findings.iter().map(|finding| finding["severity"].as_str().unwrap()).collect();
-    assert!(ranks.is_sorted_by_key(|rank| super::super::hits::Severity::named(rank)));
+    assert!(ranks.is_sorted_by_key(|rank| crate::skill::PatternSeverity::named(rank)));
     let fix = findings[0]["recommendation"].as_str().unwrap();
     assert!(fix.starts_with("Track assets internally, or add virtual offsets"), "{fix}");
     assert_eq!(

@@ -4,7 +4,7 @@ use super::*;
 use crate::backend::Completion;
 use crate::skill::{guard, rules};
 use session::Turn;
-use session::synthesis::{self, Decision};
+use session::synthesis::{self, Lesson};
 
 /// The turns of a session, as the transcript keeps them.
 fn turns(seed: &Seed, failing: &str) -> Vec<Turn> {
@@ -25,7 +25,7 @@ fn completion(text: String) -> Completion {
     Completion { text, finish: Finish::Stop, model, tokens: None, attestation: None }
 }
 
-fn decide(seed: &Seed, failing: &str, skills: &[SkillCard], archived: &[&str]) -> (Value, Decision) {
+fn decide(seed: &Seed, failing: &str, skills: &[SkillCard], archived: &[&str]) -> (Value, Option<Lesson>) {
     let archived: Vec<_> = archived.iter().map(|slug| slug.parse().unwrap()).collect();
     let answer = run(seed, 8).stop.answer.unwrap();
     let turns = turns(seed, failing);
@@ -44,7 +44,7 @@ fn a_procedure_is_named_after_its_patterns_and_breaks_no_rule() {
         (&CLAUSE, "check-termination-imbalance-and-unilateral-change"),
     ] {
         let (value, decision) = decide(seed, "", &seed.skills(), &[]);
-        let Decision::Write { slug, description, body } = decision else { panic!("{value}") };
+        let Some(Lesson { slug, description, body }) = decision else { panic!("{value}") };
         assert_eq!((slug.as_str(), value["action"].as_str()), (expected, Some("create")));
         assert!(rules::is_valid_name(slug.as_str()) && description.starts_with("Use when scan hits "), "{description}");
         assert_eq!(guard::objections(&format!("{description}\n{body}")), Vec::new());
@@ -59,13 +59,10 @@ fn nothing_is_written_twice() {
         slug: value["name"].as_str().unwrap().parse().unwrap(),
         description: value["description"].as_str().unwrap().into(),
     };
-    assert_eq!(decide(&AUDIT, "", std::slice::from_ref(&written), &[]).1, Decision::Nothing);
+    assert_eq!(decide(&AUDIT, "", std::slice::from_ref(&written), &[]).1, None);
     let renamed = SkillCard { slug: "my-own-name".parse().unwrap(), ..written };
     let (value, decision) = decide(&AUDIT, "", &[renamed], &[]);
-    assert_eq!(
-        (decision, value["reason"].as_str()),
-        (Decision::Nothing, Some("the skill my-own-name covers these patterns"))
-    );
+    assert_eq!((decision, value["reason"].as_str()), (None, Some("the skill my-own-name covers these patterns")));
 }
 
 #[test]
@@ -78,5 +75,5 @@ fn an_archived_procedure_is_brought_back() {
 fn what_failed_is_said_and_without_hits_nothing_is_learned() {
     let (value, _) = decide(&AUDIT, "recall", &[], &[]);
     assert!(value["body"].as_str().unwrap().ends_with("Did not work, and was done without: `recall`.\n"), "{value}");
-    assert_eq!(decide(&AUDIT, "scan", &[], &[]).1, Decision::Nothing);
+    assert_eq!(decide(&AUDIT, "scan", &[], &[]).1, None);
 }

@@ -272,7 +272,7 @@ impl Scene<'_> {
                 Next::Call(next) => {
                     let known = self.tools.iter().find(|card| card.name == next.tool).expect("a known tool");
                     let args = Value::Object(next.args.clone());
-                    assert_eq!(tool::schema::problems(&known.schema, &args), Vec::<String>::new(), "{}", next.tool);
+                    assert_eq!(crate::schema::problems(&known.schema, &args), Vec::<String>::new(), "{}", next.tool);
                     let report = call(&next.tool, &next.args);
                     ran.calls.push((next.tool.clone(), next.args.clone()));
                     machine.take(&report);
@@ -301,7 +301,7 @@ pub(super) fn run(seed: &Seed, turns: u8) -> Ran {
 }
 
 pub(super) fn problems(schema: &Value, value: &Value) -> Vec<String> {
-    tool::schema::problems(schema, value)
+    crate::schema::problems(schema, value)
 }
 
 pub(super) fn schema_of(role: &str) -> Value {

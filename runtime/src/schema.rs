@@ -223,17 +223,22 @@ impl<'s> Check<'s> {
 fn type_fits(expected: &Value, value: &Value) -> bool {
     match expected {
         Value::Array(names) => names.iter().any(|name| type_fits(name, value)),
-        Value::String(name) => match name.as_str() {
-            "object" => value.is_object(),
-            "array" => value.is_array(),
-            "string" => value.is_string(),
-            "boolean" => value.is_boolean(),
-            "null" => value.is_null(),
-            "number" => value.is_number(),
-            // 1.0 is an integer in JSON Schema.
-            "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0),
-            _ => true,
-        },
+        Value::String(name) => is_a(value, name),
+        _ => true,
+    }
+}
+
+/// Whether a value is of a JSON Schema type.
+pub fn is_a(value: &Value, kind: &str) -> bool {
+    match kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        "number" => value.is_number(),
+        // 1.0 is an integer in JSON Schema.
+        "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0),
         _ => true,
     }
 }
