@@ -18,7 +18,6 @@ use super::http::Bounded;
 use super::process::{Pipes, Process};
 use super::server::{Reach, Server};
 use super::{MAX_MESSAGE, http, process};
-use crate::fit;
 
 /// How many pages of tools are asked for.
 const MAX_PAGES: usize = 64;

@@ -2,8 +2,6 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
-use crate::fit;
-
 /// What the model reads of an answer: its texts, and the names of what is not text.
 pub(super) fn text(result: &CallToolResult) -> String {
     if let ([], Some(structured)) = (result.content.as_slice(), &result.structured_content) {

@@ -24,7 +24,6 @@ use tokio::sync::watch;
 
 use super::MAX_MESSAGE;
 use super::server::Header;
-use crate::fit;
 
 const SESSION: &str = "mcp-session-id";
 /// How often a broken stream of an answer is taken up again.

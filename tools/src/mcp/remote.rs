@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 
 use super::link::Link;
 use super::{content, naming};
-use crate::fit;
 
 const MAX_DESCRIPTION: usize = 600;
 const MAX_SCHEMA: usize = 32 * 1024;
