@@ -94,3 +94,44 @@ impl Router {
         Ok(Chain { backends, policy: self.policy })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Scripted;
+
+    #[test]
+    fn the_wish_comes_first_then_the_token_the_manifest_the_default_and_the_embedded_one() {
+        #[derive(Debug)]
+        struct Named(&'static str);
+        #[async_trait::async_trait]
+        impl Backend for Named {
+            fn name(&self) -> &str {
+                self.0
+            }
+            async fn complete(
+                &self,
+                ask: &crate::backend::Ask,
+            ) -> std::result::Result<crate::backend::Completion, crate::backend::BackendError> {
+                Scripted::new(["x"]).complete(ask).await
+            }
+        }
+        let (one, two): (BrainId, BrainId) = ("1".parse().unwrap(), "2".parse().unwrap());
+        let mut router = Router::new();
+        for name in ["wish", "token", "manifest", "usual", "next"] {
+            router = router.backend(name, Arc::new(Named(name)));
+        }
+        let bare = router.clone();
+        let router =
+            router.token(one.clone(), "token").default_backend("usual").fallback("usual", vec!["next".to_owned()]);
+        let names = |chain: Result<Chain>| -> Vec<String> {
+            chain.unwrap().backends.iter().map(|backend| backend.name().to_owned()).collect()
+        };
+        assert_eq!(names(router.route(&one, Some("wish"), Some("manifest"))), ["wish"]);
+        assert_eq!(names(router.route(&one, None, Some("manifest"))), ["token"]);
+        assert_eq!(names(router.route(&two, None, Some("manifest"))), ["manifest"]);
+        assert_eq!(names(router.route(&two, None, None)), ["usual", "next"]);
+        assert_eq!(names(bare.route(&two, None, None)), [EMBEDDED]);
+        assert!(router.route(&two, Some("nobody"), None).unwrap_err().hint_text().unwrap().contains("usual"));
+    }
+}

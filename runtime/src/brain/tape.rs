@@ -8,7 +8,7 @@ use super::reader::Reader;
 use super::witness::{Move, Receipt, Witness};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
-use crate::memory::{Database, sql};
+use crate::memory::{Database, Evidence, sql};
 
 /// The last receipt of a brain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -161,6 +161,11 @@ impl Reader {
             })
             .map(i64::unsigned_abs)
             .map_err(|source| sql("read memory.db", source))
+    }
+
+    /// The last `limit` pieces of evidence, newest first, with their numbers.
+    pub fn evidence(&self, limit: usize) -> Result<Vec<(i64, Evidence)>> {
+        self.database.evidence(limit)
     }
 
     /// The transcript of a step, with its digest, while it is kept.

@@ -33,6 +33,11 @@ async fn five_calls_make_a_skill_with_provenance() {
     assert_eq!(outcome.skills_changed[0].change, SkillChange::Created);
     let text = std::fs::read_to_string(brains.file("1", "skills/count-to-five.md")).expect("the skill");
     assert!(text.contains("evidence: \"1 2 3 4 5\"") && text.contains("version: \"1\""), "{text}");
+    let evidence = reader(&brains).evidence(10).expect("evidence");
+    let seen: Vec<(i64, u32, &str, &str)> =
+        evidence.iter().rev().map(|(id, row)| (*id, row.turn, row.tool.as_str(), row.status.name())).collect();
+    let expected: Vec<(i64, u32, &str, &str)> = (1..=5).map(|n| (i64::from(n), n, "echo", "ok")).collect();
+    assert_eq!(seen, expected, "a row for every tool event");
     let usage = reader(&brains).usage().expect("usage");
     assert_eq!(usage[&"count-to-five".parse().expect("a slug")].created_by, CreatedBy::Agent);
 }
