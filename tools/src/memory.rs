@@ -52,7 +52,7 @@ impl Default for Memory {
     fn default() -> Self {
         let description = "Adds, replaces or removes an entry of the notes that stand in every later prompt. They are \
                            small: keep what holds beyond this task, and write procedures into skills instead.";
-        Self { card: Card::new("memory", description, Permission::WriteBrain, arguments::schema::<Args>()) }
+        Self { card: Card::new("memory", description, Permission::WriteBrain, arguments::schema::<Args>()).quick() }
     }
 }
 

@@ -32,7 +32,7 @@ impl Default for Note {
     fn default() -> Self {
         let description = "Notes a fact under a key. It is not in the prompt; `recall` finds it in later tasks. \
                            A note made for one user is found for that user alone.";
-        Self { card: Card::new("note", description, Permission::WriteBrain, arguments::schema::<Args>()) }
+        Self { card: Card::new("note", description, Permission::WriteBrain, arguments::schema::<Args>()).quick() }
     }
 }
 

@@ -36,7 +36,7 @@ impl Default for SkillView {
     fn default() -> Self {
         let description = "Reads a skill: the whole procedure, and the names of the files that belong to it. \
                            With `file`, reads one of those.";
-        let card = Card::new("skill_view", description, Permission::Read, arguments::schema::<Args>());
+        let card = Card::new("skill_view", description, Permission::Read, arguments::schema::<Args>()).quick();
         // The text, its mark, and the names of its files.
         Self { card: Card { output_cap: TEXT_CHARS + 4_000, ..card } }
     }

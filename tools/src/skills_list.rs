@@ -35,7 +35,7 @@ impl Default for SkillsList {
     fn default() -> Self {
         let description = "Lists the skills of this agent, one line each: `name: what it does and when to use it`. \
                            Look here before you work out a procedure yourself.";
-        Self { card: Card::new("skills_list", description, Permission::Read, arguments::schema::<Args>()) }
+        Self { card: Card::new("skills_list", description, Permission::Read, arguments::schema::<Args>()).quick() }
     }
 }
 

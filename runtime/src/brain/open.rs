@@ -407,6 +407,12 @@ impl Brain {
         self.steps_since_flush
     }
 
+    /// Whether its skills are few and already indexed: looking one up is a matter of microseconds.
+    pub(crate) fn is_light(&self) -> bool {
+        const FEW: usize = 1_000;
+        self.index.as_ref().is_some_and(|index| index.len() <= FEW)
+    }
+
     /// Roughly how many bytes of memory it takes.
     pub fn weight(&self) -> usize {
         // SQLite's page cache, statements and full-text tables, measured on small brains.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Harness, Inner, Place, Wanting, close};
+use super::{Harness, Inner, Place, Wanting, close_now};
 use crate::brain::Brain;
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
@@ -27,45 +27,38 @@ impl Harness {
             let brain = place.as_mut().ok_or_else(|| Error::internal("the brain is not open"))?;
             let maintained = maintain(brain, inner.keep_transcripts);
             drop(place);
+            drop(wanting);
+            inner.close_overweight();
             maintained
-        })
-        .await
-        .map_err(|_| Error::internal("maintenance was interrupted"))?;
-        drop(wanting);
-        self.inner.close_overweight().await;
-        done
+        });
+        done.await.map_err(|_| Error::internal("maintenance was interrupted"))?
     }
 }
 
 impl Inner {
     /// Maintains the brain of a task that is done, lets go of its place, and closes brains that
     /// weigh too much.
-    pub(super) async fn maintain_place(self: &Arc<Self>, mut place: Place, wanting: Wanting) {
-        let inner = Arc::clone(self);
-        let maintained = tokio::task::spawn_blocking(move || {
-            if let Some(brain) = place.as_mut() {
-                // Those who wait come first: a crash is repaired from the journal.
-                let due = !wanting.others_wait() || brain.steps_since_flush() >= STEPS_BETWEEN_FLUSHES;
-                if due && let Err(error) = maintain(brain, inner.keep_transcripts) {
-                    tracing::warn!(brain = %brain.id(), %error, "maintenance did not finish; the next pass goes on");
-                }
-                wanting.weigh(brain.weight());
+    pub(super) fn maintain_place(&self, mut place: Place, wanting: Wanting) {
+        if let Some(brain) = place.as_mut() {
+            // Those who wait come first: a crash is repaired from the journal.
+            let due = !wanting.others_wait() || brain.steps_since_flush() >= STEPS_BETWEEN_FLUSHES;
+            if due && let Err(error) = maintain(brain, self.keep_transcripts) {
+                tracing::warn!(brain = %brain.id(), %error, "maintenance did not finish; the next pass goes on");
             }
-            drop(place);
-            drop(wanting);
-        });
-        // What it could not do is in the log.
-        let _ = maintained.await;
-        self.close_overweight().await;
+            wanting.weigh(brain.weight());
+        }
+        drop(place);
+        drop(wanting);
+        self.close_overweight();
     }
 
     /// Closes the brains that were unused the longest, until the rest fits.
-    async fn close_overweight(&self) {
+    fn close_overweight(&self) {
         let overweight = self.pool.overweight();
         let any = !overweight.is_empty();
         for (place, id) in overweight {
             // Said in the log; the next open finishes what is left.
-            let _ = close(place, id).await;
+            let _ = close_now(place, &id);
         }
         if any {
             self.pool.tidy();

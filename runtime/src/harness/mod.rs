@@ -130,17 +130,15 @@ impl Inner {
 }
 
 /// Closes a brain, off the executor's threads.
-async fn close(mut place: Place, id: BrainId) -> Result<()> {
-    let closed = tokio::task::spawn_blocking(move || match place.take() {
-        Some(brain) => brain.close(),
-        None => Ok(()),
-    });
-    match closed.await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => {
-            tracing::warn!(brain = %id, %error, "not closed cleanly; the next open finishes it");
-            Err(error)
-        }
-        Err(_) => Err(Error::internal(format!("closing brain {id} was interrupted"))),
+async fn close(place: Place, id: BrainId) -> Result<()> {
+    let closing = tokio::task::spawn_blocking(move || close_now(place, &id));
+    closing.await.map_err(|_| Error::internal("closing a brain was interrupted"))?
+}
+
+fn close_now(mut place: Place, id: &BrainId) -> Result<()> {
+    let closed = place.take().map_or(Ok(()), Brain::close);
+    if let Err(error) = &closed {
+        tracing::warn!(brain = %id, %error, "not closed cleanly; the next open finishes it");
     }
+    closed
 }

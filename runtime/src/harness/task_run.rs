@@ -110,15 +110,13 @@ impl Harness {
 impl Inner {
     /// What follows a task, off the caller's path.
     fn after_task(self: &Arc<Self>, desk: Arc<Mutex<Desk>>, wanting: super::Wanting) {
+        let place = match Arc::try_unwrap(desk) {
+            Ok(desk) => desk.into_inner().unwrap_or_else(PoisonError::into_inner).into_place(),
+            // A tool that outstayed its time still holds the desk; the place is free when it is done.
+            Err(_) => return,
+        };
         let inner = Arc::clone(self);
-        tokio::spawn(async move {
-            let place = match Arc::try_unwrap(desk) {
-                Ok(desk) => desk.into_inner().unwrap_or_else(PoisonError::into_inner).into_place(),
-                // A tool that outstayed its time still holds the desk; the place is free when it is done.
-                Err(_) => return,
-            };
-            inner.maintain_place(place, wanting).await;
-        });
+        tokio::task::spawn_blocking(move || inner.maintain_place(place, wanting));
     }
 }
 

@@ -18,7 +18,7 @@ use crate::layout;
 use crate::memory::layers;
 use crate::skill::guard;
 use crate::task::{CallRecord, Event, Limits, SkillMove, Status, StopReason, Usage};
-use crate::tool::{Card, Context, Desk, TaskFrame, Toolbox, at_desk};
+use crate::tool::{Card, Context, Desk, TaskFrame, Toolbox, at_desk, at_desk_quickly};
 
 /// How long a tool that outstayed its time may still hold the desk.
 const PATIENCE_WITH_TOOLS: Duration = Duration::from_secs(30);
@@ -168,7 +168,7 @@ impl Run<'_> {
     async fn prepare(&self) -> Result<Prepared> {
         let input = Arc::clone(&self.frame.input);
         let subscriber = self.frame.subscriber;
-        at_desk(&self.desk, move |desk| {
+        at_desk_quickly(&self.desk, move |desk| {
             let role = desk.read(&layout::rel(layout::SYSTEM)?)?.ok_or_else(|| {
                 Error::corrupt("the brain has no system.md").hint("put it back, or restore the brain from a snapshot")
             })?;
@@ -200,7 +200,7 @@ impl Run<'_> {
         driven: &mut Driven,
         archived: Vec<Slug>,
     ) -> Result<()> {
-        let skills = at_desk(&self.desk, Desk::skills).await?;
+        let skills = at_desk_quickly(&self.desk, Desk::skills).await?;
         let answer = transcript.stop.answer.as_deref().unwrap_or_default();
         let ask = synthesis::question(&self.frame.input, &transcript.turns, answer, &skills, &archived, self.limits);
         let completion = session
@@ -236,7 +236,7 @@ impl Run<'_> {
         warnings: Vec<String>,
     ) -> Result<Finished> {
         let frame = Arc::clone(&self.frame);
-        let closing = at_desk(&self.desk, move |desk| {
+        let closing = at_desk_quickly(&self.desk, move |desk| {
             desk.close_to_tools();
             let stop = transcript.stop.clone();
             match stop.reason.status() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use async_trait::async_trait;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -118,6 +118,7 @@ pub struct Context {
     desk: Arc<Mutex<Desk>>,
     secrets: Arc<Secrets>,
     agents: Option<Arc<dyn Agents>>,
+    quick: bool,
 }
 
 impl Context {
@@ -128,7 +129,7 @@ impl Context {
         secrets: Arc<Secrets>,
         agents: Option<Arc<dyn Agents>>,
     ) -> Self {
-        Self { frame, desk, secrets, agents }
+        Self { frame, desk, secrets, agents, quick: false }
     }
 
     /// The task.
@@ -146,19 +147,27 @@ impl Context {
         self.agents.as_ref()
     }
 
-    /// Works on the brain, off the executor's threads.
+    /// The same for a call that does very little.
+    pub(super) fn for_quick_call(&self) -> Self {
+        Self { quick: true, ..self.clone() }
+    }
+
+    /// Works on the brain, off the executor's threads unless the call is a quick one.
     pub async fn desk<T, W>(&self, work: W) -> Result<T>
     where
         T: Send + 'static,
         W: FnOnce(&mut Desk) -> Result<T> + Send + 'static,
     {
-        at_desk(&self.desk, |desk| {
+        let work = |desk: &mut Desk| {
             if desk.is_closed() {
                 return Err(Error::conflict("the task is over").hint("nothing is written any more"));
             }
             work(desk)
-        })
-        .await
+        };
+        match self.quick {
+            true => at_desk_quickly(&self.desk, work).await,
+            false => at_desk(&self.desk, work).await,
+        }
     }
 }
 
@@ -171,14 +180,37 @@ where
 {
     let desk = Arc::clone(desk);
     let worked = tokio::task::spawn_blocking(move || match desk.lock() {
-        // A panic ends this piece of work and nothing else. What it had put into the step stays there,
-        // as with any tool that fails half-way; a brain that was settling notices by itself.
-        Ok(mut desk) => catch_unwind(AssertUnwindSafe(|| work(&mut desk)))
-            .unwrap_or_else(|_| Err(Error::internal("the work on the brain panicked"))),
-        Err(_) => Err(Error::internal("the desk was left in the middle of something")),
+        Ok(mut desk) => work_at(&mut desk, work),
+        Err(_) => Err(left_in_the_middle()),
     });
     match worked.await {
         Ok(done) => done,
         Err(_) => Err(Error::unavailable("the runtime is shutting down").hint("start it again and retry")),
     }
+}
+
+/// Works at a desk at once, where the work is little: on a small brain whose desk is free. Crossing
+/// to another thread and back costs more than such work. Otherwise like [`at_desk`].
+pub(crate) async fn at_desk_quickly<T, W>(desk: &Arc<Mutex<Desk>>, work: W) -> Result<T>
+where
+    T: Send + 'static,
+    W: FnOnce(&mut Desk) -> Result<T> + Send + 'static,
+{
+    match desk.try_lock() {
+        Ok(mut desk) if desk.is_light() => return work_at(&mut desk, work),
+        Err(TryLockError::Poisoned(_)) => return Err(left_in_the_middle()),
+        Ok(_) | Err(TryLockError::WouldBlock) => {}
+    }
+    at_desk(desk, work).await
+}
+
+/// A panic ends this piece of work and nothing else. What it had put into the step stays there, as
+/// with any tool that fails half-way; a brain that was settling notices by itself.
+fn work_at<T>(desk: &mut Desk, work: impl FnOnce(&mut Desk) -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(|| work(desk)))
+        .unwrap_or_else(|_| Err(Error::internal("the work on the brain panicked")))
+}
+
+fn left_in_the_middle() -> Error {
+    Error::internal("the desk was left in the middle of something")
 }

@@ -63,6 +63,11 @@ impl Desk {
         self.slot.as_mut().ok_or_else(|| Error::internal("the brain is not on its desk"))
     }
 
+    /// Whether looking something up in the brain is a matter of microseconds.
+    pub(super) fn is_light(&self) -> bool {
+        self.slot.as_ref().is_some_and(Brain::is_light)
+    }
+
     /// Lets go of the desk and keeps the brain's place.
     pub fn into_place(self) -> OwnedMutexGuard<Option<Brain>> {
         self.slot

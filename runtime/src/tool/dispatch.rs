@@ -1,14 +1,16 @@
 //! Running one call within its limits.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::Tool;
 use super::context::Context;
+use super::{Output, Tool};
 use crate::memory::EvidenceStatus;
 use crate::schema;
 use crate::text;
@@ -54,31 +56,71 @@ pub async fn dispatch(tool: &Arc<dyn Tool>, args: Map<String, Value>, cx: &Conte
     let Value::Object(args) = value else { return ToolReport::refused("the arguments are no object", "no object") };
     let started = Instant::now();
     let limit = until.min(started + card.timeout);
-    let mut report = run(Arc::clone(tool), args, cx.clone(), limit, card.timeout).await;
+    let called = match card.quick {
+        true => call_here(tool, args, cx, limit).await,
+        false => call_apart(Arc::clone(tool), args, cx.clone(), limit).await,
+    };
+    let mut report = report_of(called, card.timeout);
     report.millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.text = text::cut(cx.secrets().redact(report.text), card.output_cap);
     report.summary = text::line(&cx.secrets().redact(report.summary), SUMMARY_CHARS);
     report
 }
 
-async fn run(tool: Arc<dyn Tool>, args: Map<String, Value>, cx: Context, limit: Instant, most: Duration) -> ToolReport {
-    // A task of its own: a panic ends it and nothing else, and a call that outstays its time is
-    // dropped.
+/// How a call can end beside returning.
+enum Cut {
+    Late,
+    Crashed,
+}
+
+/// Runs a quick call where its task runs.
+async fn call_here(
+    tool: &Arc<dyn Tool>,
+    args: Map<String, Value>,
+    cx: &Context,
+    limit: Instant,
+) -> Result<crate::Result<Output>, Cut> {
+    let cx = cx.for_quick_call();
+    let mut call = tool.call(args, &cx);
+    // A panic ends the call and nothing else.
+    let call = std::future::poll_fn(|waker| {
+        catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(waker)))
+            .map_or(Poll::Ready(Err(Cut::Crashed)), |polled| polled.map(Ok))
+    });
+    tokio::time::timeout_at(limit, call).await.unwrap_or(Err(Cut::Late))
+}
+
+/// Runs a call as a task of its own: a panic ends it and nothing else, and one that outstays its
+/// time is dropped, even where it blocks its thread.
+async fn call_apart(
+    tool: Arc<dyn Tool>,
+    args: Map<String, Value>,
+    cx: Context,
+    limit: Instant,
+) -> Result<crate::Result<Output>, Cut> {
     let mut call = tokio::task::JoinSet::new();
     call.spawn(async move { tool.call(args, &cx).await });
     match tokio::time::timeout_at(limit, call.join_next()).await {
-        Err(_) => ToolReport::failed(
-            format!("The tool was stopped: it took longer than {} seconds.", most.as_secs_f32()),
-            "stopped: took too long",
-        ),
-        Ok(Some(Ok(Ok(output)))) => {
+        Err(_) => Err(Cut::Late),
+        Ok(Some(Ok(returned))) => Ok(returned),
+        Ok(Some(Err(_)) | None) => Err(Cut::Crashed),
+    }
+}
+
+fn report_of(called: Result<crate::Result<Output>, Cut>, most: Duration) -> ToolReport {
+    match called {
+        Ok(Ok(output)) => {
             ToolReport { status: EvidenceStatus::Ok, text: output.text, summary: output.summary, millis: 0 }
         }
-        Ok(Some(Ok(Err(error)))) => {
+        Ok(Err(error)) => {
             let hint = error.hint_text().map(|hint| format!("\nHint: {hint}")).unwrap_or_default();
             ToolReport::failed(format!("The tool failed: {}{hint}", error.message()), error.message())
         }
-        Ok(Some(Err(_)) | None) => {
+        Err(Cut::Late) => ToolReport::failed(
+            format!("The tool was stopped: it took longer than {} seconds.", most.as_secs_f32()),
+            "stopped: took too long",
+        ),
+        Err(Cut::Crashed) => {
             ToolReport::failed("The tool failed: it crashed. The task goes on.".to_owned(), "crashed")
         }
     }

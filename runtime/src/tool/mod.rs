@@ -12,7 +12,7 @@ mod desk;
 mod dispatch;
 mod toolbox;
 
-pub(crate) use context::at_desk;
+pub(crate) use context::{at_desk, at_desk_quickly};
 pub use context::{Agents, Context, Secrets, TaskFrame};
 pub use desk::{Desk, SkillCard, SkillChange};
 pub use dispatch::{ToolReport, dispatch};
@@ -65,6 +65,9 @@ pub struct Card {
     pub output_cap: usize,
     /// Where a replay gets its result from.
     pub replay: Replay,
+    /// Whether a call does very little and waits for nothing but the brain: it then runs where its
+    /// task runs, which saves waking other threads.
+    pub quick: bool,
 }
 
 impl Card {
@@ -82,7 +85,13 @@ impl Card {
             timeout: Duration::from_secs(10),
             output_cap: 16_000,
             replay,
+            quick: false,
         }
+    }
+
+    /// The card of a tool that does very little: see [`Card::quick`].
+    pub fn quick(self) -> Self {
+        Self { quick: true, ..self }
     }
 }
 
