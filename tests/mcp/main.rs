@@ -1,6 +1,8 @@
 //! Tools of MCP servers, against real servers: `support/bin/mcp_server.rs` over pipes and over HTTP.
 //! `cargo test -p herm-tests --features mcp --test mcp`
 
+mod run_command;
+
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -15,17 +15,6 @@ fn herm() -> (tempfile::TempDir, Herm) {
     (dir, herm)
 }
 
-fn chat(text: &str) -> Step {
-    Step::json(
-        200,
-        json!({
-            "model": "m-1",
-            "choices": [{ "message": { "role": "assistant", "content": text }, "finish_reason": "stop" }],
-            "usage": { "prompt_tokens": 7, "completion_tokens": 3 },
-        }),
-    )
-}
-
 /// Runs against a server that plays `steps`.
 fn run_on(herm: &Herm, server: &ModelServer, arguments: &[&str]) -> Run {
     let output = herm
@@ -145,8 +134,8 @@ fn bad_input_is_a_sentence_and_an_exit_code() {
 fn a_real_endpoint_answers_and_the_key_is_nowhere() {
     let (dir, herm) = herm();
     let server = ModelServer::start(vec![
-        chat("<think>first a look</think>I will look.\n```json\n{\"tool\": \"outline\", \"args\": {}}\n```"),
-        chat("{\"summary\": \"seen\"}"),
+        Step::chat("<think>first a look</think>I will look.\n```json\n{\"tool\": \"outline\", \"args\": {}}\n```"),
+        Step::chat("{\"summary\": \"seen\"}"),
     ]);
     let run = run_on(&herm, &server, &["run", "1", "contract A {}", "--backend", "openai", "--model", "m"]);
     assert_eq!((run.code, run.stdout.as_str()), (0, "{\"summary\": \"seen\"}\n"), "{run:?}");
@@ -171,7 +160,7 @@ fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn exit_codes_tell_incomplete_from_unavailable() {
     let (_dir, herm) = herm();
-    let stubborn = ModelServer::always(chat("I would rather talk."));
+    let stubborn = ModelServer::always(Step::chat("I would rather talk."));
     let run = run_on(&herm, &stubborn, &["run", "1", "x", "--backend", "openai", "--model", "m", "--max-turns", "2"]);
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.stdout.is_empty() && run.stderr.contains("incomplete"), "{run:?}");

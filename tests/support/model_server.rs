@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A request as it came in.
 #[derive(Debug, Clone)]
@@ -27,9 +27,31 @@ pub struct Request {
 }
 
 impl Request {
+    /// What the last message of a conversation says.
+    pub fn last_message(&self) -> &str {
+        let messages = self.body["messages"].as_array();
+        messages.and_then(|all| all.last()?["content"].as_str()).unwrap_or_default()
+    }
+
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Holds an answer back until a test has seen what it wants to see.
+#[derive(Debug, Clone, Default)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    /// Lets the answer go.
+    pub fn open(&self) {
+        *lock(&self.0.0) = true;
+        self.0.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let _open = self.0.1.wait_while(lock(&self.0.0), |is_open| !*is_open).expect("no test thread panics in it");
     }
 }
 
@@ -43,6 +65,7 @@ pub struct Step {
     is_dripped: bool,
     pause: Duration,
     ending: Ending,
+    gate: Option<Gate>,
 }
 
 /// How the client learns where a body ends.
@@ -69,6 +92,17 @@ impl Step {
         Self::text(status, "application/json", body.to_string())
     }
 
+    /// A reply of an OpenAI-compatible endpoint that says `text`.
+    pub fn chat(text: &str) -> Self {
+        let message = json!({ "role": "assistant", "content": text });
+        let body = json!({
+            "model": "m-1",
+            "choices": [{ "message": message, "finish_reason": "stop" }],
+            "usage": { "prompt_tokens": 7, "completion_tokens": 3 },
+        });
+        Self::json(200, body)
+    }
+
     /// Any body with its length.
     pub fn text(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -79,6 +113,7 @@ impl Step {
             is_dripped: false,
             pause: Duration::ZERO,
             ending: Ending::Whole,
+            gate: None,
         }
     }
 
@@ -117,6 +152,13 @@ impl Step {
     #[must_use]
     pub fn dripped(mut self) -> Self {
         self.is_dripped = true;
+        self
+    }
+
+    /// Sends nothing until the gate is open.
+    #[must_use]
+    pub fn after(mut self, gate: &Gate) -> Self {
+        self.gate = Some(gate.clone());
         self
     }
 
@@ -278,6 +320,9 @@ impl Shared {
     fn answer(&self, step: &Step, writer: &mut TcpStream, reader: &mut impl Read) -> io::Result<Next> {
         if matches!(step.ending, Ending::NoAnswer) {
             return self.wait_for_hang_up(reader);
+        }
+        if let Some(gate) = &step.gate {
+            gate.wait();
         }
         writer.write_all(head(step).as_bytes())?;
         let mut left = match step.ending {
