@@ -14,8 +14,11 @@ mod run_command;
 mod seeds;
 mod skill_documents;
 mod skills;
+mod terminal;
 
 /// The `herm` command under test.
 const HERM: &str = env!("CARGO_BIN_EXE_herm-under-test");
 /// The process that settles, holds or dies.
 const CHILD: &str = env!("CARGO_BIN_EXE_crash-child");
+/// Starts a program as a terminal's own.
+const ON_TERMINAL: &str = env!("CARGO_BIN_EXE_on-terminal");

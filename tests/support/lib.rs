@@ -1,11 +1,12 @@
 //! What the suites and benches share: temporary brains, a clock that stands still, generated
-//! data, a model server with every quirk, and a way to run the command line.
+//! data, a model server with every quirk, a terminal, and a way to run the command line.
 
 pub mod brains;
 pub mod clock;
 pub mod command;
 pub mod generate;
 pub mod model_server;
+pub mod terminal;
 
 pub use brains::{TempBrains, signer};
 pub use clock::ManualClock;

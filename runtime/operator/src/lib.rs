@@ -13,6 +13,7 @@ mod logging;
 mod mcp;
 mod output;
 mod seeds;
+mod spinner;
 
 use std::process::ExitCode;
 

@@ -1,36 +1,39 @@
 //! A task as it happens, on standard error.
 
-use std::io::{IsTerminal as _, Write as _};
-use std::time::Duration;
+use std::io::Write as _;
 
 use herm::Event;
 use herm::memory::EvidenceStatus;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::{cut, printable};
+use crate::spinner::{Above, Spinner};
 
 /// Shows events: a spinner on a terminal, plain lines elsewhere, nothing where asked to be quiet.
 pub(crate) struct Live {
-    spinner: Option<ProgressBar>,
+    spinner: Option<Spinner>,
     quiet: bool,
 }
 
 impl Live {
-    /// For this process's standard error.
+    /// For this process's standard error. Dropping it takes the spinner away.
     pub(crate) fn new(quiet: bool) -> Self {
-        let spinner = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let spinner = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
-                spinner.set_style(style);
-            }
-            spinner.enable_steady_tick(Duration::from_millis(100));
-            spinner
-        });
-        Self { spinner, quiet }
+        Self { spinner: if quiet { None } else { Spinner::start() }, quiet }
+    }
+
+    /// Whether something is to move while nothing happens.
+    pub(crate) fn moves(&self) -> bool {
+        self.spinner.is_some()
+    }
+
+    /// Shows that it still goes on.
+    pub(crate) fn tick(&mut self) {
+        if let Some(spinner) = &mut self.spinner {
+            spinner.tick();
+        }
     }
 
     /// Shows one event.
-    pub(crate) fn show(&self, event: &Event) {
+    pub(crate) fn show(&mut self, event: &Event) {
         match event {
             Event::Started { brain, version, backend, .. } => {
                 self.line(&format!("brain {brain} · version {version} · {backend}"));
@@ -58,27 +61,17 @@ impl Live {
         }
     }
 
-    fn doing(&self, text: &str) {
-        if let Some(spinner) = &self.spinner {
-            spinner.set_message(printable(text));
+    fn doing(&mut self, text: &str) {
+        if let Some(spinner) = &mut self.spinner {
+            spinner.say(&printable(text));
         }
     }
 
     /// Shows a line that stays.
-    pub(crate) fn line(&self, text: &str) {
-        let text = printable(text);
-        match &self.spinner {
-            Some(spinner) => spinner.println(text),
-            None if self.quiet => {}
+    fn line(&self, text: &str) {
+        if !self.quiet {
             // Nowhere is left to say that nothing can be said.
-            None => drop(writeln!(std::io::stderr().lock(), "{text}")),
-        }
-    }
-
-    /// Takes the spinner away.
-    pub(crate) fn finish(&self) {
-        if let Some(spinner) = &self.spinner {
-            spinner.finish_and_clear();
+            let _ = Above.write_all(format!("{}\n", printable(text)).as_bytes());
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use tracing_subscriber::fmt;
 
+use crate::spinner::Above;
+
 /// Starts logging: warnings by default, more with each `-v`, errors alone with `-q`.
 pub(crate) fn start(verbose: u8, quiet: bool) {
     let level = match (quiet, verbose) {
@@ -11,5 +13,5 @@ pub(crate) fn start(verbose: u8, quiet: bool) {
         (false, _) => tracing::Level::DEBUG,
     };
     let colour = std::env::var_os("NO_COLOR").is_none() && std::io::IsTerminal::is_terminal(&std::io::stderr());
-    fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(colour).without_time().with_target(false).init();
+    fmt().with_max_level(level).with_writer(|| Above).with_ansi(colour).without_time().with_target(false).init();
 }

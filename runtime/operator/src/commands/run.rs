@@ -9,6 +9,7 @@ use herm::{
     SubscriberId, Task, Watch,
 };
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{finish, to_json};
 use crate::backends;
@@ -19,6 +20,7 @@ use crate::live::{Live, verb};
 use crate::mcp;
 use crate::output::{self, Answer};
 use crate::seeds;
+use crate::spinner::TICK;
 
 pub(super) fn run(settings: &Settings, arguments: &RunTask, cli: &Cli) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
@@ -117,21 +119,32 @@ async fn follow(
     let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<Event>();
     let cancel = Cancel::new();
     let interrupted = cancel.clone();
+    // From here on, not from when someone first waits for it.
+    let mut keys = signal(SignalKind::interrupt())
+        .map_err(|source| Error::unavailable("Ctrl-C cannot be waited for").because(source))?;
     tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
+        if keys.recv().await.is_some() {
             interrupted.cancel();
         }
     });
     let shown = tokio::spawn(async move {
-        let live = Live::new(quiet || as_lines);
-        while let Some(event) = heard.recv().await {
+        let mut live = Live::new(quiet || as_lines);
+        let mut ticks = tokio::time::interval(TICK);
+        loop {
+            let event = tokio::select! {
+                event = heard.recv() => event,
+                _ = ticks.tick(), if live.moves() => {
+                    live.tick();
+                    continue;
+                }
+            };
+            let Some(event) = event else { break };
             live.show(&event);
             if as_lines && let Ok(line) = serde_json::to_string(&event) {
                 // A reader that has seen enough does not end the task.
                 let _ = output::print(&format!("{line}\n"));
             }
         }
-        live.finish();
     });
     let outcome = harness.run_watched(id, task, Watch { events: Some(events), cancel }).await;
     // The sender went with the task: what was said is shown.
