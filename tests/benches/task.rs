@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use herm::backend::{Client, Finish, OpenAi, OpenAiSettings, Router};
+use herm::backend::{Client, EndpointSettings, Finish, OpenAi, Router};
 use herm::memory::{EvidenceStatus, Message, Role};
 use herm::session::machine::{Machine, Next, Rules};
 use herm::tool::ToolReport;
@@ -138,7 +138,7 @@ fn make_brain(dir: &std::path::Path, id: &BrainId, skills: usize, messages: usiz
 }
 
 fn harness(layout: &Layout, server: &Server, learning: bool) -> Harness {
-    let settings = OpenAiSettings::new(format!("{}/v1", server.url), "fake");
+    let settings = EndpointSettings::openai(format!("{}/v1", server.url), "fake");
     let backend = OpenAi::new(Client::new().expect("a client"), settings).expect("a backend");
     Harness::builder()
         .brains(layout.brains())

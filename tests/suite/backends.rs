@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use herm::backend::{
-    Anthropic, AnthropicSettings, Ask, Backend, BackendError, ChatMessage, Client, Completion, ErrorClass, Finish,
-    OpenAi, OpenAiSettings, Purpose, Speaker, Tokens,
+    Anthropic, Ask, Backend, BackendError, ChatMessage, Client, Completion, EndpointSettings, ErrorClass, Finish,
+    OpenAi, Purpose, Speaker, Tokens,
 };
 use herm_tests::model_server::{ModelServer, Step};
 use serde_json::{Value, json};
@@ -35,14 +35,14 @@ fn client() -> Client {
     CLIENT.get_or_init(|| Client::new().expect("a client can be set up")).clone()
 }
 
-fn openai_settings(server: &ModelServer) -> OpenAiSettings {
-    let mut settings = OpenAiSettings::new(format!("{}/v1", server.url()), "small");
+fn openai_settings(server: &ModelServer) -> EndpointSettings {
+    let mut settings = EndpointSettings::openai(format!("{}/v1", server.url()), "small");
     settings.key = Some(KEY.into());
     settings
 }
 
-fn anthropic_settings(server: &ModelServer) -> AnthropicSettings {
-    let mut settings = AnthropicSettings::new("claude");
+fn anthropic_settings(server: &ModelServer) -> EndpointSettings {
+    let mut settings = EndpointSettings::anthropic("claude");
     settings.base_url = server.url();
     settings.key = Some(KEY.into());
     settings

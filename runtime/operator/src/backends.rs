@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use herm::backend::{
-    Anthropic, AnthropicSettings, Ask, Backend, BackendError, Client, Completion, EMBEDDED, ErrorClass, OpenAi,
-    OpenAiSettings, Price, Router, SchemaWay,
+    Anthropic, Ask, Backend, BackendError, Client, Completion, EMBEDDED, EndpointSettings, ErrorClass, OpenAi, Price,
+    Router, SchemaWay,
 };
 use herm::tool::{Permissions, Tool};
 use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
@@ -106,37 +106,27 @@ impl Backend for Unready {
 
 /// A backend of the configuration.
 fn configured(client: &Client, name: &str, entry: &BackendEntry, model: Option<&str>) -> Result<Arc<dyn Backend>> {
-    let key = entry.key.as_ref().map(|key| secret(name, key)).transpose()?;
     let model = model.unwrap_or(&entry.model);
-    let price = entry.price.map(|price| Price { input: price.input, output: price.output });
+    let mut settings = match entry.kind {
+        BackendKind::Openai => EndpointSettings::openai("https://api.openai.com/v1", model),
+        BackendKind::Anthropic => EndpointSettings::anthropic(model),
+    };
+    name.clone_into(&mut settings.name);
+    if let Some(base) = &entry.base_url {
+        settings.base_url.clone_from(base);
+    }
+    settings.key = entry.key.as_ref().map(|key| secret(name, key)).transpose()?;
+    settings.stream = entry.stream.unwrap_or(true);
+    settings.context_bytes = entry.context_bytes;
+    settings.price = entry.price.map(|price| Price { input: price.input, output: price.output });
+    settings.schema = match entry.schema.unwrap_or(SchemaEntry::Words) {
+        SchemaEntry::Words => SchemaWay::Words,
+        SchemaEntry::ResponseFormat => SchemaWay::ResponseFormat,
+        SchemaEntry::LlamaGrammar => SchemaWay::LlamaGrammar,
+    };
     Ok(match entry.kind {
-        BackendKind::Openai => {
-            let base = entry.base_url.as_deref().unwrap_or("https://api.openai.com/v1");
-            let mut settings = OpenAiSettings::new(base, model);
-            settings.name = name.to_owned();
-            settings.key = key;
-            settings.stream = entry.stream.unwrap_or(true);
-            settings.context_bytes = entry.context_bytes;
-            settings.price = price;
-            settings.schema = match entry.schema.unwrap_or(SchemaEntry::Words) {
-                SchemaEntry::Words => SchemaWay::Words,
-                SchemaEntry::ResponseFormat => SchemaWay::ResponseFormat,
-                SchemaEntry::LlamaGrammar => SchemaWay::LlamaGrammar,
-            };
-            Arc::new(OpenAi::new(client.clone(), settings)?)
-        }
-        BackendKind::Anthropic => {
-            let mut settings = AnthropicSettings::new(model);
-            settings.name = name.to_owned();
-            if let Some(base) = &entry.base_url {
-                settings.base_url.clone_from(base);
-            }
-            settings.key = key;
-            settings.stream = entry.stream.unwrap_or(true);
-            settings.context_bytes = entry.context_bytes;
-            settings.price = price;
-            Arc::new(Anthropic::new(client.clone(), settings)?)
-        }
+        BackendKind::Openai => Arc::new(OpenAi::new(client.clone(), settings)?),
+        BackendKind::Anthropic => Arc::new(Anthropic::new(client.clone(), settings)?),
     })
 }
 

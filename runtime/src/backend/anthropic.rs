@@ -1,9 +1,6 @@
 //! Anthropic's Messages.
 
-use std::fmt;
-
 use async_trait::async_trait;
-use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
 use super::endpoint::Endpoint;
@@ -11,62 +8,11 @@ use super::http::Client;
 use super::openai::plain;
 use super::quirks::{Known, Quirk, Quirks};
 use super::reply::{self, Dialect, Draft, bad_reply, policy};
+use super::settings::EndpointSettings;
 use super::{Ask, Backend, BackendError, Capabilities, ChatMessage, Completion, Finish, Price, Speaker};
 use crate::error::Result;
 
 const VERSION: &str = "2023-06-01";
-
-/// Where an [`Anthropic`] backend asks, and how.
-#[derive(Clone)]
-pub struct AnthropicSettings {
-    /// Its name in messages and receipts.
-    pub name: String,
-    /// The address without `/v1`.
-    pub base_url: String,
-    /// The model to ask for.
-    pub model: String,
-    /// The key.
-    pub key: Option<SecretString>,
-    /// Whether to ask for the reply piece by piece.
-    pub stream: bool,
-    /// Headers to send along. Their values are treated as secrets.
-    pub extra_headers: Vec<(String, String)>,
-    /// The most bytes a conversation may have, where it is known.
-    pub context_bytes: Option<usize>,
-    /// What it costs, where it is known.
-    pub price: Option<Price>,
-}
-
-impl AnthropicSettings {
-    /// Anthropic's own endpoint, streaming, without a key.
-    pub fn new(model: impl Into<String>) -> Self {
-        Self {
-            name: "anthropic".into(),
-            base_url: "https://api.anthropic.com".into(),
-            model: model.into(),
-            key: None,
-            stream: true,
-            extra_headers: Vec::new(),
-            context_bytes: None,
-            price: None,
-        }
-    }
-}
-
-impl fmt::Debug for AnthropicSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headers: Vec<&str> = self.extra_headers.iter().map(|(name, _)| name.as_str()).collect();
-        // Not the base URL: it may hold a password or a key until it is checked.
-        f.debug_struct("AnthropicSettings")
-            .field("name", &self.name)
-            .field("model", &self.model)
-            .field("key", &self.key)
-            .field("stream", &self.stream)
-            .field("extra_headers", &headers)
-            .field("context_bytes", &self.context_bytes)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A backend that speaks Messages.
 #[derive(Debug)]
@@ -82,7 +28,7 @@ pub struct Anthropic {
 
 impl Anthropic {
     /// Checks `settings`; asks nobody yet.
-    pub fn new(client: Client, settings: AnthropicSettings) -> Result<Self> {
+    pub fn new(client: Client, settings: EndpointSettings) -> Result<Self> {
         // Written with `/v1` often enough, because other formats want it so.
         let base = settings.base_url.trim().trim_end_matches('/');
         let base = base.strip_suffix("/v1").unwrap_or(base);

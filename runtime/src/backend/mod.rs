@@ -18,16 +18,18 @@ mod reflex;
 mod reply;
 mod router;
 mod scripted;
+mod settings;
 mod sse;
 
-pub use anthropic::{Anthropic, AnthropicSettings};
+pub use anthropic::Anthropic;
 pub use chain::{Answered, Attempt, Chain, RetryPolicy};
 pub use error::{Advice, BackendError, ErrorClass};
 pub use http::Client;
-pub use openai::{OpenAi, OpenAiSettings, SchemaWay};
+pub use openai::OpenAi;
 pub use reflex::Reflex;
 pub use router::{EMBEDDED, Router};
 pub use scripted::Scripted;
+pub use settings::{EndpointSettings, SchemaWay};
 
 use std::sync::Arc;
 

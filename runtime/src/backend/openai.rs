@@ -1,9 +1,6 @@
 //! Chat completions, as OpenAI, OpenRouter, Ollama, llama.cpp, vLLM and many others speak them.
 
-use std::fmt;
-
 use async_trait::async_trait;
-use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
 use super::classify::{Fault, class_of};
@@ -11,77 +8,9 @@ use super::endpoint::Endpoint;
 use super::http::Client;
 use super::quirks::{Known, Quirk, Quirks};
 use super::reply::{self, Dialect, Draft, bad_reply, policy};
+use super::settings::{EndpointSettings, SchemaWay};
 use super::{Ask, Backend, BackendError, Capabilities, Completion, ErrorClass, Finish, Price, Tokens};
 use crate::error::Result;
-
-/// How the schema of legal replies is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SchemaWay {
-    /// Not at all: the prompt says in words what is legal.
-    #[default]
-    Words,
-    /// As `response_format`; back to words if the endpoint does not know it.
-    ResponseFormat,
-    /// As llama.cpp's own `json_schema`, which it turns into a grammar.
-    LlamaGrammar,
-}
-
-/// Where an [`OpenAi`] backend asks, and how.
-#[derive(Clone)]
-pub struct OpenAiSettings {
-    /// Its name in messages and receipts.
-    pub name: String,
-    /// The address up to and including `/v1`.
-    pub base_url: String,
-    /// The model to ask for.
-    pub model: String,
-    /// The key; local servers need none.
-    pub key: Option<SecretString>,
-    /// Whether to ask for the reply piece by piece.
-    pub stream: bool,
-    /// Headers to send along. Their values are treated as secrets.
-    pub extra_headers: Vec<(String, String)>,
-    /// How to send the schema of legal replies.
-    pub schema: SchemaWay,
-    /// The most bytes a conversation may have, where it is known.
-    pub context_bytes: Option<usize>,
-    /// What it costs, where it is known.
-    pub price: Option<Price>,
-}
-
-impl OpenAiSettings {
-    /// Streaming, without a key, schema or extra headers.
-    pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
-        Self {
-            name: "openai".into(),
-            base_url: base_url.into(),
-            model: model.into(),
-            key: None,
-            stream: true,
-            extra_headers: Vec::new(),
-            schema: SchemaWay::default(),
-            context_bytes: None,
-            price: None,
-        }
-    }
-}
-
-impl fmt::Debug for OpenAiSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headers: Vec<&str> = self.extra_headers.iter().map(|(name, _)| name.as_str()).collect();
-        // Not the base URL: it may hold a password or a key until it is checked.
-        f.debug_struct("OpenAiSettings")
-            .field("name", &self.name)
-            .field("model", &self.model)
-            .field("key", &self.key)
-            .field("stream", &self.stream)
-            .field("extra_headers", &headers)
-            .field("schema", &self.schema)
-            .field("context_bytes", &self.context_bytes)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A backend that speaks chat completions.
 #[derive(Debug)]
@@ -98,7 +27,7 @@ pub struct OpenAi {
 
 impl OpenAi {
     /// Checks `settings`; asks nobody yet.
-    pub fn new(client: Client, settings: OpenAiSettings) -> Result<Self> {
+    pub fn new(client: Client, settings: EndpointSettings) -> Result<Self> {
         let endpoint = Endpoint::new(client, &settings.base_url, "/chat/completions")?
             .key("authorization", "Bearer ", settings.key.as_ref())?
             .extra(&settings.extra_headers)?;

@@ -103,7 +103,7 @@ async fn a_body_is_read_for_what_it_is_whatever_was_asked_for_and_whatever_it_is
     ] {
         for stream in [true, false] {
             let server = ModelServer::start(vec![step.clone()]);
-            let settings = OpenAiSettings { stream, ..openai_settings(&server) };
+            let settings = EndpointSettings { stream, ..openai_settings(&server) };
             let backend = OpenAi::new(client(), settings).unwrap();
             assert_eq!(backend.complete(&ask()).await.unwrap().text, "hi");
         }
@@ -289,7 +289,7 @@ async fn retry_after_is_passed_on() {
 }
 
 fn with_schema(server: &ModelServer, schema: SchemaWay) -> OpenAi {
-    OpenAi::new(client(), OpenAiSettings { schema, ..openai_settings(server) }).unwrap()
+    OpenAi::new(client(), EndpointSettings { schema, ..openai_settings(server) }).unwrap()
 }
 
 fn complaint(message: &str) -> Step {

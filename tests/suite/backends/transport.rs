@@ -71,7 +71,7 @@ async fn dropping_the_call_hangs_up() {
 async fn an_address_where_nobody_listens_is_a_network_failure() {
     // A port the system gives to nobody, so that no server of another test can be behind it.
     let free = "127.0.0.1:1";
-    let settings = OpenAiSettings::new(format!("http://{free}/v1?token={KEY}"), "small");
+    let settings = EndpointSettings::openai(format!("http://{free}/v1?token={KEY}"), "small");
     let (class, message) = failure(&OpenAi::new(client(), settings).unwrap()).await;
     assert_eq!(class, ErrorClass::Network);
     assert!(message.starts_with(&format!("cannot reach {free}/v1/chat/completions: ")), "{message}");

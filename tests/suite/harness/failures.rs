@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::backend::{Backend, BackendError, Client, Completion, ErrorClass, Finish, OpenAi, OpenAiSettings, Router};
+use herm::backend::{Backend, BackendError, Client, Completion, EndpointSettings, ErrorClass, Finish, OpenAi, Router};
 use herm::tool::Toolbox;
 use herm::{ErrorKind, Limits, Outcome, Status, StopReason};
 use herm_tests::model_server::{ModelServer, Step};
@@ -237,8 +237,8 @@ async fn a_server_that_misbehaves_ends_as_failed_or_incomplete() {
         let brains = TempBrains::new();
         let id = brain(&brains);
         let server = ModelServer::start(steps);
-        let backend =
-            OpenAi::new(client.clone(), OpenAiSettings::new(format!("{}/v1", server.url()), "m")).expect("a backend");
+        let backend = OpenAi::new(client.clone(), EndpointSettings::openai(format!("{}/v1", server.url()), "m"))
+            .expect("a backend");
         let policy = herm::backend::RetryPolicy { first_wait: Duration::from_millis(1), ..Default::default() };
         let router = Router::single(Arc::new(backend)).policy(policy);
         let harness = builder(&brains).router(router).build().expect("a harness");
