@@ -12,6 +12,7 @@ mod machine;
 mod memory;
 mod run_command;
 mod seeds;
+mod skill_commands;
 mod skill_documents;
 mod skills;
 mod terminal;

@@ -4,11 +4,14 @@
 //! front matter entry by entry, so one broken key never costs the others; [`rules`] says what a
 //! strict reader objects to, and how to put it right. The [`Index`] is what a prompt shows, the
 //! [`store`] is how skills change, and [`Usage`] is what is known of a skill besides its text.
+//! A [`command`] asks for a skill by name, [`preprocess`] makes its text ready for the model, and
+//! [`setup`] says what it needs before it works.
 //!
 //! The format is described in `docs/formats/skill.md`.
 
 pub mod body;
 mod catalog;
+pub mod command;
 mod document;
 mod files;
 mod finding;
@@ -17,9 +20,13 @@ pub mod guard;
 mod index;
 mod leniency;
 mod place;
+pub mod preprocess;
 pub mod rules;
+pub mod setup;
 mod severity;
+pub mod shell;
 pub mod store;
+pub mod template;
 mod usage;
 mod value;
 
