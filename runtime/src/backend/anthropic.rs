@@ -1,9 +1,10 @@
 //! Anthropic's Messages.
 
 use async_trait::async_trait;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Said};
 use super::http::Client;
 use super::openai::plain;
 use super::quirks::{Known, Quirk, Quirks};
@@ -47,23 +48,30 @@ impl Anthropic {
         })
     }
 
-    fn request(&self, ask: &Ask, known: Known) -> Value {
+    fn request(&self, ask: &Ask, known: Known) -> Request<'_> {
         let (system, messages) = conversation(&ask.messages);
-        let mut body = Map::new();
-        body.insert("model".into(), json!(self.model));
-        body.insert("max_tokens".into(), json!(ask.max_output_tokens));
-        if !system.is_empty() {
-            body.insert("system".into(), json!(system));
+        Request {
+            model: &self.model,
+            max_tokens: ask.max_output_tokens,
+            system,
+            messages: messages.into_iter().map(|(role, content)| Said::new(role, content)).collect(),
+            temperature: (!known.has(Quirk::NoTemperature)).then(|| plain(ask.temperature.clamp(0.0, 1.0))),
+            stream: self.stream,
         }
-        let messages: Vec<Value> =
-            messages.iter().map(|(role, content)| json!({"role": role.name(), "content": content})).collect();
-        body.insert("messages".into(), json!(messages));
-        if !known.has(Quirk::NoTemperature) {
-            body.insert("temperature".into(), json!(plain(ask.temperature.clamp(0.0, 1.0))));
-        }
-        body.insert("stream".into(), json!(self.stream));
-        Value::Object(body)
     }
+}
+
+/// What is posted.
+#[derive(Debug, Serialize)]
+struct Request<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    system: String,
+    messages: Vec<Said<'static>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    stream: bool,
 }
 
 #[async_trait]

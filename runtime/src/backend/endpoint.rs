@@ -3,17 +3,18 @@
 //! The key is shown nowhere. It is put into headers that are marked sensitive, and every message
 //! leaves through [`Endpoint::told`], which takes it out again where a server has echoed it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::Value;
+use serde::Serialize;
 
 use super::classify::{Fault, class_of, retry_after};
 use super::http::{Client, Incoming, place_of};
-use super::{BackendError, ErrorClass};
+use super::{BackendError, ErrorClass, Speaker};
 use crate::error::{Error, Result};
 
 /// The most bytes of an error's body that are read, and how long it may take.
@@ -25,6 +26,19 @@ const MESSAGE: usize = 400;
 
 /// Header values shorter than this are names and versions rather than keys.
 const SHORTEST_HEADER_KEY: usize = 8;
+
+/// A message, as both formats have it.
+#[derive(Debug, Serialize)]
+pub(super) struct Said<'a> {
+    role: &'static str,
+    content: Cow<'a, str>,
+}
+
+impl<'a> Said<'a> {
+    pub(super) fn new(role: Speaker, content: impl Into<Cow<'a, str>>) -> Self {
+        Self { role: role.name(), content: content.into() }
+    }
+}
 
 /// Where to post, and with which headers.
 pub(super) struct Endpoint {
@@ -85,7 +99,7 @@ impl Endpoint {
     }
 
     /// Posts `body` and returns the response, if it is a good one.
-    pub(super) async fn post(&self, body: &Value) -> Result<Incoming, Refusal> {
+    pub(super) async fn post(&self, body: Vec<u8>) -> Result<Incoming, Refusal> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in &self.headers {
@@ -94,7 +108,7 @@ impl Endpoint {
                 headers.insert(name, value);
             }
         }
-        let mut incoming = self.client.post(&self.url, headers, body.to_string().into_bytes()).await?;
+        let mut incoming = self.client.post(&self.url, headers, body).await?;
         let status = incoming.status();
         if (200..300).contains(&status) {
             return Ok(incoming);

@@ -1,10 +1,11 @@
 //! Chat completions, as OpenAI, OpenRouter, Ollama, llama.cpp, vLLM and many others speak them.
 
 use async_trait::async_trait;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::classify::{Fault, class_of};
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Said};
 use super::http::Client;
 use super::quirks::{Known, Quirk, Quirks};
 use super::reply::{self, Dialect, Draft, bad_reply, policy};
@@ -43,36 +44,72 @@ impl OpenAi {
         })
     }
 
-    fn request(&self, ask: &Ask, known: Known) -> Value {
-        let messages: Vec<Value> = ask
-            .messages
-            .iter()
-            .map(|message| json!({"role": message.role.name(), "content": &*message.content}))
-            .collect();
-        let mut body = Map::new();
-        body.insert("model".into(), json!(self.model));
-        body.insert("messages".into(), json!(messages));
-        if !known.has(Quirk::NoTemperature) {
-            body.insert("temperature".into(), json!(plain(ask.temperature)));
+    fn request<'a>(&'a self, ask: &'a Ask, known: Known) -> Request<'a> {
+        let limit = Some(ask.max_output_tokens);
+        let (max_tokens, max_completion_tokens) =
+            if known.has(Quirk::CompletionTokens) { (None, limit) } else { (limit, None) };
+        let (response_format, json_schema) = match self.schema {
+            _ if known.has(Quirk::NoSchema) => (None, None),
+            SchemaWay::Words => (None, None),
+            SchemaWay::ResponseFormat => (Some(ResponseFormat::of(&ask.legal)), None),
+            SchemaWay::LlamaGrammar => (None, Some(without_patterns(&ask.legal))),
+        };
+        Request {
+            model: &self.model,
+            messages: ask.messages.iter().map(|message| Said::new(message.role, &*message.content)).collect(),
+            temperature: (!known.has(Quirk::NoTemperature)).then(|| plain(ask.temperature)),
+            max_tokens,
+            max_completion_tokens,
+            stream: self.stream,
+            stream_options: (self.stream && !known.has(Quirk::NoStreamOptions))
+                .then_some(StreamOptions { include_usage: true }),
+            response_format,
+            json_schema,
         }
-        let limit = if known.has(Quirk::CompletionTokens) { "max_completion_tokens" } else { "max_tokens" };
-        body.insert(limit.into(), json!(ask.max_output_tokens));
-        body.insert("stream".into(), json!(self.stream));
-        if self.stream && !known.has(Quirk::NoStreamOptions) {
-            body.insert("stream_options".into(), json!({"include_usage": true}));
-        }
-        match self.schema {
-            _ if known.has(Quirk::NoSchema) => {}
-            SchemaWay::Words => {}
-            SchemaWay::ResponseFormat => {
-                let schema = json!({"name": "reply", "schema": &*ask.legal, "strict": false});
-                body.insert("response_format".into(), json!({"type": "json_schema", "json_schema": schema}));
-            }
-            SchemaWay::LlamaGrammar => {
-                body.insert("json_schema".into(), without_patterns(&ask.legal));
-            }
-        }
-        Value::Object(body)
+    }
+}
+
+/// What is posted. It borrows the conversation, which is long and goes out at every turn.
+#[derive(Debug, Serialize)]
+struct Request<'a> {
+    model: &'a str,
+    messages: Vec<Said<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<ResponseFormat<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    json_schema: Option<Value>,
+}
+
+#[derive(Debug, Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ResponseFormat<'a> {
+    r#type: &'static str,
+    json_schema: NamedSchema<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct NamedSchema<'a> {
+    name: &'static str,
+    schema: &'a Value,
+    strict: bool,
+}
+
+impl<'a> ResponseFormat<'a> {
+    fn of(schema: &'a Value) -> Self {
+        Self { r#type: "json_schema", json_schema: NamedSchema { name: "reply", schema, strict: false } }
     }
 }
 
@@ -214,6 +251,8 @@ fn take_part(part: &Value, draft: &mut Draft) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

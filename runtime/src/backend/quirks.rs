@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use serde_json::Value;
+use serde::Serialize;
 
-use super::BackendError;
+use super::{BackendError, ErrorClass};
 use super::endpoint::Endpoint;
 use super::http::Incoming;
 
@@ -70,16 +70,17 @@ impl Quirks {
 
     /// Posts what `dress` makes of the known quirks, and again for each of `lessons` that the endpoint
     /// teaches on the way.
-    pub(super) async fn post(
+    pub(super) async fn post<Body: Serialize>(
         &self,
         endpoint: &Endpoint,
         lessons: &[Quirk],
-        dress: impl Fn(Known) -> Value,
+        dress: impl Fn(Known) -> Body,
     ) -> Result<Incoming, BackendError> {
         let mut known = self.known();
         let mut first_complaint = None;
         loop {
-            let refusal = match endpoint.post(&dress(known)).await {
+            let body = serde_json::to_vec(&dress(known)).map_err(unwritable)?;
+            let refusal = match endpoint.post(body).await {
                 Ok(incoming) => {
                     self.learn(known);
                     return Ok(incoming);
@@ -104,4 +105,8 @@ impl Quirks {
             }
         }
     }
+}
+
+fn unwritable(error: serde_json::Error) -> BackendError {
+    BackendError::new(ErrorClass::BadRequest, format!("the question cannot be written as JSON: {error}"))
 }
