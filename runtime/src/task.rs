@@ -287,6 +287,8 @@ pub struct Outcome {
     pub turns: u32,
     /// Tool calls, in order.
     pub calls: Vec<CallRecord>,
+    /// Objects in replies that were passed over: the first legal one of a reply counts.
+    pub dropped: u32,
     /// What it used up.
     pub usage: Usage,
     /// Skills that were loaded.

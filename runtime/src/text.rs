@@ -10,6 +10,9 @@ pub fn head(text: &str, most: usize) -> String {
 
 /// A text on one line, cut at `most` characters.
 pub fn line(text: &str, most: usize) -> String {
+    if text.len() <= most && is_one_line(text) {
+        return text.to_owned();
+    }
     let mut flat = String::new();
     let mut length = 0;
     for word in text.split_whitespace() {
@@ -24,6 +27,18 @@ pub fn line(text: &str, most: usize) -> String {
         }
     }
     flat
+}
+
+/// Whether an ASCII text is a line already, with single spaces between its words.
+fn is_one_line(text: &str) -> bool {
+    let mut before = b' ';
+    for byte in text.bytes() {
+        if !(b' '..=b'~').contains(&byte) || (byte == b' ' && before == b' ') {
+            return false;
+        }
+        before = byte;
+    }
+    text.is_empty() || before != b' '
 }
 
 /// A text cut at `most` characters, with a line that says how much is missing.
@@ -46,6 +61,9 @@ mod tests {
         assert_eq!((head("äöü", 3), head("äöüß", 3)), ("äöü".to_owned(), "äöü…".to_owned()));
         assert_eq!(line(" a\n b\tc ", 9), "a b c");
         assert_eq!(line("äöü ß", 3), "äöü…");
+        for (text, flat) in [("a b", "a b"), ("a  b", "a b"), (" a", "a"), ("a ", "a"), ("", ""), (" ", "")] {
+            assert_eq!(line(text, 9), flat);
+        }
         assert_eq!(cut("äöü".to_owned(), 3), "äöü");
         assert_eq!(cut("äöüß!".to_owned(), 3), "äöü\n[cut here: 2 more characters]");
     }

@@ -85,8 +85,9 @@ pub struct Ask {
     pub messages: Vec<ChatMessage>,
     /// What it is for.
     pub purpose: Purpose,
-    /// Which replies are legal, as a JSON Schema. A backend that can constrain decoding may use it;
-    /// the loop checks the reply all the same.
+    /// Which replies are legal, as a JSON Schema, for a backend that says in its
+    /// [`Capabilities`] that it constrains replies; otherwise it allows anything. The loop checks the
+    /// reply all the same.
     pub legal: Arc<serde_json::Value>,
     /// The most tokens the reply may have.
     pub max_output_tokens: u32,

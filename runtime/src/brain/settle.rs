@@ -251,25 +251,21 @@ impl Brain {
         Ok(())
     }
 
-    /// Lets go of all but the last `keep` transcripts; how many went.
+    /// Lets go of all transcripts but those of the last `keep` steps; how many went.
     pub fn prune_transcripts(&mut self, keep: u64) -> Result<u64> {
         self.check_usable()?;
-        let keep = i64::try_from(keep).unwrap_or(i64::MAX);
-        let due: bool = self
-            .database
-            .connection
-            .prepare_cached("SELECT count(*) > ?1 FROM transcripts")
-            .and_then(|mut count| count.query_row([keep], |row| row.get(0)))
+        let connection = &self.database.connection;
+        let until = journal::last_step(connection)?.saturating_sub(i64::try_from(keep).unwrap_or(i64::MAX));
+        let due: bool = connection
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM transcripts WHERE step <= ?1)")
+            .and_then(|mut count| count.query_row([until], |row| row.get(0)))
             .map_err(|source| sql("read memory.db", source))?;
         if !due {
             return Ok(0);
         }
-        self.database
-            .connection
-            .prepare_cached(
-                "DELETE FROM transcripts WHERE step NOT IN (SELECT step FROM transcripts ORDER BY step DESC LIMIT ?1)",
-            )
-            .and_then(|mut prune| prune.execute([keep]))
+        connection
+            .prepare_cached("DELETE FROM transcripts WHERE step <= ?1")
+            .and_then(|mut prune| prune.execute([until]))
             .map(|count| count as u64)
             .map_err(|source| sql("write memory.db", source))
     }

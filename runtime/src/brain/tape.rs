@@ -34,10 +34,11 @@ pub(super) fn head(connection: &Connection) -> Result<Head> {
     head_until(connection, i64::MAX)
 }
 
-/// The last receipt of the steps up to `step`.
+/// The last receipt of the steps up to `step`. Receipts follow their steps, so the index of steps
+/// finds it at once, however long the tape is.
 fn head_until(connection: &Connection, step: i64) -> Result<Head> {
     connection
-        .prepare_cached("SELECT seq, digest, ends_at FROM receipts WHERE step <= ?1 ORDER BY seq DESC LIMIT 1")
+        .prepare_cached("SELECT seq, digest, ends_at FROM receipts WHERE step <= ?1 ORDER BY step DESC LIMIT 1")
         .and_then(|mut get| {
             get.query_row([step], |row| {
                 let (seq, ends_at): (i64, i64) = (row.get(0)?, row.get(2)?);

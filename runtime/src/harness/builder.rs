@@ -146,7 +146,7 @@ impl HarnessBuilder {
         self
     }
 
-    /// How many transcripts a brain keeps.
+    /// For how many of its last steps a brain keeps the transcript.
     pub fn keep_transcripts(mut self, count: u64) -> Self {
         self.keep_transcripts = count;
         self

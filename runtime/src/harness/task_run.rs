@@ -133,6 +133,7 @@ fn outcome_of(frame: &TaskFrame, finished: &Finished) -> Outcome {
         model: finished.model.clone(),
         turns: finished.turns,
         calls: finished.calls.clone(),
+        dropped: finished.dropped,
         usage: finished.usage,
         skills_loaded: finished.loaded.iter().map(|(slug, _)| slug.clone()).collect(),
         skills_changed: finished.changed.clone(),

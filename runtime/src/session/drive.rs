@@ -251,8 +251,11 @@ impl Session<'_> {
         Err(NoReply::Backend(BackendError::new(ErrorClass::ContextOverflow, "the conversation cannot be made shorter")))
     }
 
-    /// The legal replies as a schema, put together once a session.
+    /// The legal replies as a schema, put together once a session, and only where it is of use.
     fn legal(&self, legal: Legal) -> Arc<Value> {
+        if !self.chain.backends.iter().any(|backend| backend.capabilities().constrains_replies) {
+            return Arc::new(Value::Bool(true));
+        }
         let cell = match legal {
             Legal::Call => &self.legal[0],
             Legal::CallOrFinal => &self.legal[1],

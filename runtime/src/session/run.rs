@@ -63,6 +63,8 @@ pub struct Finished {
     pub calls: Vec<CallRecord>,
     /// What it used up.
     pub usage: Usage,
+    /// Objects in replies that were passed over.
+    pub dropped: u32,
     /// The model that spoke last.
     pub model: Option<String>,
     /// The backend that spoke last.
@@ -255,6 +257,7 @@ impl Run<'_> {
                 stop,
                 turns: u32::from(machine.turns()),
                 calls: machine.calls().to_vec(),
+                dropped: machine.dropped(),
                 usage: driven.usage,
                 model: driven.model,
                 backend: driven.backend,

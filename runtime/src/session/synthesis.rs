@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Slug, TaskId};
 use crate::memory::EvidenceStatus;
 use crate::redact::redact;
-use crate::skill::Document;
+use crate::skill::{self, Document};
 use crate::task::{CallRecord, Limits};
 use crate::text::head;
 use crate::tool::{Desk, SkillCard, SkillChange};
@@ -180,7 +180,7 @@ pub fn write(
         if desk.skill_place(&target)?.is_some() {
             return update(desk, &target, lesson, from).map(|()| (target, SkillChange::Changed));
         }
-        desk.create_skill(&target, &new_skill(&target, lesson, from))?;
+        desk.create_skill(&target, &written(&target, lesson, from, 1))?;
         Ok((target, SkillChange::Created))
     })
 }
@@ -197,22 +197,34 @@ fn update(desk: &mut Desk, slug: &Slug, lesson: &Lesson, from: &Provenance<'_>) 
         return Err(Error::conflict(format!("skill {slug} says so already")));
     }
     if !document.has_front_matter() {
-        return desk.edit_skill(slug, &new_skill(slug, lesson, from));
+        return desk.edit_skill(slug, &written(slug, lesson, from, 1));
     }
     let version =
         document.version().and_then(|version| version.trim().parse::<u64>().ok()).unwrap_or(1).saturating_add(1);
+    if is_written_here(&document) {
+        // It now rests on this task.
+        return desk.edit_skill(slug, &written(slug, lesson, from, version));
+    }
     document.set("description", &lesson.description);
     document.set("version", &version.to_string());
     document.replace_body(&format!("{}\n", lesson.body.trim()));
     desk.edit_skill(slug, document.raw())
 }
 
-fn new_skill(slug: &Slug, lesson: &Lesson, from: &Provenance<'_>) -> String {
+/// Whether a skill has nothing in its front matter that [`written`] does not put there.
+fn is_written_here(document: &Document) -> bool {
+    let metadata = document.value("metadata");
+    let keys: Vec<&str> = document.keys().collect();
+    keys == ["name", "description", "version", "metadata"]
+        && matches!(metadata, Some(skill::Value::Map(map)) if map.keys().eq(["evidence", "task"]))
+}
+
+fn written(slug: &Slug, lesson: &Lesson, from: &Provenance<'_>, version: u64) -> String {
     let evidence = from.evidence.iter().map(i64::to_string).collect::<Vec<_>>().join(" ");
     // JSON strings are YAML strings.
     let quoted = |text: &str| Value::from(text.split_whitespace().collect::<Vec<_>>().join(" ")).to_string();
     format!(
-        "---\nname: {slug}\ndescription: {}\nversion: \"1\"\nmetadata:\n  task: {}\n  evidence: {}\n---\n{}\n",
+        "---\nname: {slug}\ndescription: {}\nversion: \"{version}\"\nmetadata:\n  task: {}\n  evidence: {}\n---\n{}\n",
         quoted(&lesson.description),
         quoted(from.task.as_str()),
         quoted(&evidence),

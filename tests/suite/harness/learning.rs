@@ -109,7 +109,8 @@ async fn a_duplicate_updates_the_skill_there_is() {
     assert_eq!(outcome.skills_changed[0].slug.as_str(), "count-up");
     assert_eq!(outcome.skills_changed[0].change, SkillChange::Changed);
     let text = std::fs::read_to_string(brains.file("1", "skills/count-up.md")).expect("the skill");
-    assert!(text.contains("# Two") && text.contains("version: \"2\"") || text.contains("version: 2"), "{text}");
+    assert!(text.contains("# Two") && text.contains("version: \"2\""), "{text}");
+    assert!(text.contains("evidence: \"6 7 8 9 10\"") && text.contains(outcome.task.as_str()), "{text}");
     assert!(!brains.file("1", "skills/count-more.md").exists());
 }
 

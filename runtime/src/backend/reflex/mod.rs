@@ -50,7 +50,7 @@ impl Backend for Reflex {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { price: Some(Price { input: 0, output: 0 }), ..Capabilities::default() }
+        Capabilities { constrains_replies: true, price: Some(Price { input: 0, output: 0 }), ..Capabilities::default() }
     }
 
     async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError> {
