@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde::Serialize;
 
-use super::{BackendError, ErrorClass};
 use super::endpoint::Endpoint;
 use super::http::Incoming;
+use super::{BackendError, ErrorClass};
 
 /// One thing that an endpoint does not take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

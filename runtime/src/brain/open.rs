@@ -127,7 +127,7 @@ impl Brain {
             catalog: None,
             _guard: guard,
         };
-        if brain.database.lacks_index()? {
+        if brain.database.lacks_index {
             brain.heal_indexes()?;
         }
         let cached = fsio::load_cache(&brain.root, &layout::rel(layout::SURVEY_CACHE)?);
@@ -415,11 +415,15 @@ impl Brain {
 
     /// Roughly how many bytes of memory it takes.
     pub fn weight(&self) -> usize {
-        // SQLite's page cache, statements and full-text tables, measured on small brains.
-        const BASE: usize = 640 << 10;
+        // SQLite's statements and full-text tables, measured on small brains.
+        const BASE: usize = 448 << 10;
+        // SQLite's page cache, which holds a small database whole.
+        const MOST_PAGES: u64 = 2 << 20;
         // Per file: its node of the survey, its place in the tree, and its entry of the index.
         const PER_FILE: usize = 600;
-        BASE + PER_FILE * self.survey.count_files()
+        let database = layout::rel(layout::DATABASE).and_then(|path| self.root.stat(&path)).ok().flatten();
+        let pages = database.map_or(MOST_PAGES, |stat| stat.size.min(MOST_PAGES));
+        BASE + usize::try_from(pages).unwrap_or(0) + PER_FILE * self.survey.count_files()
     }
 
     /// The telemetry of all skills.

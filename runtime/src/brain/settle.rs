@@ -305,9 +305,12 @@ impl Brain {
             paths.push(layout::rel(layout::USAGE_SIDECAR)?);
         }
         sync_files(&self.root, &paths)?;
-        // The checkpoint first: the write after it begins a new log, which takes a sync more, and
-        // that must not fall on the next step.
-        self.database.checkpoint()?;
+        if sidecar == Sidecar::Later {
+            // The checkpoint first: the write after it begins a new log, which takes a sync more, and
+            // that must not fall on the next step. A brain that is being closed needs none: SQLite
+            // moves the log into the database as it lets go.
+            self.database.checkpoint()?;
+        }
         journal::mark_flushed(connection, last, state.sidecar_stale && !write_sidecar_now)?;
         self.unflushed = false;
         self.steps_since_flush = 0;

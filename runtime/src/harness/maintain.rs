@@ -8,7 +8,8 @@ use crate::brain::Brain;
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
 
-/// While others wait for a brain, its files are made durable only every so many steps.
+/// The files of a brain are made durable every so many steps, and when it is closed. Until then a crash
+/// is repaired from the journal.
 const STEPS_BETWEEN_FLUSHES: u64 = 16;
 
 /// What a maintenance pass did.
@@ -40,8 +41,7 @@ impl Inner {
     /// weigh too much.
     pub(super) fn maintain_place(&self, mut place: Place, wanting: Wanting) {
         if let Some(brain) = place.as_mut() {
-            // Those who wait come first: a crash is repaired from the journal.
-            let due = !wanting.others_wait() || brain.steps_since_flush() >= STEPS_BETWEEN_FLUSHES;
+            let due = brain.steps_since_flush() >= STEPS_BETWEEN_FLUSHES;
             if due && let Err(error) = maintain(brain, self.keep_transcripts) {
                 tracing::warn!(brain = %brain.id(), %error, "maintenance did not finish; the next pass goes on");
             }

@@ -41,11 +41,6 @@ impl Drop for Wanting {
 }
 
 impl Wanting {
-    /// Whether others wait for the same place.
-    pub(super) fn others_wait(&self) -> bool {
-        self.0.wanted.load(Ordering::SeqCst) > 1
-    }
-
     /// Notes what the brain weighs now.
     pub(super) fn weigh(&self, bytes: usize) {
         self.0.bytes.store(bytes, Ordering::SeqCst);

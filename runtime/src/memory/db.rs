@@ -27,6 +27,8 @@ pub enum Access {
 #[derive(Debug)]
 pub struct Database {
     pub(crate) connection: Connection,
+    /// Whether a full-text index, or a part of one, was missing when it was opened.
+    pub(crate) lacks_index: bool,
 }
 
 impl Database {
@@ -35,7 +37,7 @@ impl Database {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
         configure(&connection, Access::Write)?;
         Self::create_tables(&connection)?;
-        Ok(Self { connection })
+        Ok(Self { connection, lacks_index: false })
     }
 
     /// Opens an existing `memory.db`; says plainly what is wrong with one that cannot be used.
@@ -43,8 +45,8 @@ impl Database {
         check_header(path)?;
         let connection = connect(path, OpenFlags::empty())?;
         configure(&connection, access)?;
-        Self::check_schema(&connection)?;
-        Ok(Self { connection })
+        let lacks_index = Self::check_schema(&connection)?;
+        Ok(Self { connection, lacks_index })
     }
 
     /// Moves what the write-ahead log holds into the database. Off the caller's path.

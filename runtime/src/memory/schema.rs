@@ -167,8 +167,8 @@ impl Database {
         connection.pragma_update(None, "application_id", APPLICATION_ID)
     }
 
-    /// Checks whose file it is and brings an older one up to date.
-    pub(super) fn check_schema(connection: &Connection) -> Result<()> {
+    /// Checks whose file it is and brings an older one up to date; says whether a full-text index is missing.
+    pub(super) fn check_schema(connection: &Connection) -> Result<bool> {
         let number = |name: &str| -> Result<i64> {
             connection.pragma_query_value(None, name, |row| row.get(0)).map_err(|source| sql("read memory.db", source))
         };
@@ -214,18 +214,13 @@ fn is_index(name: &str) -> bool {
     name.ends_with("_fts") || name.contains("_fts_")
 }
 
-impl Database {
-    /// Whether a full-text index, or a part of one, is missing.
-    pub fn lacks_index(&self) -> Result<bool> {
-        let found = objects(&self.connection)?;
-        Ok(expected()?.difference(&found).any(|(_, name, _)| is_index(name)))
-    }
-}
-
 /// The tables must be the ones herm makes, word for word: a view, a trigger or a generated column
-/// would be someone else's code. Full-text indexes may be missing; they are made again.
-fn same_schema(connection: &Connection) -> Result<()> {
-    compare(expected()?, &objects(connection)?)
+/// would be someone else's code. Full-text indexes may be missing, which is what this tells; they are
+/// made again.
+fn same_schema(connection: &Connection) -> Result<bool> {
+    let (expected, found) = (expected()?, objects(connection)?);
+    compare(expected, &found)?;
+    Ok(expected.difference(&found).any(|(_, name, _)| is_index(name)))
 }
 
 fn compare(expected: &Objects, found: &Objects) -> Result<()> {

@@ -120,8 +120,6 @@ fn report_of(called: Result<crate::Result<Output>, Cut>, most: Duration) -> Tool
             format!("The tool was stopped: it took longer than {} seconds.", most.as_secs_f32()),
             "stopped: took too long",
         ),
-        Err(Cut::Crashed) => {
-            ToolReport::failed("The tool failed: it crashed. The task goes on.".to_owned(), "crashed")
-        }
+        Err(Cut::Crashed) => ToolReport::failed("The tool failed: it crashed. The task goes on.".to_owned(), "crashed"),
     }
 }

@@ -12,8 +12,8 @@ mod desk;
 mod dispatch;
 mod toolbox;
 
-pub(crate) use context::{at_desk, at_desk_quickly};
 pub use context::{Agents, Context, Secrets, TaskFrame};
+pub(crate) use context::{at_desk, at_desk_quickly};
 pub use desk::{Desk, SkillCard, SkillChange};
 pub use dispatch::{ToolReport, dispatch};
 pub use toolbox::{Permissions, Toolbox};
