@@ -35,6 +35,8 @@ pub const EVIDENCE: &str = "evidence.sqlite";
 pub const INTERNAL_DIR: &str = ".herm";
 /// The cached survey.
 pub const SURVEY_CACHE: &str = ".herm/survey";
+/// What a folder of skills is about.
+pub const CATEGORY_FILE: &str = "DESCRIPTION.md";
 /// The main file of a skill in directory form.
 pub const SKILL_FILE: &str = "SKILL.md";
 /// Directories below `skills/` that hold no skills.

@@ -32,6 +32,7 @@ pub mod backend;
 pub mod brain;
 pub mod bundle;
 pub mod clock;
+pub mod curator;
 pub mod error;
 pub mod fsio;
 pub mod harness;

@@ -4,6 +4,7 @@ mod failures;
 mod learning;
 mod order;
 mod receipts;
+mod skills;
 
 use std::sync::Arc;
 use std::time::Duration;

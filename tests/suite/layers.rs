@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 9] = [
     &["brain"],
     &["backend", "tool"],
     &["task"],
-    &["session", "receipt"],
+    &["session", "receipt", "curator"],
     &["harness"],
 ];
 

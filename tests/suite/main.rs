@@ -6,6 +6,7 @@ mod brain;
 mod bundle;
 mod cli;
 mod concurrency;
+mod curator;
 mod harness;
 mod layers;
 mod machine;

@@ -1,7 +1,5 @@
 //! `outline`: the shape of the task's input, with line numbers.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use herm::tool::{Card, Context, Output, Permission, Tool};
 use herm::{Error, Result};
@@ -150,7 +148,7 @@ impl Tool for Outline {
 
     async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
         let Args {} = arguments::read(args)?;
-        let input = Arc::clone(&cx.task().input);
+        let input = cx.task().words().to_owned();
         tokio::task::spawn_blocking(move || outline(&input))
             .await
             .map_err(|_| Error::internal("the outline did not finish"))

@@ -104,7 +104,7 @@ impl Tool for Scan {
             let wanted = pattern_search::find(&volumes, name)?.name.clone();
             volumes.retain(|volume| volume.name == wanted);
         }
-        let input = Arc::clone(&cx.task().input);
+        let input = cx.task().words().to_owned();
         let limit = usize::try_from(args.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
         // Not at the desk: a long input must not keep other tools from the brain.
         tokio::task::spawn_blocking(move || report(&volumes, &input, limit))

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use herm::Result;
-use herm::skill::MAIN_FILES;
+use herm::skill::{MAIN_FILES, setup};
 use herm::tool::{Card, Context, Output, Permission, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -61,6 +61,10 @@ impl Tool for SkillView {
             let mut text = herm::text::cut(whole.clone(), TEXT_CHARS);
             if let Some(file) = file {
                 return Ok(Output::new(text, format!("{slug}: {}, {size} characters", herm::text::line(file, 60))));
+            }
+            let needed = desk.setup_needed(&slug)?;
+            if !needed.is_empty() {
+                text.push_str(&format!("\n\nSetup needed before this works:\n{}", setup::list(&needed)));
             }
             let files = desk.skill_files(&slug)?;
             if !files.is_empty() {

@@ -209,7 +209,8 @@ async fn skills_are_listed_and_read() {
     let task = bench.task("t1", None).await;
     assert_eq!(
         task.ok("skills_list", json!({})).await,
-        "gif-search: Finds GIFs. Use when asked for one.\noracle-review: Checks oracles. Use for prices.\n"
+        "gif-search: Finds GIFs. Use when asked for one.\noracle-review: Checks oracles. Use for prices.\n\
+         [skill_view reads one by its name]\n"
     );
     assert!(task.ok("skills_list", json!({ "query": "PRICES", "offset": null })).await.starts_with("oracle-review:"));
     let text = task.ok("skill_view", json!({ "name": "Gif_Search", "file": "" })).await;

@@ -42,6 +42,14 @@ pub(crate) fn harness(
         .wait(settings.lock_wait)
         .learning(settings.said.learning.unwrap_or(true))
         .sharing(settings.said.sharing.unwrap_or(false));
+    let curating = settings.curator()?;
+    let is_on = settings.said.curator.and_then(|said| said.enabled).unwrap_or(true);
+    let skills = settings.said.skills.clone().unwrap_or_default();
+    builder = builder
+        .curating(is_on.then_some(curating))
+        .templates(skills.templates.unwrap_or(true))
+        .inline_shell(skills.inline_shell.unwrap_or(false))
+        .skill_settings(skills.settings.into_keys());
     for (name, entry) in &settings.said.secrets {
         builder = builder.secret(name, secret(name, &entry.at)?, &entry.hosts);
     }

@@ -45,6 +45,14 @@ pub(crate) enum Command {
     /// List, read, check and keep skills
     #[command(subcommand)]
     Skills(Skills),
+    /// Retire skills that the agent wrote and no longer uses; runs by itself after each session
+    Curate {
+        /// The agent's number
+        id: String,
+        /// Only say what would move
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Search and add to an agent's memory
     #[command(subcommand)]
     Memory(Memory),

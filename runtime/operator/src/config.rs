@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use herm::brain::OnDrift;
+use herm::curator::Policy;
 use herm::fsio;
+use herm::harness::Curating;
 use herm::ids::SystemRandom;
 use herm::receipt::SignerOnUse;
 use herm::{Error, Layout, Limits, Opening, Result, SystemClock};
@@ -54,6 +56,45 @@ pub(crate) struct File {
     /// What a task may use up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limits: Option<LimitsEntry>,
+    /// When skills that go unused are retired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) curator: Option<CuratorEntry>,
+    /// How skills are loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) skills: Option<SkillsEntry>,
+}
+
+/// When skills that go unused are retired.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CuratorEntry {
+    /// Whether it runs by itself after sessions. On, unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) enabled: Option<bool>,
+    /// Days without activity until a skill is stale; 30 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stale_days: Option<u32>,
+    /// Days without activity until it is archived; 90 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) archive_days: Option<u32>,
+    /// At least so many hours between two passes over a brain; 0, after every session, unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) every_hours: Option<u32>,
+}
+
+/// How skills are loaded.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SkillsEntry {
+    /// Whether template variables such as ${HERM_SKILL_DIR} are filled in. On, unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) templates: Option<bool>,
+    /// Whether inline shell runs, in skills that people wrote and no agent has changed. Off, unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) inline_shell: Option<bool>,
+    /// Settings that skills ask for, by the key they name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) settings: BTreeMap<String, String>,
 }
 
 /// Where a secret is: in the environment or in a file, never in this one.
@@ -270,6 +311,15 @@ impl Settings {
             said: file,
             signer: Arc::new(SignerOnUse::new(key, Arc::new(SystemRandom))),
         })
+    }
+
+    /// How the curator runs.
+    pub(crate) fn curator(&self) -> Result<Curating> {
+        let said = self.said.curator.unwrap_or_default();
+        let usual = Policy::default();
+        let policy =
+            Policy::new(said.stale_days.unwrap_or(usual.stale_days), said.archive_days.unwrap_or(usual.archive_days))?;
+        Ok(Curating { policy, every: Duration::from_secs(u64::from(said.every_hours.unwrap_or(0)) * 3_600) })
     }
 
     /// How to open a brain.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
 use crate::memory::{Evidence, Fact, Message, TaskEntry};
 use crate::skill::Usage;
@@ -47,6 +48,25 @@ impl Draft {
     /// The files that would change, with their new content; `None` where one is taken away.
     pub fn files(&self) -> impl Iterator<Item = (&RelPath, Option<&[u8]>)> {
         self.files.iter().map(|(path, content)| (path, content.as_deref()))
+    }
+
+    /// Adds all of another draft, unless both change the same file or the same skill's record.
+    pub fn take_in(&mut self, other: Self) -> Result<()> {
+        if let Some(path) = other.files.keys().find(|path| self.files.contains_key(*path)) {
+            return Err(Error::conflict(format!("{path} is changed twice in one step")).hint("make two steps of it"));
+        }
+        if let Some(slug) = other.usage.keys().find(|slug| self.usage.contains_key(*slug)) {
+            return Err(
+                Error::conflict(format!("skill {slug} is changed twice in one step")).hint("make two steps of it")
+            );
+        }
+        self.files.extend(other.files);
+        self.usage.extend(other.usage);
+        self.messages.extend(other.messages);
+        self.facts.extend(other.facts);
+        self.tasks.extend(other.tasks);
+        self.evidence.extend(other.evidence);
+        Ok(())
     }
 
     /// The same step without what was learned: only the account of the task itself stays.

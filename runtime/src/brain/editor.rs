@@ -156,11 +156,18 @@ impl Editor<'_> {
     /// Brings an archived skill back.
     pub fn restore_skill(&mut self, slug: &Slug) -> Result<Place> {
         let place = store::restore(self, slug)?;
-        self.change_usage(slug, |usage, _| {
+        self.change_usage(slug, |usage, now| {
             usage.state = State::Active;
             usage.archived_at = None;
+            // Whoever brings it back has looked at it: it is not idle again at once.
+            usage.last_viewed_at = Some(now);
         })?;
         Ok(place)
+    }
+
+    /// Notes where a skill is in its life. Going to the archive is [`archive_skill`](Self::archive_skill).
+    pub fn set_skill_state(&mut self, slug: &Slug, state: State) -> Result<()> {
+        self.change_usage(slug, |usage, _| usage.state = state)
     }
 
     /// Exempts a skill from everything automatic, or no longer.

@@ -19,6 +19,7 @@ mod open;
 mod reader;
 mod rewind;
 mod settle;
+mod skills;
 mod tape;
 mod verify;
 mod witness;

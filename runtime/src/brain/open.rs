@@ -14,10 +14,11 @@ use crate::bundle::{Lockfile, Tree};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Dir, OsLock, Root};
-use crate::ids::{BrainId, Digest, RelPath, Slug};
+use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout::{self, Layout};
 use crate::memory::{self, Access, Database, Found, Search, search};
-use crate::skill::{self, Catalog, Index};
+use crate::skill::command::Commands;
+use crate::skill::{Catalog, Index};
 
 /// What to do about content that is not what the lock says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +77,10 @@ pub struct Brain {
     pub(super) settling: bool,
     /// Files that changed since the skill index was last brought up to date.
     pub(super) changed_files: Vec<RelPath>,
-    index: Option<Index>,
-    catalog: Option<Catalog>,
+    pub(super) index: Option<Index>,
+    /// Made from the index when they are first asked for.
+    pub(super) catalog: Option<Catalog>,
+    pub(super) commands: Option<Commands>,
     // Last, so that the lock is released after everything else is closed.
     _guard: OsLock,
 }
@@ -125,6 +128,7 @@ impl Brain {
             changed_files: Vec::new(),
             index: None,
             catalog: None,
+            commands: None,
             _guard: guard,
         };
         if brain.database.lacks_index {
@@ -277,6 +281,11 @@ impl Brain {
         &self.id
     }
 
+    /// Its directory.
+    pub fn path(&self) -> &std::path::Path {
+        self.root.path()
+    }
+
     /// Where "now" comes from.
     pub fn clock(&self) -> &dyn Clock {
         &*self.clock
@@ -321,56 +330,6 @@ impl Brain {
         }
     }
 
-    /// The skill index, brought up to date.
-    pub fn skills(&mut self) -> Result<&Index> {
-        let changed = std::mem::take(&mut self.changed_files);
-        let index = match self.index.take() {
-            None => Index::build(&self.root, layout::SKILLS_DIR)?,
-            Some(mut index) => {
-                let delta = index.update(&self.root, &changed)?;
-                if delta.unchanged != delta.total || !delta.removed.is_empty() {
-                    self.catalog = None;
-                }
-                index
-            }
-        };
-        Ok(self.index.insert(index))
-    }
-
-    /// The skill index as it was last brought up to date, with herm's own changes since. Enough
-    /// within a task: whoever holds the brain is the only one to change it.
-    pub fn known_skills(&mut self) -> Result<&Index> {
-        match &self.index {
-            Some(_) if self.changed_files.is_empty() => {
-                self.index.as_ref().ok_or_else(|| Error::internal("the index is not built"))
-            }
-            _ => self.skills(),
-        }
-    }
-
-    /// The skills that fit `text` best, best first.
-    pub fn best_skills(&mut self, text: &str, most: usize) -> Result<Vec<Slug>> {
-        self.known_skills()?;
-        let index = self.index.as_ref().ok_or_else(|| Error::internal("the index is not built"))?;
-        let catalog = self.catalog.get_or_insert_with(|| Catalog::build(index));
-        Ok(catalog.best(text, most).into_iter().cloned().collect())
-    }
-
-    /// The text of an active skill's main file, by its slug.
-    pub fn skill_text(&mut self, slug: &Slug) -> Result<String> {
-        let entry = self.skills()?.get(slug).map(|entry| entry.place.main.clone());
-        let main = entry.ok_or_else(|| {
-            Error::not_found(format!("there is no skill {:?} in this brain", slug.as_str()))
-                .hint("see the names with `herm skills list ID`")
-        })?;
-        let bytes = self.read_content(&main)?.unwrap_or_default();
-        String::from_utf8(bytes).map_err(|source| {
-            Error::invalid(format!("{main} is not UTF-8 text"))
-                .hint("save it as UTF-8, and take the change over with `herm brain adopt ID`")
-                .because(source)
-        })
-    }
-
     /// Searches the memory. A damaged index is rebuilt at once.
     pub fn search(&mut self, wanted: &Search<'_>) -> Result<Found> {
         let found = search::search(&self.database.connection, wanted)?;
@@ -407,12 +366,6 @@ impl Brain {
         self.steps_since_flush
     }
 
-    /// Whether its skills are few and already indexed: looking one up is a matter of microseconds.
-    pub(crate) fn is_light(&self) -> bool {
-        const FEW: usize = 1_000;
-        self.index.as_ref().is_some_and(|index| index.len() <= FEW)
-    }
-
     /// Roughly how many bytes of memory it takes.
     pub fn weight(&self) -> usize {
         // SQLite's statements and full-text tables, measured on small brains.
@@ -424,16 +377,6 @@ impl Brain {
         let database = layout::rel(layout::DATABASE).and_then(|path| self.root.stat(&path)).ok().flatten();
         let pages = database.map_or(MOST_PAGES, |stat| stat.size.min(MOST_PAGES));
         BASE + usize::try_from(pages).unwrap_or(0) + PER_FILE * self.survey.count_files()
-    }
-
-    /// The telemetry of all skills.
-    pub fn usage(&self) -> Result<std::collections::BTreeMap<Slug, skill::Usage>> {
-        self.database.skill_usage()
-    }
-
-    /// The pinned skills, by name.
-    pub fn pinned(&self) -> Result<Vec<Slug>> {
-        self.database.pinned()
     }
 
     /// The last `limit` steps, newest first.

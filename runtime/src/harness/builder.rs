@@ -1,13 +1,13 @@
 //! How a harness is put together.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use secrecy::SecretString;
 
 use super::pool::Pool;
-use super::{Harness, Inner};
+use super::{Curating, Harness, Inner};
 use crate::backend::{Backend, Router};
 use crate::brain::{OnDrift, Opening};
 use crate::clock::{Clock, SystemClock};
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Random, SystemRandom};
 use crate::layout::Layout;
 use crate::receipt::Signer;
-use crate::tool::{Permissions, Secrets, Tool, Toolbox};
+use crate::tool::{Permissions, Secrets, Surroundings, Tool, Toolbox};
 
 /// What open brains may weigh together, unless said otherwise.
 const POOL_BYTES: usize = 64 << 20;
@@ -39,6 +39,8 @@ pub struct HarnessBuilder {
     sharing: bool,
     pool_bytes: usize,
     keep_transcripts: u64,
+    curating: Option<Curating>,
+    surroundings: Surroundings,
 }
 
 impl Default for HarnessBuilder {
@@ -57,6 +59,8 @@ impl Default for HarnessBuilder {
             sharing: false,
             pool_bytes: POOL_BYTES,
             keep_transcripts: KEEP_TRANSCRIPTS,
+            curating: Some(Curating::default()),
+            surroundings: Surroundings { environment: set_variables(), ..Surroundings::default() },
         }
     }
 }
@@ -152,6 +156,31 @@ impl HarnessBuilder {
         self
     }
 
+    /// How the curator runs after sessions; `None` turns it off.
+    pub fn curating(mut self, curating: Option<Curating>) -> Self {
+        self.curating = curating;
+        self
+    }
+
+    /// Whether inline shell of skills runs: only in skills that people wrote and no agent has changed.
+    /// Off, unless said.
+    pub fn inline_shell(mut self, inline_shell: bool) -> Self {
+        self.surroundings.inline_shell = inline_shell;
+        self
+    }
+
+    /// Whether template variables of skills are filled in. On, unless said otherwise.
+    pub fn templates(mut self, templates: bool) -> Self {
+        self.surroundings.raw_templates = !templates;
+        self
+    }
+
+    /// The names of the configuration keys that skills ask for and that are set.
+    pub fn skill_settings(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.surroundings.settings = names.into_iter().collect();
+        self
+    }
+
     /// The harness. Makes the signing key on first use.
     pub fn build(self) -> Result<Harness> {
         let brains = self.brains.ok_or_else(|| {
@@ -182,7 +211,15 @@ impl HarnessBuilder {
             sharing: self.sharing,
             pool: Pool::new(self.pool_bytes),
             keep_transcripts: self.keep_transcripts,
+            curating: self.curating,
+            surroundings: Arc::new(self.surroundings),
+            curated: Mutex::default(),
         };
         Ok(Harness { inner: Arc::new(inner) })
     }
+}
+
+/// The environment variables that have a value.
+fn set_variables() -> std::collections::BTreeSet<String> {
+    std::env::vars_os().filter(|(_, value)| !value.is_empty()).filter_map(|(name, _)| name.into_string().ok()).collect()
 }

@@ -1,20 +1,40 @@
-//! What follows a session: the files are made durable, and what is kept only for a while is pruned.
-//! The curator, the evolver and the snapshot join here, in this order.
+//! What follows a session: the curator retires what goes unused, what is kept only for a while is
+//! pruned, and the files are made durable. The evolver and the snapshot join here, in this order.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use super::{Harness, Inner, Place, Wanting, close_now};
 use crate::brain::Brain;
+use crate::curator;
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
+use crate::skill::Delta;
 
 /// The files of a brain are made durable every so many steps, and when it is closed. Until then a crash
 /// is repaired from the journal.
 const STEPS_BETWEEN_FLUSHES: u64 = 16;
 
+/// How the curator runs by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Curating {
+    /// When a skill counts as unused.
+    pub policy: curator::Policy,
+    /// At least so long between two passes over a brain; zero is after every session.
+    pub every: Duration,
+}
+
+impl Curating {
+    fn every_millis(self) -> i64 {
+        i64::try_from(self.every.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
 /// What a maintenance pass did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Maintained {
+    /// What the curator did, where something was due.
+    pub curator: Option<curator::Report>,
     /// Transcripts that were let go.
     pub transcripts: u64,
 }
@@ -26,7 +46,10 @@ impl Harness {
         let inner = Arc::clone(&self.inner);
         let done = tokio::task::spawn_blocking(move || {
             let brain = place.as_mut().ok_or_else(|| Error::internal("the brain is not open"))?;
-            let maintained = maintain(brain, inner.keep_transcripts);
+            let maintained = inner.curate(brain).and_then(|curator| {
+                let transcripts = make_durable(brain, inner.keep_transcripts)?;
+                Ok(Maintained { curator, transcripts })
+            });
             drop(place);
             drop(wanting);
             inner.close_overweight();
@@ -36,20 +59,62 @@ impl Harness {
     }
 }
 
+impl Harness {
+    /// Looks at the skill files of a brain again, and says what changed since the last time. A session
+    /// that runs is waited for; inside one, `skills_list` does the same.
+    pub async fn reload(&self, id: &BrainId) -> Result<Delta> {
+        let (mut place, wanting) = self.inner.open(id).await?;
+        let reloading = tokio::task::spawn_blocking(move || {
+            let brain = place.as_mut().ok_or_else(|| Error::internal("the brain is not open"))?;
+            let delta = brain.reload();
+            drop(place);
+            drop(wanting);
+            delta
+        });
+        reloading.await.map_err(|_| Error::internal("reloading was interrupted"))?
+    }
+}
+
 impl Inner {
     /// Maintains the brain of a task that is done, lets go of its place, and closes brains that
     /// weigh too much.
     pub(super) fn maintain_place(&self, mut place: Place, wanting: Wanting) {
         if let Some(brain) = place.as_mut() {
-            let due = brain.steps_since_flush() >= STEPS_BETWEEN_FLUSHES;
-            if due && let Err(error) = maintain(brain, self.keep_transcripts) {
+            let told = |brain: &Brain, error: Error| {
                 tracing::warn!(brain = %brain.id(), %error, "maintenance did not finish; the next pass goes on");
+            };
+            if let Err(error) = self.curate(brain) {
+                told(brain, error);
+            }
+            let due = brain.steps_since_flush() >= STEPS_BETWEEN_FLUSHES;
+            if due && let Err(error) = make_durable(brain, self.keep_transcripts) {
+                told(brain, error);
             }
             wanting.weigh(brain.weight());
         }
         drop(place);
         drop(wanting);
         self.close_overweight();
+    }
+
+    /// Lets the curator pass, where it is on, not too soon after the last time, and something is due.
+    fn curate(&self, brain: &mut Brain) -> Result<Option<curator::Report>> {
+        let Some(curating) = self.curating else { return Ok(None) };
+        let now = brain.clock().now();
+        let last = self.curated.lock().unwrap_or_else(PoisonError::into_inner).get(brain.id()).copied();
+        let too_soon = last.is_some_and(|last| now.millis().saturating_sub(last.millis()) < curating.every_millis());
+        if too_soon || !curator::is_due(brain, curating.policy)? {
+            return Ok(None);
+        }
+        let report = curator::run(brain, curating.policy)?;
+        if !curating.every.is_zero() {
+            self.curated.lock().unwrap_or_else(PoisonError::into_inner).insert(brain.id().clone(), now);
+        }
+        let moved = report.plan.transitioned.len();
+        if moved > 0 {
+            tracing::info!(brain = %brain.id(), moved, "the curator passed");
+        }
+        Ok(Some(report))
     }
 
     /// Closes the brains that were unused the longest, until the rest fits.
@@ -66,8 +131,8 @@ impl Inner {
     }
 }
 
-fn maintain(brain: &mut Brain, keep_transcripts: u64) -> Result<Maintained> {
+fn make_durable(brain: &mut Brain, keep_transcripts: u64) -> Result<u64> {
     let transcripts = brain.prune_transcripts(keep_transcripts)?;
     brain.flush()?;
-    Ok(Maintained { transcripts })
+    Ok(transcripts)
 }

@@ -17,22 +17,24 @@ mod replay;
 mod task_run;
 
 pub use builder::HarnessBuilder;
-pub use maintain::Maintained;
+pub use maintain::{Curating, Maintained};
 pub use replay::{Replayed, replay};
 pub use task_run::Watch;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use pool::{Place, Pool, Wanting};
 
 use crate::backend::Router;
 use crate::brain::{Brain, Opening};
+use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Random};
 use crate::layout::Layout;
 use crate::receipt::Signer;
 use crate::task::{Outcome, Task};
-use crate::tool::{Permissions, Secrets, Toolbox};
+use crate::tool::{Permissions, Secrets, Surroundings, Toolbox};
 
 /// Brains, backends and tools in one process. Cheap to clone; all clones are one harness.
 #[derive(Debug, Clone)]
@@ -54,6 +56,11 @@ pub(crate) struct Inner {
     sharing: bool,
     pool: Pool,
     keep_transcripts: u64,
+    surroundings: Arc<Surroundings>,
+    /// How the curator runs; not at all where it is off.
+    curating: Option<Curating>,
+    /// When it last passed over a brain, where there is a least time between two passes.
+    curated: Mutex<HashMap<BrainId, Moment>>,
 }
 
 impl Harness {

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::ids::{BrainId, TaskId, sha256};
 use crate::session::{Cancel, Events, Finished, Live, Run, account};
 use crate::task::{Event, Keep, Limits, Outcome, Status, Task};
-use crate::tool::{Context, Desk, TaskFrame, at_desk};
+use crate::tool::{Around, Context, Desk, TaskFrame, at_desk};
 
 /// How a caller follows a task, and ends it early.
 #[derive(Debug, Clone, Default)]
@@ -68,7 +68,12 @@ impl Harness {
             has_budget: task.limits.total_tokens.is_some() || task.limits.micro_usd.is_some(),
             backend: task.backend.clone(),
         });
-        let desk = Arc::new(Mutex::new(Desk::new(place, at)));
+        let around = Around {
+            surroundings: Arc::clone(&inner.surroundings),
+            task: Some(frame.task.clone()),
+            until: Some(until),
+        };
+        let desk = Arc::new(Mutex::new(Desk::new(place, at).in_session(around)));
         let agents = Arc::new(Neighbours(Arc::downgrade(inner)));
         let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::clone(&inner.secrets), Some(agents));
         if let Some(events) = &watch.events {

@@ -34,6 +34,23 @@ impl Database {
         rows.map(|slug| slug.map_err(failed)?.try_into()).collect()
     }
 
+    /// Whether the curator would move a skill: one of the agent's own, not pinned, last active at or
+    /// before `stale` (or `archive`), or stale and active since.
+    pub fn any_skill_due(&self, stale: Moment, archive: Moment) -> Result<bool> {
+        const ACTIVITY: &str = "max(coalesce(last_used_at, -1e18), coalesce(last_viewed_at, -1e18), \
+            coalesce(last_patched_at, -1e18))";
+        let query = format!(
+            "SELECT EXISTS (SELECT 1 FROM skill_usage WHERE created_by = 'agent' AND pinned = 0 \
+             AND coalesce(last_used_at, last_viewed_at, last_patched_at) IS NOT NULL \
+             AND CASE state WHEN 'active' THEN {ACTIVITY} <= ?1 \
+             WHEN 'stale' THEN {ACTIVITY} <= ?2 OR {ACTIVITY} > ?1 ELSE 0 END)"
+        );
+        self.connection
+            .prepare_cached(&query)
+            .and_then(|mut any| any.query_row((stale.millis(), archive.millis()), |row| row.get(0)))
+            .map_err(|source| sql("read memory.db", source))
+    }
+
     fn read_usage(&self, query: &str, parameters: impl rusqlite::Params) -> Result<Vec<(Slug, Usage)>> {
         let failed = |source| sql("read memory.db", source);
         let mut statement = self.connection.prepare_cached(query).map_err(failed)?;

@@ -89,6 +89,8 @@ struct Prepared {
     subscriber: String,
     shown: Shown,
     archived: Vec<Slug>,
+    /// What the model is asked: the input, or what a command of it stands for.
+    question: Arc<str>,
 }
 
 impl Run<'_> {
@@ -113,7 +115,7 @@ impl Run<'_> {
             tools: cards.iter().map(|card| card.name.clone()).collect(),
             context_bytes: self.limits.context_bytes.min(capabilities.context_bytes.unwrap_or(usize::MAX)),
         };
-        let mut machine = Machine::new(rules.clone(), Arc::clone(&system), Arc::clone(&self.frame.input));
+        let mut machine = Machine::new(rules.clone(), Arc::clone(&system), Arc::clone(&prepared.question));
         let answer = prompt::final_schema(&prepared.role);
         let session = Session {
             chain: self.chain,
@@ -188,7 +190,8 @@ impl Run<'_> {
             let shown =
                 prompt::choose(skills, &pinned, prompt::INDEX_BYTES, || brain.best_skills(&input, prompt::INDEX_BEST))?;
             let archived = desk.archived()?;
-            Ok(Prepared { role, memory, users, subscriber, shown, archived })
+            let question = desk.invoke(&input)?.map_or(input, Into::into);
+            Ok(Prepared { role, memory, users, subscriber, shown, archived, question })
         })
         .await
     }

@@ -89,9 +89,14 @@ pub struct Index {
 impl Index {
     /// Reads every skill below `top` of `root`.
     pub fn build(root: &Root, top: &str) -> Result<Self> {
-        let mut index = Self { top: top.to_owned(), ..Self::default() };
+        let mut index = Self::empty(top);
         index.update(root, &[])?;
         Ok(index)
+    }
+
+    /// An index of `top` that has read nothing yet.
+    pub fn empty(top: &str) -> Self {
+        Self { top: top.to_owned(), ..Self::default() }
     }
 
     /// Brings the index up to date. `changed` are files the caller changed itself.

@@ -28,7 +28,7 @@ pub struct Place {
 /// Names of the main file that are understood; only the first is written.
 pub const MAIN_FILES: [&str; 3] = [layout::SKILL_FILE, "skill.md", "Skill.md"];
 /// Markdown files of a category that are not skills.
-const NOT_SKILLS: [&str; 2] = ["DESCRIPTION.md", "README.md"];
+const NOT_SKILLS: [&str; 2] = [layout::CATEGORY_FILE, "README.md"];
 
 /// Whether a file name is the main file of a skill in directory form.
 pub(super) fn is_main_file(name: &str) -> bool {
@@ -115,6 +115,13 @@ impl Place {
             Form::Directory => self.main.parent(),
             Form::Flat => None,
         }
+    }
+
+    /// The folders between `skills` and the skill.
+    pub fn category(&self) -> Option<String> {
+        let unit = self.dir().unwrap_or_else(|| self.main.clone());
+        let above = unit.parent()?;
+        above.as_str().strip_prefix(layout::SKILLS_DIR)?.strip_prefix('/').map(str::to_owned)
     }
 
     /// The same place in directory form.

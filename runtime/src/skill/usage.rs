@@ -107,6 +107,13 @@ impl Usage {
     }
 }
 
+impl Usage {
+    /// When it was last used, read or changed; none if it never was. Making it is not activity.
+    pub fn last_activity(&self) -> Option<Moment> {
+        [self.last_used_at, self.last_viewed_at, self.last_patched_at].into_iter().flatten().max()
+    }
+}
+
 /// The bytes of `skills/.usage.json`: sorted keys, 2-space indent, a final newline.
 pub fn sidecar(usage: &BTreeMap<Slug, Usage>) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(usage)

@@ -12,6 +12,7 @@ use super::desk::Desk;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, TaskId};
+use crate::skill::command;
 
 /// The task a tool runs for.
 #[derive(Debug, Clone)]
@@ -41,6 +42,11 @@ pub struct TaskFrame {
 }
 
 impl TaskFrame {
+    /// What was asked, without the command it may begin with.
+    pub fn words(&self) -> &str {
+        command::parse(&self.input).map_or(&*self.input, |typed| typed.rest)
+    }
+
     /// Whether what it writes must not reach others: a subscriber's words, unless the operator
     /// chose to share.
     pub fn is_private(&self) -> bool {

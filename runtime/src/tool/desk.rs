@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
 
+use super::loading::Around;
 use crate::brain::{Brain, Draft, Editor, Layer};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -20,6 +21,19 @@ pub struct SkillCard {
     pub slug: Slug,
     /// What it does and when to use it.
     pub description: Arc<str>,
+    /// The folder it stands in.
+    pub category: Option<Arc<str>>,
+}
+
+/// A folder of skills.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Category {
+    /// Its name.
+    pub name: Arc<str>,
+    /// How many skills stand in it.
+    pub skills: usize,
+    /// What it is about, where it says so.
+    pub description: String,
 }
 
 /// What a task did to a skill.
@@ -39,11 +53,12 @@ pub struct Desk {
     slot: OwnedMutexGuard<Option<Brain>>,
     draft: Draft,
     /// The digests of the skills that were loaded.
-    loaded: BTreeMap<Slug, Digest>,
+    pub(super) loaded: BTreeMap<Slug, Digest>,
     changed: BTreeMap<Slug, SkillChange>,
     at: Moment,
     /// The account is being written: no tool may change anything any more.
     closed: bool,
+    pub(super) around: Around,
 }
 
 impl std::fmt::Debug for Desk {
@@ -55,7 +70,21 @@ impl std::fmt::Debug for Desk {
 impl Desk {
     /// A desk for the brain in `slot`. What the task writes carries the moment `at`.
     pub fn new(slot: OwnedMutexGuard<Option<Brain>>, at: Moment) -> Self {
-        Self { slot, draft: Draft::new(), loaded: BTreeMap::new(), changed: BTreeMap::new(), at, closed: false }
+        Self {
+            slot,
+            draft: Draft::new(),
+            loaded: BTreeMap::new(),
+            changed: BTreeMap::new(),
+            at,
+            closed: false,
+            around: Around::default(),
+        }
+    }
+
+    /// The same for a session, in its surroundings.
+    #[must_use]
+    pub fn in_session(self, around: Around) -> Self {
+        Self { around, ..self }
     }
 
     /// The brain.
@@ -65,7 +94,8 @@ impl Desk {
 
     /// Whether looking something up in the brain is a matter of microseconds.
     pub(super) fn is_light(&self) -> bool {
-        self.slot.as_ref().is_some_and(Brain::is_light)
+        // A skill's shell may take its time.
+        !self.around.has_shell() && self.slot.as_ref().is_some_and(Brain::is_light)
     }
 
     /// Lets go of the desk and keeps the brain's place.
@@ -108,7 +138,11 @@ impl Desk {
             .known_skills()?
             .entries()
             .filter(|entry| entry.suits_this_platform())
-            .map(|entry| SkillCard { slug: entry.place.slug.clone(), description: Arc::clone(&entry.description) })
+            .map(|entry| SkillCard {
+                slug: entry.place.slug.clone(),
+                description: Arc::clone(&entry.description),
+                category: entry.category.clone(),
+            })
             .collect();
         for slug in self.drafted_skills() {
             let known = cards.binary_search_by(|card| card.slug.cmp(&slug));
@@ -119,7 +153,8 @@ impl Desk {
                         .ok()
                         .and_then(|document| document.description())
                         .unwrap_or_default();
-                    let card = SkillCard { slug, description: description.into() };
+                    let category = place.category().map(Into::into);
+                    let card = SkillCard { slug, description: description.into(), category };
                     match known {
                         Ok(at) => drop(cards.get_mut(at).map(|old| *old = card)),
                         Err(at) => cards.insert(at, card),
@@ -130,6 +165,21 @@ impl Desk {
             }
         }
         Ok(cards)
+    }
+
+    /// Every category with how many skills it has and what its `DESCRIPTION.md` says.
+    pub fn categories(&mut self, cards: &[SkillCard]) -> Result<Vec<Category>> {
+        let mut counts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+        for category in cards.iter().filter_map(|card| card.category.as_ref()) {
+            *counts.entry(Arc::clone(category)).or_default() += 1;
+        }
+        let mut categories = Vec::new();
+        for (name, skills) in counts {
+            let path: RelPath = format!("{}/{name}/{}", layout::SKILLS_DIR, layout::CATEGORY_FILE).parse()?;
+            let said = self.read(&path)?.and_then(|bytes| Document::read(&bytes).ok()?.description());
+            categories.push(Category { name, skills, description: said.unwrap_or_default() });
+        }
+        Ok(categories)
     }
 
     /// The skills this step touches.
@@ -163,26 +213,6 @@ impl Desk {
     fn read_text(&mut self, path: &RelPath) -> Result<String> {
         let bytes = self.edit()?.read(path)?.unwrap_or_default();
         String::from_utf8(bytes).map_err(|source| Error::invalid(format!("{path} is not UTF-8 text")).because(source))
-    }
-
-    /// Loads a skill for use: its text, or one of its files. Counted here and nowhere else.
-    pub fn load_skill(&mut self, slug: &Slug, file: Option<&str>) -> Result<String> {
-        let place = self.skill_place(slug)?.ok_or_else(|| no_such_skill(slug))?;
-        let path = match file {
-            None => place.main.clone(),
-            Some(file) => support_path(&place, file)?,
-        };
-        let bytes = self.edit()?.read(&path)?.ok_or_else(|| {
-            Error::not_found(format!("skill {slug} has no file {:?}", file.unwrap_or_default()))
-                .hint("view the skill without a file first; it names the files it has")
-        })?;
-        let text = String::from_utf8(bytes).map_err(|_| {
-            Error::refused(format!("{path} is not text")).hint("only text files of a skill can be viewed")
-        })?;
-        if file.is_none() && self.loaded.insert(slug.clone(), Digest::of(text.as_bytes())).is_none() {
-            self.edit()?.viewed(slug)?;
-        }
-        Ok(text)
     }
 
     /// The support files of a skill, relative to it.
@@ -339,6 +369,6 @@ impl Desk {
     }
 }
 
-fn no_such_skill(slug: &Slug) -> Error {
+pub(super) fn no_such_skill(slug: &Slug) -> Error {
     Error::not_found(format!("there is no skill {:?}", slug.as_str())).hint("skills_list has the names")
 }

@@ -10,12 +10,14 @@
 mod context;
 mod desk;
 mod dispatch;
+mod loading;
 mod toolbox;
 
 pub use context::{Agents, Context, Secrets, TaskFrame};
 pub(crate) use context::{at_desk, at_desk_quickly};
-pub use desk::{Desk, SkillCard, SkillChange};
+pub use desk::{Category, Desk, SkillCard, SkillChange};
 pub use dispatch::{ToolReport, dispatch};
+pub use loading::{Around, Surroundings};
 pub use toolbox::{Permissions, Toolbox};
 
 use std::time::Duration;

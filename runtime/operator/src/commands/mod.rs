@@ -2,6 +2,7 @@
 
 mod brain;
 mod config;
+mod curate;
 mod doctor;
 mod init;
 mod memory;
@@ -28,6 +29,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Answer> {
         Command::Brain(command) => brain::run(&settings()?, command),
         Command::Skills(cli::Skills::Validate { paths }) => validate::run(paths),
         Command::Skills(command) => skills::run(&settings()?, command),
+        Command::Curate { id, dry_run } => curate::run(&settings()?, id, *dry_run),
         Command::Memory(command) => memory::run(&settings()?, command),
         Command::Doctor => doctor::run(&settings()?),
         Command::Config(cli::Config::Schema) => config::schema(),

@@ -158,6 +158,7 @@ impl Seed {
             cards.push(SkillCard {
                 slug: path.file_stem().unwrap().to_str().unwrap().parse().unwrap(),
                 description: description.into(),
+                category: None,
             });
         }
         cards.sort_by(|a, b| a.slug.cmp(&b.slug));

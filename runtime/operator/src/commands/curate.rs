@@ -1,0 +1,68 @@
+//! `herm curate`: a curator pass by hand.
+
+use herm::brain::OnDrift;
+use herm::curator::{self, Plan, Reason, Report};
+use herm::{Brain, BrainId, Result};
+use serde_json::json;
+
+use super::{finish, to_json};
+use crate::config::Settings;
+use crate::output::{Answer, columns};
+
+pub(super) fn run(settings: &Settings, id: &str, dry_run: bool) -> Result<Answer> {
+    let id: BrainId = id.parse()?;
+    let policy = settings.curator()?.policy;
+    let mut brain = Brain::open(&settings.layout, &id, &settings.opening(OnDrift::Refuse))?;
+    let report = match dry_run {
+        true => Report { plan: curator::look(&mut brain, policy)?, settled: None },
+        false => curator::run(&mut brain, policy)?,
+    };
+    let version = brain.lock().version;
+    let unfinished = finish(brain)?;
+    let plan = &report.plan;
+    let mut text = match (plan.transitioned.len(), dry_run) {
+        (0, _) => format!("nothing to retire; brain {id} stays at version {version}\n"),
+        (_, true) => "would move:\n".to_owned(),
+        (_, false) => format!("moved; brain {id} is now version {version}:\n"),
+    };
+    if !plan.transitioned.is_empty() {
+        let mut rows = vec![["SKILL", "FROM", "TO", "LAST ACTIVE"].map(str::to_owned).to_vec()];
+        for moved in &plan.transitioned {
+            let last = moved.last_activity.map_or_else(|| "never".to_owned(), |at| at.to_string());
+            rows.push(vec![moved.slug.to_string(), moved.from.name().into(), moved.to.name().into(), last]);
+        }
+        text.push_str(&columns(&rows));
+    }
+    text.push_str(&stayed(plan));
+    let mut json = to_json(&report)?;
+    if let Some(fields) = json.as_object_mut() {
+        fields.insert("id".to_owned(), json!(id));
+        fields.insert("dryRun".to_owned(), json!(dry_run));
+        fields.insert("policy".to_owned(), to_json(&policy)?);
+    }
+    let refused: Vec<String> = plan
+        .skipped
+        .iter()
+        .filter_map(|skipped| match &skipped.reason {
+            Reason::Refused(why) => Some(format!("not moved: {}: {why}", skipped.slug)),
+            _ => None,
+        })
+        .collect();
+    let answer = Answer::new(text, json).unfinished(unfinished);
+    Ok(if refused.is_empty() { answer } else { answer.note(refused.join("\n")) })
+}
+
+/// How many stayed, and why, in a line.
+fn stayed(plan: &Plan) -> String {
+    let count = |wanted: fn(&Reason) -> bool| plan.skipped.iter().filter(|skipped| wanted(&skipped.reason)).count();
+    let kinds: [(usize, &str); 5] = [
+        (count(|reason| matches!(reason, Reason::NoChange)), "as they should be"),
+        (count(|reason| matches!(reason, Reason::NotAgentCreated)), "not written by the agent"),
+        (count(|reason| matches!(reason, Reason::Pinned)), "pinned"),
+        (count(|reason| matches!(reason, Reason::Missing)), "without files"),
+        (count(|reason| matches!(reason, Reason::Refused(_))), "not movable"),
+    ];
+    let said: Vec<String> =
+        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if said.is_empty() { String::new() } else { format!("stayed: {}\n", said.join(", ")) }
+}

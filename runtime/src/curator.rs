@@ -1,0 +1,319 @@
+//! The disposal half of the loop: skills the agent wrote and no longer uses grow stale, and then go
+//! to the archive. Nothing is ever deleted.
+//!
+//! The decision is pure: telemetry and a moment in, a [`Plan`] out. [`run`] reads the telemetry,
+//! carries the plan out as one step, and reports what was settled and nothing else.
+
+use std::collections::BTreeMap;
+
+use crate::brain::{Brain, Draft, Settled, StepKind};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::Slug;
+use crate::skill::{CreatedBy, State, Usage};
+
+const DAY_MILLIS: i64 = 24 * 60 * 60 * 1_000;
+
+/// When a skill counts as unused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Policy {
+    /// Days without activity until a skill is stale.
+    pub stale_days: u32,
+    /// Days without activity until it is archived.
+    pub archive_days: u32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { stale_days: 30, archive_days: 90 }
+    }
+}
+
+impl Policy {
+    /// Both in days; a skill cannot be archived before it is stale.
+    pub fn new(stale_days: u32, archive_days: u32) -> Result<Self> {
+        if stale_days == 0 || archive_days < stale_days {
+            return Err(Error::invalid(format!(
+                "a skill cannot be stale after {stale_days} days and archived after {archive_days}"
+            ))
+            .hint("stale after at least 1 day, archived not before that; 30 and 90 are usual"));
+        }
+        Ok(Self { stale_days, archive_days })
+    }
+
+    /// The moments before which a skill must last have been active to be stale, and to be archived.
+    pub fn cutoffs(self, now: Moment) -> Cutoffs {
+        let before = |days: u32| Moment(now.millis().saturating_sub(i64::from(days).saturating_mul(DAY_MILLIS)));
+        Cutoffs { stale: before(self.stale_days), archive: before(self.archive_days) }
+    }
+}
+
+/// Activity at or before these moments is long ago.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cutoffs {
+    /// For staleness.
+    pub stale: Moment,
+    /// For the archive.
+    pub archive: Moment,
+}
+
+/// Where a skill should be in its life. The order matters: one that is old enough goes to the archive
+/// at once, whether or not it was stale in between. One that was never active is never old.
+pub fn next_state(current: State, last_activity: Option<Moment>, cutoffs: Cutoffs) -> State {
+    let Some(anchor) = last_activity else { return current };
+    match current {
+        State::Active | State::Stale if anchor <= cutoffs.archive => State::Archived,
+        State::Active if anchor <= cutoffs.stale => State::Stale,
+        State::Stale if anchor > cutoffs.stale => State::Active,
+        State::Active | State::Stale | State::Archived => current,
+    }
+}
+
+/// One skill's way.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Transition {
+    /// The skill.
+    pub slug: Slug,
+    /// Where it was.
+    pub from: State,
+    /// Where it is now.
+    pub to: State,
+    /// When it was last active.
+    #[serde(rename = "lastActivityAt")]
+    pub last_activity: Option<Moment>,
+}
+
+/// Why a skill stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case", tag = "reason", content = "detail")]
+pub enum Reason {
+    /// The agent did not write it.
+    NotAgentCreated,
+    /// It is exempt from everything automatic.
+    Pinned,
+    /// It is where it should be.
+    NoChange,
+    /// It has a record and no files.
+    Missing,
+    /// It could not be moved.
+    Refused(String),
+}
+
+/// A skill that stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Skipped {
+    /// The skill.
+    pub slug: Slug,
+    /// Why.
+    #[serde(flatten)]
+    pub reason: Reason,
+}
+
+/// What a pass would do, in name order.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Plan {
+    /// Skills that move.
+    pub transitioned: Vec<Transition>,
+    /// Skills that stay.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Decides for every skill with a record. `present` says whether a skill stands in the index.
+pub fn plan(usage: &BTreeMap<Slug, Usage>, present: impl Fn(&Slug) -> bool, cutoffs: Cutoffs) -> Plan {
+    let mut plan = Plan::default();
+    for (slug, usage) in usage {
+        match decide(slug, usage, &present, cutoffs) {
+            Ok(transition) => plan.transitioned.push(transition),
+            Err(reason) => plan.skipped.push(Skipped { slug: slug.clone(), reason }),
+        }
+    }
+    plan
+}
+
+fn decide(
+    slug: &Slug,
+    usage: &Usage,
+    present: &impl Fn(&Slug) -> bool,
+    cutoffs: Cutoffs,
+) -> Result<Transition, Reason> {
+    if usage.created_by != CreatedBy::Agent {
+        return Err(Reason::NotAgentCreated);
+    }
+    if usage.pinned {
+        return Err(Reason::Pinned);
+    }
+    let last_activity = usage.last_activity();
+    let to = next_state(usage.state, last_activity, cutoffs);
+    if to == usage.state {
+        return Err(Reason::NoChange);
+    }
+    if !present(slug) {
+        return Err(Reason::Missing);
+    }
+    Ok(Transition { slug: slug.clone(), from: usage.state, to, last_activity })
+}
+
+/// What a pass did.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Report {
+    /// What moved and what did not.
+    #[serde(flatten)]
+    pub plan: Plan,
+    /// The step it made; none where nothing moved, or nothing was to be settled.
+    pub settled: Option<Settled>,
+}
+
+/// Whether a pass would move anything. Costs next to nothing.
+pub fn is_due(brain: &Brain, policy: Policy) -> Result<bool> {
+    let cutoffs = policy.cutoffs(brain.clock().now());
+    brain.any_skill_due(cutoffs.stale, cutoffs.archive)
+}
+
+/// What a pass would do now.
+pub fn look(brain: &mut Brain, policy: Policy) -> Result<Plan> {
+    let cutoffs = policy.cutoffs(brain.clock().now());
+    let usage = brain.usage()?;
+    let index = brain.skills()?;
+    Ok(plan(&usage, |slug| index.get(slug).is_some(), cutoffs))
+}
+
+/// Runs a pass: everything that is due, as one `maintenance` step. A skill that cannot be moved is
+/// reported and does not hold up the others; if the step itself fails, nothing has moved.
+pub fn run(brain: &mut Brain, policy: Policy) -> Result<Report> {
+    let mut plan = look(brain, policy)?;
+    if plan.transitioned.is_empty() {
+        return Ok(Report { plan, settled: None });
+    }
+    let mut draft = Draft::new();
+    let mut refused = Vec::new();
+    plan.transitioned.retain(|transition| match carry_out(brain, &mut draft, transition) {
+        Ok(()) => true,
+        Err(error) => {
+            let reason = Reason::Refused(error.message().to_owned());
+            refused.push(Skipped { slug: transition.slug.clone(), reason });
+            false
+        }
+    });
+    plan.skipped.append(&mut refused);
+    plan.skipped.sort_by(|a, b| a.slug.cmp(&b.slug));
+    let settled = brain.settle(&draft, StepKind::Maintenance, &summary(&plan.transitioned))?;
+    Ok(Report { plan, settled: settled.moved.then_some(settled) })
+}
+
+/// Puts one transition into the draft, whole or not at all.
+fn carry_out(brain: &Brain, draft: &mut Draft, transition: &Transition) -> Result<()> {
+    let mut alone = Draft::new();
+    let mut editor = brain.edit(&mut alone);
+    match transition.to {
+        State::Archived => editor.archive_skill(&transition.slug)?,
+        state => editor.set_skill_state(&transition.slug, state)?,
+    }
+    draft.take_in(alone)
+}
+
+/// A pass in a line.
+fn summary(transitioned: &[Transition]) -> String {
+    let count = |state| transitioned.iter().filter(|transition| transition.to == state).count();
+    let parts = [(State::Archived, "archived"), (State::Stale, "stale"), (State::Active, "active again")]
+        .map(|(state, word)| (count(state), word));
+    let parts: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    format!("curator: {}", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Moment = Moment(1_000 * DAY_MILLIS);
+
+    fn cutoffs() -> Cutoffs {
+        Policy::default().cutoffs(NOW)
+    }
+
+    fn days_ago(days: i64) -> Option<Moment> {
+        Some(Moment(NOW.millis() - days * DAY_MILLIS))
+    }
+
+    fn usage(state: State, last_used_at: Option<Moment>) -> Usage {
+        Usage { state, last_used_at, ..Usage::new(CreatedBy::Agent, Moment(0)) }
+    }
+
+    #[test]
+    fn archive_comes_first_then_stale_then_active_again() {
+        use State::{Active, Archived, Stale};
+        for (current, idle, next) in [
+            (Active, 29, Active),
+            (Active, 30, Stale),
+            (Active, 89, Stale),
+            // Old enough: straight to the archive, stale is passed over.
+            (Active, 90, Archived),
+            (Active, 400, Archived),
+            (Stale, 29, Active),
+            (Stale, 30, Stale),
+            (Stale, 90, Archived),
+            // The archive is the end, until someone brings it back.
+            (Archived, 0, Archived),
+            (Archived, 400, Archived),
+        ] {
+            assert_eq!(next_state(current, days_ago(idle), cutoffs()), next, "{current:?}, {idle} days");
+        }
+    }
+
+    #[test]
+    fn never_active_is_never_old() {
+        for state in [State::Active, State::Stale, State::Archived] {
+            assert_eq!(next_state(state, None, cutoffs()), state);
+        }
+        let fresh = Usage::new(CreatedBy::Agent, Moment(0));
+        assert_eq!(fresh.last_activity(), None, "making is not using");
+    }
+
+    #[test]
+    fn the_last_of_use_look_and_change_counts() {
+        let mut usage = usage(State::Active, days_ago(100));
+        usage.last_viewed_at = days_ago(40);
+        usage.last_patched_at = days_ago(3);
+        assert_eq!(usage.last_activity(), days_ago(3));
+    }
+
+    #[test]
+    fn only_unpinned_skills_of_the_agent_move_and_the_rest_says_why() {
+        let old = || usage(State::Active, days_ago(365));
+        let records = BTreeMap::from([
+            ("a-agent".parse().unwrap(), old()),
+            ("b-pinned".parse().unwrap(), Usage { pinned: true, ..old() }),
+            ("c-user".parse().unwrap(), Usage { created_by: CreatedBy::User, ..old() }),
+            ("d-seed".parse().unwrap(), Usage { created_by: CreatedBy::Seed, ..old() }),
+            ("e-import".parse().unwrap(), Usage { created_by: CreatedBy::Imported, ..old() }),
+            ("f-fresh".parse().unwrap(), usage(State::Active, days_ago(1))),
+            ("g-gone".parse().unwrap(), old()),
+            // A pinned skill of a person: who made it is said first.
+            ("h-both".parse().unwrap(), Usage { pinned: true, created_by: CreatedBy::User, ..old() }),
+        ]);
+        let plan = plan(&records, |slug| slug.as_str() != "g-gone", cutoffs());
+        let moved: Vec<&str> = plan.transitioned.iter().map(|transition| transition.slug.as_str()).collect();
+        assert_eq!(moved, ["a-agent"]);
+        let skipped: Vec<(&str, &Reason)> =
+            plan.skipped.iter().map(|skipped| (skipped.slug.as_str(), &skipped.reason)).collect();
+        assert_eq!(
+            skipped,
+            [
+                ("b-pinned", &Reason::Pinned),
+                ("c-user", &Reason::NotAgentCreated),
+                ("d-seed", &Reason::NotAgentCreated),
+                ("e-import", &Reason::NotAgentCreated),
+                ("f-fresh", &Reason::NoChange),
+                ("g-gone", &Reason::Missing),
+                ("h-both", &Reason::NotAgentCreated),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_clock_at_the_edge_of_time_decides_nothing_absurd() {
+        let cutoffs = Policy::default().cutoffs(Moment(i64::MIN));
+        assert_eq!(next_state(State::Active, Some(Moment(0)), cutoffs), State::Active);
+        assert!(Policy::new(0, 90).is_err() && Policy::new(31, 30).is_err() && Policy::new(1, 1).is_ok());
+    }
+}

@@ -1,0 +1,166 @@
+//! Loading a skill for use. Counted here and nowhere else.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::desk::{Desk, no_such_skill};
+use crate::error::{Error, Result};
+use crate::ids::{Digest, Slug, TaskId};
+use crate::skill::command::{self, Invocation, Resolved};
+use crate::skill::preprocess::{self, InlineShell};
+use crate::skill::setup::{self, SetupNeeded};
+use crate::skill::template::Variables;
+use crate::skill::{CreatedBy, Delta, Document, Place, Usage, shell, support_path};
+
+/// What skills find around a brain: the same for every task of a harness.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Whether template variables stay as they are.
+    pub raw_templates: bool,
+    /// Whether inline shell runs, in skills that people wrote and no agent has changed.
+    pub inline_shell: bool,
+    /// The environment variables that have a value; names alone.
+    pub environment: BTreeSet<String>,
+    /// The configuration keys that skills ask for and that are set; names alone.
+    pub settings: BTreeSet<String>,
+}
+
+/// The surroundings of one session.
+#[derive(Debug, Clone, Default)]
+pub struct Around {
+    /// What the harness gives.
+    pub surroundings: Arc<Surroundings>,
+    /// The task.
+    pub task: Option<TaskId>,
+    /// When it has to be done.
+    pub until: Option<Instant>,
+}
+
+impl Around {
+    /// Whether loading a skill may run a process.
+    pub(super) fn has_shell(&self) -> bool {
+        self.surroundings.inline_shell
+    }
+
+    fn time_left(&self) -> Duration {
+        self.until.map_or(shell::TIMEOUT, |until| until.saturating_duration_since(Instant::now())).min(shell::TIMEOUT)
+    }
+}
+
+impl Desk {
+    /// Loads a skill for use: its text, ready for the model, or one of its files.
+    pub fn load_skill(&mut self, slug: &Slug, file: Option<&str>) -> Result<String> {
+        let place = self.skill_place(slug)?.ok_or_else(|| no_such_skill(slug))?;
+        let path = match file {
+            None => place.main.clone(),
+            Some(file) => support_path(&place, file)?,
+        };
+        let bytes = self.read(&path)?.ok_or_else(|| {
+            Error::not_found(format!("skill {slug} has no file {:?}", file.unwrap_or_default()))
+                .hint("view the skill without a file first; it names the files it has")
+        })?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            Error::refused(format!("{path} is not text")).hint("only text files of a skill can be viewed")
+        })?;
+        if file.is_some() {
+            return Ok(text);
+        }
+        if self.loaded.insert(slug.clone(), Digest::of(text.as_bytes())).is_none() {
+            self.edit()?.viewed(slug)?;
+        }
+        self.made_ready(&place, &text)
+    }
+
+    /// A skill's text with its variables filled in, and its shell run where that is allowed.
+    fn made_ready(&mut self, place: &Place, text: &str) -> Result<String> {
+        let surroundings = Arc::clone(&self.around.surroundings);
+        let dir = self.skill_dir(place)?;
+        let task = self.around.task.clone();
+        let variables = match surroundings.raw_templates {
+            true => Variables { skill_dir: None, session_id: None },
+            false => Variables { skill_dir: Some(&dir), session_id: task.as_ref().map(TaskId::as_str) },
+        };
+        if !surroundings.inline_shell || shell::find(text).is_empty() {
+            return Ok(preprocess::prepare(text, &variables, InlineShell::Off).into_owned());
+        }
+        let usage = self.edit()?.usage(&place.slug)?;
+        match shell::may_run(last_hand(&usage), true) {
+            Ok(()) => {
+                let runner = shell::ProcessRunner::new(&dir).timeout(self.around.time_left()).variables(&variables);
+                Ok(preprocess::prepare(text, &variables, InlineShell::On(&runner)).into_owned())
+            }
+            Err(refusal) => {
+                let text = preprocess::prepare(text, &variables, InlineShell::Off);
+                Ok(format!("{text}\n[inline shell was not run: {refusal}]\n"))
+            }
+        }
+    }
+
+    /// Where a skill's files are, for whoever runs them.
+    fn skill_dir(&mut self, place: &Place) -> Result<String> {
+        let inside = match place.dir() {
+            Some(dir) => dir.to_string(),
+            None => place.main.parent().map(|dir| dir.to_string()).unwrap_or_default(),
+        };
+        let dir = self.brain()?.path().join(inside);
+        let dir = std::path::absolute(&dir).map_err(|source| Error::io("find", &dir, source))?;
+        Ok(dir.to_string_lossy().into_owned())
+    }
+
+    /// Looks at the files of the skills again, and says what changed.
+    pub fn reload(&mut self) -> Result<Delta> {
+        self.brain()?.reload()
+    }
+
+    /// What a skill still needs before it works.
+    pub fn setup_needed(&mut self, slug: &Slug) -> Result<Vec<SetupNeeded>> {
+        let Some(place) = self.skill_place(slug)? else { return Err(no_such_skill(slug)) };
+        let bytes = self.read(&place.main)?.unwrap_or_default();
+        let Ok(document) = Document::read(&bytes) else { return Ok(Vec::new()) };
+        let around = &self.around.surroundings;
+        let env = |name: &str| around.environment.contains(name);
+        let config = |name: &str| around.settings.contains(name);
+        Ok(setup::missing(&setup::needs(&document), &env, &config))
+    }
+
+    /// What the model is told where a task begins with a command (`/skill words`); `None` where it
+    /// does not. The skill counts as loaded.
+    pub fn invoke(&mut self, input: &str) -> Result<Option<String>> {
+        let Some(typed) = command::parse(input) else { return Ok(None) };
+        let slug = match self.brain()?.command(typed.word)? {
+            Resolved::Skill(slug) => slug.clone(),
+            Resolved::Unknown { near } => return Err(unknown_command(typed.word, &near)),
+        };
+        let text = self.load_skill(&slug, None)?;
+        let body = Document::read(text.as_bytes()).map_or(text.as_str().to_owned(), |read| read.body().to_owned());
+        let place = self.skill_place(&slug)?.ok_or_else(|| no_such_skill(&slug))?;
+        let message = command::invocation(&Invocation {
+            name: slug.as_str(),
+            directory: &self.skill_dir(&place)?,
+            body: &body,
+            files: &self.skill_files(&slug)?,
+            words: typed.rest,
+            setup: &self.setup_needed(&slug)?,
+        });
+        Ok(Some(message))
+    }
+}
+
+/// Whose text a skill is: an agent's, once an agent has changed it, whoever made it.
+fn last_hand(usage: &Usage) -> CreatedBy {
+    if usage.patch_count > 0 { CreatedBy::Agent } else { usage.created_by }
+}
+
+fn unknown_command(word: &str, near: &[String]) -> Error {
+    let error = Error::not_found(format!("there is no skill for the command /{word}"));
+    match near {
+        [] => error.hint("see the names with `herm skills list ID`; a text may begin with anything but a command"),
+        near => {
+            let near: Vec<String> = near.iter().map(|name| format!("/{name}")).collect();
+            error.hint(format!("near it: {}", near.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The life of a skill: what goes unused is retired, nothing is ever lost.
+
+use std::collections::BTreeMap;
+
+use herm::curator::{self, Policy};
+use herm::skill::{CreatedBy, State};
+use herm::{Brain, Draft, Slug, StepKind};
+use herm_tests::TempBrains;
+use herm_tests::brains::{skill_text, slug};
+use herm_tests::generate::Random;
+
+use crate::HERM;
+
+const DAY: i64 = 24 * 60 * 60 * 1_000;
+
+fn create(brain: &mut Brain, name: &str, by: CreatedBy) {
+    let mut draft = Draft::new();
+    brain.edit(&mut draft).create_skill(&slug(name), &skill_text(name, "Do it."), by).expect("made");
+    brain.settle(&draft, StepKind::Maintenance, "made a skill").expect("settled");
+}
+
+fn touch(brain: &mut Brain, name: &str) {
+    let mut draft = Draft::new();
+    brain.edit(&mut draft).used(&slug(name)).expect("counted");
+    brain.settle(&draft, StepKind::Maintenance, "used a skill").expect("settled");
+}
+
+/// Every file of a brain that is content or archive, with its bytes.
+fn files(brains: &TempBrains, below: &str) -> BTreeMap<String, Vec<u8>> {
+    fn walk(dir: &std::path::Path, top: &std::path::Path, found: &mut BTreeMap<String, Vec<u8>>) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, top, found);
+            } else {
+                let name = path.strip_prefix(top).expect("inside").to_string_lossy().into_owned();
+                found.insert(name, std::fs::read(&path).expect("read"));
+            }
+        }
+    }
+    let top = brains.file("1", below);
+    let mut found = BTreeMap::new();
+    walk(&top, &top, &mut found);
+    found
+}
+
+fn state(brain: &Brain, name: &str) -> State {
+    brain.usage().expect("usage")[&slug(name)].state
+}
+
+#[test]
+fn an_idle_skill_grows_stale_is_archived_and_comes_back_byte_for_byte() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    create(&mut brain, "mine", CreatedBy::Agent);
+    let mut draft = Draft::new();
+    brain
+        .edit(&mut draft)
+        .write_skill_file(&slug("mine"), "scripts/run.sh", b"#!/bin/sh\n\xff\x00".to_vec())
+        .expect("written");
+    brain.settle(&draft, StepKind::Maintenance, "a support file").expect("settled");
+    touch(&mut brain, "mine");
+    let before = files(&brains, "skills/mine");
+    assert_eq!(before.len(), 2);
+
+    brains.clock.advance_ms(30 * DAY);
+    let report = curator::run(&mut brain, Policy::default()).expect("a pass");
+    assert_eq!(report.plan.transitioned.len(), 1);
+    assert_eq!((state(&brain, "mine"), report.settled.is_some()), (State::Stale, true));
+    assert!(brain.skills().expect("skills").get(&slug("mine")).is_some(), "stale is still in the index");
+
+    brains.clock.advance_ms(60 * DAY);
+    assert!(curator::is_due(&brain, Policy::default()).expect("looked"));
+    let report = curator::run(&mut brain, Policy::default()).expect("a pass");
+    assert_eq!(report.plan.transitioned[0].to, State::Archived);
+    assert!(brain.skills().expect("skills").get(&slug("mine")).is_none());
+    assert_eq!(files(&brains, "skills/.archive/mine"), before, "moved with all its files");
+    let last = brain.history(1).expect("history").remove(0);
+    assert_eq!((last.kind, last.summary.as_str()), (StepKind::Maintenance, "curator: 1 archived"));
+
+    let mut draft = Draft::new();
+    brain.edit(&mut draft).restore_skill(&slug("mine")).expect("restored");
+    brain.settle(&draft, StepKind::Maintenance, "restored").expect("settled");
+    assert_eq!(files(&brains, "skills/mine"), before);
+    assert_eq!(state(&brain, "mine"), State::Active);
+    assert!(!curator::is_due(&brain, Policy::default()).expect("looked"), "whoever brings it back wants it");
+    assert!(brain.verify().expect("verified").is_sound());
+}
+
+#[test]
+fn old_enough_goes_straight_to_the_archive_and_a_stale_one_that_is_used_is_active() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    for name in ["long-gone", "back-again", "never-used"] {
+        create(&mut brain, name, CreatedBy::Agent);
+    }
+    touch(&mut brain, "long-gone");
+    brains.clock.advance_ms(50 * DAY);
+    touch(&mut brain, "back-again");
+    brains.clock.advance_ms(40 * DAY);
+    curator::run(&mut brain, Policy::default()).expect("a pass");
+    assert_eq!(state(&brain, "long-gone"), State::Archived, "stale is passed over");
+    assert_eq!(state(&brain, "back-again"), State::Stale);
+    assert_eq!(state(&brain, "never-used"), State::Active, "never active is never old");
+    touch(&mut brain, "back-again");
+    assert_eq!(state(&brain, "back-again"), State::Active);
+    // A look reactivates too, at the next pass.
+    brains.clock.advance_ms(31 * DAY);
+    curator::run(&mut brain, Policy::default()).expect("a pass");
+    let mut draft = Draft::new();
+    brain.edit(&mut draft).viewed(&slug("back-again")).expect("counted");
+    brain.settle(&draft, StepKind::Maintenance, "looked").expect("settled");
+    assert_eq!(state(&brain, "back-again"), State::Stale);
+    let report = curator::run(&mut brain, Policy::default()).expect("a pass");
+    assert_eq!((report.plan.transitioned[0].from, report.plan.transitioned[0].to), (State::Stale, State::Active));
+}
+
+#[test]
+fn a_pass_that_cannot_be_saved_reports_nothing() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    create(&mut brain, "mine", CreatedBy::Agent);
+    touch(&mut brain, "mine");
+    brain.close().expect("closed");
+    brains.clock.advance_ms(100 * DAY);
+    // Where the archive should be stands a file that is not herm's.
+    let mut brain = brains.open("1").expect("opened");
+    std::fs::write(brains.file("1", "skills/.archive"), "in the way").expect("written");
+    curator::run(&mut brain, Policy::default()).expect_err("it cannot be moved");
+    assert_eq!(state(&brain, "mine"), State::Active);
+    assert!(brains.file("1", "skills/mine.md").exists());
+    std::fs::remove_file(brains.file("1", "skills/.archive")).expect("removed");
+    let report = curator::run(&mut brain, Policy::default()).expect("a pass");
+    assert_eq!(report.plan.transitioned.len(), 1);
+    assert!(!brains.file("1", "skills/mine.md").exists());
+}
+
+/// 200 days with random use: nothing is ever deleted, nothing that is the agent's and idle stays
+/// active, and nothing else moves.
+#[test]
+fn two_hundred_days_lose_nothing() {
+    for seed in 1..=6 {
+        let brains = TempBrains::new();
+        let mut brain = brains.make("1");
+        let mut random = Random::new(seed);
+        let makers = [CreatedBy::Agent, CreatedBy::Agent, CreatedBy::Agent, CreatedBy::User, CreatedBy::Imported];
+        let mut texts: BTreeMap<Slug, (CreatedBy, bool, String)> = BTreeMap::new();
+        let mut draft = Draft::new();
+        for n in 0..24 {
+            let (name, by) = (format!("skill-{n:02}"), makers[n % makers.len()]);
+            let text = skill_text(&name, &format!("Version {}.", random.number()));
+            let pinned = n % 7 == 0;
+            let mut editor = brain.edit(&mut draft);
+            editor.create_skill(&slug(&name), &text, by).expect("made");
+            editor.pin_skill(&slug(&name), pinned).expect("pinned");
+            texts.insert(slug(&name), (by, pinned, text));
+        }
+        brain.settle(&draft, StepKind::Maintenance, "made").expect("settled");
+        for _ in 0..200 {
+            brains.clock.advance_ms(DAY);
+            let mut draft = Draft::new();
+            for _ in 0..random.below(2) {
+                let name = slug(&format!("skill-{:02}", random.below(24)));
+                if brain.skills().expect("skills").get(&name).is_some() {
+                    brain.edit(&mut draft).used(&name).expect("counted");
+                }
+            }
+            if random.below(40) == 0
+                && let Some(name) = archived(&brain).first()
+            {
+                brain.edit(&mut draft).restore_skill(name).expect("restored");
+            }
+            if !draft.is_empty() {
+                brain.settle(&draft, StepKind::Maintenance, "a day").expect("settled");
+            }
+            curator::run(&mut brain, Policy::default()).expect("a pass");
+            check(&mut brain, &brains, &texts);
+        }
+        assert!(brain.verify().expect("verified").is_sound());
+        assert!(!archived(&brain).is_empty(), "seed {seed}: the pass did something");
+    }
+}
+
+fn archived(brain: &Brain) -> Vec<Slug> {
+    let usage = brain.usage().expect("usage");
+    usage.into_iter().filter(|(_, usage)| usage.state == State::Archived).map(|(slug, _)| slug).collect()
+}
+
+fn check(brain: &mut Brain, brains: &TempBrains, texts: &BTreeMap<Slug, (CreatedBy, bool, String)>) {
+    let usage = brain.usage().expect("usage");
+    let now = herm::Clock::now(&*brains.clock);
+    for (name, (by, pinned, text)) in texts {
+        let record = &usage[name];
+        let place = match record.state {
+            State::Archived => format!("skills/.archive/{name}.md"),
+            State::Active | State::Stale => format!("skills/{name}.md"),
+        };
+        let found = std::fs::read_to_string(brains.file("1", &place)).expect("nothing is ever deleted");
+        assert_eq!(&found, text, "and nothing is changed");
+        if *by != CreatedBy::Agent || *pinned {
+            assert_eq!(record.state, State::Active, "{name} is not the curator's");
+            continue;
+        }
+        let idle = record.last_activity().map(|at| now.millis() - at.millis());
+        match (record.state, idle) {
+            (State::Active, None) => {}
+            (State::Active, Some(idle)) => assert!(idle < 30 * DAY, "{name} is idle and active"),
+            (State::Stale, idle) => assert!(idle.is_some_and(|idle| (30 * DAY..90 * DAY).contains(&idle))),
+            (State::Archived, idle) => assert!(idle.is_some_and(|idle| idle >= 90 * DAY)),
+        }
+    }
+}
+
+#[test]
+fn the_quick_look_agrees_with_the_pass() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let mut random = Random::new(11);
+    for n in 0..12 {
+        create(&mut brain, &format!("skill-{n:02}"), if n % 4 == 3 { CreatedBy::User } else { CreatedBy::Agent });
+    }
+    for _ in 0..60 {
+        brains.clock.advance_ms(5 * DAY);
+        for _ in 0..random.below(3) {
+            let name = format!("skill-{:02}", random.below(12));
+            if brain.skills().expect("skills").get(&slug(&name)).is_some() {
+                touch(&mut brain, &name);
+            }
+        }
+        let plan = curator::look(&mut brain, Policy::default()).expect("a plan");
+        let due = curator::is_due(&brain, Policy::default()).expect("looked");
+        assert_eq!(due, !plan.transitioned.is_empty(), "{plan:?}");
+        if random.below(2) == 0 {
+            curator::run(&mut brain, Policy::default()).expect("a pass");
+            assert!(!curator::is_due(&brain, Policy::default()).expect("looked"), "a second pass finds nothing");
+        }
+    }
+}
+
+#[test]
+fn the_sidecar_is_sorted_and_stable_and_a_broken_one_harms_nothing() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    create(&mut brain, "zebra", CreatedBy::Agent);
+    create(&mut brain, "ape", CreatedBy::Agent);
+    touch(&mut brain, "ape");
+    brain.close().expect("closed");
+    let path = brains.file("1", "skills/.usage.json");
+    let first = std::fs::read(&path).expect("written");
+    let text = String::from_utf8(first.clone()).expect("text");
+    assert!(text.find("\"ape\"").expect("ape") < text.find("\"zebra\"").expect("zebra"));
+    assert!(text.starts_with("{\n  \"ape\": {\n    \"archived_at\": null,"), "{text}");
+    for (n, broken) in ["", "{", "[]", "{\"ape\": 3}"].into_iter().enumerate() {
+        std::fs::write(&path, broken).expect("written");
+        let mut brain = brains.open("1").expect("a broken sidecar is nobody's truth");
+        assert_eq!(brain.usage().expect("usage")[&slug("ape")].use_count, 1);
+        let mut draft = Draft::new();
+        brain.edit(&mut draft).pin_skill(&slug("zebra"), n % 2 == 0).expect("pinned");
+        brain.settle(&draft, StepKind::Maintenance, "a step").expect("settled");
+        brain.close().expect("closed");
+    }
+    let again = std::fs::read(&path).expect("written again");
+    assert_eq!(String::from_utf8_lossy(&again), text, "byte-stable");
+}
+
+#[test]
+fn curate_by_hand_says_what_would_move_and_then_moves_it() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    create(&mut brain, "mine", CreatedBy::Agent);
+    // The brain's clock stands in the past; the command's is today's.
+    touch(&mut brain, "mine");
+    brain.close().expect("closed");
+    let herm = herm_tests::Herm::new(HERM, &brains.path());
+    let dry = herm.run(&["curate", "1", "--dry-run"]);
+    assert_eq!(dry.code, 0, "{}", dry.stderr);
+    assert!(dry.stdout.starts_with("would move:\n") && dry.stdout.contains("mine"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("stayed: 2 not written by the agent"), "{}", dry.stdout);
+    let (code, json) = herm.json(&["curate", "1"]);
+    assert_eq!(code, 0);
+    assert_eq!(json["transitioned"][0]["slug"], "mine");
+    assert_eq!(json["transitioned"][0]["to"], "archived");
+    assert_eq!(json["skipped"][0]["reason"], "not-agent-created");
+    assert_eq!(json["settled"]["moved"], true);
+    let again = herm.run(&["curate", "1"]);
+    assert!(again.stdout.starts_with("nothing to retire"), "{}", again.stdout);
+    assert_eq!(herm.run(&["skills", "restore", "1", "mine"]).code, 0);
+    assert!(herm.run(&["curate", "1"]).stdout.starts_with("nothing to retire"));
+    assert_eq!(herm.run(&["brain", "verify", "1"]).code, 0);
+}

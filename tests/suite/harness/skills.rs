@@ -1,0 +1,261 @@
+//! Skills in a task: called by command, made ready for the model, counted, curated.
+
+use herm::harness::Curating;
+use herm::skill::CreatedBy;
+use herm::{Draft, StepKind};
+use herm_tests::brains::{skill_text, slug};
+
+use super::*;
+
+fn write_skill(brains: &TempBrains, name: &str, text: &str, by: CreatedBy) {
+    let mut brain = brains.open("1").expect("opened");
+    let mut draft = Draft::new();
+    brain.edit(&mut draft).create_skill(&slug(name), text, by).expect("made");
+    brain.settle(&draft, StepKind::Maintenance, "made a skill").expect("settled");
+    brain.close().expect("closed");
+}
+
+/// Runs one task that looks once; what the model was asked first, and what it was told then.
+async fn ask(
+    brains: &TempBrains,
+    input: &str,
+    look: Value,
+    change: impl FnOnce(HarnessBuilder) -> HarnessBuilder,
+) -> herm::Result<(String, String, herm::Outcome)> {
+    let backend = Arc::new(Scripted::new([call("skill_view", look), ANSWER.to_owned()]));
+    let router = herm::backend::Router::single(Arc::clone(&backend) as _);
+    let harness = change(builder(brains).router(router)).build().expect("a harness");
+    let outcome = harness.run(&"1".parse().expect("an id"), task(input)).await;
+    harness.shutdown().await.expect("closed");
+    let outcome = outcome?;
+    let asked = backend.asked();
+    let first = asked[0].messages[1].content.to_string();
+    let told = asked[1].messages.last().expect("a message").content.to_string();
+    Ok((first, told, outcome))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_loads_its_skill_and_both_spellings_mean_the_same() {
+    for typed in ["/dir-one look at this", "/dir_one look at this", "/Dir-One look at this"] {
+        let brains = TempBrains::new();
+        brain(&brains);
+        let (first, _, outcome) =
+            ask(&brains, typed, json!({ "name": "flat-one" }), |builder| builder).await.expect("an outcome");
+        assert!(first.contains("See [notes](references/notes.md)."), "the body: {first}");
+        assert!(first.contains("references/notes.md") && first.contains("skills/dir-one"), "files and place: {first}");
+        assert!(first.trim_end().ends_with("look at this"), "the words come last: {first}");
+        let loaded: Vec<&str> = outcome.skills_loaded.iter().map(herm::Slug::as_str).collect();
+        assert_eq!(loaded, ["dir-one", "flat-one"]);
+        let usage = brains.open("1").expect("opened").usage().expect("usage");
+        assert_eq!((usage[&slug("dir-one")].view_count, usage[&slug("dir-one")].use_count), (1, 1));
+        // The receipt and the memory have what the subscriber wrote.
+        let found = reader(&brains).transcript(2).expect("read").expect("a transcript");
+        assert!(String::from_utf8(found).expect("text").contains(typed));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_command_says_what_is_near_and_costs_nothing() {
+    let brains = TempBrains::new();
+    brain(&brains);
+    let error = ask(&brains, "/flat-on do it", json!({}), |builder| builder).await.expect_err("unknown");
+    assert_eq!(error.kind(), herm::ErrorKind::NotFound);
+    assert!(error.hint_text().is_some_and(|hint| hint.contains("/flat-one")), "{error:?}");
+    assert_eq!(brains.open("1").expect("opened").lock().version, 1, "nothing happened");
+    // What only looks like one is a text.
+    for text in ["/etc/passwd is world readable", "// a comment", "/* a comment */ contract A {}"] {
+        let (first, _, _) =
+            ask(&brains, text, json!({ "name": "flat-one" }), |builder| builder).await.expect("an outcome");
+        assert_eq!(first, text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_began_with_a_command_replays() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    ask(&brains, "/flat-one go", json!({ "name": "dir-one" }), |builder| builder).await.expect("an outcome");
+    let work = tempfile::tempdir().expect("a directory");
+    let replayed = herm::harness::replay(&brains.layout(), &id, 2, &toolbox(), work.path()).await.expect("replayed");
+    assert!(replayed.is_same(), "{replayed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn variables_are_filled_in_and_unknown_ones_stay_visible() {
+    let brains = TempBrains::new();
+    brain(&brains);
+    let body = "Run ${HERM_SKILL_DIR}/run.sh in ${HERMES_SESSION_ID}; ${UNKNOWN} stays.";
+    write_skill(&brains, "with-variables", &skill_text("with-variables", body), CreatedBy::Agent);
+    let look = json!({ "name": "with-variables" });
+    let (_, told, outcome) = ask(&brains, "go", look.clone(), |builder| builder).await.expect("an outcome");
+    let dir = brains.path().join("1/skills");
+    assert!(
+        told.contains(&format!("Run {}/run.sh in {}; ${{UNKNOWN}} stays.", dir.display(), outcome.task.as_str())),
+        "{told}"
+    );
+    let (_, told, _) = ask(&brains, "go", look, |builder| builder.templates(false)).await.expect("an outcome");
+    assert!(told.contains(body), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inline_shell_runs_only_where_the_operator_allows_it_and_a_person_wrote_it() {
+    let brains = TempBrains::new();
+    brain(&brains);
+    let text = |name: &str| skill_text(name, "Today: !`printf ran-%s it`.");
+    write_skill(&brains, "by-user", &text("by-user"), CreatedBy::User);
+    write_skill(&brains, "by-agent", &text("by-agent"), CreatedBy::Agent);
+    write_skill(&brains, "by-import", &text("by-import"), CreatedBy::Imported);
+    write_skill(&brains, "changed", &text("changed"), CreatedBy::User);
+    let mut changed = brains.open("1").expect("opened");
+    let mut draft = Draft::new();
+    changed.edit(&mut draft).patch_skill(&slug("changed"), None, "Today", "Now").expect("patched");
+    changed.settle(&draft, StepKind::Maintenance, "patched").expect("settled");
+    changed.close().expect("closed");
+    for (name, enabled, runs) in [
+        ("by-user", false, false),
+        ("by-user", true, true),
+        ("by-agent", true, false),
+        ("by-import", true, false),
+        // An agent may have written what stands there now.
+        ("changed", true, false),
+    ] {
+        let (_, told, _) = ask(&brains, "go", json!({ "name": name }), |builder| builder.inline_shell(enabled))
+            .await
+            .expect("an outcome");
+        assert_eq!(told.contains("ran-it"), runs, "{name}, {enabled}: {told}");
+        assert_eq!(told.contains("inline shell was not run"), enabled && !runs, "{name}, {enabled}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn setup_that_is_missing_is_said_by_name_alone() {
+    let brains = TempBrains::new();
+    brain(&brains);
+    let text = "---\nname: needs\ndescription: Needs things. Use when asked.\nrequires_env: [HERM_TEST_MISSING, PATH]\n\
+                metadata:\n  hermes:\n    config:\n      - key: wiki.path\n        description: Where the wiki is\n---\n# Needs\n";
+    write_skill(&brains, "needs", text, CreatedBy::User);
+    let look = json!({ "name": "needs" });
+    let (_, told, _) = ask(&brains, "go", look.clone(), |builder| builder).await.expect("an outcome");
+    assert!(
+        told.contains("Setup needed") && told.contains("HERM_TEST_MISSING") && told.contains("wiki.path"),
+        "{told}"
+    );
+    let after = told.split("Setup needed").nth(1).expect("a list");
+    let path = std::env::var("PATH").expect("set");
+    assert!(!after.contains("PATH\n") && !told.contains(&path), "{after}");
+    let (_, told, _) =
+        ask(&brains, "go", look, |builder| builder.skill_settings(["wiki.path".to_owned()])).await.expect("an outcome");
+    assert!(!told.split("Setup needed").nth(1).expect("a list").contains("wiki.path"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_at_once_lose_no_count() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let words = (0..16).flat_map(|_| [call("skill_view", json!({ "name": "flat-one" })), ANSWER.to_owned()]);
+    // Replies are taken in order, and one brain runs one task at a time: the pairs stay together.
+    let harness = harness(&brains, Scripted::new(words));
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..16 {
+        let (harness, id) = (harness.clone(), id.clone());
+        tasks.spawn(async move { harness.run(&id, task(&format!("task {n}"))).await.expect("an outcome") });
+    }
+    for outcome in tasks.join_all().await {
+        assert_eq!(outcome.status, herm::Status::Converged, "{:?}", outcome.message);
+    }
+    harness.shutdown().await.expect("closed");
+    let usage = brains.open("1").expect("opened").usage().expect("usage");
+    assert_eq!((usage[&slug("flat-one")].view_count, usage[&slug("flat-one")].use_count), (16, 16));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_curator_passes_by_itself_after_a_session_and_not_too_often() {
+    const DAY: i64 = 24 * 60 * 60 * 1_000;
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let look = |name: &str| call("skill_view", json!({ "name": name }));
+    write_skill(&brains, "mine", &skill_text("mine", "Do it."), CreatedBy::Agent);
+    let words = [look("mine"), ANSWER.to_owned(), look("flat-one"), ANSWER.to_owned()];
+    let harness = harness(&brains, Scripted::new(words));
+    harness.run(&id, task("use it")).await.expect("an outcome");
+    // What follows the session is done before the clock moves on.
+    harness.maintain(&id).await.expect("maintained");
+    brains.clock.advance_ms(100 * DAY);
+    let outcome = harness.run(&id, task("something else")).await.expect("an outcome");
+    harness.shutdown().await.expect("closed");
+    let steps = reader(&brains).history(1).expect("history");
+    assert_eq!((steps[0].kind, steps[0].summary.as_str()), (StepKind::Maintenance, "curator: 1 archived"));
+    assert!(steps[0].version > i64::try_from(outcome.settled.expect("settled").version).expect("small"));
+    assert_eq!(reader(&brains).last_receipt().expect("receipts"), steps[0].seq.unsigned_abs(), "with its own receipt");
+
+    // Off, and not too often.
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    for name in ["first", "second"] {
+        write_skill(&brains, name, &skill_text(name, "Do it."), CreatedBy::Agent);
+    }
+    let words = [look("first"), ANSWER.to_owned(), look("second"), ANSWER.to_owned()];
+    let weekly = Curating { every: Duration::from_secs(7 * 24 * 3_600), ..Curating::default() };
+    let harness = builder(&brains).backend(Scripted::new(words)).curating(Some(weekly)).build().expect("a harness");
+    harness.run(&id, task("one")).await.expect("an outcome");
+    harness.maintain(&id).await.expect("maintained");
+    brains.clock.advance_ms(5 * DAY);
+    harness.run(&id, task("two")).await.expect("an outcome");
+    harness.maintain(&id).await.expect("maintained");
+    brains.clock.advance_ms(26 * DAY);
+    assert!(harness.maintain(&id).await.expect("maintained").curator.is_some(), "the first is stale");
+    brains.clock.advance_ms(5 * DAY);
+    assert!(harness.maintain(&id).await.expect("maintained").curator.is_none(), "due, and too soon");
+    brains.clock.advance_ms(3 * DAY);
+    assert!(harness.maintain(&id).await.expect("maintained").curator.is_some());
+    harness.shutdown().await.expect("closed");
+    let off = builder(&brains).backend(Scripted::new([""; 0])).curating(None).build().expect("a harness");
+    brains.clock.advance_ms(200 * DAY);
+    assert!(off.maintain(&id).await.expect("maintained").curator.is_none());
+    off.shutdown().await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_says_what_changed_and_the_list_has_categories() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let mut made = brains.open("1").expect("opened");
+    let mut draft = Draft::new();
+    made.edit(&mut draft).create_skill(&slug("extra"), &skill_text("extra", "x"), CreatedBy::User).expect("made");
+    made.settle(&draft, StepKind::Maintenance, "made").expect("settled");
+    made.close().expect("closed");
+    // A person moves it into a category, which says what it is about.
+    std::fs::create_dir(brains.file("1", "skills/writing")).expect("made");
+    std::fs::rename(brains.file("1", "skills/extra.md"), brains.file("1", "skills/writing/extra.md")).expect("moved");
+    std::fs::write(brains.file("1", "skills/writing/DESCRIPTION.md"), "---\ndescription: Texts of all kinds.\n---\n")
+        .expect("written");
+    let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let mut edited = herm::Brain::open(&brains.layout(), &id, &opening).expect("opened");
+    edited.adopt().expect("adopted");
+    edited.close().expect("closed");
+    let words = [
+        call("skills_list", json!({ "reload": true })),
+        call("skills_list", json!({ "category": "writing" })),
+        call("skills_list", json!({ "category": "cooking" })),
+        ANSWER.to_owned(),
+    ];
+    let backend = Arc::new(Scripted::new(words));
+    let router = herm::backend::Router::single(Arc::clone(&backend) as _);
+    let harness = builder(&brains).router(router).learning(false).build().expect("a harness");
+    harness.run(&id, task("list")).await.expect("an outcome");
+    let asked = backend.asked();
+    let told = |n: usize| asked[n].messages.last().expect("a message").content.to_string();
+    assert!(told(1).contains("[reloaded: 3 unchanged, 3 in all]"), "{}", told(1));
+    assert!(told(1).contains("extra: Does extra. Use when extra is asked for. [writing]"), "{}", told(1));
+    assert!(
+        told(1).contains("[categories: writing (1) Texts of all kinds.; give `category` to see one]"),
+        "{}",
+        told(1)
+    );
+    assert!(told(2).contains("extra:") && !told(2).contains("flat-one"), "{}", told(2));
+    assert!(told(3).contains("no category \"cooking\""), "{}", told(3));
+    let prefix = |n: usize| asked[n].messages[0].content.clone();
+    assert!((1..4).all(|n| prefix(n) == prefix(0)), "the prompt's beginning stays as it is");
+    assert_eq!(harness.reload(&id).await.expect("reloaded").unchanged, 3);
+    harness.shutdown().await.expect("closed");
+}
