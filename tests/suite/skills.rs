@@ -5,7 +5,7 @@ use std::path::Path;
 
 use herm::brain::Editor;
 use herm::skill::{CreatedBy, Form, State};
-use herm::{Brain, Draft, ErrorKind, Result, StepKind};
+use herm::{Brain, Draft, ErrorKind, Result, Slug, StepKind};
 use herm_tests::TempBrains;
 use herm_tests::brains::{skill_text, slug};
 
@@ -291,4 +291,16 @@ fn restoring_over_files_that_are_in_the_way_is_a_conflict() {
     brain.adopt().expect("adopted");
     assert_eq!(refused(&brain, |e| e.restore_skill(&slug("dir-one")).map(drop)).kind(), ErrorKind::Conflict);
     assert_eq!(std::fs::read_to_string(way).expect("there"), "in the way");
+}
+
+#[test]
+fn what_calls_for_a_skill_finds_it() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let mut draft = Draft::new();
+    let text = "---\nname: sweep\ndescription: Cleans up.\ntriggers: [dusty shelves, vacuum]\n---\n# Sweep\n";
+    brain.edit(&mut draft).create_skill(&slug("sweep"), text, CreatedBy::User).expect("made");
+    brain.settle(&draft, StepKind::Maintenance, "made").expect("settled");
+    let best = brain.best_skills("The shelf here is very dusty", 3).expect("chosen");
+    assert_eq!(best.first().map(Slug::as_str), Some("sweep"), "{best:?}");
 }

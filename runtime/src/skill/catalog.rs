@@ -1,4 +1,4 @@
-//! Which skills fit a text best: BM25 over slug, name and description.
+//! Which skills fit a text best: BM25 over slug, description and triggers.
 
 use std::collections::HashMap;
 
@@ -27,8 +27,11 @@ impl Catalog {
         for entry in index.entries().filter(|entry| entry.suits_this_platform()) {
             let number = u32::try_from(catalog.slugs.len()).unwrap_or(u32::MAX);
             let mut length = 0.0;
-            // The name says most.
-            for (text, weight) in [(entry.place.slug.as_str(), 2.0), (&*entry.description, 1.0)] {
+            // The name says most, and what the author said calls for it.
+            let triggers = entry.triggers.iter().map(|trigger| (trigger.as_str(), 2.0));
+            for (text, weight) in
+                [(entry.place.slug.as_str(), 2.0), (&*entry.description, 1.0)].into_iter().chain(triggers)
+            {
                 for term in terms(text) {
                     length += weight;
                     let postings = catalog.postings.entry(term.into_boxed_str()).or_default();

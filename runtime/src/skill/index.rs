@@ -32,6 +32,8 @@ pub struct Entry {
     pub category: Option<Arc<str>>,
     /// The operating systems it is for; none means all.
     pub platforms: Vec<String>,
+    /// Words that call for it.
+    pub triggers: Vec<String>,
 }
 
 impl Entry {
@@ -358,6 +360,7 @@ impl Scan<'_> {
             description: document.description().unwrap_or_default().into(),
             category: self.category(at, inside, form),
             platforms: document.platforms(),
+            triggers: document.triggers(),
             place,
         })))
     }
