@@ -1,4 +1,6 @@
-//! Cutting texts to what a reader can take, and never without a mark.
+//! Cutting texts to what a reader can take, and never without a mark; what differs between two.
+
+pub mod diff;
 
 /// The first `most` characters, with `…` where there are more.
 pub fn head(text: &str, most: usize) -> String {

@@ -9,6 +9,7 @@ mod concurrency;
 mod curator;
 mod harness;
 mod layers;
+mod ledger;
 mod machine;
 mod memory;
 mod run_command;

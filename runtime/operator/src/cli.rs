@@ -188,6 +188,36 @@ pub(crate) enum Brain {
         /// How many
         #[arg(long, default_value_t = 20)]
         limit: usize,
+        /// Show the files of each step, with short digests
+        #[arg(long)]
+        files: bool,
+    },
+    /// What differs between two versions: files, skills, texts line by line
+    Diff {
+        /// The agent's number
+        id: String,
+        /// The first version
+        #[arg(value_name = "A")]
+        from: u64,
+        /// The second version [default: the last]
+        #[arg(value_name = "B")]
+        to: Option<u64>,
+        /// Names only, no texts
+        #[arg(long)]
+        stat: bool,
+    },
+    /// Put back what one step changed, as a step of its own
+    Undo {
+        /// The agent's number
+        id: String,
+        /// The number of the step, as `brain history` shows it
+        change: i64,
+        /// Also put back what was changed again since
+        #[arg(long)]
+        force: bool,
+        /// Only say what would be put back
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Take over files changed by hand, as a step of their own
     Adopt {

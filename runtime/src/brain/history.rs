@@ -3,7 +3,7 @@
 use super::journal;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::ids::{Digest, RelPath};
+use crate::ids::{BrainId, Digest, RelPath};
 use crate::memory::{Database, sql};
 
 /// Why a brain moved.
@@ -85,8 +85,16 @@ pub(super) fn read(database: &Database, limit: usize) -> Result<Vec<StepRecord>>
 }
 
 /// One step.
-pub(super) fn one(database: &Database, seq: i64) -> Result<Option<StepRecord>> {
+fn one(database: &Database, seq: i64) -> Result<Option<StepRecord>> {
     steps(database, "WHERE seq = ?1", seq).map(|mut found| found.pop())
+}
+
+/// One step that must be there.
+pub(super) fn expect(database: &Database, id: &BrainId, seq: i64) -> Result<StepRecord> {
+    one(database, seq)?.ok_or_else(|| {
+        Error::not_found(format!("brain {id} has no step {seq}"))
+            .hint(format!("see its steps with `herm brain history {id}`"))
+    })
 }
 
 fn steps(database: &Database, which: &str, number: i64) -> Result<Vec<StepRecord>> {

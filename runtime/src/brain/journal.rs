@@ -153,13 +153,18 @@ pub(super) fn keep_blob(connection: &Connection, digest: &Digest, content: &[u8]
         .map_err(|source| sql("write memory.db", source))
 }
 
-/// The content of a digest, checked against it.
-pub(super) fn blob(connection: &Connection, digest: &Digest) -> Result<Vec<u8>> {
+/// The content of a digest, checked against it; `None` where the journal does not have it.
+pub(super) fn find_blob(connection: &Connection, digest: &Digest) -> Result<Option<Vec<u8>>> {
     let content: Option<Vec<u8>> = connection
         .prepare_cached("SELECT content FROM blobs WHERE digest = ?1")
         .and_then(|mut get| get.query_row([digest.bytes()], |row| row.get(0)).optional())
         .map_err(|source| sql("read memory.db", source))?;
-    content.filter(|content| Digest::of(content) == *digest).ok_or_else(|| {
+    Ok(content.filter(|content| Digest::of(content) == *digest))
+}
+
+/// The content of a digest, checked against it.
+pub(super) fn blob(connection: &Connection, digest: &Digest) -> Result<Vec<u8>> {
+    find_blob(connection, digest)?.ok_or_else(|| {
         Error::corrupt(format!("the journal has lost the content {digest}")).hint("restore the brain from a snapshot")
     })
 }
@@ -240,4 +245,21 @@ pub(super) fn changes(connection: &Connection, first: i64, last: i64) -> Result<
         found.push((row.get(0).map_err(failed)?, change));
     }
     Ok(found)
+}
+
+/// The step after which the brain had a version; `None` where it never had it.
+pub(super) fn step_of_version(connection: &Connection, version: u64) -> Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT max(seq) FROM steps WHERE version = ?1")
+        .and_then(|mut get| get.query_row([i64::try_from(version).unwrap_or(-1)], |row| row.get(0)))
+        .map_err(|source| sql("read memory.db", source))
+}
+
+/// The first and the last version in the history.
+pub(super) fn versions(connection: &Connection) -> Result<(u64, u64)> {
+    connection
+        .prepare_cached("SELECT coalesce(min(version), 0), coalesce(max(version), 0) FROM steps")
+        .and_then(|mut get| get.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))))
+        .map(|(first, last)| (first.unsigned_abs(), last.unsigned_abs()))
+        .map_err(|source| sql("read memory.db", source))
 }

@@ -4,6 +4,8 @@
 //! - [`Draft`] collects the changes of a step, [`Editor`] makes them with their rules, and
 //!   [`Brain::settle`] commits them in one SQLite transaction, the only commit point there is.
 //! - A [`Witness`] signs every step inside that transaction; the receipts are the brain's tape.
+//! - [`Reader::compare`] says what differs between two versions, and [`Brain::undo`] takes one step
+//!   back as a step of its own.
 //! - After a crash, [`Brain::open`] brings the files to what the transaction said.
 //!
 //! The layout is described in `docs/formats/brain.md`.
@@ -14,6 +16,7 @@ mod editor;
 mod history;
 mod hydrate;
 mod journal;
+mod ledger;
 mod manifest;
 mod open;
 mod reader;
@@ -21,6 +24,7 @@ mod rewind;
 mod settle;
 mod skills;
 mod tape;
+mod undo;
 mod verify;
 mod witness;
 
@@ -28,10 +32,12 @@ pub use draft::Draft;
 pub use editor::{Editor, Layer};
 pub use history::{ChangeRecord, StepKind, StepRecord};
 pub use hydrate::{Hydrated, Seed, Source};
+pub use ledger::{Comparison, FileDifference, FileFate, SkillDifference};
 pub use manifest::{MANIFEST_SCHEMA, MAX_MANIFEST_BYTES, Manifest};
 pub use open::{Brain, OnDrift, Opening, list};
 pub use reader::{Counts, Reader};
 pub use settle::{Settled, Step, Transcript};
 pub use tape::Taped;
+pub use undo::{ChangedSince, KeptRows, OnChanged, Target, UndoPlan, Undone};
 pub use verify::{Drift, Report};
 pub use witness::{Move, Receipt, Witness};

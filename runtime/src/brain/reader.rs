@@ -71,6 +71,10 @@ impl Reader {
         &self.id
     }
 
+    pub(super) fn root(&self) -> &Root {
+        &self.root
+    }
+
     /// The lock of the last step.
     pub fn lock(&self) -> &Lockfile {
         &self.lock

@@ -64,10 +64,7 @@ impl Reader {
 
     /// One step.
     pub fn step(&self, seq: i64) -> Result<StepRecord> {
-        history::one(&self.database, seq)?.ok_or_else(|| {
-            Error::not_found(format!("brain {} has no step {seq}", self.id()))
-                .hint(format!("see its steps with `herm brain history {}`", self.id()))
-        })
+        history::expect(&self.database, self.id(), seq)
     }
 
     /// The hash of the bundle after a step.

@@ -8,7 +8,10 @@ use super::db::sql;
 use super::index::{self, Source};
 use super::logical::{self, Table, Touched};
 use crate::bundle::rows::FAN_OUT;
+use crate::clock::Moment;
 use crate::error::{Error, Result};
+use crate::ids::Slug;
+use crate::skill::{Standing, State};
 
 /// A row as it was before a step wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +79,74 @@ pub fn take_back(connection: &Connection, step: i64) -> Result<()> {
     logical::refresh(connection, &touched)
 }
 
+/// Where a skill stood before a step that wrote its telemetry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandingBefore {
+    /// The step.
+    pub step: i64,
+    /// The skill.
+    pub slug: Slug,
+    /// Where it stood; a skill without a record stands where nothing was decided.
+    pub standing: Standing,
+}
+
+/// Where skills stood before each of the steps `first` to `last` that wrote their telemetry, oldest first.
+pub fn standings(connection: &Connection, first: i64, last: i64) -> Result<Vec<StandingBefore>> {
+    let failed = |source| sql("read memory.db", source);
+    let mut kept = connection
+        .prepare_cached(
+            "SELECT row_undo.step, skill_usage.slug, row_undo.before FROM row_undo \
+             JOIN skill_usage ON skill_usage.id = row_undo.id \
+             WHERE row_undo.tbl = ?1 AND row_undo.step BETWEEN ?2 AND ?3 ORDER BY row_undo.step, row_undo.id",
+        )
+        .map_err(failed)?;
+    let mut rows = kept.query((Table::SkillUsage as i64, first, last)).map_err(failed)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let slug: String = row.get(1).map_err(failed)?;
+        let before: Option<String> = row.get(2).map_err(failed)?;
+        let standing = match before {
+            Some(before) => standing(&before)?,
+            None => Standing::PLAIN,
+        };
+        found.push(StandingBefore { step: row.get(0).map_err(failed)?, slug: slug.try_into()?, standing });
+    }
+    Ok(found)
+}
+
+/// Where a skill stands by the columns of its row.
+fn standing(columns: &str) -> Result<Standing> {
+    let columns: Vec<Value> = serde_json::from_str(columns).map_err(|source| lost_row().because(source))?;
+    let column = |name: &str| {
+        let mut names = Table::SkillUsage.columns().split(',').map(str::trim);
+        names.position(|column| column == name).and_then(|at| columns.get(at)).ok_or_else(lost_row)
+    };
+    Ok(Standing {
+        state: State::parse(column("state")?.as_str().ok_or_else(lost_row)?)?,
+        pinned: column("pinned")?.as_i64().ok_or_else(lost_row)? != 0,
+        archived_at: column("archived_at")?.as_i64().map(Moment),
+    })
+}
+
+/// How many rows of each table a step wrote.
+pub fn counts(connection: &Connection, step: i64) -> Result<Vec<(Table, u64)>> {
+    let failed = |source| sql("read memory.db", source);
+    let mut count = connection
+        .prepare_cached("SELECT tbl, count(*) FROM row_undo WHERE step = ?1 GROUP BY tbl ORDER BY tbl")
+        .map_err(failed)?;
+    let mut rows = count.query([step]).map_err(failed)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let rows: i64 = row.get(1).map_err(failed)?;
+        found.push((Table::of_number(row.get(0).map_err(failed)?)?, rows.unsigned_abs()));
+    }
+    Ok(found)
+}
+
+fn lost_row() -> Error {
+    Error::corrupt("the journal has lost what a row was before").hint("restore the brain from a snapshot")
+}
+
 fn put_back(connection: &Connection, table: Table, id: i64, before: Option<&str>) -> Result<()> {
     let failed = |source| sql("write memory.db", source);
     let source = match table {
@@ -91,11 +162,7 @@ fn put_back(connection: &Connection, table: Table, id: i64, before: Option<&str>
         let query = format!("DELETE FROM {} WHERE id = ?1", table.name());
         return connection.execute(&query, [id]).map(|_| ()).map_err(failed);
     };
-    let columns: Vec<Value> = serde_json::from_str(before).map_err(|source| {
-        Error::corrupt("the journal has lost what a row was before")
-            .hint("restore the brain from a snapshot")
-            .because(source)
-    })?;
+    let columns: Vec<Value> = serde_json::from_str(before).map_err(|source| lost_row().because(source))?;
     let values = columns.into_iter().map(|value| match value {
         Value::Number(number) => number.as_i64().map_or(SqlValue::Null, SqlValue::Integer),
         Value::String(text) => SqlValue::Text(text),

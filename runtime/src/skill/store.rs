@@ -162,6 +162,25 @@ pub fn archived_slugs(paths: &[RelPath]) -> Vec<Slug> {
     slugs
 }
 
+/// Where a file of the archive may have stood before it was archived, the likeliest first.
+pub fn before_archive(path: &RelPath) -> Vec<RelPath> {
+    let Some(inside) = path.as_str().strip_prefix(ARCHIVE_DIR).and_then(|rest| rest.strip_prefix('/')) else {
+        return Vec::new();
+    };
+    let parts: Vec<&str> = inside.split('/').collect();
+    // A skill is archived under its own name, or under its name with a number.
+    let numbered = parts.iter().enumerate().filter(|(_, part)| part.contains(AGAIN)).map(|(at, part)| {
+        let form = if at + 1 == parts.len() { Form::Flat } else { Form::Directory };
+        let bare = unnumbered(part, form);
+        let all: Vec<&str> = parts.iter().enumerate().map(|(n, part)| if n == at { &*bare } else { *part }).collect();
+        all.join("/")
+    });
+    std::iter::once(inside.to_owned())
+        .chain(numbered)
+        .filter_map(|inside| format!("{SKILLS_DIR}/{inside}").parse().ok())
+        .collect()
+}
+
 /// A file's bytes.
 pub fn read(files: &dyn Files, path: &RelPath) -> Result<Vec<u8>> {
     files.read(path)?.ok_or_else(|| {

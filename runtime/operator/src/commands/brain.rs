@@ -1,11 +1,11 @@
 //! `herm brain`: look at brains, check them, see how they moved.
 
-use herm::brain::{self, OnDrift};
+use herm::brain::{self, OnChanged, OnDrift};
 use herm::bundle::{Origin, Part};
 use herm::{Brain, BrainId, Reader, Result};
 use serde_json::{Value, json};
 
-use super::{finish, to_json};
+use super::{finish, ledger, to_json};
 use crate::cli;
 use crate::config::Settings;
 use crate::exit;
@@ -16,7 +16,15 @@ pub(super) fn run(settings: &Settings, command: &cli::Brain) -> Result<Answer> {
         cli::Brain::List => list(settings),
         cli::Brain::Show { id } => show(settings, &id.parse()?),
         cli::Brain::Verify { id } => verify(settings, &id.parse()?),
-        cli::Brain::History { id, limit } => history(settings, &id.parse()?, *limit),
+        cli::Brain::History { id, limit, files } => ledger::history(settings, &id.parse()?, *limit, *files),
+        cli::Brain::Diff { id, from, to, stat } => ledger::diff(settings, &id.parse()?, *from, *to, *stat),
+        cli::Brain::Undo { id, change, force, dry_run } => {
+            let on_changed = if *force { OnChanged::Overwrite } else { OnChanged::Refuse };
+            match dry_run {
+                true => ledger::plan_undo(settings, &id.parse()?, *change, on_changed),
+                false => ledger::undo(settings, &id.parse()?, *change, on_changed),
+            }
+        }
         cli::Brain::Adopt { id } => adopt(settings, &id.parse()?),
     }
 }
@@ -194,27 +202,6 @@ fn verify(settings: &Settings, id: &BrainId) -> Result<Answer> {
             .code(exit::CORRUPT)
             .note(format!("if the edits are yours, take them over with `herm brain adopt {id}`")),
     })
-}
-
-fn history(settings: &Settings, id: &BrainId, limit: usize) -> Result<Answer> {
-    let steps = Reader::open(&settings.layout, id)?.history(limit)?;
-    let mut rows = vec![["STEP", "VERSION", "WHEN", "KIND", "HASH", "WHAT"].map(str::to_owned).to_vec()];
-    for step in &steps {
-        let files = match step.changes.len() {
-            0 => String::new(),
-            1 => " (1 file)".to_owned(),
-            several => format!(" ({several} files)"),
-        };
-        rows.push(vec![
-            step.seq.to_string(),
-            step.version.to_string(),
-            step.at.to_string(),
-            step.kind.name().to_owned(),
-            step.after.short(),
-            cut(&step.summary, 80) + &files,
-        ]);
-    }
-    Ok(Answer::new(columns(&rows), json!({ "id": id, "steps": to_json(&steps)? })))
 }
 
 fn adopt(settings: &Settings, id: &BrainId) -> Result<Answer> {

@@ -5,6 +5,7 @@ mod config;
 mod curate;
 mod doctor;
 mod init;
+mod ledger;
 mod memory;
 mod receipts;
 mod run;

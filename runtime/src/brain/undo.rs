@@ -1,0 +1,237 @@
+//! Undoing one step: its files and what it decided about skills, put back as a step of their own.
+//!
+//! What was said, noted, counted and signed stays: messages, facts, the task log, counts and receipts
+//! are facts about what happened, and an undo is one more of them.
+
+use super::draft::Draft;
+use super::history::{self, ChangeRecord, StepKind, StepRecord};
+use super::journal;
+use super::ledger::{self, SkillDifference};
+use super::open::Brain;
+use super::settle::Settled;
+use crate::error::{Error, Result};
+use crate::ids::{RelPath, Slug};
+use crate::memory::{Table, undo};
+use crate::skill::Standing;
+use crate::text;
+
+/// The most characters of a summary.
+const MOST_SUMMARY: usize = 300;
+/// How many things that changed since are named in an error.
+const MOST_NAMED: usize = 5;
+
+/// What to do about something that the step changed and that was changed again since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnChanged {
+    /// Refuse, and name it.
+    Refuse,
+    /// Put it back all the same; the step says that it was forced.
+    Overwrite,
+}
+
+/// What a step changed.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// The content of a file.
+    File(RelPath),
+    /// Where a skill stands.
+    Skill(Slug),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{path}"),
+            Self::Skill(slug) => write!(f, "the state of skill {slug}"),
+        }
+    }
+}
+
+/// Something that was changed again after the step.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ChangedSince {
+    /// What it is.
+    #[serde(flatten)]
+    pub target: Target,
+    /// The later steps that changed it.
+    pub steps: Vec<i64>,
+}
+
+/// Rows of a step that are not undone.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct KeptRows {
+    /// Their table.
+    pub table: &'static str,
+    /// How many.
+    pub rows: u64,
+}
+
+/// What undoing a step changes.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UndoPlan {
+    /// The step that is undone.
+    pub step: i64,
+    /// What it was, in a line.
+    pub summary: String,
+    /// The files that move: as they are now, and as they will be.
+    pub files: Vec<ChangeRecord>,
+    /// The skills that move: where they stand now, and where they will.
+    pub skills: Vec<SkillDifference>,
+    /// What was changed since, and is put back all the same.
+    pub overwritten: Vec<ChangedSince>,
+    /// What the step wrote into the memory, which stays.
+    pub kept: Vec<KeptRows>,
+}
+
+impl UndoPlan {
+    /// Whether everything is already as it was before the step.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.skills.is_empty()
+    }
+
+    /// The step that undoes, in a line.
+    fn line(&self) -> String {
+        let forced = if self.overwritten.is_empty() { "" } else { " (forced)" };
+        text::line(&format!("undo of step {}{forced}: {}", self.step, self.summary), MOST_SUMMARY)
+    }
+}
+
+/// How an undo went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undone {
+    /// What it changed.
+    pub plan: UndoPlan,
+    /// How the brain moved; `None` where everything was already as before the step.
+    pub settled: Option<Settled>,
+}
+
+impl Brain {
+    /// Puts what step `seq` changed back to what it was before, as a step of kind `rollback`.
+    ///
+    /// Files that were changed again since are a conflict unless they may be overwritten, and so are
+    /// skills whose state was. The step that made the brain cannot be undone; an undo can.
+    pub fn undo(&mut self, seq: i64, on_changed: OnChanged) -> Result<Undone> {
+        let (plan, draft) = self.prepare_undo(seq, on_changed)?;
+        if plan.is_empty() {
+            return Ok(Undone { plan, settled: None });
+        }
+        let settled = self.settle(&draft, StepKind::Rollback, &plan.line())?;
+        Ok(Undone { plan, settled: Some(settled) })
+    }
+
+    /// What [`undo`](Self::undo) would do. Nothing happens, and it is refused where the undo would be.
+    pub fn plan_undo(&self, seq: i64, on_changed: OnChanged) -> Result<UndoPlan> {
+        self.prepare_undo(seq, on_changed).map(|(plan, _)| plan)
+    }
+
+    fn prepare_undo(&self, seq: i64, on_changed: OnChanged) -> Result<(UndoPlan, Draft)> {
+        self.check_usable()?;
+        let step = history::expect(&self.database, self.id(), seq)?;
+        if step.kind == StepKind::Create {
+            return Err(Error::refused(format!("step {seq} made brain {}: there is nothing before it", self.id()))
+                .hint("undo a later step, or make another brain with `herm init`"));
+        }
+        let mut plan = UndoPlan {
+            step: seq,
+            summary: step.summary.clone(),
+            files: Vec::new(),
+            skills: Vec::new(),
+            overwritten: Vec::new(),
+            kept: self.kept_rows(seq)?,
+        };
+        let mut draft = Draft::new();
+        self.undo_files(&step, &mut plan, &mut draft)?;
+        self.undo_standings(seq, &mut plan, &mut draft)?;
+        match on_changed {
+            OnChanged::Refuse if !plan.overwritten.is_empty() => Err(self.changed_since(&step, &plan.overwritten)),
+            OnChanged::Refuse | OnChanged::Overwrite => Ok((plan, draft)),
+        }
+    }
+
+    fn undo_files(&self, step: &StepRecord, plan: &mut UndoPlan, draft: &mut Draft) -> Result<()> {
+        let later = journal::changes(&self.database.connection, step.seq.saturating_add(1), i64::MAX)?;
+        for change in &step.changes {
+            let now = self.tree()?.get(&change.path);
+            if now == change.before {
+                continue;
+            }
+            if now != change.after {
+                let steps = later.iter().filter(|(_, later)| later.path == change.path).map(|(seq, _)| *seq).collect();
+                plan.overwritten.push(ChangedSince { target: Target::File(change.path.clone()), steps });
+            }
+            let content = match change.before {
+                None => None,
+                Some(digest) => match ledger::content(&self.database, &self.root, &digest)? {
+                    Some(content) => Some(content),
+                    None => return Err(self.content_lost(step, &change.path)),
+                },
+            };
+            draft.files.insert(change.path.clone(), content);
+            plan.files.push(ChangeRecord { path: change.path.clone(), before: now, after: change.before });
+        }
+        Ok(())
+    }
+
+    /// What the step decided about skills. Counts and times of use are never put back.
+    fn undo_standings(&self, seq: i64, plan: &mut UndoPlan, draft: &mut Draft) -> Result<()> {
+        let connection = &self.database.connection;
+        let later = undo::standings(connection, seq.saturating_add(1), i64::MAX)?;
+        for undo::StandingBefore { slug, standing: before, .. } in undo::standings(connection, seq, seq)? {
+            let Some(mut usage) = self.database.skill_usage_of(&slug)? else { continue };
+            let now = Standing::of(&usage);
+            let mut since: Vec<(i64, Standing)> =
+                later.iter().filter(|later| later.slug == slug).map(|later| (later.step, later.standing)).collect();
+            since.push((i64::MAX, now));
+            let after = since.first().map_or(now, |(_, standing)| *standing);
+            if before == after || now == before {
+                continue;
+            }
+            if now != after {
+                let moved = since.iter().zip(since.iter().skip(1)).filter(|((_, from), (_, to))| from != to);
+                let steps = moved.map(|((step, _), _)| *step).collect();
+                plan.overwritten.push(ChangedSince { target: Target::Skill(slug.clone()), steps });
+            }
+            before.put(&mut usage);
+            draft.usage.insert(slug.clone(), usage);
+            plan.skills.push(SkillDifference { slug, before: now, after: before });
+        }
+        Ok(())
+    }
+
+    fn kept_rows(&self, seq: i64) -> Result<Vec<KeptRows>> {
+        let counts = undo::counts(&self.database.connection, seq)?;
+        let stays = |table: &Table| matches!(table, Table::Messages | Table::Facts | Table::TaskLog);
+        let kept = counts.into_iter().filter(|(table, _)| stays(table));
+        Ok(kept.map(|(table, rows)| KeptRows { table: table.name(), rows }).collect())
+    }
+
+    fn content_lost(&self, step: &StepRecord, path: &RelPath) -> Error {
+        let seq = step.seq;
+        Error::refused(format!("step {seq} cannot be undone: the journal has lost what {path} was before it"))
+            .hint(format!("put the file back by hand, and take it over with `herm brain adopt {}`", self.id()))
+    }
+
+    fn changed_since(&self, step: &StepRecord, changed: &[ChangedSince]) -> Error {
+        let named = |changed: &ChangedSince| match changed.steps.as_slice() {
+            [] => changed.target.to_string(),
+            [one] => format!("{} (step {one})", changed.target),
+            several => {
+                let numbers: Vec<String> = several.iter().map(i64::to_string).collect();
+                format!("{} (steps {})", changed.target, numbers.join(", "))
+            }
+        };
+        let shown: Vec<String> = changed.iter().take(MOST_NAMED).map(named).collect();
+        let more = match changed.len().saturating_sub(MOST_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let (seq, id) = (step.seq, self.id());
+        Error::conflict(format!("step {seq} cannot be undone: changed since: {}{more}", shown.join(", "))).hint(format!(
+            "see what came later with `herm brain diff {id} {}`; undo the later steps first, or overwrite them with \
+             --force",
+            step.version
+        ))
+    }
+}
