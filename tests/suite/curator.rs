@@ -116,6 +116,26 @@ fn old_enough_goes_straight_to_the_archive_and_a_stale_one_that_is_used_is_activ
 }
 
 #[test]
+fn what_the_curator_did_can_be_undone_and_stays_undone() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    create(&mut brain, "mine", CreatedBy::Agent);
+    touch(&mut brain, "mine");
+    let before = files(&brains, "skills");
+    brains.clock.advance_ms(100 * DAY);
+    curator::run(&mut brain, Policy::default()).expect("a pass");
+    let step = brain.history(1).expect("history").remove(0);
+    let changed: Vec<&str> = step.changes.iter().map(|change| change.path.as_str()).collect();
+    assert_eq!(changed, ["skills/.archive/mine.md", "skills/mine.md"], "the ledger has every file, with digests");
+    let undone = brain.undo(step.seq, herm::brain::OnChanged::Refuse).expect("undone");
+    assert!(undone.settled.is_some_and(|settled| settled.moved));
+    assert_eq!(files(&brains, "skills"), before);
+    assert_eq!(state(&brain, "mine"), State::Active);
+    let report = curator::run(&mut brain, Policy::default()).expect("a pass");
+    assert!(report.plan.transitioned.is_empty(), "{report:?}");
+}
+
+#[test]
 fn a_pass_that_cannot_be_saved_reports_nothing() {
     let brains = TempBrains::new();
     let mut brain = brains.make("1");

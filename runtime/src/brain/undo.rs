@@ -12,7 +12,7 @@ use super::settle::Settled;
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
 use crate::memory::{Table, undo};
-use crate::skill::Standing;
+use crate::skill::{Standing, State};
 use crate::text;
 
 /// The most characters of a summary.
@@ -192,6 +192,10 @@ impl Brain {
                 let moved = since.iter().zip(since.iter().skip(1)).filter(|((_, from), (_, to))| from != to);
                 let steps = moved.map(|((step, _), _)| *step).collect();
                 plan.overwritten.push(ChangedSince { target: Target::Skill(slug.clone()), steps });
+            }
+            if now.state != State::Active && before.state == State::Active {
+                // Whoever brings it back has looked at it: the curator does not take it away again at once.
+                usage.last_viewed_at = Some(self.clock().now());
             }
             before.put(&mut usage);
             draft.usage.insert(slug.clone(), usage);
