@@ -16,6 +16,7 @@ mod run_command;
 mod seeds;
 mod skill_commands;
 mod skill_documents;
+mod skill_import;
 mod skills;
 mod terminal;
 

@@ -250,6 +250,8 @@ pub(crate) enum Skills {
         /// Files or directories [default: the current directory]
         paths: Vec<PathBuf>,
     },
+    /// Take over skills from a library, or a single one (exit 1 if none could be)
+    Import(ImportSkills),
     /// Move a skill into the archive
     Archive(OneSkill),
     /// Bring a skill back from the archive
@@ -258,6 +260,23 @@ pub(crate) enum Skills {
     Pin(OneSkill),
     /// No longer exempt it
     Unpin(OneSkill),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportSkills {
+    /// The agent's number
+    pub(crate) id: String,
+    /// A directory that holds skills, a skill's directory, or a skill file
+    pub(crate) path: PathBuf,
+    /// Only say what would happen
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Replace skills of the same name, unless they are pinned
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Only these: names, or paths in the library, with * and ?
+    #[arg(long, value_name = "PATTERN", num_args = 1..)]
+    pub(crate) only: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -42,8 +42,8 @@ impl Layer {
 /// A brain seen through a draft: reads see the draft's changes, writes go into it.
 #[derive(Debug)]
 pub struct Editor<'a> {
-    brain: &'a Brain,
-    draft: &'a mut Draft,
+    pub(super) brain: &'a Brain,
+    pub(super) draft: &'a mut Draft,
     at: Option<Moment>,
 }
 
@@ -62,7 +62,7 @@ impl Editor<'_> {
         self
     }
 
-    fn now(&self) -> Moment {
+    pub(super) fn now(&self) -> Moment {
         self.at.unwrap_or_else(|| self.brain.clock().now())
     }
 

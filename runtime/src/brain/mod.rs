@@ -15,6 +15,7 @@ mod draft;
 mod editor;
 mod history;
 mod hydrate;
+mod import;
 mod journal;
 mod ledger;
 mod manifest;

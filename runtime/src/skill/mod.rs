@@ -5,7 +5,7 @@
 //! strict reader objects to, and how to put it right. The [`Index`] is what a prompt shows, the
 //! [`store`] is how skills change, and [`Usage`] is what is known of a skill besides its text.
 //! A [`command`] asks for a skill by name, [`preprocess`] makes its text ready for the model, and
-//! [`setup`] says what it needs before it works.
+//! [`setup`] says what it needs before it works. [`import`] takes over skills from elsewhere.
 //!
 //! The format is described in `docs/formats/skill.md`.
 
@@ -17,6 +17,7 @@ mod files;
 mod finding;
 mod front_matter;
 pub mod guard;
+pub mod import;
 mod index;
 mod leniency;
 mod place;

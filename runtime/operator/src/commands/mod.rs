@@ -4,6 +4,7 @@ mod brain;
 mod config;
 mod curate;
 mod doctor;
+mod import;
 mod init;
 mod ledger;
 mod memory;

@@ -15,6 +15,7 @@ pub(super) fn run(settings: &Settings, command: &cli::Skills) -> Result<Answer> 
         cli::Skills::List { id, archived } => list(settings, &id.parse()?, *archived),
         cli::Skills::View { id, slug, file } => view(settings, &id.parse()?, &slug.parse()?, file.as_deref()),
         cli::Skills::Validate { paths } => super::validate::run(paths),
+        cli::Skills::Import(arguments) => super::import::run(settings, arguments),
         cli::Skills::Archive(one) => keep(settings, one, Keeping::Archive),
         cli::Skills::Restore(one) => keep(settings, one, Keeping::Restore),
         cli::Skills::Pin(one) => keep(settings, one, Keeping::Pin),

@@ -1,0 +1,76 @@
+//! Skills from elsewhere, taken over in one step.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::editor::Editor;
+use super::open::Brain;
+use crate::error::{Error, Result};
+use crate::fsio::Limits;
+use crate::ids::RelPath;
+use crate::skill::import::{self, Library, Namesakes, Only, Report, Target};
+use crate::skill::{CreatedBy, State, Usage};
+
+/// Files and directories that an import leaves free, so that the brain can go on learning.
+const SPARE: usize = 1_000;
+
+impl Brain {
+    /// Reads the skills at `path`, which must lie outside of this brain.
+    pub fn skill_library(&self, path: &Path) -> Result<Library> {
+        let real = |path: &Path| path.canonicalize().map_err(|source| Error::io("read", path, source));
+        let (from, own) = (real(path)?, real(self.root.path())?);
+        if from.starts_with(&own) || own.starts_with(&from) {
+            return Err(Error::invalid(format!("{} is part of brain {}, or holds it", path.display(), self.id))
+                .hint("files put into a brain by hand are taken over with `herm brain adopt ID`"));
+        }
+        Library::read(path)
+    }
+}
+
+impl Editor<'_> {
+    /// Takes over the skills of a library. Their provenance is *imported*, also where one takes the place of another:
+    /// what may run because a person wrote it must not run because it has the same name.
+    pub fn import_skills(&mut self, library: Library, only: &Only, namesakes: Namesakes) -> Result<Report> {
+        let room = self.room()?;
+        let pinned = |slug: &_| Ok(self.usage(slug)?.pinned);
+        let target = Target { files: self, pinned: &pinned, room };
+        let plan = import::plan(library, only, namesakes, &target)?;
+        let report = plan.apply(self);
+        for imported in &report.imported {
+            let now = self.now();
+            let usage = if imported.replaced {
+                let before = self.usage(&imported.slug)?;
+                Usage {
+                    created_by: CreatedBy::Imported,
+                    patch_count: before.patch_count.saturating_add(1),
+                    last_patched_at: Some(now),
+                    state: State::Active,
+                    archived_at: None,
+                    ..before
+                }
+            } else {
+                Usage::new(CreatedBy::Imported, now)
+            };
+            self.draft.usage.insert(imported.slug.clone(), usage);
+        }
+        Ok(report)
+    }
+
+    /// How many more files and directories the brain can hold.
+    fn room(&self) -> Result<usize> {
+        let tree = self.brain.tree()?;
+        let mut dirs: BTreeSet<RelPath> = BTreeSet::new();
+        let mut files = 0;
+        for (path, _) in tree.iter() {
+            files += 1;
+            let mut at = path.parent();
+            while let Some(dir) = at {
+                at = dir.parent();
+                if !dirs.insert(dir) {
+                    break;
+                }
+            }
+        }
+        Ok(Limits::default().entries.saturating_sub(SPARE + files + dirs.len()))
+    }
+}

@@ -1,0 +1,407 @@
+//! What a tree of skills holds, read once and into memory.
+
+use std::path::Path;
+
+use super::{Reason, Skipped};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fsio::{self, Kind, Limits, Root};
+use crate::ids::{RelPath, Slug};
+use crate::layout::{self, SKILLS_DIR};
+use crate::skill::document::{Document, MAX_DOCUMENT_BYTES};
+use crate::skill::place::{self, Form, MAIN_FILES, Place};
+use crate::skill::{guard, rules};
+
+/// The most one import may weigh.
+const MAX_TOTAL_BYTES: u64 = 256 << 20;
+/// What describes a category.
+const DESCRIPTION: &str = "DESCRIPTION.md";
+/// What marks archived skills in their names.
+const ARCHIVED_MARK: &str = ".archived-";
+
+/// A skill that could be taken over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Where it would stand in a brain.
+    pub place: Place,
+    /// Its main file in the library.
+    pub source: String,
+    /// Its files by their path in a brain, the main file among them, with their content.
+    pub files: Vec<(RelPath, Vec<u8>)>,
+}
+
+/// Everything a tree holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Library {
+    /// Skills that loaded, in path order.
+    pub skills: Vec<Candidate>,
+    /// Descriptions of categories, by their path in a brain.
+    pub descriptions: Vec<(RelPath, Vec<u8>)>,
+    /// What did not load.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Library {
+    /// Reads a library, or a single skill: its directory, its main file, or a flat file. `path` itself may be a link,
+    /// for whoever named it meant it; links inside are not followed.
+    pub fn read(path: &Path) -> Result<Self> {
+        let real = path.canonicalize().map_err(|source| Error::io("read", path, source))?;
+        let meta = real.metadata().map_err(|source| Error::io("read", path, source))?;
+        let no_skill = |what: &str| {
+            Error::invalid(format!("{} {what}", path.display()))
+                .hint("name a directory that holds skills, a skill's directory, or a skill file such as name.md")
+        };
+        let mut walk = Walk::default();
+        if meta.is_dir() {
+            walk.top(&real)?;
+            if walk.is_empty_handed() {
+                return Err(Error::not_found(format!("there is no skill in {}", path.display()))
+                    .hint("a skill is a directory with a SKILL.md, or a Markdown file such as name.md"));
+            }
+        } else if meta.is_file() {
+            let (Some(above), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str())) else {
+                return Err(no_skill("has a name that is not UTF-8"));
+            };
+            if place::is_main_file(name) {
+                walk.top(above)?;
+            } else if place::is_flat_file(name) {
+                walk.flat(&Root::open(above)?, "", name);
+            } else {
+                return Err(no_skill("is not a skill"));
+            }
+        } else {
+            return Err(no_skill("is neither a directory nor a regular file"));
+        }
+        let mut library = walk.library;
+        library.skills.sort_by(|a, b| a.source.cmp(&b.source));
+        library.descriptions.sort();
+        library.skipped.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(library)
+    }
+}
+
+/// Why one file cannot be taken over.
+struct Refusal {
+    reason: Reason,
+    detail: String,
+}
+
+impl Refusal {
+    fn new(reason: Reason, detail: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into() }
+    }
+}
+
+#[derive(Default)]
+struct Walk {
+    library: Library,
+    seen: usize,
+    bytes: u64,
+}
+
+/// The members of a skill's directory, by their path inside it.
+#[derive(Default)]
+struct Members {
+    files: Vec<String>,
+    refused: Vec<(String, Refusal)>,
+}
+
+impl Walk {
+    fn top(&mut self, path: &Path) -> Result<()> {
+        let root = Root::open(path)?;
+        let entries = self.list(&root)?;
+        let Some(main) = main_file(&entries) else { return self.folder(&root, "", entries) };
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            return Err(Error::invalid(format!("{} is a skill without a name", path.display()))
+                .hint("give its directory a name in UTF-8"));
+        };
+        self.directory(&root, name, &main)
+    }
+
+    /// Whether nothing was found that is a skill or should be one.
+    fn is_empty_handed(&self) -> bool {
+        let is_aside = |skipped: &Skipped| matches!(skipped.reason, Reason::NotASkill | Reason::NotEntered);
+        self.library.skills.is_empty() && self.library.skipped.iter().all(is_aside)
+    }
+
+    fn list(&mut self, here: &Root) -> Result<Vec<fsio::Entry>> {
+        let mut entries = here.list()?;
+        self.seen += entries.len();
+        let most = Limits::default().entries;
+        if self.seen > most {
+            return Err(Error::invalid(format!("{} is part of more than {most} entries", here.path().display()))
+                .hint("import a part of the library at a time"));
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn skip(&mut self, path: impl Into<String>, slug: Option<Slug>, refusal: Refusal, files: Vec<String>) {
+        let Refusal { reason, detail } = refusal;
+        self.library.skipped.push(Skipped { path: path.into(), slug, reason, detail, files });
+    }
+
+    /// A directory that is not a skill: the top, or a category.
+    fn folder(&mut self, here: &Root, at: &str, entries: Vec<fsio::Entry>) -> Result<()> {
+        for entry in entries {
+            let path = joined(at, &entry.name);
+            match entry.kind {
+                Kind::Odd(what) => self.skip(path, None, odd(what), Vec::new()),
+                Kind::Dir => {
+                    let Some((below, entries)) = self.enter(here, &entry.name, &path)? else { continue };
+                    match main_file(&entries) {
+                        Some(main) => self.directory(&below, &path, &main)?,
+                        None => self.folder(&below, &path, entries)?,
+                    }
+                }
+                Kind::File if place::is_flat_file(&entry.name) && !at.contains('/') => {
+                    self.flat(here, at, &entry.name);
+                }
+                Kind::File if entry.name == DESCRIPTION && !at.is_empty() => self.description(here, &path),
+                Kind::File => {
+                    let detail = if place::is_flat_file(&entry.name) {
+                        "a skill in a single file stands in the top directory or in one category"
+                    } else {
+                        "it belongs to no skill"
+                    };
+                    self.skip(path, None, Refusal::new(Reason::NotASkill, detail), Vec::new());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens and lists a directory; `None` where it is skipped.
+    fn enter(&mut self, here: &Root, name: &str, path: &str) -> Result<Option<(Root, Vec<fsio::Entry>)>> {
+        if layout::PRUNED_DIRS.contains(&name) {
+            let detail = format!("directories called {name} hold no skills");
+            self.skip(path, None, Refusal::new(Reason::NotEntered, detail), Vec::new());
+            return Ok(None);
+        }
+        let opened = in_brain(path).and_then(|_| {
+            let name: RelPath = name.parse().map_err(|error: Error| bad_name(&error))?;
+            match here.below(&name) {
+                Ok(Some(below)) => Ok(below),
+                Ok(None) => Err(Refusal::new(Reason::Unreadable, "it went away while it was read")),
+                Err(error) => Err(unreadable(&error)),
+            }
+        });
+        match opened {
+            Ok(below) => {
+                let entries = self.list(&below)?;
+                Ok(Some((below, entries)))
+            }
+            Err(refusal) => {
+                self.skip(path, None, refusal, Vec::new());
+                Ok(None)
+            }
+        }
+    }
+
+    /// A skill in directory form, which stands at `at` in the library.
+    fn directory(&mut self, here: &Root, at: &str, main: &str) -> Result<()> {
+        let mut members = Members::default();
+        self.members(here, at, "", &mut members)?;
+        let title = at.rsplit('/').next().unwrap_or(at);
+        let slug = Slug::from_title(title);
+        let loaded = match members.refused.iter().position(|(inside, _)| inside == main) {
+            Some(odd) => Err(members.refused.remove(odd).1),
+            None => self.load(here, at, title, main, &mut members),
+        };
+        let others = |members: &Members| {
+            let files = members.files.iter().filter(|inside| *inside != main);
+            files.map(|inside| joined(at, inside)).collect::<Vec<_>>()
+        };
+        match loaded {
+            Ok(candidate) => self.library.skills.push(candidate),
+            Err(refusal) => self.skip(joined(at, main), slug.clone(), refusal, others(&members)),
+        }
+        for (inside, refusal) in members.refused {
+            self.skip(joined(at, &inside), slug.clone(), refusal, Vec::new());
+        }
+        Ok(())
+    }
+
+    fn members(&mut self, here: &Root, at: &str, inside: &str, members: &mut Members) -> Result<()> {
+        for entry in self.list(here)? {
+            let path = joined(inside, &entry.name);
+            match entry.kind {
+                Kind::File => members.files.push(path),
+                Kind::Odd(what) => members.refused.push((path, odd(what))),
+                // A directory in the place of the main file: whatever it holds is not the skill.
+                Kind::Dir if path == layout::SKILL_FILE => {
+                    let refusal = Refusal::new(Reason::SpecialFile, "it is a directory and not a file");
+                    members.refused.push((path, refusal));
+                }
+                Kind::Dir => {
+                    if let Some((below, _)) = self.enter(here, &entry.name, &joined(at, &path))? {
+                        self.members(&below, at, &path, members)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a skill's main file and all its other files; those that cannot come along move to the refused ones.
+    fn load(
+        &mut self,
+        here: &Root,
+        at: &str,
+        title: &str,
+        main: &str,
+        members: &mut Members,
+    ) -> Result<Candidate, Refusal> {
+        let target = in_brain(&joined(at, layout::SKILL_FILE))?;
+        let content = main_content(here, main)?;
+        let place = Place { slug: named(title, at)?, main: target.clone(), form: Form::Directory };
+        let mut files = vec![(target, content)];
+        for inside in members.files.clone().into_iter().filter(|inside| inside != main) {
+            match support(here, at, &inside) {
+                Ok((target, content)) => {
+                    if let Ok(text) = std::str::from_utf8(&content) {
+                        guarded(text)
+                            .map_err(|why| Refusal::new(Reason::Guard, format!("its file {inside}: {why}")))?;
+                    }
+                    files.push((target, content));
+                }
+                Err(refusal) => {
+                    members.files.retain(|file| *file != inside);
+                    members.refused.push((inside, refusal));
+                }
+            }
+        }
+        self.weigh(&files)?;
+        files.sort();
+        Ok(Candidate { place, source: joined(at, main), files })
+    }
+
+    /// A skill in a single file.
+    fn flat(&mut self, here: &Root, at: &str, name: &str) {
+        let source = joined(at, name);
+        let title = name.strip_suffix(".md").unwrap_or(name);
+        let loaded = in_brain(&source).and_then(|target| {
+            let content = main_content(here, name)?;
+            let place = Place { slug: named(title, title)?, main: target.clone(), form: Form::Flat };
+            let files = vec![(target, content)];
+            self.weigh(&files)?;
+            Ok(Candidate { place, source: source.clone(), files })
+        });
+        match loaded {
+            Ok(candidate) => self.library.skills.push(candidate),
+            Err(refusal) => self.skip(source, Slug::from_title(title), refusal, Vec::new()),
+        }
+    }
+
+    /// What is said of a category. It comes along with the skills of its folder.
+    fn description(&mut self, here: &Root, path: &str) {
+        let loaded = in_brain(path).and_then(|target| {
+            let content = content(here, DESCRIPTION, MAX_DOCUMENT_BYTES)?;
+            let text = std::str::from_utf8(&content).map_err(|_| Refusal::new(Reason::NotText, "it is not UTF-8"))?;
+            guarded(text).map_err(|why| Refusal::new(Reason::Guard, why))?;
+            let file = (target, content);
+            self.weigh(std::slice::from_ref(&file))?;
+            Ok(file)
+        });
+        match loaded {
+            Ok(file) => self.library.descriptions.push(file),
+            Err(refusal) => self.skip(path, None, refusal, Vec::new()),
+        }
+    }
+
+    fn weigh(&mut self, files: &[(RelPath, Vec<u8>)]) -> Result<(), Refusal> {
+        let weight: u64 = files.iter().map(|(_, content)| content.len() as u64).sum();
+        if self.bytes + weight > MAX_TOTAL_BYTES {
+            let detail = format!("one import may weigh {MAX_TOTAL_BYTES} bytes; import the rest with --only");
+            return Err(Refusal::new(Reason::OverLimits, detail));
+        }
+        self.bytes += weight;
+        Ok(())
+    }
+}
+
+/// The name of the main file among the entries of a directory. `SKILL.md` makes it a skill whatever stands there.
+fn main_file(entries: &[fsio::Entry]) -> Option<String> {
+    let is_there = |name: &str| {
+        let mut named = entries.iter().filter(|entry| entry.name == name);
+        named.any(|entry| entry.kind == Kind::File || name == layout::SKILL_FILE)
+    };
+    MAIN_FILES.into_iter().find(|name| is_there(name)).map(str::to_owned)
+}
+
+/// A main file that loads: text that says what it does, and that nothing speaks against.
+fn main_content(here: &Root, name: &str) -> Result<Vec<u8>, Refusal> {
+    let bytes = content(here, name, MAX_DOCUMENT_BYTES)?;
+    let document = Document::read(&bytes).map_err(|unreadable| Refusal::new(Reason::NotText, unreadable.reason))?;
+    if document.description().is_none_or(|description| description.trim().is_empty()) {
+        let detail = "it has neither a description nor a text that could serve as one";
+        return Err(Refusal::new(Reason::NoDescription, detail));
+    }
+    guarded(document.raw()).map_err(|why| Refusal::new(Reason::Guard, why))?;
+    Ok(bytes)
+}
+
+/// A file beside a main file.
+fn support(here: &Root, at: &str, inside: &str) -> Result<(RelPath, Vec<u8>), Refusal> {
+    if place::is_main_file(inside) {
+        return Err(Refusal::new(Reason::Duplicate, "another spelling of the main file stands beside it"));
+    }
+    let target = in_brain(&joined(at, inside))?;
+    if layout::is_not_content(target.as_str()) {
+        return Err(Refusal::new(Reason::NotASkill, "files of this name are not part of a brain"));
+    }
+    Ok((target, content(here, inside, rules::MAX_SUPPORT_BYTES)?))
+}
+
+fn content(here: &Root, name: &str, most: usize) -> Result<Vec<u8>, Refusal> {
+    let rel: RelPath = name.parse().map_err(|error: Error| bad_name(&error))?;
+    match here.read(&rel, most as u64) {
+        Ok(Some(content)) => Ok(content),
+        Ok(None) => Err(Refusal::new(Reason::Unreadable, "it went away while it was read")),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => {
+            Err(Refusal::new(Reason::TooLarge, format!("it has more than {most} bytes")))
+        }
+        Err(error) => Err(unreadable(&error)),
+    }
+}
+
+/// What speaks against a text, without quoting a secret.
+fn guarded(text: &str) -> Result<(), String> {
+    guard::check_skill(text).map_err(|error| error.message().to_owned())
+}
+
+/// A path of the library as a path of a brain.
+fn in_brain(path: &str) -> Result<RelPath, Refusal> {
+    format!("{SKILLS_DIR}/{path}").parse().map_err(|error: Error| bad_name(&error))
+}
+
+/// The name a skill goes by.
+fn named(title: &str, at: &str) -> Result<Slug, Refusal> {
+    if at.contains(ARCHIVED_MARK) {
+        let detail = format!("{ARCHIVED_MARK:?} in a name marks archived skills; rename it");
+        return Err(Refusal::new(Reason::BadName, detail));
+    }
+    Slug::from_title(title).ok_or_else(|| {
+        Refusal::new(Reason::BadName, format!("{title:?} has no letter or digit to make a name of; rename it"))
+    })
+}
+
+fn bad_name(error: &Error) -> Refusal {
+    Refusal::new(Reason::BadName, error.message())
+}
+
+fn unreadable(error: &Error) -> Refusal {
+    let reason = if error.kind() == ErrorKind::Refused { Reason::SpecialFile } else { Reason::Unreadable };
+    Refusal::new(reason, error.message())
+}
+
+fn odd(what: &str) -> Refusal {
+    match what {
+        "a symbolic link" => Refusal::new(Reason::SymbolicLink, "links are not followed; put the file itself there"),
+        "a name that is not UTF-8" => Refusal::new(Reason::BadName, "its name is not UTF-8; rename it"),
+        other => Refusal::new(Reason::SpecialFile, format!("it is {other}")),
+    }
+}
+
+fn joined(at: &str, name: &str) -> String {
+    if at.is_empty() { name.to_owned() } else { format!("{at}/{name}") }
+}
