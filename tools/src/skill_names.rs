@@ -18,7 +18,7 @@ pub(crate) fn slug(name: &str) -> Result<Slug> {
 /// The active skill a name means.
 pub(crate) fn find(desk: &mut Desk, name: &str) -> Result<Slug> {
     let slug = slug(name)?;
-    if desk.skill_place(&slug)?.is_some() {
+    if desk.skill_place(&slug)?.is_some() || desk.is_outside(&slug) {
         return Ok(slug);
     }
     let archived = store::archived_slugs(&desk.edit()?.below(layout::ARCHIVE_DIR)?);

@@ -185,6 +185,7 @@ mod tests {
             slug: format!("skill-{n:03}").parse().unwrap(),
             description: format!("Does {n}.").into(),
             category: None,
+            external: false,
         };
         (0..number).map(card).collect()
     }

@@ -12,10 +12,10 @@ use crate::backend::{Backend, Router};
 use crate::brain::{OnDrift, Opening};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
-use crate::ids::{Random, SystemRandom};
+use crate::ids::{Random, Slug, SystemRandom};
 use crate::layout::Layout;
 use crate::receipt::Signer;
-use crate::tool::{Permissions, Secrets, Surroundings, Tool, Toolbox};
+use crate::tool::{Outside, Permissions, Secrets, Surroundings, Tool, Toolbox};
 
 /// What open brains may weigh together, unless said otherwise.
 const POOL_BYTES: usize = 64 << 20;
@@ -172,6 +172,19 @@ impl HarnessBuilder {
     /// Whether template variables of skills are filled in. On, unless said otherwise.
     pub fn templates(mut self, templates: bool) -> Self {
         self.surroundings.raw_templates = !templates;
+        self
+    }
+
+    /// Directories of skills that every brain sees and none changes; earlier ones win a name, and a
+    /// brain's own skill wins over all.
+    pub fn external_skills(mut self, dirs: Vec<PathBuf>) -> Self {
+        self.surroundings.outside = (!dirs.is_empty()).then(|| Outside::new(dirs));
+        self
+    }
+
+    /// Skills that no task sees.
+    pub fn disabled_skills(mut self, slugs: impl IntoIterator<Item = Slug>) -> Self {
+        self.surroundings.disabled = slugs.into_iter().collect();
         self
     }
 

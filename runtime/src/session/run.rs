@@ -183,12 +183,11 @@ impl Run<'_> {
             let users = frozen(Layer::User)?;
             let subscriber =
                 subscriber.map(|digest| frozen(Layer::Subscriber(digest))).transpose()?.unwrap_or_default();
-            desk.brain()?.skills()?;
+            desk.reload()?;
             let skills = desk.skills()?;
             let pinned = desk.pinned()?;
-            let brain = desk.brain()?;
             let shown =
-                prompt::choose(skills, &pinned, prompt::INDEX_BYTES, || brain.best_skills(&input, prompt::INDEX_BEST))?;
+                prompt::choose(skills, &pinned, prompt::INDEX_BYTES, || desk.best_skills(&input, prompt::INDEX_BEST))?;
             let archived = desk.archived()?;
             let question = desk.invoke(&input)?.map_or(input, Into::into);
             Ok(Prepared { role, memory, users, subscriber, shown, archived, question })

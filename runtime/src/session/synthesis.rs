@@ -171,7 +171,8 @@ pub fn write(
 ) -> Result<(Slug, SkillChange)> {
     desk.or_nothing(|desk| {
         let cards = desk.skills()?;
-        let known = cards.iter().any(|card| card.slug == lesson.slug) || archived.contains(&lesson.slug);
+        let known =
+            cards.iter().any(|card| card.slug == lesson.slug && !card.external) || archived.contains(&lesson.slug);
         let same = if known { None } else { same_skill(&cards, &lesson.description) };
         let target = same.unwrap_or_else(|| lesson.slug.clone());
         if archived.contains(&target) && desk.skill_place(&target)?.is_none() {
@@ -237,6 +238,7 @@ fn same_skill(cards: &[SkillCard], description: &str) -> Option<Slug> {
     let wanted = words(description);
     cards
         .iter()
+        .filter(|card| !card.external)
         .map(|card| (shared(&wanted, &words(&card.description)), card))
         .filter(|(shared, _)| *shared >= SAME_WORDS)
         .max_by(|a, b| a.0.total_cmp(&b.0))

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::index::Index;
+use super::index::{Entry, Index};
 use crate::ids::Slug;
 
 const K1: f32 = 1.2;
@@ -22,9 +22,14 @@ pub struct Catalog {
 impl Catalog {
     /// Indexes every skill that suits this platform.
     pub fn build(index: &Index) -> Self {
+        Self::of(index.entries())
+    }
+
+    /// The same for skills from anywhere.
+    pub fn of<'e>(entries: impl Iterator<Item = &'e Entry>) -> Self {
         let mut catalog = Self::default();
         let mut total = 0.0;
-        for entry in index.entries().filter(|entry| entry.suits_this_platform()) {
+        for entry in entries.filter(|entry| entry.suits_this_platform()) {
             let number = u32::try_from(catalog.slugs.len()).unwrap_or(u32::MAX);
             let mut length = 0.0;
             // The name says most, and what the author said calls for it.

@@ -34,16 +34,22 @@ pub struct Entry {
     pub platforms: Vec<String>,
     /// Words that call for it.
     pub triggers: Vec<String>,
+    /// What it requires, as its front matter says.
+    pub requires: Vec<String>,
 }
 
 impl Entry {
     /// Whether it is for the operating system this program runs on.
     pub fn suits_this_platform(&self) -> bool {
-        self.platforms.is_empty()
-            || self.platforms.iter().any(|platform| {
-                let platform = platform.to_ascii_lowercase();
-                platform == std::env::consts::OS || (platform == "darwin" && cfg!(target_os = "macos"))
-            })
+        self.suits(std::env::consts::OS)
+    }
+
+    /// Whether it is for an operating system, called as in [`std::env::consts::OS`].
+    pub fn suits(&self, platform: &str) -> bool {
+        let is_named = |name: &String| {
+            name.eq_ignore_ascii_case(platform) || (platform == "macos" && name.eq_ignore_ascii_case("darwin"))
+        };
+        self.platforms.is_empty() || self.platforms.iter().any(is_named)
     }
 }
 
@@ -361,6 +367,7 @@ impl Scan<'_> {
             category: self.category(at, inside, form),
             platforms: document.platforms(),
             triggers: document.triggers(),
+            requires: requires(&document),
             place,
         })))
     }
@@ -380,6 +387,12 @@ impl Scan<'_> {
         }
         self.last_category.clone()
     }
+}
+
+/// What a skill requires. Most say nothing, and are not parsed for it.
+fn requires(document: &Document) -> Vec<String> {
+    let front_matter = document.raw().get(..document.body_start()).unwrap_or_default();
+    if front_matter.contains("requires") { document.requires() } else { Vec::new() }
 }
 
 /// The deepest known folder that a path lies in.

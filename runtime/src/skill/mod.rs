@@ -6,6 +6,7 @@
 //! [`store`] is how skills change, and [`Usage`] is what is known of a skill besides its text.
 //! A [`command`] asks for a skill by name, [`preprocess`] makes its text ready for the model, and
 //! [`setup`] says what it needs before it works. [`import`] takes over skills from elsewhere.
+//! A [`shelf`] holds skills that stay outside, and [`visible`] says which of all these an agent sees.
 //!
 //! The format is described in `docs/formats/skill.md`.
 
@@ -25,12 +26,14 @@ pub mod preprocess;
 pub mod rules;
 pub mod setup;
 mod severity;
+pub mod shelf;
 pub mod shell;
 mod standing;
 pub mod store;
 pub mod template;
 mod usage;
 mod value;
+pub mod visible;
 
 pub use catalog::Catalog;
 pub use document::{Document, Unreadable};
@@ -39,6 +42,7 @@ pub use finding::{Finding, Rule, Severity};
 pub use index::{Delta, Entry, Index, Problem};
 pub use place::{Form, MAIN_FILES, Place, all as all_skills};
 pub use severity::PatternSeverity;
+pub use shelf::{Shelf, Shelved};
 pub use standing::Standing;
 pub use store::support_path;
 pub use usage::{CreatedBy, State, Usage, sidecar};

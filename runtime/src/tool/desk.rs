@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
 use crate::memory::{Fact, Found, Search};
+use crate::skill::visible::{Filter, Seen, visible};
 use crate::skill::{CreatedBy, Document, Files as _, Place, all_skills, guard, store, support_path};
 
 /// A skill as the index shows it.
@@ -23,6 +24,19 @@ pub struct SkillCard {
     pub description: Arc<str>,
     /// The folder it stands in.
     pub category: Option<Arc<str>>,
+    /// Whether it is outside the brain, where nobody here changes it.
+    pub external: bool,
+}
+
+impl SkillCard {
+    fn of(seen: Seen<'_>) -> Self {
+        Self {
+            slug: seen.entry.place.slug.clone(),
+            description: Arc::clone(&seen.entry.description),
+            category: seen.entry.category.clone(),
+            external: seen.external.is_some(),
+        }
+    }
 }
 
 /// A folder of skills.
@@ -94,8 +108,8 @@ impl Desk {
 
     /// Whether looking something up in the brain is a matter of microseconds.
     pub(super) fn is_light(&self) -> bool {
-        // A skill's shell may take its time.
-        !self.around.has_shell() && self.slot.as_ref().is_some_and(Brain::is_light)
+        // A skill's shell, or a directory outside, may take its time.
+        !self.around.is_slow() && self.slot.as_ref().is_some_and(Brain::is_light)
     }
 
     /// Lets go of the desk and keeps the brain's place.
@@ -133,17 +147,21 @@ impl Desk {
 
     /// Every active skill by slug, the ones of this step included.
     pub fn skills(&mut self) -> Result<Vec<SkillCard>> {
-        let mut cards: Vec<SkillCard> = self
-            .brain()?
-            .known_skills()?
-            .entries()
-            .filter(|entry| entry.suits_this_platform())
-            .map(|entry| SkillCard {
-                slug: entry.place.slug.clone(),
-                description: Arc::clone(&entry.description),
-                category: entry.category.clone(),
-            })
-            .collect();
+        let around = Arc::clone(&self.around.surroundings);
+        let held = around.outside.as_ref().map(|outside| outside.held());
+        let filter = Filter { platform: std::env::consts::OS, disabled: &around.disabled };
+        let local = self.brain()?.known_skills()?;
+        let is_plain =
+            held.is_none() && filter.disabled.is_empty() && local.entries().all(|entry| entry.requires.is_empty());
+        let mut cards: Vec<SkillCard> = if is_plain {
+            // The usual case, without weighing thousands of skills against each other.
+            let suiting = local.entries().filter(|entry| entry.suits_this_platform());
+            suiting.map(|entry| SkillCard::of(Seen { entry, external: None })).collect()
+        } else {
+            let shelf = held.iter().flat_map(|held| held.shelf.entries());
+            visible(local.entries(), shelf, &filter).skills.into_iter().map(SkillCard::of).collect()
+        };
+        drop(held);
         for slug in self.drafted_skills() {
             let known = cards.binary_search_by(|card| card.slug.cmp(&slug));
             match (self.skill_place(&slug)?, known) {
@@ -154,7 +172,7 @@ impl Desk {
                         .and_then(|document| document.description())
                         .unwrap_or_default();
                     let category = place.category().map(Into::into);
-                    let card = SkillCard { slug, description: description.into(), category };
+                    let card = SkillCard { slug, description: description.into(), category, external: false };
                     match known {
                         Ok(at) => drop(cards.get_mut(at).map(|old| *old = card)),
                         Err(at) => cards.insert(at, card),
@@ -217,7 +235,12 @@ impl Desk {
 
     /// The support files of a skill, relative to it.
     pub fn skill_files(&mut self, slug: &Slug) -> Result<Vec<String>> {
-        let Some(place) = self.skill_place(slug)? else { return Err(no_such_skill(slug)) };
+        let Some(place) = self.skill_place(slug)? else {
+            return match &self.around.surroundings.outside {
+                Some(outside) => outside.held().shelf.files(slug),
+                None => Err(no_such_skill(slug)),
+            };
+        };
         let Some(dir) = place.dir() else { return Ok(Vec::new()) };
         let prefix = format!("{dir}/");
         let below = self.edit()?.below(dir.as_str())?;
@@ -242,6 +265,12 @@ impl Desk {
     /// Makes a new skill of the agent's own.
     pub fn create_skill(&mut self, slug: &Slug, content: &str) -> Result<()> {
         guard::check_skill(content)?;
+        if self.is_outside(slug) {
+            return Err(Error::conflict(format!(
+                "skill {slug} stands outside the brain, where nobody here changes it"
+            ))
+            .hint("use it as it is, or choose another name"));
+        }
         self.edit()?.create_skill(slug, content, CreatedBy::Agent)?;
         self.note_change(slug, SkillChange::Created);
         Ok(())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::desk::{Desk, no_such_skill};
+use super::outside::Outside;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug, TaskId};
 use crate::skill::command::{self, Invocation, Resolved};
@@ -16,7 +17,7 @@ use crate::skill::template::Variables;
 use crate::skill::{CreatedBy, Delta, Document, Place, Usage, shell, support_path};
 
 /// What skills find around a brain: the same for every task of a harness.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Surroundings {
     /// Whether template variables stay as they are.
     pub raw_templates: bool,
@@ -26,6 +27,10 @@ pub struct Surroundings {
     pub environment: BTreeSet<String>,
     /// The configuration keys that skills ask for and that are set; names alone.
     pub settings: BTreeSet<String>,
+    /// Skills outside the brains.
+    pub outside: Option<Outside>,
+    /// Skills that no task sees.
+    pub disabled: BTreeSet<Slug>,
 }
 
 /// The surroundings of one session.
@@ -40,9 +45,9 @@ pub struct Around {
 }
 
 impl Around {
-    /// Whether loading a skill may run a process.
-    pub(super) fn has_shell(&self) -> bool {
-        self.surroundings.inline_shell
+    /// Whether loading a skill may run a process, or read directories outside the brain.
+    pub(super) fn is_slow(&self) -> bool {
+        self.surroundings.inline_shell || self.surroundings.outside.is_some()
     }
 
     fn time_left(&self) -> Duration {
@@ -53,7 +58,10 @@ impl Around {
 impl Desk {
     /// Loads a skill for use: its text, ready for the model, or one of its files.
     pub fn load_skill(&mut self, slug: &Slug, file: Option<&str>) -> Result<String> {
-        let place = self.skill_place(slug)?.ok_or_else(|| no_such_skill(slug))?;
+        if self.around.surroundings.disabled.contains(slug) {
+            return Err(Error::refused(format!("skill {slug} is turned off by the operator")).hint("use another one"));
+        }
+        let Some(place) = self.skill_place(slug)? else { return self.load_from_outside(slug, file) };
         let path = match file {
             None => place.main.clone(),
             Some(file) => support_path(&place, file)?,
@@ -72,6 +80,31 @@ impl Desk {
             self.edit()?.viewed(slug)?;
         }
         self.made_ready(&place, &text)
+    }
+
+    /// Whether a skill stands outside the brain.
+    pub fn is_outside(&self, slug: &Slug) -> bool {
+        self.around.surroundings.outside.as_ref().is_some_and(|outside| outside.held().shelf.get(slug).is_some())
+    }
+
+    /// Loads a skill from outside the brain. It has no telemetry, and its shell never runs.
+    fn load_from_outside(&mut self, slug: &Slug, file: Option<&str>) -> Result<String> {
+        let around = self.around.clone();
+        let Some(outside) = &around.surroundings.outside else { return Err(no_such_skill(slug)) };
+        let held = outside.held();
+        let Some(dir) = held.dir_of(slug) else { return Err(no_such_skill(slug)) };
+        let text = held.shelf.read(slug, file)?;
+        if file.is_some() {
+            return Ok(text);
+        }
+        self.loaded.insert(slug.clone(), Digest::of(text.as_bytes()));
+        let dir = dir.to_string_lossy();
+        let task = around.task.as_ref().map(TaskId::as_str);
+        let variables = match around.surroundings.raw_templates {
+            true => Variables { skill_dir: None, session_id: None },
+            false => Variables { skill_dir: Some(&dir), session_id: task },
+        };
+        Ok(preprocess::prepare(&text, &variables, InlineShell::Off).into_owned())
     }
 
     /// A skill's text with its variables filled in, and its shell run where that is allowed.
@@ -110,15 +143,38 @@ impl Desk {
         Ok(dir.to_string_lossy().into_owned())
     }
 
-    /// Looks at the files of the skills again, and says what changed.
+    /// Looks at the files of the skills again, in the brain and outside, and says what changed.
     pub fn reload(&mut self) -> Result<Delta> {
-        self.brain()?.reload()
+        let mut delta = self.brain()?.reload()?;
+        if let Some(outside) = &self.around.surroundings.outside {
+            let more = outside.update()?;
+            delta.added.extend(more.added);
+            delta.removed.extend(more.removed);
+            delta.changed.extend(more.changed);
+            delta.unchanged += more.unchanged;
+            delta.total += more.total;
+        }
+        Ok(delta)
+    }
+
+    /// The skills that fit `text` best, best first: the brain's own, then those outside.
+    pub fn best_skills(&mut self, text: &str, most: usize) -> Result<Vec<Slug>> {
+        let mut best = self.brain()?.best_skills(text, most)?;
+        if let Some(outside) = &self.around.surroundings.outside {
+            best.extend(outside.best(text, most));
+        }
+        Ok(best)
     }
 
     /// What a skill still needs before it works.
     pub fn setup_needed(&mut self, slug: &Slug) -> Result<Vec<SetupNeeded>> {
-        let Some(place) = self.skill_place(slug)? else { return Err(no_such_skill(slug)) };
-        let bytes = self.read(&place.main)?.unwrap_or_default();
+        let bytes = match self.skill_place(slug)? {
+            Some(place) => self.read(&place.main)?.unwrap_or_default(),
+            None => match &self.around.surroundings.outside {
+                Some(outside) => outside.held().shelf.read(slug, None)?.into_bytes(),
+                None => return Err(no_such_skill(slug)),
+            },
+        };
         let Ok(document) = Document::read(&bytes) else { return Ok(Vec::new()) };
         let around = &self.around.surroundings;
         let env = |name: &str| around.environment.contains(name);
@@ -130,22 +186,44 @@ impl Desk {
     /// does not. The skill counts as loaded.
     pub fn invoke(&mut self, input: &str) -> Result<Option<String>> {
         let Some(typed) = command::parse(input) else { return Ok(None) };
-        let slug = match self.brain()?.command(typed.word)? {
-            Resolved::Skill(slug) => slug.clone(),
-            Resolved::Unknown { near } => return Err(unknown_command(typed.word, &near)),
-        };
+        let slug = self.resolve(typed.word)?;
         let text = self.load_skill(&slug, None)?;
         let body = Document::read(text.as_bytes()).map_or(text.as_str().to_owned(), |read| read.body().to_owned());
-        let place = self.skill_place(&slug)?.ok_or_else(|| no_such_skill(&slug))?;
+        let directory = match self.skill_place(&slug)? {
+            Some(place) => self.skill_dir(&place)?,
+            None => {
+                let outside = self.around.surroundings.outside.as_ref();
+                let dir = outside.and_then(|outside| outside.held().dir_of(&slug));
+                dir.map(|dir| dir.to_string_lossy().into_owned()).unwrap_or_default()
+            }
+        };
         let message = command::invocation(&Invocation {
             name: slug.as_str(),
-            directory: &self.skill_dir(&place)?,
+            directory: &directory,
             body: &body,
             files: &self.skill_files(&slug)?,
             words: typed.rest,
             setup: &self.setup_needed(&slug)?,
         });
         Ok(Some(message))
+    }
+
+    /// The skill that a typed command stands for: the brain's own first.
+    fn resolve(&mut self, word: &str) -> Result<Slug> {
+        let around = self.around.clone();
+        let is_on = |slug: &Slug| !around.surroundings.disabled.contains(slug);
+        let mut near = match self.brain()?.command(word)? {
+            Resolved::Skill(slug) if is_on(slug) => return Ok(slug.clone()),
+            Resolved::Skill(_) => Vec::new(),
+            Resolved::Unknown { near } => near,
+        };
+        match around.surroundings.outside.as_ref().map(|outside| outside.command(word)) {
+            Some(Ok(slug)) if is_on(&slug) => return Ok(slug),
+            Some(Err(more)) => near.extend(more),
+            Some(Ok(_)) | None => {}
+        }
+        near.dedup();
+        Err(unknown_command(word, &near))
     }
 }
 

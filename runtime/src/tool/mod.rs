@@ -11,6 +11,7 @@ mod context;
 mod desk;
 mod dispatch;
 mod loading;
+mod outside;
 mod toolbox;
 
 pub use context::{Agents, Context, Secrets, TaskFrame};
@@ -18,6 +19,7 @@ pub(crate) use context::{at_desk, at_desk_quickly};
 pub use desk::{Category, Desk, SkillCard, SkillChange};
 pub use dispatch::{ToolReport, dispatch};
 pub use loading::{Around, Surroundings};
+pub use outside::Outside;
 pub use toolbox::{Permissions, Toolbox};
 
 use std::time::Duration;

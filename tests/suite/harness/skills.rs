@@ -259,3 +259,92 @@ async fn a_reload_says_what_changed_and_the_list_has_categories() {
     assert_eq!(harness.reload(&id).await.expect("reloaded").unchanged, 3);
     harness.shutdown().await.expect("closed");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn skills_outside_the_brain_are_seen_loaded_called_and_never_changed() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let library = tempfile::tempdir().expect("a directory");
+    let write = |path: &str, text: &str| {
+        let path = library.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        std::fs::write(path, text).expect("written");
+    };
+    write("team/shared-way/SKILL.md", &skill_text("shared-way", "In ${HERM_SKILL_DIR}: !`printf ran-it`."));
+    write("team/shared-way/references/more.md", "more of it\n");
+    write("flat-one.md", &skill_text("flat-one", "The other one."));
+    write("off.md", &skill_text("off", "Not here."));
+    let outside = |builder: HarnessBuilder| {
+        builder
+            .external_skills(vec![library.path().to_owned()])
+            .disabled_skills([slug("off"), slug("dir-one")])
+            .inline_shell(true)
+    };
+    let (first, told, outcome) =
+        ask(&brains, "/shared_way go", json!({ "name": "shared-way", "file": "references/more.md" }), outside)
+            .await
+            .expect("an outcome");
+    let dir = library.path().join("team/shared-way");
+    assert!(first.contains(&format!("In {}: !`printf ran-it`.", dir.display())), "{first}");
+    assert!(told.contains("more of it"), "{told}");
+    assert_eq!(outcome.skills_loaded, [slug("shared-way")]);
+    let usage = brains.open("1").expect("opened").usage().expect("usage");
+    assert!(!usage.contains_key(&slug("shared-way")), "it is not the brain's, and is not counted");
+
+    // The brain's own skill wins its name; what is turned off is neither seen nor loaded nor called.
+    let (_, told, _) = ask(&brains, "go", json!({ "name": "flat-one" }), outside).await.expect("an outcome");
+    assert!(told.contains("Do the flat thing.") && !told.contains("The other one."), "{told}");
+    for name in ["off", "dir-one"] {
+        let (_, told, _) = ask(&brains, "go", json!({ "name": name }), outside).await.expect("an outcome");
+        assert!(told.contains("turned off"), "{told}");
+        ask(&brains, &format!("/{name} go"), json!({}), outside).await.expect_err("not a command either");
+    }
+    let words = [
+        call("skills_list", json!({})),
+        call(
+            "skill_manage",
+            json!({ "action": "create", "name": "shared-way", "content": skill_text("shared-way", "Mine.") }),
+        ),
+        call("skill_manage", json!({ "action": "archive", "name": "shared-way" })),
+        call("skills_list", json!({ "reload": true })),
+        ANSWER.to_owned(),
+    ];
+    let backend = Arc::new(Scripted::new(words));
+    let router = herm::backend::Router::single(Arc::clone(&backend) as _);
+    let harness = outside(builder(&brains)).router(router).learning(false).build().expect("a harness");
+    // What changes outside while a session runs is heard of when the model asks for it.
+    harness.run(&id, task("list")).await.expect("an outcome");
+    let asked = backend.asked();
+    let told = |n: usize| asked[n].messages.last().expect("a message").content.to_string();
+    assert!(asked[0].messages[0].content.contains("shared-way"), "in the index");
+    assert!(!asked[0].messages[0].content.contains("- off:"), "not in the index");
+    assert!(told(1).contains("shared-way: Does shared-way.") && !told(1).contains("dir-one"), "{}", told(1));
+    assert!(told(2).contains("outside the brain") && told(3).contains("there is no skill"), "{} {}", told(2), told(3));
+    harness.shutdown().await.expect("closed");
+    assert!(brains.open("1").expect("opened").verify().expect("verified").is_sound());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_model_hears_of_skills_that_appear_while_it_works() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let library = tempfile::tempdir().expect("a directory");
+    let appears = library.path().join("new-one.md");
+    let write = move |_: &Map<String, Value>| {
+        std::fs::write(&appears, skill_text("new-one", "New.")).expect("written");
+        Ok("done".to_owned())
+    };
+    let mut tools = toolbox();
+    tools.add(made("publish", write)).expect("added");
+    let words = [call("publish", json!({})), call("skills_list", json!({ "reload": true })), ANSWER.to_owned()];
+    let backend = Arc::new(Scripted::new(words));
+    let router = herm::backend::Router::single(Arc::clone(&backend) as _);
+    let dirs = vec![library.path().to_owned()];
+    let harness = builder(&brains).toolbox(tools).router(router).external_skills(dirs).build().expect("a harness");
+    harness.run(&id, task("go")).await.expect("an outcome");
+    harness.shutdown().await.expect("closed");
+    let asked = backend.asked();
+    let told = asked[2].messages.last().expect("a message").content.to_string();
+    assert!(told.contains("[reloaded: 1 added (new-one); 2 unchanged, 3 in all]"), "{told}");
+    assert_eq!(asked[2].messages[0].content, asked[0].messages[0].content, "the prompt's beginning stays as it is");
+}

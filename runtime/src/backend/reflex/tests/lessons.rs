@@ -59,6 +59,7 @@ fn nothing_is_written_twice() {
         slug: value["name"].as_str().unwrap().parse().unwrap(),
         description: value["description"].as_str().unwrap().into(),
         category: None,
+        external: false,
     };
     assert_eq!(decide(&AUDIT, "", std::slice::from_ref(&written), &[]).1, None);
     let renamed = SkillCard { slug: "my-own-name".parse().unwrap(), ..written };

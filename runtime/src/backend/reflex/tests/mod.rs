@@ -159,6 +159,7 @@ impl Seed {
                 slug: path.file_stem().unwrap().to_str().unwrap().parse().unwrap(),
                 description: description.into(),
                 category: None,
+                external: false,
             });
         }
         cards.sort_by(|a, b| a.slug.cmp(&b.slug));
