@@ -17,6 +17,7 @@ mod seeds;
 mod skill_commands;
 mod skill_documents;
 mod skill_import;
+mod skill_shelf;
 mod skills;
 mod terminal;
 

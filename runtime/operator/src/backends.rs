@@ -44,11 +44,13 @@ pub(crate) fn harness(
         .sharing(settings.said.sharing.unwrap_or(false));
     let curating = settings.curator()?;
     let is_on = settings.said.curator.and_then(|said| said.enabled).unwrap_or(true);
-    let skills = settings.said.skills.clone().unwrap_or_default();
+    let skills = settings.skills();
     builder = builder
         .curating(is_on.then_some(curating))
         .templates(skills.templates.unwrap_or(true))
         .inline_shell(skills.inline_shell.unwrap_or(false))
+        .external_skills(skills.directories()?)
+        .disabled_skills(skills.disabled()?)
         .skill_settings(skills.settings.into_keys());
     for (name, entry) in &settings.said.secrets {
         builder = builder.secret(name, secret(name, &entry.at)?, &entry.hosts);

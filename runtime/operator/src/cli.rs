@@ -228,13 +228,16 @@ pub(crate) enum Brain {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Skills {
-    /// All skills of a brain
+    /// The skills an agent sees: its own and those of external directories
     List {
         /// The agent's number
         id: String,
         /// The archived ones instead
-        #[arg(long)]
+        #[arg(long, conflicts_with = "all")]
         archived: bool,
+        /// The hidden ones too, and why they are hidden
+        #[arg(long)]
+        all: bool,
     },
     /// One skill, or one of its files
     View {

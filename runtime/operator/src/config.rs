@@ -1,6 +1,6 @@
 //! Settings: flags over environment over file over default.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use herm::fsio;
 use herm::harness::Curating;
 use herm::ids::SystemRandom;
 use herm::receipt::SignerOnUse;
-use herm::{Error, Layout, Limits, Opening, Result, SystemClock};
+use herm::skill::shelf::{self, Shelf};
+use herm::{Error, Layout, Limits, Opening, Result, Slug, SystemClock};
 
 use crate::cli::Cli;
 
@@ -53,15 +54,15 @@ pub(crate) struct File {
     /// MCP servers by name, whose tools agents may use. A name is 1 to 24 of a-z, 0-9 and -.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) mcp: BTreeMap<String, McpEntry>,
+    /// Which skills are seen beside the brain's own, and how skills are loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) skills: Option<SkillsEntry>,
     /// What a task may use up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limits: Option<LimitsEntry>,
     /// When skills that go unused are retired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) curator: Option<CuratorEntry>,
-    /// How skills are loaded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) skills: Option<SkillsEntry>,
 }
 
 /// When skills that go unused are retired.
@@ -82,10 +83,17 @@ pub(crate) struct CuratorEntry {
     pub(crate) every_hours: Option<u32>,
 }
 
-/// How skills are loaded.
+/// Which skills are seen beside the brain's own, and how skills are loaded.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SkillsEntry {
+    /// Directories of skills that every brain sees and none changes; earlier ones win a name. `~`, `$NAME` and
+    /// `${NAME}` are expanded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) external_dirs: Vec<String>,
+    /// Names of skills that no brain sees.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) disabled: Vec<String>,
     /// Whether template variables such as ${HERM_SKILL_DIR} are filled in. On, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) templates: Option<bool>,
@@ -95,6 +103,37 @@ pub(crate) struct SkillsEntry {
     /// Settings that skills ask for, by the key they name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) settings: BTreeMap<String, String>,
+}
+
+impl SkillsEntry {
+    /// The directories of skills outside the brains.
+    pub(crate) fn directories(&self) -> Result<Vec<PathBuf>> {
+        let home = home();
+        let env = |name: &str| std::env::var(name).ok();
+        let expanded = self.external_dirs.iter().map(|text| {
+            shelf::expand(text, home.as_deref(), &env).map_err(|error| {
+                let hint = error.hint_text().unwrap_or_default().to_owned();
+                Error::invalid(format!("external_dirs of [skills]: {}", error.message())).hint(hint)
+            })
+        });
+        expanded.collect()
+    }
+
+    /// The skills outside the brains; nothing is read yet.
+    pub(crate) fn shelf(&self) -> Result<Shelf> {
+        Ok(Shelf::new(self.directories()?))
+    }
+
+    /// The names that are turned off.
+    pub(crate) fn disabled(&self) -> Result<BTreeSet<Slug>> {
+        let parse = |name: &String| {
+            name.parse().map_err(|error: Error| {
+                let hint = error.hint_text().unwrap_or_default().to_owned();
+                Error::invalid(format!("disabled of [skills]: {}", error.message())).hint(hint)
+            })
+        };
+        self.disabled.iter().map(parse).collect()
+    }
 }
 
 /// Where a secret is: in the environment or in a file, never in this one.
@@ -320,6 +359,11 @@ impl Settings {
         let policy =
             Policy::new(said.stale_days.unwrap_or(usual.stale_days), said.archive_days.unwrap_or(usual.archive_days))?;
         Ok(Curating { policy, every: Duration::from_secs(u64::from(said.every_hours.unwrap_or(0)) * 3_600) })
+    }
+
+    /// What the file says of skills.
+    pub(crate) fn skills(&self) -> SkillsEntry {
+        self.said.skills.clone().unwrap_or_default()
     }
 
     /// How to open a brain.

@@ -10,6 +10,7 @@ mod ledger;
 mod memory;
 mod receipts;
 mod run;
+mod skill_list;
 mod skills;
 mod validate;
 

@@ -1,18 +1,19 @@
 //! `herm skills`: list, read and keep skills.
 
 use herm::brain::OnDrift;
-use herm::skill::{Place, State, body, support_path};
+use herm::skill::{Place, body, support_path};
 use herm::{Brain, BrainId, Draft, Error, Reader, Result, Slug, StepKind};
 use serde_json::json;
 
 use super::{finish, to_json};
 use crate::cli::{self, OneSkill};
 use crate::config::Settings;
-use crate::output::{Answer, columns, cut};
+use crate::output::{Answer, columns};
 
 pub(super) fn run(settings: &Settings, command: &cli::Skills) -> Result<Answer> {
     match command {
-        cli::Skills::List { id, archived } => list(settings, &id.parse()?, *archived),
+        cli::Skills::List { id, archived: true, .. } => archived(settings, &id.parse()?),
+        cli::Skills::List { id, all, .. } => super::skill_list::run(settings, &id.parse()?, *all),
         cli::Skills::View { id, slug, file } => view(settings, &id.parse()?, &slug.parse()?, file.as_deref()),
         cli::Skills::Validate { paths } => super::validate::run(paths),
         cli::Skills::Import(arguments) => super::import::run(settings, arguments),
@@ -23,57 +24,18 @@ pub(super) fn run(settings: &Settings, command: &cli::Skills) -> Result<Answer> 
     }
 }
 
-fn list(settings: &Settings, id: &BrainId, archived: bool) -> Result<Answer> {
+fn archived(settings: &Settings, id: &BrainId) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
     let usage = reader.usage()?;
-    if archived {
-        let mut rows = vec![["SKILL", "ARCHIVED"].map(str::to_owned).to_vec()];
-        let mut json = Vec::new();
-        for slug in reader.archived()? {
-            let at = usage.get(&slug).and_then(|usage| usage.archived_at);
-            rows.push(vec![slug.to_string(), at.map_or_else(|| "-".to_owned(), |at| at.to_string())]);
-            json.push(json!({ "slug": slug, "archivedAt": at }));
-        }
-        let text = if json.is_empty() { "no archived skills\n".to_owned() } else { columns(&rows) };
-        return Ok(Answer::new(text, json!({ "id": id, "archived": json })));
+    let mut rows = vec![["SKILL", "ARCHIVED"].map(str::to_owned).to_vec()];
+    let mut json = Vec::new();
+    for slug in reader.archived()? {
+        let at = usage.get(&slug).and_then(|usage| usage.archived_at);
+        rows.push(vec![slug.to_string(), at.map_or_else(|| "-".to_owned(), |at| at.to_string())]);
+        json.push(json!({ "slug": slug, "archivedAt": at }));
     }
-    let index = reader.skills()?;
-    let mut rows = vec![["SKILL", "STATE", "USES", "DESCRIPTION"].map(str::to_owned).to_vec()];
-    let mut skills = Vec::new();
-    for entry in index.entries() {
-        let slug = &entry.place.slug;
-        let usage = usage.get(slug);
-        // What stands in the index is not archived, even if its namesake is.
-        let stale = usage.is_some_and(|usage| usage.state == State::Stale);
-        let mut state = if stale { State::Stale } else { State::Active }.name().to_owned();
-        if usage.is_some_and(|usage| usage.pinned) {
-            state.push_str(", pinned");
-        }
-        if !entry.suits_this_platform() {
-            state.push_str(", other platform");
-        }
-        rows.push(vec![
-            slug.to_string(),
-            state,
-            usage.map_or(0, |usage| usage.use_count).to_string(),
-            cut(&entry.description, 70),
-        ]);
-        skills.push(json!({
-            "slug": slug,
-            "name": entry.name,
-            "description": entry.description,
-            "category": entry.category.as_deref(),
-            "form": entry.place.form,
-            "path": entry.place.main,
-            "platforms": entry.platforms,
-            "usage": usage,
-        }));
-    }
-    let text = if skills.is_empty() { "no skills\n".to_owned() } else { columns(&rows) };
-    let answer = Answer::new(text, json!({ "id": id, "skills": skills, "problems": to_json(&index.problems())? }));
-    let problems: Vec<String> =
-        index.problems().iter().map(|problem| format!("not loaded: {}: {}", problem.path, problem.reason)).collect();
-    Ok(if problems.is_empty() { answer } else { answer.note(problems.join("\n")) })
+    let text = if json.is_empty() { "no archived skills\n".to_owned() } else { columns(&rows) };
+    Ok(Answer::new(text, json!({ "id": id, "archived": json })))
 }
 
 fn view(settings: &Settings, id: &BrainId, slug: &Slug, file: Option<&str>) -> Result<Answer> {
