@@ -157,6 +157,10 @@ fn the_list_shows_where_skills_are_from_and_why_some_are_hidden() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
+    let (code, text, _) = with(&["skills", "view", "1", "fetch"]);
+    assert!(code == Some(0) && text.contains("name: fetch"), "{text}");
+    let (code, _, notes) = with(&["skills", "view", "1", "nobody"]);
+    assert!(code == Some(4) && notes.contains("there is no skill"), "{notes}");
     let (_, text, _) = with(&["--json", "skills", "list", "1"]);
     let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(document["skills"][1]["external"], json!("[lib]"));

@@ -41,7 +41,12 @@ fn archived(settings: &Settings, id: &BrainId) -> Result<Answer> {
 fn view(settings: &Settings, id: &BrainId, slug: &Slug, file: Option<&str>) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
     let index = reader.skills()?;
-    let Some(entry) = index.get(slug) else { return Err(not_found(&reader, slug)?) };
+    let Some(entry) = index.get(slug) else {
+        return match view_external(settings, id, slug, file)? {
+            Some(answer) => Ok(answer),
+            None => Err(not_found(&reader, slug)?),
+        };
+    };
     let Place { main, .. } = &entry.place;
     if let Some(file) = file {
         let path = support_path(&entry.place, file)?;
@@ -66,6 +71,24 @@ fn view(settings: &Settings, id: &BrainId, slug: &Slug, file: Option<&str>) -> R
         "content": text,
     });
     Ok(Answer::new(text, json))
+}
+
+/// A skill outside the brain; nothing where there is none of that name.
+fn view_external(settings: &Settings, id: &BrainId, slug: &Slug, file: Option<&str>) -> Result<Option<Answer>> {
+    let mut shelf = settings.skills().shelf()?;
+    shelf.update()?;
+    let Some(found) = shelf.get(slug) else { return Ok(None) };
+    let text = shelf.read(slug, file)?;
+    let json = json!({
+        "id": id,
+        "slug": slug,
+        "name": found.entry.name,
+        "description": found.entry.description,
+        "external": found.dir,
+        "file": file,
+        "content": text,
+    });
+    Ok(Some(Answer::new(text, json)))
 }
 
 fn not_found(reader: &Reader, slug: &Slug) -> Result<Error> {
