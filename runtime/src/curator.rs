@@ -12,6 +12,10 @@ use crate::error::{Error, Result};
 use crate::ids::Slug;
 use crate::skill::{CreatedBy, State, Usage};
 
+/// How the summary of a pass begins.
+pub(crate) const SUMMARY: &str = "curator: ";
+/// The most skills that move in one pass; the next pass goes on. Each move reads where all others are.
+const MOST_MOVES: usize = 250;
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 /// When a skill counts as unused.
@@ -163,10 +167,10 @@ pub struct Report {
     pub settled: Option<Settled>,
 }
 
-/// Whether a pass would move anything. Costs next to nothing.
-pub fn is_due(brain: &Brain, policy: Policy) -> Result<bool> {
+/// How many skills are due by their telemetry alone. Costs next to nothing.
+pub fn due(brain: &Brain, policy: Policy) -> Result<u64> {
     let cutoffs = policy.cutoffs(brain.clock().now());
-    brain.any_skill_due(cutoffs.stale, cutoffs.archive)
+    brain.skills_due(cutoffs.stale, cutoffs.archive)
 }
 
 /// What a pass would do now.
@@ -184,6 +188,7 @@ pub fn run(brain: &mut Brain, policy: Policy) -> Result<Report> {
     if plan.transitioned.is_empty() {
         return Ok(Report { plan, settled: None });
     }
+    plan.transitioned.truncate(MOST_MOVES);
     let mut draft = Draft::new();
     let mut refused = Vec::new();
     plan.transitioned.retain(|transition| match carry_out(brain, &mut draft, transition) {
@@ -218,7 +223,7 @@ fn summary(transitioned: &[Transition]) -> String {
         .map(|(state, word)| (count(state), word));
     let parts: Vec<String> =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
-    format!("curator: {}", parts.join(", "))
+    format!("{SUMMARY}{}", parts.join(", "))
 }
 
 #[cfg(test)]

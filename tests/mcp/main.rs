@@ -100,6 +100,7 @@ impl Bench {
             shares: false,
             has_budget: false,
             backend: None,
+            commanded: Default::default(),
         };
         let cx = Context::new(Arc::new(frame), desk, Arc::new(Secrets::default()), None);
         let (tools, warnings) = connect(servers).await;

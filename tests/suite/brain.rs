@@ -467,3 +467,27 @@ fn damaged_history_does_not_stop_a_step_and_is_put_right_by_it() {
     let brain = brains.open("1").expect("open again");
     assert!(brain.verify().expect("a report").is_sound());
 }
+
+/// Several versions of a file may be unsynced at once; a power cut may leave a piece of any of them.
+#[test]
+fn a_torn_piece_of_a_version_in_between_is_repaired() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let path = brains.file("1", "skills/flat-one.md");
+    for body in ["first ".repeat(2_000), "second ".repeat(2_000)] {
+        let mut draft = Draft::new();
+        brain.edit(&mut draft).edit_skill(&slug("flat-one"), &skill_text("flat-one", &body)).expect("edited");
+        brain.settle(&draft, StepKind::Maintenance, "edited").expect("settled");
+        if body.starts_with("first") {
+            std::fs::copy(&path, brains.path().join("piece")).expect("copied");
+        }
+    }
+    let last = std::fs::read(&path).expect("read");
+    // As after a cut: the process is gone without closing, and the file is a piece of the first edit.
+    drop(brain);
+    let piece = std::fs::read(brains.path().join("piece")).expect("read");
+    std::fs::write(&path, &piece[..4_096]).expect("written");
+    let brain = brains.open("1").expect("repaired");
+    assert_eq!(std::fs::read(&path).expect("read"), last);
+    assert!(brain.verify().expect("verified").is_sound());
+}

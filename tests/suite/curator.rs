@@ -13,6 +13,10 @@ use crate::HERM;
 
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
+fn is_due(brain: &Brain) -> bool {
+    curator::due(brain, Policy::default()).expect("looked") > 0
+}
+
 fn create(brain: &mut Brain, name: &str, by: CreatedBy) {
     let mut draft = Draft::new();
     brain.edit(&mut draft).create_skill(&slug(name), &skill_text(name, "Do it."), by).expect("made");
@@ -70,7 +74,7 @@ fn an_idle_skill_grows_stale_is_archived_and_comes_back_byte_for_byte() {
     assert!(brain.skills().expect("skills").get(&slug("mine")).is_some(), "stale is still in the index");
 
     brains.clock.advance_ms(60 * DAY);
-    assert!(curator::is_due(&brain, Policy::default()).expect("looked"));
+    assert!(is_due(&brain));
     let report = curator::run(&mut brain, Policy::default()).expect("a pass");
     assert_eq!(report.plan.transitioned[0].to, State::Archived);
     assert!(brain.skills().expect("skills").get(&slug("mine")).is_none());
@@ -83,7 +87,7 @@ fn an_idle_skill_grows_stale_is_archived_and_comes_back_byte_for_byte() {
     brain.settle(&draft, StepKind::Maintenance, "restored").expect("settled");
     assert_eq!(files(&brains, "skills/mine"), before);
     assert_eq!(state(&brain, "mine"), State::Active);
-    assert!(!curator::is_due(&brain, Policy::default()).expect("looked"), "whoever brings it back wants it");
+    assert!(!is_due(&brain), "whoever brings it back wants it");
     assert!(brain.verify().expect("verified").is_sound());
 }
 
@@ -133,6 +137,67 @@ fn what_the_curator_did_can_be_undone_and_stays_undone() {
     assert_eq!(state(&brain, "mine"), State::Active);
     let report = curator::run(&mut brain, Policy::default()).expect("a pass");
     assert!(report.plan.transitioned.is_empty(), "{report:?}");
+}
+
+#[test]
+fn an_undo_on_the_usual_road_stays_undone_too() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    create(&mut brain, "mine", CreatedBy::Agent);
+    touch(&mut brain, "mine");
+    for days in [40, 60] {
+        brains.clock.advance_ms(days * DAY);
+        curator::run(&mut brain, Policy::default()).expect("a pass");
+    }
+    assert_eq!(state(&brain, "mine"), State::Archived);
+    let step = brain.history(1).expect("history").remove(0);
+    brain.undo(step.seq, herm::brain::OnChanged::Refuse).expect("undone");
+    curator::run(&mut brain, Policy::default()).expect("a pass");
+    assert_eq!(state(&brain, "mine"), State::Active, "looked at just now");
+}
+
+#[test]
+fn a_skill_that_a_person_puts_in_an_old_ones_place_is_the_persons() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    create(&mut brain, "mine", CreatedBy::Agent);
+    touch(&mut brain, "mine");
+    let made = brain.history(2).expect("history").remove(1);
+    brain.undo(made.seq, herm::brain::OnChanged::Refuse).expect("undone");
+    brains.clock.advance_ms(100 * DAY);
+    // A record without files is due for ever, and nothing moves.
+    assert!(is_due(&brain));
+    assert!(curator::run(&mut brain, Policy::default()).expect("a pass").settled.is_none());
+    brain.close().expect("closed");
+    std::fs::write(brains.file("1", "skills/mine.md"), skill_text("mine", "A person's.")).expect("written");
+    let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
+    brain.adopt().expect("adopted");
+    assert_eq!(brain.usage().expect("usage")[&slug("mine")].created_by, CreatedBy::User);
+    brain.close().expect("closed");
+    let mut brain = brains.open("1").expect("opened");
+    brains.clock.advance_ms(100 * DAY);
+    assert!(curator::run(&mut brain, Policy::default()).expect("a pass").plan.transitioned.is_empty());
+    assert!(brain.verify().expect("verified").is_sound());
+}
+
+#[test]
+fn a_large_pass_goes_on_the_next_time() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let mut draft = Draft::new();
+    let mut editor = brain.edit(&mut draft);
+    for n in 0..300 {
+        let name = format!("skill-{n:03}");
+        editor.create_skill(&slug(&name), &skill_text(&name, "x"), CreatedBy::Agent).expect("made");
+        editor.used(&slug(&name)).expect("counted");
+    }
+    brain.settle(&draft, StepKind::Maintenance, "made").expect("settled");
+    brains.clock.advance_ms(100 * DAY);
+    let first = curator::run(&mut brain, Policy::default()).expect("a pass").plan.transitioned.len();
+    let second = curator::run(&mut brain, Policy::default()).expect("a pass").plan.transitioned.len();
+    assert_eq!((first, second), (250, 50));
+    assert!(!is_due(&brain));
 }
 
 #[test]
@@ -248,11 +313,11 @@ fn the_quick_look_agrees_with_the_pass() {
             }
         }
         let plan = curator::look(&mut brain, Policy::default()).expect("a plan");
-        let due = curator::is_due(&brain, Policy::default()).expect("looked");
+        let due = is_due(&brain);
         assert_eq!(due, !plan.transitioned.is_empty(), "{plan:?}");
         if random.below(2) == 0 {
             curator::run(&mut brain, Policy::default()).expect("a pass");
-            assert!(!curator::is_due(&brain, Policy::default()).expect("looked"), "a second pass finds nothing");
+            assert!(!is_due(&brain), "a second pass finds nothing");
         }
     }
 }

@@ -458,3 +458,23 @@ fn a_lesson_of_a_real_task_is_undone_and_its_account_stays() {
     assert!(used, "a use is a fact");
     assert_eq!(herm.run(&["receipts", "replay", "1", "2"]).code, 0, "the task still replays");
 }
+
+/// What later steps put into a skill's directory is not left behind as a skill of its own.
+#[test]
+fn an_undo_leaves_no_orphans() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    settle(&mut brain, "made", |e| e.create_skill(&slug("foo"), &skill_text("foo", "x"), CreatedBy::Agent).map(drop));
+    settle(&mut brain, "promoted", |e| e.write_skill_file(&slug("foo"), "references/a.md", b"a".to_vec()).map(drop));
+    let promoted = brain.history(1).expect("history").remove(0).seq;
+    let inner = skill_text("bar", "!`cmd`").into_bytes();
+    settle(&mut brain, "more", |e| e.write_skill_file(&slug("foo"), "references/bar/SKILL.md", inner).map(drop));
+    let error = brain.undo(promoted, OnChanged::Refuse).expect_err("a later file would be left behind");
+    assert!(error.kind() == ErrorKind::Conflict && error.message().contains("references/bar/SKILL.md"), "{error}");
+    brain.undo(promoted, OnChanged::Overwrite).expect("forced");
+    let names: Vec<String> =
+        brain.skills().expect("skills").entries().map(|entry| entry.place.slug.to_string()).collect();
+    assert!(names.contains(&"foo".to_owned()) && !names.contains(&"bar".to_owned()), "{names:?}");
+    assert!(!brains.file("1", "skills/foo").exists());
+    sound(&brains, brain).close().expect("closed");
+}

@@ -89,6 +89,7 @@ impl Bench {
             shares: true,
             has_budget: false,
             backend: None,
+            commanded: Default::default(),
         }
     }
 

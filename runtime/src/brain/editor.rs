@@ -69,11 +69,15 @@ impl Editor<'_> {
     /// A skill's telemetry as it will be after the draft. A skill without a record was put there
     /// by hand: a person made it.
     pub fn usage(&self, slug: &Slug) -> Result<Usage> {
-        if let Some(usage) = self.draft.usage.get(slug) {
-            return Ok(usage.clone());
+        Ok(self.recorded_usage(slug)?.unwrap_or_else(|| Usage::new(CreatedBy::User, self.now())))
+    }
+
+    /// A skill's telemetry, where there is a record of it.
+    pub fn recorded_usage(&self, slug: &Slug) -> Result<Option<Usage>> {
+        match self.draft.usage.get(slug) {
+            Some(usage) => Ok(Some(usage.clone())),
+            None => self.brain.database.skill_usage_of(slug),
         }
-        let known = self.brain.database.skill_usage_of(slug)?;
-        Ok(known.unwrap_or_else(|| Usage::new(CreatedBy::User, self.now())))
     }
 
     fn change_usage(&mut self, slug: &Slug, change: impl FnOnce(&mut Usage, Moment)) -> Result<()> {

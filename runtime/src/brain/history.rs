@@ -125,3 +125,13 @@ fn steps(database: &Database, which: &str, number: i64) -> Result<Vec<StepRecord
     }
     Ok(steps)
 }
+
+/// When the last step of a kind was whose summary begins like this.
+pub(super) fn last_like(database: &Database, kind: StepKind, beginning: &str) -> Result<Option<Moment>> {
+    database
+        .connection
+        .prepare_cached("SELECT max(at) FROM steps WHERE kind = ?1 AND substr(summary, 1, length(?2)) = ?2")
+        .and_then(|mut last| last.query_row((kind.name(), beginning), |row| row.get::<_, Option<i64>>(0)))
+        .map(|at| at.map(Moment))
+        .map_err(|source| sql("read memory.db", source))
+}

@@ -178,12 +178,7 @@ impl Brain {
         let settled = digest.is_none_or(|digest| journal::blob(connection, &digest).is_ok());
         let wanted = || change.after.map(|after| journal::blob(connection, &after)).transpose();
         if !settled {
-            let torn = match (found.as_deref(), wanted()) {
-                (Some(found), Ok(Some(after))) => is_torn(found, &after),
-                (Some(found), _) => found.is_empty(),
-                (None, _) => true,
-            };
-            if !torn {
+            if !found.as_deref().is_none_or(|found| self.is_torn_piece(path, found)) {
                 tracing::warn!(brain = %self.id, %path, "edited since an interrupted step; left as it is");
                 return Ok(());
             }
@@ -194,6 +189,18 @@ impl Brain {
         }
         self.survey.forget(path);
         Ok(())
+    }
+
+    /// Whether what is there is a torn piece of anything the steps whose files are not synced put there.
+    fn is_torn_piece(&self, path: &RelPath, found: &[u8]) -> bool {
+        let connection = &self.database.connection;
+        let Ok(changes) = journal::changes(connection, self.materialised.saturating_add(1), i64::MAX) else {
+            return found.is_empty();
+        };
+        let settled = changes.iter().filter(|(_, change)| change.path == *path);
+        let mut contents = settled.flat_map(|(_, change)| [change.before, change.after]).flatten();
+        found.is_empty()
+            || contents.any(|digest| journal::blob(connection, &digest).is_ok_and(|whole| is_torn(found, &whole)))
     }
 
     /// Looks at the files, hashes what changed, and compares with the lock. `cached` are the

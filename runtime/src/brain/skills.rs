@@ -1,5 +1,6 @@
 //! The skills of an open brain: found, chosen, counted.
 
+use super::history::{self, StepKind};
 use super::open::Brain;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -85,9 +86,14 @@ impl Brain {
         self.database.skill_usage()
     }
 
-    /// Whether a skill is due to move between active, stale and archived.
-    pub(crate) fn any_skill_due(&self, stale: Moment, archive: Moment) -> Result<bool> {
-        self.database.any_skill_due(stale, archive)
+    /// When the last step of a kind was whose summary begins like this.
+    pub(crate) fn last_step_like(&self, kind: StepKind, beginning: &str) -> Result<Option<Moment>> {
+        history::last_like(&self.database, kind, beginning)
+    }
+
+    /// How many skills are due to move between active, stale and archived.
+    pub(crate) fn skills_due(&self, stale: Moment, archive: Moment) -> Result<u64> {
+        self.database.skills_due(stale, archive)
     }
 
     /// The pinned skills, by name.

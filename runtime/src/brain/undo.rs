@@ -6,13 +6,14 @@
 use super::draft::Draft;
 use super::history::{self, ChangeRecord, StepKind, StepRecord};
 use super::journal;
+use super::journal::FileChange;
 use super::ledger::{self, SkillDifference};
 use super::open::Brain;
 use super::settle::Settled;
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
 use crate::memory::{Table, undo};
-use crate::skill::{Standing, State};
+use crate::skill::{self, Standing, State};
 use crate::text;
 
 /// The most characters of a summary.
@@ -168,8 +169,35 @@ impl Brain {
                     None => return Err(self.content_lost(step, &change.path)),
                 },
             };
+            if content.is_none() && skill::MAIN_FILES.contains(&change.path.name()) {
+                self.left_behind(step, &change.path, &later, plan, draft)?;
+            }
             draft.files.insert(change.path.clone(), content);
             plan.files.push(ChangeRecord { path: change.path.clone(), before: now, after: change.before });
+        }
+        Ok(())
+    }
+
+    /// Files of a skill that would lose its main file, which later steps put there: without it they
+    /// would be nobody's, or skills of their own.
+    fn left_behind(
+        &self,
+        step: &StepRecord,
+        main: &RelPath,
+        later: &[(i64, FileChange)],
+        plan: &mut UndoPlan,
+        draft: &mut Draft,
+    ) -> Result<()> {
+        let Some(dir) = main.parent() else { return Ok(()) };
+        for path in self.tree()?.below(dir.as_str()) {
+            if path == main || step.changes.iter().any(|change| change.path == *path && change.before.is_none()) {
+                continue;
+            }
+            let steps = later.iter().filter(|(_, later)| later.path == *path).map(|(seq, _)| *seq).collect();
+            plan.overwritten.push(ChangedSince { target: Target::File(path.clone()), steps });
+            // Taken along where it is forced.
+            draft.files.insert(path.clone(), None);
+            plan.files.push(ChangeRecord { path: path.clone(), before: self.tree()?.get(path), after: None });
         }
         Ok(())
     }
@@ -193,7 +221,11 @@ impl Brain {
                 let steps = moved.map(|((step, _), _)| *step).collect();
                 plan.overwritten.push(ChangedSince { target: Target::Skill(slug.clone()), steps });
             }
-            if now.state != State::Active && before.state == State::Active {
+            let was_retired = matches!(
+                (before.state, now.state),
+                (State::Active, State::Stale | State::Archived) | (State::Stale, State::Archived)
+            );
+            if was_retired {
                 // Whoever brings it back has looked at it: the curator does not take it away again at once.
                 usage.last_viewed_at = Some(self.clock().now());
             }

@@ -1,7 +1,7 @@
 //! Is a brain what its lock says?
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::StepKind;
 use super::journal::{self, FileChange};
@@ -13,9 +13,10 @@ use super::witness::Move;
 use crate::bundle::{Part, Parts, Tree};
 use crate::error::{Error, Result};
 use crate::fsio::{self, Dir, Limits, Look, Odd, Root, Survey};
-use crate::ids::{BrainId, Digest, RelPath};
+use crate::ids::{BrainId, Digest, RelPath, Slug};
 use crate::layout;
 use crate::memory::{self, Database, Table, sql};
+use crate::skill::{self, CreatedBy, Usage};
 
 /// Content that differs from what the last step left.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
@@ -214,6 +215,12 @@ impl Brain {
         let now = self.clock().now();
         let failed = |source| sql("adopt", source);
         let transaction = self.database.connection.transaction().map_err(failed)?;
+        let mut writer = memory::Writer::new(&transaction);
+        for slug in new_skills(&drift.added, &known, self.tree.get()) {
+            // A person put it there: what is recorded of an earlier skill of that name is not about this one.
+            writer.usage(&slug, &Usage::new(CreatedBy::User, now))?;
+        }
+        let undo = writer.finish()?;
         memory::rehash(&transaction)?;
         memory::rebuild_indexes(&transaction)?;
         if let Some(tree) = self.tree.get() {
@@ -231,6 +238,7 @@ impl Brain {
             };
             let summary = format!("adopted {what} changed by hand");
             let seq = journal::add_step(&transaction, StepKind::Import, &summary, now, lock, Some(before.bundle_hash))?;
+            memory::undo::keep(&transaction, seq, &undo)?;
             for change in &changes {
                 journal::add_change(&transaction, seq, change)?;
                 if let (Some(digest), Some(content)) =
@@ -285,6 +293,19 @@ impl Brain {
             receipt,
         }))
     }
+}
+
+/// The skills whose main files are among the files that were added, unless they were only moved.
+fn new_skills(added: &[RelPath], known: &BTreeMap<RelPath, Digest>, tree: Option<&Tree>) -> Vec<Slug> {
+    let before: Vec<RelPath> = known.keys().cloned().collect();
+    let active = |place: &skill::Place| !place.main.as_str().starts_with(&format!("{}/", layout::ARCHIVE_DIR));
+    let known: BTreeSet<Slug> =
+        skill::all_skills(&before, layout::SKILLS_DIR).filter(active).map(|place| place.slug).collect();
+    let all: Vec<RelPath> = tree.map(|tree| tree.below(layout::SKILLS_DIR).cloned().collect()).unwrap_or_default();
+    skill::all_skills(&all, layout::SKILLS_DIR)
+        .filter(|place| active(place) && added.contains(&place.main) && !known.contains(&place.slug))
+        .map(|place| place.slug)
+        .collect()
 }
 
 fn files_word(count: usize) -> String {

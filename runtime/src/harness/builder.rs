@@ -233,6 +233,6 @@ impl HarnessBuilder {
 }
 
 /// The environment variables that have a value.
-fn set_variables() -> std::collections::BTreeSet<String> {
+pub(super) fn set_variables() -> std::collections::BTreeSet<String> {
     std::env::vars_os().filter(|(_, value)| !value.is_empty()).filter_map(|(name, _)| name.into_string().ok()).collect()
 }

@@ -5,7 +5,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::{Harness, Inner, Place, Wanting, close_now};
-use crate::brain::Brain;
+use crate::brain::{Brain, StepKind};
+use crate::clock::Moment;
 use crate::curator;
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
@@ -28,6 +29,14 @@ impl Curating {
     fn every_millis(self) -> i64 {
         i64::try_from(self.every.as_millis()).unwrap_or(i64::MAX)
     }
+}
+
+/// The last pass over a brain.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Curated {
+    at: Option<Moment>,
+    /// Skills that stayed due: without files, or not movable.
+    stuck: u64,
 }
 
 /// What a maintenance pass did.
@@ -101,14 +110,28 @@ impl Inner {
     fn curate(&self, brain: &mut Brain) -> Result<Option<curator::Report>> {
         let Some(curating) = self.curating else { return Ok(None) };
         let now = brain.clock().now();
-        let last = self.curated.lock().unwrap_or_else(PoisonError::into_inner).get(brain.id()).copied();
-        let too_soon = last.is_some_and(|last| now.millis().saturating_sub(last.millis()) < curating.every_millis());
-        if too_soon || !curator::is_due(brain, curating.policy)? {
+        let curated = || self.curated.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = curated().get(brain.id()).copied().unwrap_or_default();
+        let due = curator::due(brain, curating.policy)?;
+        // Skills that are due and cannot be moved stay due.
+        if due == last.stuck {
             return Ok(None);
         }
-        let report = curator::run(brain, curating.policy)?;
         if !curating.every.is_zero() {
-            self.curated.lock().unwrap_or_else(PoisonError::into_inner).insert(brain.id().clone(), now);
+            let passed =
+                brain.last_step_like(StepKind::Maintenance, curator::SUMMARY)?.into_iter().chain(last.at).max();
+            let since = passed.map(|passed| now.millis().saturating_sub(passed.millis()));
+            // A clock that was ahead once does not keep the curator away.
+            if since.is_some_and(|since| (0..curating.every_millis()).contains(&since)) {
+                return Ok(None);
+            }
+        }
+        let report = curator::run(brain, curating.policy)?;
+        let stuck = curator::due(brain, curating.policy)?;
+        let nothing_to_know = curating.every.is_zero() && stuck == 0;
+        match nothing_to_know {
+            true => drop(curated().remove(brain.id())),
+            false => drop(curated().insert(brain.id().clone(), Curated { at: Some(now), stuck })),
         }
         let moved = report.plan.transitioned.len();
         if moved > 0 {

@@ -28,7 +28,6 @@ use pool::{Place, Pool, Wanting};
 
 use crate::backend::Router;
 use crate::brain::{Brain, Opening};
-use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Random};
 use crate::layout::Layout;
@@ -59,8 +58,8 @@ pub(crate) struct Inner {
     surroundings: Arc<Surroundings>,
     /// How the curator runs; not at all where it is off.
     curating: Option<Curating>,
-    /// When it last passed over a brain, where there is a least time between two passes.
-    curated: Mutex<HashMap<BrainId, Moment>>,
+    /// The last pass over a brain, where there is something to remember of it.
+    curated: Mutex<HashMap<BrainId, maintain::Curated>>,
 }
 
 impl Harness {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,7 +23,10 @@ use crate::receipt::Envelope;
 use crate::session::machine::Call;
 use crate::session::{Caller, Cancel, Live, Run, Transcript, Turn};
 use crate::task::Limits;
-use crate::tool::{Card, Context, Desk, Output, Permission, Replay, Secrets, TaskFrame, Tool, ToolReport, Toolbox};
+use crate::tool::{
+    Around, Card, Context, Desk, Output, Permission, Replay, Secrets, Surroundings, TaskFrame, Tool, ToolReport,
+    Toolbox,
+};
 
 /// How a replay went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -136,7 +139,16 @@ async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, c
     let (transcript, brain, before, expected) = blocking(move || rewind(&source, &id_too, seq, &target)).await?;
     let at = transcript.at;
     let slot = Arc::new(tokio::sync::Mutex::new(Some(brain)));
-    let desk = Arc::new(Mutex::new(Desk::new(slot.lock_owned().await, at)));
+    let around = Around {
+        surroundings: Arc::new(Surroundings {
+            environment: super::builder::set_variables(),
+            ..Surroundings::default()
+        }),
+        task: Some(transcript.task.clone()),
+        until: None,
+        original: Some(layout.brain(id)),
+    };
+    let desk = Arc::new(Mutex::new(Desk::new(slot.lock_owned().await, at).in_session(around)));
     let until = Instant::now() + Duration::from_secs(3_600);
     let frame = Arc::new(TaskFrame {
         brain: id.clone(),
@@ -150,6 +162,7 @@ async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, c
         shares: transcript.sharing,
         has_budget: false,
         backend: None,
+        commanded: OnceLock::new(),
     });
     let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::new(Secrets::default()), None);
     let mut toolbox = toolbox.only(&transcript.tools);

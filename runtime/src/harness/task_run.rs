@@ -1,6 +1,6 @@
 //! One task, from the caller's question to the answer with its receipt.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -67,11 +67,13 @@ impl Harness {
             shares: inner.sharing,
             has_budget: task.limits.total_tokens.is_some() || task.limits.micro_usd.is_some(),
             backend: task.backend.clone(),
+            commanded: OnceLock::new(),
         });
         let around = Around {
             surroundings: Arc::clone(&inner.surroundings),
             task: Some(frame.task.clone()),
             until: Some(until),
+            original: None,
         };
         let desk = Arc::new(Mutex::new(Desk::new(place, at).in_session(around)));
         let agents = Arc::new(Neighbours(Arc::downgrade(inner)));

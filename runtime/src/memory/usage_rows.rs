@@ -34,20 +34,21 @@ impl Database {
         rows.map(|slug| slug.map_err(failed)?.try_into()).collect()
     }
 
-    /// Whether the curator would move a skill: one of the agent's own, not pinned, last active at or
+    /// How many skills the curator would move: those of the agent's own, not pinned, last active at or
     /// before `stale` (or `archive`), or stale and active since.
-    pub fn any_skill_due(&self, stale: Moment, archive: Moment) -> Result<bool> {
+    pub fn skills_due(&self, stale: Moment, archive: Moment) -> Result<u64> {
         const ACTIVITY: &str = "max(coalesce(last_used_at, -1e18), coalesce(last_viewed_at, -1e18), \
             coalesce(last_patched_at, -1e18))";
         let query = format!(
-            "SELECT EXISTS (SELECT 1 FROM skill_usage WHERE created_by = 'agent' AND pinned = 0 \
+            "SELECT count(*) FROM skill_usage WHERE created_by = 'agent' AND pinned = 0 \
              AND coalesce(last_used_at, last_viewed_at, last_patched_at) IS NOT NULL \
              AND CASE state WHEN 'active' THEN {ACTIVITY} <= ?1 \
-             WHEN 'stale' THEN {ACTIVITY} <= ?2 OR {ACTIVITY} > ?1 ELSE 0 END)"
+             WHEN 'stale' THEN {ACTIVITY} <= ?2 OR {ACTIVITY} > ?1 ELSE 0 END"
         );
         self.connection
             .prepare_cached(&query)
-            .and_then(|mut any| any.query_row((stale.millis(), archive.millis()), |row| row.get(0)))
+            .and_then(|mut count| count.query_row((stale.millis(), archive.millis()), |row| row.get::<_, i64>(0)))
+            .map(i64::unsigned_abs)
             .map_err(|source| sql("read memory.db", source))
     }
 

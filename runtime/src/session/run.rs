@@ -170,6 +170,7 @@ impl Run<'_> {
     }
 
     async fn prepare(&self) -> Result<Prepared> {
+        let frame = Arc::clone(&self.frame);
         let input = Arc::clone(&self.frame.input);
         let subscriber = self.frame.subscriber;
         at_desk_quickly(&self.desk, move |desk| {
@@ -189,7 +190,14 @@ impl Run<'_> {
             let shown =
                 prompt::choose(skills, &pinned, prompt::INDEX_BYTES, || desk.best_skills(&input, prompt::INDEX_BEST))?;
             let archived = desk.archived()?;
-            let question = desk.invoke(&input)?.map_or(input, Into::into);
+            let question = match desk.invoke(&input)? {
+                Some(message) => {
+                    // Known once, and for good.
+                    let _ = frame.commanded.set(());
+                    message.into()
+                }
+                None => input,
+            };
             Ok(Prepared { role, memory, users, subscriber, shown, archived, question })
         })
         .await

@@ -77,7 +77,16 @@ pub(super) fn find(files: &[RelPath], top: &str, slug: &Slug) -> Option<Place> {
 
 /// Whether a directory above the place has a main file of its own.
 fn is_inside_skill(place: &Place, files: &[RelPath], top: &str) -> bool {
-    let mut above = place.dir().unwrap_or_else(|| place.main.clone()).parent();
+    has_main_file_above(place.dir().unwrap_or_else(|| place.main.clone()).parent(), files, top)
+}
+
+/// The same for a file: whether it belongs to a directory that is a skill, and is not its main file.
+pub(super) fn is_inside_unit(path: &RelPath, files: &[RelPath], top: &str) -> bool {
+    let above = if is_main_file(path.name()) { path.parent().and_then(|dir| dir.parent()) } else { path.parent() };
+    has_main_file_above(above, files, top)
+}
+
+fn has_main_file_above(mut above: Option<RelPath>, files: &[RelPath], top: &str) -> bool {
     while let Some(dir) = above {
         if dir.as_str() == top {
             return false;

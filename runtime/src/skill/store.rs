@@ -156,7 +156,7 @@ pub fn restore(files: &mut dyn Files, slug: &Slug) -> Result<Place> {
 
 /// The skills among the files below the archive, sorted.
 pub fn archived_slugs(paths: &[RelPath]) -> Vec<Slug> {
-    let mut slugs: Vec<Slug> = paths.iter().filter_map(archived_unit).map(|unit| unit.slug).collect();
+    let mut slugs: Vec<Slug> = archived_units(paths).map(|unit| unit.slug).collect();
     slugs.sort();
     slugs.dedup();
     slugs
@@ -278,8 +278,13 @@ struct ArchivedUnit {
 
 fn archived(files: &dyn Files, slug: &Slug) -> Result<Option<ArchivedUnit>> {
     let paths = files.below(ARCHIVE_DIR)?;
-    let units = paths.iter().filter_map(archived_unit).filter(|unit| unit.slug == *slug);
-    Ok(units.max_by_key(|unit| unit.number))
+    Ok(archived_units(&paths).filter(|unit| unit.slug == *slug).max_by_key(|unit| unit.number))
+}
+
+/// The skills among the files below the archive, which are in path order. What lies inside an archived
+/// skill's directory is that skill's own, a main file of another name too.
+fn archived_units(paths: &[RelPath]) -> impl Iterator<Item = ArchivedUnit> {
+    paths.iter().filter(|path| !place::is_inside_unit(path, paths, ARCHIVE_DIR)).filter_map(archived_unit)
 }
 
 /// `.archive/<categories>/<slug>[.archived-N]/SKILL.md` or `.archive/<categories>/<slug>[.archived-N].md`

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 
 use async_trait::async_trait;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -39,12 +39,17 @@ pub struct TaskFrame {
     pub has_budget: bool,
     /// The backend its caller wished for.
     pub backend: Option<String>,
+    /// Set once it is known that the input begins with a command.
+    pub commanded: OnceLock<()>,
 }
 
 impl TaskFrame {
     /// What was asked, without the command it may begin with.
     pub fn words(&self) -> &str {
-        command::parse(&self.input).map_or(&*self.input, |typed| typed.rest)
+        match self.commanded.get() {
+            Some(()) => command::parse(&self.input).map_or(&*self.input, |typed| typed.rest),
+            None => &self.input,
+        }
     }
 
     /// Whether what it writes must not reach others: a subscriber's words, unless the operator

@@ -1,8 +1,8 @@
 //! Loading a skill for use. Counted here and nowhere else.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -42,6 +42,8 @@ pub struct Around {
     pub task: Option<TaskId>,
     /// When it has to be done.
     pub until: Option<Instant>,
+    /// Where the brain really is, if the one at the desk is a copy: a replay.
+    pub original: Option<PathBuf>,
 }
 
 impl Around {
@@ -50,14 +52,39 @@ impl Around {
         self.surroundings.inline_shell || self.surroundings.outside.is_some()
     }
 
-    fn time_left(&self) -> Duration {
-        self.until.map_or(shell::TIMEOUT, |until| until.saturating_duration_since(Instant::now())).min(shell::TIMEOUT)
+    /// When the shell of a skill that is loaded now has to be done.
+    fn shell_until(&self) -> Instant {
+        let most = Instant::now() + shell::TIMEOUT;
+        self.until.map_or(most, |until| until.min(most))
+    }
+}
+
+/// Runs the snippets of one skill, all of them within one time.
+struct Timed<'a> {
+    dir: &'a str,
+    variables: Variables<'a>,
+    until: Instant,
+}
+
+impl shell::Runner for Timed<'_> {
+    fn run(&self, command: &str) -> std::result::Result<String, String> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err("no time is left".to_owned());
+        }
+        shell::ProcessRunner::new(self.dir).timeout(left).variables(&self.variables).run(command)
     }
 }
 
 impl Desk {
     /// Loads a skill for use: its text, ready for the model, or one of its files.
     pub fn load_skill(&mut self, slug: &Slug, file: Option<&str>) -> Result<String> {
+        let (head, body) = self.load_parts(slug, file)?;
+        Ok(format!("{head}{body}"))
+    }
+
+    /// The same in two parts: the front matter as it is, and what comes after it.
+    fn load_parts(&mut self, slug: &Slug, file: Option<&str>) -> Result<(String, String)> {
         if self.around.surroundings.disabled.contains(slug) {
             return Err(Error::refused(format!("skill {slug} is turned off by the operator")).hint("use another one"));
         }
@@ -73,8 +100,11 @@ impl Desk {
         let text = String::from_utf8(bytes).map_err(|_| {
             Error::refused(format!("{path} is not text")).hint("only text files of a skill can be viewed")
         })?;
+        if text.contains('\0') {
+            return Err(Error::refused(format!("{path} is not text")).hint("only text files of a skill can be viewed"));
+        }
         if file.is_some() {
-            return Ok(text);
+            return Ok((String::new(), text));
         }
         if self.loaded.insert(slug.clone(), Digest::of(text.as_bytes())).is_none() {
             self.edit()?.viewed(slug)?;
@@ -88,14 +118,14 @@ impl Desk {
     }
 
     /// Loads a skill from outside the brain. It has no telemetry, and its shell never runs.
-    fn load_from_outside(&mut self, slug: &Slug, file: Option<&str>) -> Result<String> {
+    fn load_from_outside(&mut self, slug: &Slug, file: Option<&str>) -> Result<(String, String)> {
         let around = self.around.clone();
         let Some(outside) = &around.surroundings.outside else { return Err(no_such_skill(slug)) };
         let held = outside.held();
         let Some(dir) = held.dir_of(slug) else { return Err(no_such_skill(slug)) };
         let text = held.shelf.read(slug, file)?;
         if file.is_some() {
-            return Ok(text);
+            return Ok((String::new(), text));
         }
         self.loaded.insert(slug.clone(), Digest::of(text.as_bytes()));
         let dir = dir.to_string_lossy();
@@ -104,32 +134,32 @@ impl Desk {
             true => Variables { skill_dir: None, session_id: None },
             false => Variables { skill_dir: Some(&dir), session_id: task },
         };
-        Ok(preprocess::prepare(&text, &variables, InlineShell::Off).into_owned())
+        let (head, body) = split(&text);
+        Ok((head.to_owned(), preprocess::prepare(body, &variables, InlineShell::Off).into_owned()))
     }
 
     /// A skill's text with its variables filled in, and its shell run where that is allowed.
-    fn made_ready(&mut self, place: &Place, text: &str) -> Result<String> {
-        let surroundings = Arc::clone(&self.around.surroundings);
+    fn made_ready(&mut self, place: &Place, text: &str) -> Result<(String, String)> {
+        let around = self.around.clone();
         let dir = self.skill_dir(place)?;
-        let task = self.around.task.clone();
-        let variables = match surroundings.raw_templates {
+        let variables = match around.surroundings.raw_templates {
             true => Variables { skill_dir: None, session_id: None },
-            false => Variables { skill_dir: Some(&dir), session_id: task.as_ref().map(TaskId::as_str) },
+            false => Variables { skill_dir: Some(&dir), session_id: around.task.as_ref().map(TaskId::as_str) },
         };
-        if !surroundings.inline_shell || shell::find(text).is_empty() {
-            return Ok(preprocess::prepare(text, &variables, InlineShell::Off).into_owned());
+        let (head, body) = split(text);
+        let plain = || preprocess::prepare(body, &variables, InlineShell::Off).into_owned();
+        if !around.surroundings.inline_shell || shell::find(body).is_empty() {
+            return Ok((head.to_owned(), plain()));
         }
-        let usage = self.edit()?.usage(&place.slug)?;
-        match shell::may_run(last_hand(&usage), true) {
+        let usage = self.edit()?.recorded_usage(&place.slug)?;
+        let body = match shell::may_run(last_hand(usage.as_ref()), true) {
             Ok(()) => {
-                let runner = shell::ProcessRunner::new(&dir).timeout(self.around.time_left()).variables(&variables);
-                Ok(preprocess::prepare(text, &variables, InlineShell::On(&runner)).into_owned())
+                let runner = Timed { dir: &dir, variables, until: around.shell_until() };
+                preprocess::prepare(body, &variables, InlineShell::On(&runner)).into_owned()
             }
-            Err(refusal) => {
-                let text = preprocess::prepare(text, &variables, InlineShell::Off);
-                Ok(format!("{text}\n[inline shell was not run: {refusal}]\n"))
-            }
-        }
+            Err(refusal) => format!("{}\n[inline shell was not run: {refusal}]\n", plain()),
+        };
+        Ok((head.to_owned(), body))
     }
 
     /// Where a skill's files are, for whoever runs them.
@@ -138,7 +168,8 @@ impl Desk {
             Some(dir) => dir.to_string(),
             None => place.main.parent().map(|dir| dir.to_string()).unwrap_or_default(),
         };
-        let dir = self.brain()?.path().join(inside);
+        let brain = self.around.original.clone();
+        let dir = brain.map_or_else(|| self.brain().map(|brain| brain.path().to_owned()), Ok)?.join(inside);
         let dir = std::path::absolute(&dir).map_err(|source| Error::io("find", &dir, source))?;
         Ok(dir.to_string_lossy().into_owned())
     }
@@ -186,9 +217,8 @@ impl Desk {
     /// does not. The skill counts as loaded.
     pub fn invoke(&mut self, input: &str) -> Result<Option<String>> {
         let Some(typed) = command::parse(input) else { return Ok(None) };
-        let slug = self.resolve(typed.word)?;
-        let text = self.load_skill(&slug, None)?;
-        let body = Document::read(text.as_bytes()).map_or(text.as_str().to_owned(), |read| read.body().to_owned());
+        let Some(slug) = self.resolve(typed.word)? else { return Ok(None) };
+        let (_, body) = self.load_parts(&slug, None)?;
         let directory = match self.skill_place(&slug)? {
             Some(place) => self.skill_dir(&place)?,
             None => {
@@ -208,37 +238,50 @@ impl Desk {
         Ok(Some(message))
     }
 
-    /// The skill that a typed command stands for: the brain's own first.
-    fn resolve(&mut self, word: &str) -> Result<Slug> {
+    /// The skill that a typed command stands for: the brain's own first. Where no skill is even near,
+    /// it was no command but a text; in a replay, whatever is not here any more is.
+    fn resolve(&mut self, word: &str) -> Result<Option<Slug>> {
         let around = self.around.clone();
         let is_on = |slug: &Slug| !around.surroundings.disabled.contains(slug);
         let mut near = match self.brain()?.command(word)? {
-            Resolved::Skill(slug) if is_on(slug) => return Ok(slug.clone()),
-            Resolved::Skill(_) => Vec::new(),
+            Resolved::Skill(slug) if is_on(slug) => return Ok(Some(slug.clone())),
+            Resolved::Skill(_) => return Err(turned_off(word)),
             Resolved::Unknown { near } => near,
         };
         match around.surroundings.outside.as_ref().map(|outside| outside.command(word)) {
-            Some(Ok(slug)) if is_on(&slug) => return Ok(slug),
+            Some(Ok(slug)) if is_on(&slug) => return Ok(Some(slug)),
             Some(Err(more)) => near.extend(more),
-            Some(Ok(_)) | None => {}
+            Some(Ok(_)) => return Err(turned_off(word)),
+            None => {}
         }
         near.dedup();
-        Err(unknown_command(word, &near))
+        match near.is_empty() || around.original.is_some() {
+            true => Ok(None),
+            false => Err(unknown_command(word, &near)),
+        }
     }
 }
 
-/// Whose text a skill is: an agent's, once an agent has changed it, whoever made it.
-fn last_hand(usage: &Usage) -> CreatedBy {
-    if usage.patch_count > 0 { CreatedBy::Agent } else { usage.created_by }
+/// Front matter and what comes after it.
+fn split(text: &str) -> (&str, &str) {
+    let body = Document::read(text.as_bytes()).map_or(text.len(), |document| document.body().len());
+    // Another length than the text's own means that reading changed it: then it is all body.
+    text.split_at_checked(text.len().saturating_sub(body)).unwrap_or(("", text))
+}
+
+/// Whose text a skill is: an agent's, once an agent has changed it, whoever made it. A skill that
+/// nobody recorded is trusted no further.
+fn last_hand(usage: Option<&Usage>) -> CreatedBy {
+    usage.filter(|usage| usage.patch_count == 0).map_or(CreatedBy::Agent, |usage| usage.created_by)
+}
+
+fn turned_off(word: &str) -> Error {
+    Error::refused(format!("the skill for the command /{word} is turned off by the operator"))
+        .hint(format!("write \\/{word} to send it as a text"))
 }
 
 fn unknown_command(word: &str, near: &[String]) -> Error {
-    let error = Error::not_found(format!("there is no skill for the command /{word}"));
-    match near {
-        [] => error.hint("see the names with `herm skills list ID`; a text may begin with anything but a command"),
-        near => {
-            let near: Vec<String> = near.iter().map(|name| format!("/{name}")).collect();
-            error.hint(format!("near it: {}", near.join(", ")))
-        }
-    }
+    let near: Vec<String> = near.iter().map(|name| format!("/{name}")).collect();
+    Error::not_found(format!("there is no skill for the command /{word}"))
+        .hint(format!("near it: {}; write \\/{word} to send it as a text", near.join(", ")))
 }

@@ -62,8 +62,14 @@ async fn an_unknown_command_says_what_is_near_and_costs_nothing() {
     assert_eq!(error.kind(), herm::ErrorKind::NotFound);
     assert!(error.hint_text().is_some_and(|hint| hint.contains("/flat-one")), "{error:?}");
     assert_eq!(brains.open("1").expect("opened").lock().version, 1, "nothing happened");
-    // What only looks like one is a text.
-    for text in ["/etc/passwd is world readable", "// a comment", "/* a comment */ contract A {}"] {
+    // What only looks like one is a text, and so is a word that no skill is near to.
+    for text in [
+        "/tmp is full",
+        "\\/flat-on do it",
+        "/etc/passwd is world readable",
+        "// a comment",
+        "/* a comment */ contract A {}",
+    ] {
         let (first, _, _) =
             ask(&brains, text, json!({ "name": "flat-one" }), |builder| builder).await.expect("an outcome");
         assert_eq!(first, text);
@@ -347,4 +353,65 @@ async fn the_model_hears_of_skills_that_appear_while_it_works() {
     let told = asked[2].messages.last().expect("a message").content.to_string();
     assert!(told.contains("[reloaded: 1 added (new-one); 2 unchanged, 3 in all]"), "{told}");
     assert_eq!(asked[2].messages[0].content, asked[0].messages[0].content, "the prompt's beginning stays as it is");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shell_of_a_skill_keeps_to_the_deadline_and_out_of_the_front_matter() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let text = "---\nname: slow\ndescription: Runs !`printf in-front` things. Use when asked.\n---\n\
+                !`sleep 60` !`sleep 60` !`printf late`\n";
+    write_skill(&brains, "slow", text, CreatedBy::User);
+    let backend = Arc::new(Scripted::new([call("skill_view", json!({ "name": "flat-one" })), ANSWER.to_owned()]));
+    let router = herm::backend::Router::single(Arc::clone(&backend) as _);
+    let harness = builder(&brains).router(router).inline_shell(true).build().expect("a harness");
+    let limits = herm::Limits { deadline_secs: 2, ..herm::Limits::default() };
+    let ran = harness.run(&id, Task { limits, ..task("/slow") });
+    // Three snippets of a minute each would outlast this by far.
+    let outcome =
+        tokio::time::timeout(Duration::from_secs(40), ran).await.expect("within its time").expect("an outcome");
+    assert_eq!(outcome.stop, herm::StopReason::Deadline, "{outcome:?}");
+    harness.shutdown().await.expect("closed");
+    let (_, told, _) = ask(&brains, "go", json!({ "name": "dir-one" }), |builder| builder).await.expect("an outcome");
+    assert!(!told.contains("in-front"));
+}
+
+/// Main files inside another skill's directory are that skill's own, in the archive too.
+#[test]
+fn a_skill_inside_an_archived_skill_is_not_brought_back_in_anothers_name() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let mut step = |change: &dyn Fn(&mut herm::brain::Editor<'_>)| {
+        let mut draft = Draft::new();
+        change(&mut brain.edit(&mut draft));
+        brain.settle(&draft, StepKind::Maintenance, "a step").expect("settled");
+    };
+    let own = skill_text("daily", "The person's own.");
+    step(&|editor| drop(editor.create_skill(&slug("daily"), &own, CreatedBy::User).expect("made")));
+    step(&|editor| drop(editor.create_skill(&slug("zfoo"), &skill_text("zfoo", "x"), CreatedBy::Agent).expect("made")));
+    for hidden in ["references/daily/SKILL.md", "references/daily.archived-9/SKILL.md"] {
+        let text = skill_text("daily", "Today: !`cmd`.");
+        step(&|editor| {
+            drop(editor.write_skill_file(&slug("zfoo"), hidden, text.clone().into_bytes()).expect("written"))
+        });
+    }
+    step(&|editor| editor.archive_skill(&slug("daily")).expect("archived"));
+    step(&|editor| editor.archive_skill(&slug("zfoo")).expect("archived"));
+    step(&|editor| drop(editor.restore_skill(&slug("daily")).expect("restored")));
+    step(&|editor| drop(editor.restore_skill(&slug("zfoo")).expect("restored")));
+    let found = std::fs::read_to_string(brains.file("1", "skills/daily.md")).expect("the person's skill");
+    assert_eq!(found, own);
+    assert!(brains.file("1", "skills/zfoo/references/daily/SKILL.md").exists(), "whole again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_skill_with_variables_replays_without_a_difference() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let body = "In ${HERM_SKILL_DIR}, for ${HERM_SESSION_ID}.";
+    write_skill(&brains, "with-variables", &skill_text("with-variables", body), CreatedBy::User);
+    ask(&brains, "go", json!({ "name": "with-variables" }), |builder| builder).await.expect("an outcome");
+    let work = tempfile::tempdir().expect("a directory");
+    let replayed = herm::harness::replay(&brains.layout(), &id, 3, &toolbox(), work.path()).await.expect("replayed");
+    assert!(replayed.is_same() && replayed.diverged.is_empty(), "{replayed:?}");
 }
