@@ -369,6 +369,13 @@ fn curate_by_hand_says_what_would_move_and_then_moves_it() {
     assert_eq!(json["settled"]["moved"], true);
     let again = herm.run(&["curate", "1"]);
     assert!(again.stdout.starts_with("nothing to retire"), "{}", again.stdout);
+    // Out of the index, and still found by its words.
+    for (words, found) in [("MINE", true), ("do it", true), ("nothing of it", false)] {
+        let (code, json) = herm.json(&["skills", "list", "1", "--archived", "--search", words]);
+        assert_eq!(code, 0);
+        assert_eq!(json["archived"].as_array().expect("a list").len(), usize::from(found), "{words}");
+    }
+    assert!(herm.run(&["skills", "list", "1", "--archived"]).stdout.contains("Does mine. Use when mine"));
     assert_eq!(herm.run(&["skills", "restore", "1", "mine"]).code, 0);
     assert!(herm.run(&["curate", "1"]).stdout.starts_with("nothing to retire"));
     assert_eq!(herm.run(&["brain", "verify", "1"]).code, 0);

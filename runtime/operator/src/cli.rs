@@ -235,6 +235,9 @@ pub(crate) enum Skills {
         /// The archived ones instead
         #[arg(long, conflicts_with = "all")]
         archived: bool,
+        /// Only archived ones that have all these words in their name or text
+        #[arg(long, value_name = "WORDS", requires = "archived")]
+        search: Option<String>,
         /// The hidden ones too, and why they are hidden
         #[arg(long)]
         all: bool,

@@ -177,11 +177,9 @@ impl Brain {
         let connection = &self.database.connection;
         let settled = digest.is_none_or(|digest| journal::blob(connection, &digest).is_ok());
         let wanted = || change.after.map(|after| journal::blob(connection, &after)).transpose();
-        if !settled {
-            if !found.as_deref().is_none_or(|found| self.is_torn_piece(path, found)) {
-                tracing::warn!(brain = %self.id, %path, "edited since an interrupted step; left as it is");
-                return Ok(());
-            }
+        if !settled && !found.as_deref().is_none_or(|found| self.is_torn_piece(path, found)) {
+            tracing::warn!(brain = %self.id, %path, "edited since an interrupted step; left as it is");
+            return Ok(());
         }
         match wanted()? {
             Some(after) => self.root.replace(path, &after, fsio::Sync::Later)?,

@@ -10,7 +10,7 @@ use super::open::{self, Brain, Opening};
 use crate::bundle::Lockfile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::Root;
-use crate::ids::{BrainId, Slug};
+use crate::ids::{BrainId, RelPath, Slug};
 use crate::layout::{self, Layout};
 use crate::memory::{Access, Database, Found, Search, search, sql};
 use crate::skill::{Index, Usage, store};
@@ -118,6 +118,14 @@ impl Reader {
         let archive = format!("{}/", layout::ARCHIVE_DIR);
         let inside: Vec<_> = paths.into_iter().filter(|path| path.as_str().starts_with(&archive)).collect();
         Ok(store::archived_slugs(&inside))
+    }
+
+    /// The archived skills with the main file that a restore would bring back.
+    pub fn archived_skills(&self) -> Result<Vec<(Slug, RelPath)>> {
+        let archive = format!("{}/", layout::ARCHIVE_DIR);
+        let entries = journal::entries(&self.database.connection)?;
+        let inside: Vec<_> = entries.into_keys().filter(|path| path.as_str().starts_with(&archive)).collect();
+        Ok(store::archived_skills(&inside))
     }
 
     /// The telemetry of all skills.

@@ -3,6 +3,8 @@
 //! Every function works on [`Files`], so a change is part of a step in the making and becomes real
 //! only when the brain settles.
 
+use std::collections::BTreeMap;
+
 use super::document::Document;
 use super::files::Files;
 use super::finding::{Finding, Severity};
@@ -154,6 +156,19 @@ pub fn restore(files: &mut dyn Files, slug: &Slug) -> Result<Place> {
     find(files, slug)?.ok_or_else(|| Error::internal(format!("skill {slug} was restored but is not found")))
 }
 
+/// The skills among the files below the archive with the main file that a restore would bring back,
+/// sorted.
+pub fn archived_skills(paths: &[RelPath]) -> Vec<(Slug, RelPath)> {
+    let mut latest: BTreeMap<Slug, ArchivedUnit> = BTreeMap::new();
+    for unit in archived_units(paths) {
+        match latest.get(&unit.slug) {
+            Some(known) if known.number > unit.number => {}
+            _ => drop(latest.insert(unit.slug.clone(), unit)),
+        }
+    }
+    latest.into_iter().map(|(slug, unit)| (slug, unit.main)).collect()
+}
+
 /// The skills among the files below the archive, sorted.
 pub fn archived_slugs(paths: &[RelPath]) -> Vec<Slug> {
     let mut slugs: Vec<Slug> = archived_units(paths).map(|unit| unit.slug).collect();
@@ -270,6 +285,8 @@ fn move_unit(files: &mut dyn Files, from: &str, to: &str) -> Result<()> {
 
 struct ArchivedUnit {
     slug: Slug,
+    /// Its main file.
+    main: RelPath,
     /// The archived file or directory.
     unit: String,
     form: Form,
@@ -308,7 +325,7 @@ fn archived_unit(path: &RelPath) -> Option<ArchivedUnit> {
         Some((title, Ok(number))) => (title, number),
         _ => (stem.as_str(), 1),
     };
-    Some(ArchivedUnit { slug: Slug::from_title(title)?, unit, form, number })
+    Some(ArchivedUnit { slug: Slug::from_title(title)?, main: path.clone(), unit, form, number })
 }
 
 fn numbered(inside: &str, form: Form, number: u32) -> String {

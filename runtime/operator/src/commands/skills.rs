@@ -1,18 +1,18 @@
 //! `herm skills`: list, read and keep skills.
 
 use herm::brain::OnDrift;
-use herm::skill::{Place, body, support_path};
+use herm::skill::{Document, Place, body, support_path};
 use herm::{Brain, BrainId, Draft, Error, Reader, Result, Slug, StepKind};
 use serde_json::json;
 
 use super::{finish, to_json};
 use crate::cli::{self, OneSkill};
 use crate::config::Settings;
-use crate::output::{Answer, columns};
+use crate::output::{Answer, columns, cut};
 
 pub(super) fn run(settings: &Settings, command: &cli::Skills) -> Result<Answer> {
     match command {
-        cli::Skills::List { id, archived: true, .. } => archived(settings, &id.parse()?),
+        cli::Skills::List { id, archived: true, search, .. } => archived(settings, &id.parse()?, search.as_deref()),
         cli::Skills::List { id, all, .. } => super::skill_list::run(settings, &id.parse()?, *all),
         cli::Skills::View { id, slug, file } => view(settings, &id.parse()?, &slug.parse()?, file.as_deref()),
         cli::Skills::Validate { paths } => super::validate::run(paths),
@@ -24,17 +24,31 @@ pub(super) fn run(settings: &Settings, command: &cli::Skills) -> Result<Answer> 
     }
 }
 
-fn archived(settings: &Settings, id: &BrainId) -> Result<Answer> {
+fn archived(settings: &Settings, id: &BrainId, query: Option<&str>) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
     let usage = reader.usage()?;
-    let mut rows = vec![["SKILL", "ARCHIVED"].map(str::to_owned).to_vec()];
+    let wanted: Vec<String> = query.unwrap_or_default().split_whitespace().map(str::to_lowercase).collect();
+    let mut rows = vec![["SKILL", "ARCHIVED", "DESCRIPTION"].map(str::to_owned).to_vec()];
     let mut json = Vec::new();
-    for slug in reader.archived()? {
+    for (slug, main) in reader.archived_skills()? {
+        // One that cannot be read can still be restored: it is found by its name.
+        let text = reader.text(&main).ok().flatten().unwrap_or_default();
+        let searched = format!("{slug} {text}").to_lowercase();
+        if !wanted.iter().all(|word| searched.contains(word.as_str())) {
+            continue;
+        }
+        let described = Document::read(text.as_bytes()).ok().and_then(|document| document.description());
+        let description = described.unwrap_or_default();
         let at = usage.get(&slug).and_then(|usage| usage.archived_at);
-        rows.push(vec![slug.to_string(), at.map_or_else(|| "-".to_owned(), |at| at.to_string())]);
-        json.push(json!({ "slug": slug, "archivedAt": at }));
+        let when = at.map_or_else(|| "-".to_owned(), |at| at.to_string());
+        rows.push(vec![slug.to_string(), when, cut(&description, 70)]);
+        json.push(json!({ "slug": slug, "archivedAt": at, "description": description }));
     }
-    let text = if json.is_empty() { "no archived skills\n".to_owned() } else { columns(&rows) };
+    let text = match (json.is_empty(), query) {
+        (true, None) => "no archived skills\n".to_owned(),
+        (true, Some(_)) => "no archived skill has these words\n".to_owned(),
+        (false, _) => columns(&rows),
+    };
     Ok(Answer::new(text, json!({ "id": id, "archived": json })))
 }
 
