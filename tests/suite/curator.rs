@@ -238,6 +238,10 @@ fn two_hundred_days_lose_nothing() {
             let mut editor = brain.edit(&mut draft);
             editor.create_skill(&slug(&name), &text, by).expect("made");
             editor.pin_skill(&slug(&name), pinned).expect("pinned");
+            // Every third has files of its own.
+            if n % 3 == 0 {
+                editor.write_skill_file(&slug(&name), "assets/a.bin", vec![n as u8, 0, 255]).expect("written");
+            }
             texts.insert(slug(&name), (by, pinned, text));
         }
         brain.settle(&draft, StepKind::Maintenance, "made").expect("settled");
@@ -247,7 +251,8 @@ fn two_hundred_days_lose_nothing() {
             for _ in 0..random.below(2) {
                 let name = slug(&format!("skill-{:02}", random.below(24)));
                 if brain.skills().expect("skills").get(&name).is_some() {
-                    brain.edit(&mut draft).used(&name).expect("counted");
+                    let mut editor = brain.edit(&mut draft);
+                    if random.below(3) == 0 { editor.viewed(&name) } else { editor.used(&name) }.expect("counted");
                 }
             }
             if random.below(40) == 0
@@ -276,12 +281,18 @@ fn check(brain: &mut Brain, brains: &TempBrains, texts: &BTreeMap<Slug, (Created
     let now = herm::Clock::now(&*brains.clock);
     for (name, (by, pinned, text)) in texts {
         let record = &usage[name];
-        let place = match record.state {
-            State::Archived => format!("skills/.archive/{name}.md"),
-            State::Active | State::Stale => format!("skills/{name}.md"),
+        let dir = match record.state {
+            State::Archived => "skills/.archive",
+            State::Active | State::Stale => "skills",
         };
-        let found = std::fs::read_to_string(brains.file("1", &place)).expect("nothing is ever deleted");
+        let number: u8 = name.as_str()[6..].parse().expect("a number");
+        let main = if number % 3 == 0 { format!("{dir}/{name}/SKILL.md") } else { format!("{dir}/{name}.md") };
+        let found = std::fs::read_to_string(brains.file("1", &main)).expect("nothing is ever deleted");
         assert_eq!(&found, text, "and nothing is changed");
+        if number % 3 == 0 {
+            let own = std::fs::read(brains.file("1", &format!("{dir}/{name}/assets/a.bin"))).expect("its files too");
+            assert_eq!(own, [number, 0, 255]);
+        }
         if *by != CreatedBy::Agent || *pinned {
             assert_eq!(record.state, State::Active, "{name} is not the curator's");
             continue;
@@ -379,4 +390,29 @@ fn curate_by_hand_says_what_would_move_and_then_moves_it() {
     assert_eq!(herm.run(&["skills", "restore", "1", "mine"]).code, 0);
     assert!(herm.run(&["curate", "1"]).stdout.starts_with("nothing to retire"));
     assert_eq!(herm.run(&["brain", "verify", "1"]).code, 0);
+}
+
+#[test]
+fn an_archived_skill_stays_archived_when_the_brain_is_seeded_again() {
+    let brains = TempBrains::new();
+    let herm = herm_tests::Herm::new(HERM, &brains.path());
+    assert_eq!(herm.run(&["init", "1"]).code, 0);
+    assert_eq!(herm.run(&["skills", "archive", "1", "reentrancy-check"]).code, 0);
+    let before = files(&brains, "skills");
+    assert_eq!(herm.run(&["init", "1"]).code, 0, "what is there is shown, not made again");
+    assert_eq!(files(&brains, "skills"), before);
+    assert!(herm.run(&["skills", "list", "1", "--archived"]).stdout.contains("reentrancy-check"));
+}
+
+#[test]
+fn counting_a_use_leaves_the_index_as_it_is() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    create(&mut brain, "mine", CreatedBy::Agent);
+    brain.reload().expect("read");
+    for _ in 0..3 {
+        touch(&mut brain, "mine");
+        let delta = brain.reload().expect("read");
+        assert_eq!((delta.unchanged, delta.total), (3, 3), "{delta:?}");
+    }
 }

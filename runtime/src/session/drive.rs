@@ -37,7 +37,13 @@ pub struct Live(pub Toolbox);
 impl Caller for Live {
     async fn call(&self, call: &Call, cx: &Context, until: Instant) -> ToolReport {
         match self.0.get(&call.tool) {
-            Some(tool) => dispatch(tool, call.args.clone(), cx, until).await,
+            Some(tool) => {
+                let mut report = dispatch(tool, call.args.clone(), cx, until).await;
+                if let Some(news) = cx.news().await {
+                    report.text.push_str(&format!("\n{news}"));
+                }
+                report
+            }
             None => ToolReport::refused("There is no such tool.", "there is no such tool"),
         }
     }

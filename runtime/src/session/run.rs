@@ -185,6 +185,7 @@ impl Run<'_> {
             let subscriber =
                 subscriber.map(|digest| frozen(Layer::Subscriber(digest))).transpose()?.unwrap_or_default();
             desk.reload()?;
+            desk.news_from_outside()?;
             let skills = desk.skills()?;
             let pinned = desk.pinned()?;
             let shown =

@@ -163,6 +163,16 @@ impl Context {
         Self { quick: true, ..self.clone() }
     }
 
+    /// What changed outside the brain since the session last heard of it. Only a remark: where it cannot
+    /// be had at once, there is none.
+    pub(crate) async fn news(&self) -> Option<String> {
+        let hears = self.desk.try_lock().is_ok_and(|desk| desk.hears_of_outside());
+        if !hears {
+            return None;
+        }
+        at_desk(&self.desk, Desk::news_from_outside).await.ok().flatten()
+    }
+
     /// Works on the brain, off the executor's threads unless the call is a quick one.
     pub async fn desk<T, W>(&self, work: W) -> Result<T>
     where

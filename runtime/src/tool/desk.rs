@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
 use super::loading::Around;
+use super::outside::Known;
 use crate::brain::{Brain, Draft, Editor, Layer};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -73,6 +74,8 @@ pub struct Desk {
     /// The account is being written: no tool may change anything any more.
     closed: bool,
     pub(super) around: Around,
+    /// The skills outside, as the session last heard of them.
+    pub(super) heard: Option<Known>,
 }
 
 impl std::fmt::Debug for Desk {
@@ -92,6 +95,7 @@ impl Desk {
             at,
             closed: false,
             around: Around::default(),
+            heard: None,
         }
     }
 
@@ -110,6 +114,11 @@ impl Desk {
     pub(super) fn is_light(&self) -> bool {
         // A skill's shell, or a directory outside, may take its time.
         !self.around.is_slow() && self.slot.as_ref().is_some_and(Brain::is_light)
+    }
+
+    /// Whether there are skills outside the brain to hear of.
+    pub(super) fn hears_of_outside(&self) -> bool {
+        self.around.surroundings.outside.is_some()
     }
 
     /// Lets go of the desk and keeps the brain's place.

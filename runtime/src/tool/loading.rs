@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::desk::{Desk, no_such_skill};
-use super::outside::Outside;
+use super::outside::{self, Outside};
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug, TaskId};
 use crate::skill::command::{self, Invocation, Resolved};
@@ -186,6 +186,18 @@ impl Desk {
             delta.total += more.total;
         }
         Ok(delta)
+    }
+
+    /// What changed outside the brain since the session last heard of it, in a line. The first time it
+    /// only listens.
+    pub fn news_from_outside(&mut self) -> Result<Option<String>> {
+        let around = self.around.clone();
+        let Some(outside) = &around.surroundings.outside else { return Ok(None) };
+        outside.update()?;
+        let now = outside.known();
+        let said = self.heard.as_ref().and_then(|before| outside::news(before, &now));
+        self.heard = Some(now);
+        Ok(said)
     }
 
     /// The skills that fit `text` best, best first: the brain's own, then those outside.

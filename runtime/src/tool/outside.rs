@@ -1,12 +1,32 @@
 //! Skills outside the brains, as tasks see them: read-only, and never in place of a brain's own.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use crate::ids::Slug;
 use crate::skill::command::{Commands, Resolved};
 use crate::skill::{Catalog, Delta, Entry, Shelf};
+use crate::text;
+
+/// Skills outside the brains as a session knows them.
+pub(super) type Known = BTreeMap<Slug, Arc<str>>;
+
+/// How the skills outside changed since a session last heard of them; nothing where they did not.
+pub(super) fn news(before: &Known, now: &Known) -> Option<String> {
+    let named = |what: &str, slugs: Vec<&Slug>| match slugs.as_slice() {
+        [] => None,
+        slugs => Some(format!("{what} {}", slugs.iter().map(|slug| slug.as_str()).collect::<Vec<_>>().join(", "))),
+    };
+    let added = now.keys().filter(|slug| !before.contains_key(*slug)).collect();
+    let removed = before.keys().filter(|slug| !now.contains_key(*slug)).collect();
+    let differs = |(slug, text): (&Slug, &Arc<str>)| before.get(slug).is_some_and(|known| known != text);
+    let changed = now.iter().filter(|entry| differs(*entry)).map(|(slug, _)| slug).collect();
+    let said: Vec<String> =
+        [named("added", added), named("removed", removed), named("changed", changed)].into_iter().flatten().collect();
+    (!said.is_empty()).then(|| format!("[the skills outside changed: {}]", text::line(&said.join("; "), 600)))
+}
 
 /// The skills of directories that the operator named.
 #[derive(Debug, Default)]
@@ -37,6 +57,15 @@ impl Outside {
             held.commands = None;
         }
         Ok(delta)
+    }
+
+    /// What is there now, by name and description.
+    pub(super) fn known(&self) -> Known {
+        let held = self.held();
+        held.shelf
+            .entries()
+            .map(|shelved| (shelved.entry.place.slug.clone(), Arc::clone(&shelved.entry.description)))
+            .collect()
     }
 
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {

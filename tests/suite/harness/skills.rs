@@ -350,8 +350,10 @@ async fn the_model_hears_of_skills_that_appear_while_it_works() {
     harness.run(&id, task("go")).await.expect("an outcome");
     harness.shutdown().await.expect("closed");
     let asked = backend.asked();
-    let told = asked[2].messages.last().expect("a message").content.to_string();
-    assert!(told.contains("[reloaded: 1 added (new-one); 2 unchanged, 3 in all]"), "{told}");
+    let told = |n: usize| asked[n].messages.last().expect("a message").content.to_string();
+    assert!(told(1).contains("[the skills outside changed: added new-one]"), "it hears without asking: {}", told(1));
+    assert!(told(2).contains("[reloaded: 3 unchanged, 3 in all]") && told(2).contains("new-one:"), "{}", told(2));
+    assert!(!told(2).contains("skills outside changed"), "and only once");
     assert_eq!(asked[2].messages[0].content, asked[0].messages[0].content, "the prompt's beginning stays as it is");
 }
 
