@@ -286,10 +286,10 @@ fn check(brain: &mut Brain, brains: &TempBrains, texts: &BTreeMap<Slug, (Created
             State::Active | State::Stale => "skills",
         };
         let number: u8 = name.as_str()[6..].parse().expect("a number");
-        let main = if number % 3 == 0 { format!("{dir}/{name}/SKILL.md") } else { format!("{dir}/{name}.md") };
+        let main = if number.is_multiple_of(3) { format!("{dir}/{name}/SKILL.md") } else { format!("{dir}/{name}.md") };
         let found = std::fs::read_to_string(brains.file("1", &main)).expect("nothing is ever deleted");
         assert_eq!(&found, text, "and nothing is changed");
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             let own = std::fs::read(brains.file("1", &format!("{dir}/{name}/assets/a.bin"))).expect("its files too");
             assert_eq!(own, [number, 0, 255]);
         }
