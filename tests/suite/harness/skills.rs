@@ -417,3 +417,52 @@ async fn a_skill_with_variables_replays_without_a_difference() {
     let replayed = herm::harness::replay(&brains.layout(), &id, 3, &toolbox(), work.path()).await.expect("replayed");
     assert!(replayed.is_same() && replayed.diverged.is_empty(), "{replayed:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_interval_holds_across_processes_and_stuck_records_cost_one_pass() {
+    const DAY: i64 = 24 * 60 * 60 * 1_000;
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    for name in ["first", "second", "gone"] {
+        write_skill(&brains, name, &skill_text(name, "Do it."), CreatedBy::Agent);
+    }
+    let mut used = brains.open("1").expect("opened");
+    let mut use_it = |name: &str| {
+        let mut draft = Draft::new();
+        used.edit(&mut draft).used(&slug(name)).expect("counted");
+        used.settle(&draft, StepKind::Maintenance, "used").expect("settled");
+    };
+    use_it("first");
+    brains.clock.advance_ms(5 * DAY);
+    use_it("second");
+    used.close().expect("closed");
+    let weekly = Curating { every: Duration::from_secs(7 * 24 * 3_600), ..Curating::default() };
+    // A harness of its own each time, as with one process after another.
+    let pass = async |curating: Curating| {
+        let harness =
+            builder(&brains).backend(Scripted::new([""; 0])).curating(Some(curating)).build().expect("a harness");
+        let passed = harness.maintain(&id).await.expect("maintained").curator;
+        let again = harness.maintain(&id).await.expect("maintained").curator;
+        harness.shutdown().await.expect("closed");
+        (passed.map(|report| report.plan.transitioned.len()), again.is_some())
+    };
+    brains.clock.advance_ms(26 * DAY);
+    assert_eq!(pass(weekly).await, (Some(1), false), "the first is stale");
+    brains.clock.advance_ms(5 * DAY);
+    assert_eq!(pass(weekly).await, (None, false), "the second is due, and it is too soon");
+    brains.clock.advance_ms(3 * DAY);
+    assert_eq!(pass(weekly).await, (Some(1), false));
+
+    // A record without files stays due, and is looked at once.
+    let mut gone = brains.open("1").expect("opened");
+    let mut draft = Draft::new();
+    gone.edit(&mut draft).used(&slug("gone")).expect("counted");
+    gone.settle(&draft, StepKind::Maintenance, "used").expect("settled");
+    let made = gone.history(20).expect("history").into_iter().find(|step| {
+        step.changes.iter().any(|change| change.path.as_str() == "skills/gone.md" && change.before.is_none())
+    });
+    gone.undo(made.expect("the step").seq, herm::brain::OnChanged::Refuse).expect("undone");
+    gone.close().expect("closed");
+    brains.clock.advance_ms(31 * DAY);
+    assert_eq!(pass(Curating::default()).await, (Some(0), false), "nothing moves, and the next session does not try");
+}
