@@ -1,8 +1,7 @@
 //! Which skill a name means.
 
-use herm::skill::{Files as _, store};
 use herm::tool::Desk;
-use herm::{Error, Result, Slug, layout};
+use herm::{Error, Result, Slug};
 
 use crate::near;
 
@@ -21,8 +20,7 @@ pub(crate) fn find(desk: &mut Desk, name: &str) -> Result<Slug> {
     if desk.skill_place(&slug)?.is_some() || desk.is_outside(&slug) {
         return Ok(slug);
     }
-    let archived = store::archived_slugs(&desk.edit()?.below(layout::ARCHIVE_DIR)?);
-    if archived.contains(&slug) {
+    if desk.archived()?.contains(&slug) {
         return Err(Error::not_found(format!("skill {slug} is archived"))
             .hint("only the operator brings it back; go on without it"));
     }

@@ -114,10 +114,7 @@ impl Reader {
 
     /// The names in the archive.
     pub fn archived(&self) -> Result<Vec<Slug>> {
-        let paths: Vec<_> = journal::entries(&self.database.connection)?.into_keys().collect();
-        let archive = format!("{}/", layout::ARCHIVE_DIR);
-        let inside: Vec<_> = paths.into_iter().filter(|path| path.as_str().starts_with(&archive)).collect();
-        Ok(store::archived_slugs(&inside))
+        Ok(self.archived_skills()?.into_iter().map(|(slug, _)| slug).collect())
     }
 
     /// The archived skills with the main file that a restore would bring back.

@@ -185,7 +185,6 @@ impl Run<'_> {
             let subscriber =
                 subscriber.map(|digest| frozen(Layer::Subscriber(digest))).transpose()?.unwrap_or_default();
             desk.reload()?;
-            desk.news_from_outside()?;
             let skills = desk.skills()?;
             let pinned = desk.pinned()?;
             let shown =

@@ -171,10 +171,7 @@ pub fn archived_skills(paths: &[RelPath]) -> Vec<(Slug, RelPath)> {
 
 /// The skills among the files below the archive, sorted.
 pub fn archived_slugs(paths: &[RelPath]) -> Vec<Slug> {
-    let mut slugs: Vec<Slug> = archived_units(paths).map(|unit| unit.slug).collect();
-    slugs.sort();
-    slugs.dedup();
-    slugs
+    archived_skills(paths).into_iter().map(|(slug, _)| slug).collect()
 }
 
 /// Where a file of the archive may have stood before it was archived, the likeliest first.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
 use super::loading::Around;
-use super::outside::Known;
+use super::outside::Heard;
 use crate::brain::{Brain, Draft, Editor, Layer};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -75,7 +75,7 @@ pub struct Desk {
     closed: bool,
     pub(super) around: Around,
     /// The skills outside, as the session last heard of them.
-    pub(super) heard: Option<Known>,
+    pub(super) heard: Option<Heard>,
 }
 
 impl std::fmt::Debug for Desk {

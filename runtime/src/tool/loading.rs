@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::desk::{Desk, no_such_skill};
-use super::outside::{self, Outside};
+use super::outside::{self, Heard, Outside};
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug, TaskId};
 use crate::skill::command::{self, Invocation, Resolved};
@@ -50,6 +51,14 @@ impl Around {
     /// Whether loading a skill may run a process, or read directories outside the brain.
     pub(super) fn is_slow(&self) -> bool {
         self.surroundings.inline_shell || self.surroundings.outside.is_some()
+    }
+
+    /// What the variables of a skill in `dir` stand for.
+    fn variables<'a>(&'a self, dir: &'a str) -> Variables<'a> {
+        match self.surroundings.raw_templates {
+            true => Variables { skill_dir: None, session_id: None },
+            false => Variables { skill_dir: Some(dir), session_id: self.task.as_ref().map(TaskId::as_str) },
+        }
     }
 
     /// When the shell of a skill that is loaded now has to be done.
@@ -129,23 +138,15 @@ impl Desk {
         }
         self.loaded.insert(slug.clone(), Digest::of(text.as_bytes()));
         let dir = dir.to_string_lossy();
-        let task = around.task.as_ref().map(TaskId::as_str);
-        let variables = match around.surroundings.raw_templates {
-            true => Variables { skill_dir: None, session_id: None },
-            false => Variables { skill_dir: Some(&dir), session_id: task },
-        };
         let (head, body) = split(&text);
-        Ok((head.to_owned(), preprocess::prepare(body, &variables, InlineShell::Off).into_owned()))
+        Ok((head.to_owned(), preprocess::prepare(body, &around.variables(&dir), InlineShell::Off).into_owned()))
     }
 
     /// A skill's text with its variables filled in, and its shell run where that is allowed.
     fn made_ready(&mut self, place: &Place, text: &str) -> Result<(String, String)> {
         let around = self.around.clone();
         let dir = self.skill_dir(place)?;
-        let variables = match around.surroundings.raw_templates {
-            true => Variables { skill_dir: None, session_id: None },
-            false => Variables { skill_dir: Some(&dir), session_id: around.task.as_ref().map(TaskId::as_str) },
-        };
+        let variables = around.variables(&dir);
         let (head, body) = split(text);
         let plain = || preprocess::prepare(body, &variables, InlineShell::Off).into_owned();
         if !around.surroundings.inline_shell || shell::find(body).is_empty() {
@@ -184,19 +185,25 @@ impl Desk {
             delta.changed.extend(more.changed);
             delta.unchanged += more.unchanged;
             delta.total += more.total;
+            self.heard = Some(Heard { known: outside.known(), at: Instant::now(), took: Duration::ZERO });
         }
         Ok(delta)
     }
 
-    /// What changed outside the brain since the session last heard of it, in a line. The first time it
-    /// only listens.
+    /// What changed outside the brain since the session last heard of it, in a line. Looking never takes
+    /// more than a part of the session: directories that take long are looked at less often.
     pub fn news_from_outside(&mut self) -> Result<Option<String>> {
+        const PAUSE: u32 = 20;
         let around = self.around.clone();
-        let Some(outside) = &around.surroundings.outside else { return Ok(None) };
+        let (Some(outside), Some(heard)) = (&around.surroundings.outside, &self.heard) else { return Ok(None) };
+        let started = Instant::now();
+        if started.saturating_duration_since(heard.at) < heard.took.saturating_mul(PAUSE) {
+            return Ok(None);
+        }
         outside.update()?;
-        let now = outside.known();
-        let said = self.heard.as_ref().and_then(|before| outside::news(before, &now));
-        self.heard = Some(now);
+        let known = outside.known();
+        let said = outside::news(&heard.known, &known);
+        self.heard = Some(Heard { known, at: Instant::now(), took: started.elapsed() });
         Ok(said)
     }
 
@@ -276,9 +283,8 @@ impl Desk {
 
 /// Front matter and what comes after it.
 fn split(text: &str) -> (&str, &str) {
-    let body = Document::read(text.as_bytes()).map_or(text.len(), |document| document.body().len());
-    // Another length than the text's own means that reading changed it: then it is all body.
-    text.split_at_checked(text.len().saturating_sub(body)).unwrap_or(("", text))
+    let head = Document::read(text.as_bytes()).ok().and_then(|read| text.strip_suffix(read.body()).map(str::len));
+    text.split_at(head.unwrap_or(0))
 }
 
 /// Whose text a skill is: an agent's, once an agent has changed it, whoever made it. A skill that

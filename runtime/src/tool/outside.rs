@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::error::Result;
 use crate::ids::Slug;
@@ -12,6 +15,15 @@ use crate::text;
 
 /// Skills outside the brains as a session knows them.
 pub(super) type Known = BTreeMap<Slug, Arc<str>>;
+
+/// What a session last heard of them.
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub(super) known: Known,
+    pub(super) at: Instant,
+    /// How long the look took.
+    pub(super) took: Duration,
+}
 
 /// How the skills outside changed since a session last heard of them; nothing where they did not.
 pub(super) fn news(before: &Known, now: &Known) -> Option<String> {

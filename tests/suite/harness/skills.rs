@@ -374,8 +374,11 @@ async fn the_shell_of_a_skill_keeps_to_the_deadline_and_out_of_the_front_matter(
         tokio::time::timeout(Duration::from_secs(40), ran).await.expect("within its time").expect("an outcome");
     assert_eq!(outcome.stop, herm::StopReason::Deadline, "{outcome:?}");
     harness.shutdown().await.expect("closed");
-    let (_, told, _) = ask(&brains, "go", json!({ "name": "dir-one" }), |builder| builder).await.expect("an outcome");
-    assert!(!told.contains("in-front"));
+    let text = "---\nname: front\ndescription: Runs !`printf in-%s front` things. Use when asked.\n---\n!`printf in-%s body`\n";
+    write_skill(&brains, "front", text, CreatedBy::User);
+    let look = json!({ "name": "front" });
+    let (_, told, _) = ask(&brains, "go", look, |builder| builder.inline_shell(true)).await.expect("an outcome");
+    assert!(told.contains("in-body") && told.contains("!`printf in-%s front`"), "{told}");
 }
 
 /// Main files inside another skill's directory are that skill's own, in the archive too.
