@@ -35,6 +35,10 @@ pub const EVIDENCE: &str = "evidence.sqlite";
 pub const INTERNAL_DIR: &str = ".herm";
 /// The cached survey.
 pub const SURVEY_CACHE: &str = ".herm/survey";
+/// What the last snapshot was made of.
+pub const SNAPSHOT_CACHE: &str = ".herm/snapshot";
+/// How the uploads of snapshots went.
+pub const OUTBOX: &str = ".herm/outbox.json";
 /// What a folder of skills is about.
 pub const CATEGORY_FILE: &str = "DESCRIPTION.md";
 /// The main file of a skill in directory form.
@@ -80,6 +84,32 @@ impl Layout {
     /// The key that signs the receipts of the brains here, unless another is given.
     pub fn signing_key(&self) -> PathBuf {
         self.brains.join(".keys").join("receipts.pem")
+    }
+
+    /// The key that wraps the keys of snapshots, unless another is given.
+    pub fn snapshot_key(&self) -> PathBuf {
+        self.brains.join(".keys").join("snapshot.key")
+    }
+
+    /// Where snapshots are kept, unless another store is given.
+    pub fn snapshots(&self) -> PathBuf {
+        self.brains.join(".snapshots")
+    }
+
+    /// What a restore has fetched so far.
+    pub fn incoming(&self, id: &BrainId) -> PathBuf {
+        self.brains.join(".incoming").join(id.as_str())
+    }
+
+    /// Brains that made room for a restored one.
+    pub fn aside(&self) -> PathBuf {
+        self.brains.join(".aside")
+    }
+
+    /// The newest snapshot of a brain that this machine has seen. It stands beside the brains: it must
+    /// outlive them.
+    pub fn seen(&self, id: &BrainId) -> PathBuf {
+        self.brains.join(".seen").join(format!("{id}.json"))
     }
 
     /// Where a new brain is put together before it is renamed into place.

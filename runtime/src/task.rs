@@ -303,6 +303,9 @@ pub struct Outcome {
     pub receipt: Option<serde_json::Value>,
     /// What did not work and was worked around.
     pub warnings: Vec<String>,
+    /// Why the step is not in the store yet, where the answer was to wait for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unpushed: Option<String>,
 }
 
 /// What happens while a task runs.

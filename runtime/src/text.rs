@@ -1,6 +1,9 @@
 //! Cutting texts to what a reader can take, and never without a mark; what differs between two.
 
+mod class;
 pub mod diff;
+
+pub use class::{CLASS_CHARS, class};
 
 /// The first `most` characters, with `…` where there are more.
 pub fn head(text: &str, most: usize) -> String {
@@ -54,8 +57,59 @@ pub fn cut(mut text: String, most: usize) -> String {
     text
 }
 
+/// The text without what a terminal would take for commands: `ESC [ … letter`, and other escapes.
+pub fn without_escapes(text: &str) -> std::borrow::Cow<'_, str> {
+    if !text.contains(['\u{1b}', '\u{9b}']) {
+        return text.into();
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let is_sequence = match c {
+            '\u{1b}' => chars.next_if_eq(&'[').is_some(),
+            '\u{9b}' => true,
+            c => {
+                plain.push(c);
+                continue;
+            }
+        };
+        if is_sequence {
+            while chars.next_if(|c| (' '..='?').contains(c)).is_some() {}
+            chars.next_if(|c| ('@'..='~').contains(c));
+        }
+    }
+    plain.into()
+}
+
+/// Whether a text matches a pattern as a whole: `*` stands for any characters, `?` for one.
+pub fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    // Where the last star stands, and how much of the text it has taken.
+    let mut star: Option<(usize, usize)> = None;
+    while let Some(here) = text.get(t) {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(c) if c == here || *c == '?' => (p, t) = (p + 1, t + 1),
+            _ => match star {
+                Some((at, taken)) => {
+                    star = Some((at, taken + 1));
+                    (p, t) = (at + 1, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.iter().skip(p).all(|c| *c == '*')
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -68,5 +122,33 @@ mod tests {
         }
         assert_eq!(cut("äöü".to_owned(), 3), "äöü");
         assert_eq!(cut("äöüß!".to_owned(), 3), "äöü\n[cut here: 2 more characters]");
+    }
+
+    #[test]
+    fn stars_and_question_marks_stand_for_other_characters() {
+        for (pattern, text, expected) in [
+            ("mail", "mail", true),
+            ("mail", "mails", false),
+            ("mail*", "mails", true),
+            ("devops/*", "devops/deep/one", true),
+            ("*-check", "reentrancy-check", true),
+            ("*a*b*c", "xxaxbxbxc", true),
+            ("*a*b*c", "xxaxbxbx", false),
+            ("m?il", "mail", true),
+            ("m?il", "mil", false),
+            ("", "", true),
+            ("**", "", true),
+            ("", "x", false),
+        ] {
+            assert_eq!(glob(pattern, text), expected, "{pattern:?} {text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_matches_itself_and_a_star(text in "[a-z/-]{0,20}", pattern in "[a-z*?/]{0,10}") {
+            prop_assert!(glob(&text, &text) && glob("*", &text));
+            glob(&pattern, &text);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! (a) A child settles in a loop and is killed at random instants.
+//! (a) A child settles in a loop, or lets the evolver change a skill in a loop, and is killed at random instants.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
@@ -25,10 +25,10 @@ impl Kill {
     }
 }
 
-/// Kills a settling child; what it was told until then.
-fn kill_at(brains: &TempBrains, kill: Kill) -> Option<(u64, String)> {
+/// Kills a child; what it was told until then.
+fn kill_at(brains: &TempBrains, operation: &str, kill: Kill) -> Option<(u64, String)> {
     let mut child = Command::new(CHILD)
-        .args(["settle-loop"])
+        .args([operation])
         .arg(brains.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
@@ -54,7 +54,7 @@ fn a_killed_loop_loses_no_acknowledged_step() {
     let mut random = Random::new(1);
     let mut version = 1;
     for kill in 0..kills {
-        let acked = kill_at(&brains, Kill::random(&mut random));
+        let acked = kill_at(&brains, "settle-loop", Kill::random(&mut random));
         let floor = acked.as_ref().map_or(version, |(acked, _)| *acked);
         let now = settled_state(&brains.path(), acked).unwrap_or_else(|why| panic!("kill {kill}: {why}"));
         assert!(now >= floor && now >= version, "kill {kill}: from {version} to {now}");
@@ -63,13 +63,39 @@ fn a_killed_loop_loses_no_acknowledged_step() {
     assert!(version as usize > kills / 2, "the child hardly got to settle: version {version} after {kills} kills");
 }
 
+/// The skill's text and the file beside it always tell of the same change; both are of one step.
+#[test]
+fn a_killed_evolver_leaves_a_skill_before_or_after_a_change_and_never_between() {
+    let kills = number("HERM_KILLS", 200);
+    let brains = TempBrains::new();
+    brains.make("1").close().expect("closed");
+    let mut random = Random::new(3);
+    let mut version = 1;
+    for kill in 0..kills {
+        let acked = kill_at(&brains, "evolve-loop", Kill::random(&mut random));
+        let now = settled_state(&brains.path(), acked).unwrap_or_else(|why| panic!("kill {kill}: {why}"));
+        assert!(now >= version, "kill {kill}: from {version} to {now}");
+        version = now;
+        let read = |name: &str| std::fs::read_to_string(brains.file("1", name)).unwrap_or_default();
+        let text = read("skills/dir-one/SKILL.md");
+        let told = text.lines().find(|line| line.starts_with("change "));
+        let beside = read("skills/dir-one/references/change.md");
+        assert_eq!(told.unwrap_or_default(), beside.trim_end(), "kill {kill} at version {now}");
+        // What the verifier looked at is gone with whoever opens the brain next.
+        let names = std::fs::read_dir(brains.path()).expect("a listing").filter_map(Result::ok);
+        let names: Vec<String> = names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        assert!(names.iter().all(|name| !name.contains("staging")), "kill {kill}: {names:?}");
+    }
+    assert!(version as usize > kills / 2, "the child hardly got to change: version {version} after {kills} kills");
+}
+
 #[test]
 fn without_journal_replay_the_same_kills_are_noticed() {
     let mut random = Random::new(2);
     let red = (0..400).any(|_| {
         let brains = TempBrains::new();
         brains.make("1").close().expect("closed");
-        let acked = kill_at(&brains, Kill::random(&mut random));
+        let acked = kill_at(&brains, "settle-loop", Kill::random(&mut random));
         switch_replay_off(&brains.path());
         is_red(&settled_state(&brains.path(), acked))
     });

@@ -1,18 +1,20 @@
 //! (d) Power cuts: a loop-mounted XFS and ext4, shut down in mid-flight without flushing its log,
 //! then mounted again. Needs root and loop devices.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use herm_tests::TempBrains;
 use herm_tests::generate::Random;
 
-use crate::check::{CHILD, has_command, is_red, last_ack, not_run, number, settled_state};
+use crate::check::{CHILD, has_command, is_red, last_ack, not_run, number, settled_state_since};
 
-/// The shutdown call of XFS, which ext4 shares; 2 is "do not flush the log".
+/// The shutdown call of XFS, which ext4 shares; 2 is "do not flush the log". Waits for a line first.
 const SHUTDOWN: &str = "import fcntl,os,struct,sys; \
-fd=os.open(sys.argv[1],os.O_RDONLY); fcntl.ioctl(fd,0x8004587d,struct.pack('I',2))";
+fd=os.open(sys.argv[1],os.O_RDONLY); sys.stdin.readline(); fcntl.ioctl(fd,0x8004587d,struct.pack('I',2))";
 
 /// A file system in a file.
 struct Disk {
@@ -74,19 +76,65 @@ fn settling(brains: &Path, preload: Option<&Path>) -> Child {
     command.spawn().expect("the child starts")
 }
 
+/// What a child says, as it says it.
+struct Said {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reading: std::thread::JoinHandle<()>,
+}
+
+impl Said {
+    fn by(child: &mut Child) -> Self {
+        let mut stdout = child.stdout.take().expect("the output");
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let reading = std::thread::spawn({
+            let bytes = Arc::clone(&bytes);
+            move || {
+                let mut piece = [0; 4_096];
+                while let Ok(length @ 1..) = stdout.read(&mut piece) {
+                    bytes.lock().expect("no panic").extend_from_slice(&piece[..length]);
+                }
+            }
+        });
+        Self { bytes, reading }
+    }
+
+    fn so_far(&self) -> Vec<u8> {
+        self.bytes.lock().expect("no panic").clone()
+    }
+
+    fn all(self) -> Vec<u8> {
+        self.reading.join().expect("no panic");
+        self.bytes.lock().expect("no panic").clone()
+    }
+}
+
 /// Cuts the power while a child settles; `Err` says what did not hold afterwards.
 fn cut(disk: &mut Disk, delay: Duration, preload: Option<&Path>) -> Result<(), String> {
     let brains = disk.mnt().join("brains");
+    let mut command = Command::new("python3");
+    let mut switch = command.args(["-c", SHUTDOWN]).arg(disk.mnt()).stdin(Stdio::piped()).spawn().expect("python3");
     let mut child = settling(&brains, preload);
+    let said = Said::by(&mut child);
     std::thread::sleep(delay);
-    let cut = run(Command::new("python3").args(["-c", SHUTDOWN]).arg(disk.mnt()));
+    // What is said later is said on a machine that has lost its power: for a moment after the call, a sync
+    // on ext4 can still come back as if it had done something.
+    let before_the_cut = said.so_far();
+    drop(switch.stdin.take());
+    let cut = switch.wait().map_err(|error| error.to_string())?.success();
     let killed = child.kill();
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
-    cut?;
+    child.wait().map_err(|error| error.to_string())?;
+    let after_the_cut = said.all();
+    if !cut {
+        return Err(format!("{} was not shut down", disk.mnt().display()));
+    }
     killed.map_err(|error| error.to_string())?;
     disk.umount()?;
     disk.mount()?;
-    settled_state(&brains, last_ack(&output.stdout)).map(|_| ())
+    let version = settled_state_since(&brains, last_ack(&before_the_cut))?;
+    match last_ack(&after_the_cut) {
+        Some((last, _)) if version > last + 1 => Err(format!("the brain is at {version}, and {last} was said last")),
+        _ => Ok(()),
+    }
 }
 
 /// The disk with a new brain on it, or why there can be none here.

@@ -491,3 +491,39 @@ fn a_torn_piece_of_a_version_in_between_is_repaired() {
     assert_eq!(std::fs::read(&path).expect("read"), last);
     assert!(brain.verify().expect("verified").is_sound());
 }
+
+#[test]
+fn a_brain_set_aside_is_whole_for_whoever_comes_next_and_still_to_be_flushed() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let text = |n: u32| skill_text("flat-one", &format!("version {n}"));
+    settle(&mut brain, |editor| editor.edit_skill(&slug("flat-one"), &text(1)).map(drop));
+    brain.set_aside().expect("aside");
+
+    let mut brain = brains.open("1").expect("open");
+    assert_eq!((brain.steps_since_flush(), brain.lock().version), (1, 2), "not synced by anyone yet");
+    assert_eq!(brain.skill_text(&slug("flat-one")).expect("a text"), text(1));
+    settle(&mut brain, |editor| editor.edit_skill(&slug("flat-one"), &text(2)).map(drop));
+    brain.set_aside().expect("aside");
+
+    // A power cut takes what was not synced: the file is empty, the lock is that of before.
+    let path = brains.layout().brain(&"1".parse().expect("an id"));
+    std::fs::write(path.join("skills/flat-one.md"), "").expect("torn");
+    std::fs::remove_file(path.join("bundle.lock.json")).expect("lost");
+    std::fs::write(path.join("receipts.ndjson"), vec![0_u8; 10]).expect("torn");
+    let mut brain = brains.open("1").expect("repaired");
+    assert_eq!((brain.steps_since_flush(), brain.lock().version), (0, 3), "repaired, and synced at once");
+    assert_eq!(brain.skill_text(&slug("flat-one")).expect("a text"), text(2));
+    assert!(brain.verify().expect("checked").is_sound());
+
+    // After so many steps even being set aside makes it durable, and a reader never waits for that.
+    for n in 3..40 {
+        settle(&mut brain, |editor| editor.edit_skill(&slug("flat-one"), &text(n)).map(drop));
+        brain.set_aside().expect("aside");
+        brain = brains.open("1").expect("open");
+        assert!(brain.steps_since_flush() < herm::brain::STEPS_BETWEEN_FLUSHES, "at step {n}");
+    }
+    brain.close().expect("closed");
+    let reader = Reader::open(&brains.layout(), &"1".parse().expect("an id")).expect("a reader");
+    assert!(reader.tape_is_whole().expect("read") && reader.lock().version == 40);
+}

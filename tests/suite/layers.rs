@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// From the ground up. A module may use those before it, and itself.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["error"],
     &["clock", "ids", "layout", "fsio", "redact", "schema", "text"],
     &["bundle", "skill"],
@@ -12,7 +12,8 @@ const LAYERS: [&[&str]; 9] = [
     &["brain"],
     &["backend", "tool"],
     &["task"],
-    &["session", "receipt", "curator"],
+    &["session", "receipt", "curator", "evolver"],
+    &["snapshot"],
     &["harness"],
 ];
 

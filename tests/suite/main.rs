@@ -7,6 +7,8 @@ mod bundle;
 mod cli;
 mod concurrency;
 mod curator;
+mod evidence;
+mod evolver;
 mod harness;
 mod layers;
 mod ledger;

@@ -6,7 +6,10 @@ pub mod clock;
 pub mod command;
 pub mod generate;
 pub mod model_server;
+#[cfg(feature = "cloud")]
+pub mod s3_server;
 pub mod terminal;
+pub mod web_server;
 
 pub use brains::{TempBrains, signer};
 pub use clock::ManualClock;

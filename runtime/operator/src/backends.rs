@@ -6,6 +6,7 @@ use herm::backend::{
     Anthropic, Ask, Backend, BackendError, Client, Completion, EMBEDDED, EndpointSettings, ErrorClass, OpenAi, Price,
     Router, SchemaWay,
 };
+use herm::harness::Snapshotting;
 use herm::tool::{Permissions, Tool};
 use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
 use secrecy::SecretString;
@@ -28,6 +29,7 @@ pub(crate) fn harness(
     wish: Option<&str>,
     model: Option<&str>,
     tools: Vec<Arc<dyn Tool>>,
+    snapshotting: Option<Snapshotting>,
 ) -> Result<Harness> {
     let mut toolbox = herm_tools::standard()?;
     for tool in tools {
@@ -46,7 +48,9 @@ pub(crate) fn harness(
     let is_on = settings.said.curator.and_then(|said| said.enabled).unwrap_or(true);
     let skills = settings.skills();
     builder = builder
+        .snapshotting(snapshotting)
         .curating(is_on.then_some(curating))
+        .evolving(Some(settings.evolver().evolving()?))
         .templates(skills.templates.unwrap_or(true))
         .inline_shell(skills.inline_shell.unwrap_or(false))
         .external_skills(skills.directories()?)

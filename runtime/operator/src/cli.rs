@@ -1,8 +1,18 @@
 //! The command line as it is typed. Nothing here is checked beyond its shape.
 
+mod evolve;
+mod snapshot;
+
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use evolve::{
+    Analyze, Apply, AutoRun, Backfill, Bootstrap, Candidates, Evolve, InstallAuto, Mine, Policy, Propose, Queue, Timer,
+    Verifiers,
+};
+
+pub(crate) use snapshot::{Export, Import, OneSnapshot, Restore, Snapshot};
 
 /// An embedded agent harness: brains that learn, one settled step at a time.
 #[derive(Debug, Parser)]
@@ -53,9 +63,22 @@ pub(crate) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Improve skills from evidence of how their tasks went, under guards
+    #[command(subcommand)]
+    Evolve(Evolve),
     /// Search and add to an agent's memory
     #[command(subcommand)]
     Memory(Memory),
+    /// Keep brains in a store: encrypted, content-addressed, one head
+    #[command(subcommand)]
+    Snapshot(Snapshot),
+    /// Bring a brain back from the store; everything is verified before it is in place
+    #[command(disable_version_flag = true)]
+    Restore(Restore),
+    /// Write a brain into one file
+    Export(Export),
+    /// Take a brain out of a file
+    Import(Import),
     /// Check that this machine has what herm needs
     Doctor,
     /// The configuration
@@ -218,6 +241,17 @@ pub(crate) enum Brain {
         /// Only say what would be put back
         #[arg(long)]
         dry_run: bool,
+    },
+    /// Make a new brain from another's content: same files and memory, a history of its own
+    #[command(disable_version_flag = true)]
+    Fork {
+        /// The agent's number
+        id: String,
+        /// The number of the new brain
+        new: String,
+        /// As it was at this version [default: the last]
+        #[arg(long, value_name = "N")]
+        version: Option<u64>,
     },
     /// Take over files changed by hand, as a step of their own
     Adopt {

@@ -1,5 +1,8 @@
 //! Settings: flags over environment over file over default.
 
+mod elsewhere;
+mod evolver;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +18,9 @@ use herm::skill::shelf::{self, Shelf};
 use herm::{Error, Layout, Limits, Opening, Result, Slug, SystemClock};
 
 use crate::cli::Cli;
+
+pub(crate) use elsewhere::{EnsEntry, WalrusEntry};
+pub(crate) use evolver::EvolverEntry;
 
 /// The configuration file.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -63,6 +69,57 @@ pub(crate) struct File {
     /// When skills that go unused are retired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) curator: Option<CuratorEntry>,
+    /// Where brains are snapshotted to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) snapshot: Option<SnapshotEntry>,
+    /// How skills are improved from evidence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) evolver: Option<EvolverEntry>,
+}
+
+/// Where brains are snapshotted to, and how.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SnapshotEntry {
+    /// A directory, or an address such as s3://bucket/prefix; `.snapshots` beside the brains unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) store: Option<String>,
+    /// Options of the store's service, such as aws_region or aws_endpoint.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) options: BTreeMap<String, String>,
+    /// Options that are secrets, such as aws_secret_access_key.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) secrets: BTreeMap<String, SecretEntry>,
+    /// The file with the key; `.keys/snapshot.key` beside the brains unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<PathBuf>,
+    /// Do not encrypt: whoever can read the store can read the brains.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) plaintext: bool,
+    /// Whether brains are snapshotted after tasks, and restored when they are not here. On, where this section is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auto: Option<bool>,
+    /// Whether an answer waits until its step is in the store. Off, unless said.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) before_answer: bool,
+    /// Seconds for which a brain is leased, at least 5; no leases, unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lease_secs: Option<u32>,
+    /// Seconds that the end of a command waits for snapshots; 30 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) flush_secs: Option<u32>,
+    /// Keys whose receipts count on restoring, beside this operator's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) trust: Vec<String>,
+    /// A name for this operator; the machine's unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
+    /// Walrus for the content; the store keeps names, heads and keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) walrus: Option<WalrusEntry>,
+    /// An ENS name that says where the heads are, so that a store that was taken back is noticed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ens: Option<EnsEntry>,
 }
 
 /// When skills that go unused are retired.
@@ -359,6 +416,11 @@ impl Settings {
         let policy =
             Policy::new(said.stale_days.unwrap_or(usual.stale_days), said.archive_days.unwrap_or(usual.archive_days))?;
         Ok(Curating { policy, every: Duration::from_secs(u64::from(said.every_hours.unwrap_or(0)) * 3_600) })
+    }
+
+    /// What the file says of the evolver.
+    pub(crate) fn evolver(&self) -> EvolverEntry {
+        self.said.evolver.clone().unwrap_or_default()
     }
 
     /// What the file says of skills.

@@ -8,6 +8,12 @@ pub(crate) const DONE: u8 = 0;
 pub(crate) const NEGATIVE: u8 = 1;
 /// The command was not understood.
 pub(crate) const USAGE: u8 = 2;
+/// Policy says no.
+pub(crate) const REFUSED: u8 = 3;
+/// There is no such thing.
+pub(crate) const NOT_FOUND: u8 = 4;
+/// It was changed underneath.
+pub(crate) const CONFLICT: u8 = 5;
 /// The machine cannot do it now.
 pub(crate) const UNAVAILABLE: u8 = 6;
 /// Stored data is not what it must be.
@@ -17,9 +23,9 @@ pub(crate) const CORRUPT: u8 = 7;
 pub(crate) fn code(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::InvalidInput => USAGE,
-        ErrorKind::Refused => 3,
-        ErrorKind::NotFound => 4,
-        ErrorKind::Conflict => 5,
+        ErrorKind::Refused => REFUSED,
+        ErrorKind::NotFound => NOT_FOUND,
+        ErrorKind::Conflict => CONFLICT,
         ErrorKind::Unavailable => UNAVAILABLE,
         ErrorKind::Corrupt => CORRUPT,
         ErrorKind::Internal => NEGATIVE,

@@ -14,6 +14,8 @@ mod mcp;
 mod output;
 mod seeds;
 mod spinner;
+mod stores;
+mod timer;
 
 use std::process::ExitCode;
 

@@ -127,13 +127,18 @@ fn say(text: &str) {
 
 /// Text without control characters but for line ends and tabs: content must not steer a terminal.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if steers(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
+}
+
+/// Whether a character moves the cursor, or turns the text around it: what is shown would not be what is there.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Rows as aligned columns, two spaces apart; the last column is not padded.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     // A cell is one line, whatever its content says.
-    let plain = |cell: &String| cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>();
+    let plain = |cell: &String| cell.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect::<String>();
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(plain).collect()).collect();
     let mut widths: Vec<usize> = Vec::new();
     for row in &rows {
@@ -165,4 +170,15 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     shown.truncate(shown.trim_end().len());
     shown.push('…');
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_what_is_there() {
+        assert_eq!(printable("a\u{1b}[31m\tb\n\u{202e}c\u{2066}d é 日"), "a\u{fffd}[31m\tb\n\u{fffd}c\u{fffd}d é 日");
+        assert_eq!(columns(&[vec!["a\nb".to_owned(), "c\u{202e}".to_owned()]]), "a\u{fffd}b  c\u{fffd}\n");
+    }
 }

@@ -83,7 +83,7 @@ impl fmt::Debug for Client {
 
 /// reqwest looks for the process's crypto and panics where there is none; one that the embedding
 /// program chose before us stays.
-fn install_crypto() {
+pub(crate) fn install_crypto() {
     if CryptoProvider::get_default().is_none() {
         // Losing the race against another thread leaves a provider in place all the same.
         let _ = rustls::crypto::ring::default_provider().install_default();

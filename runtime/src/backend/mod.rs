@@ -25,6 +25,7 @@ pub use anthropic::Anthropic;
 pub use chain::{Answered, Attempt, Chain, RetryPolicy};
 pub use error::{Advice, BackendError, ErrorClass};
 pub use http::Client;
+pub(crate) use http::install_crypto;
 pub use openai::OpenAi;
 pub use reflex::Reflex;
 pub use router::{EMBEDDED, Router};
@@ -76,6 +77,8 @@ pub enum Purpose {
     Turn,
     /// Writing down what a hard task taught.
     Synthesis,
+    /// A draft for a person to read.
+    Draft,
 }
 
 /// One question to a backend.

@@ -79,7 +79,7 @@ impl Backend for Scripted {
             asked.push(ask.clone());
         }
         let script = match ask.purpose {
-            Purpose::Turn => &self.turns,
+            Purpose::Turn | Purpose::Draft => &self.turns,
             Purpose::Synthesis => &self.synthesis,
         };
         let next = script.lock().ok().and_then(|mut script| script.pop_front());

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::evidence::{Evolved, Telemetry};
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
-use crate::memory::{Evidence, Fact, Message, TaskEntry};
+use crate::memory::{Fact, Message, TaskEntry};
 use crate::skill::Usage;
 
 /// What a step will change. Dropped, it has changed nothing.
@@ -16,7 +17,8 @@ pub struct Draft {
     pub(super) facts: Vec<Fact>,
     pub(super) tasks: Vec<TaskEntry>,
     pub(super) usage: BTreeMap<Slug, Usage>,
-    pub(super) evidence: Vec<Evidence>,
+    pub(super) telemetry: Telemetry,
+    pub(super) evolved: Evolved,
 }
 
 impl Draft {
@@ -40,11 +42,6 @@ impl Draft {
         self.tasks.push(entry);
     }
 
-    /// Adds how a tool call went. Telemetry: it is written if the step happens, and moves nothing.
-    pub fn evidence(&mut self, evidence: Evidence) {
-        self.evidence.push(evidence);
-    }
-
     /// The files that would change, with their new content; `None` where one is taken away.
     pub fn files(&self) -> impl Iterator<Item = (&RelPath, Option<&[u8]>)> {
         self.files.iter().map(|(path, content)| (path, content.as_deref()))
@@ -65,14 +62,16 @@ impl Draft {
         self.messages.extend(other.messages);
         self.facts.extend(other.facts);
         self.tasks.extend(other.tasks);
-        self.evidence.extend(other.evidence);
+        self.telemetry.extend(other.telemetry);
+        self.evolved.changes.extend(other.evolved.changes);
+        self.evolved.rolled_back.extend(other.evolved.rolled_back);
         Ok(())
     }
 
     /// The same step without what was learned: only the account of the task itself stays.
     #[must_use]
     pub fn account_only(self) -> Self {
-        Self { tasks: self.tasks, evidence: self.evidence, ..Self::default() }
+        Self { tasks: self.tasks, telemetry: self.telemetry, ..Self::default() }
     }
 
     /// Whether nothing would change.

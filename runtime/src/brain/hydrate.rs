@@ -1,9 +1,8 @@
 //! How a brain comes to be on this machine.
 //!
 //! Exactly one of: it is *present*; a *seed* of this program, copied on the first run only; a
-//! *manifest* or a directory, checked against its hash. Restoring from a snapshot is a fourth
-//! way that will join [`Source`]. A new brain is put together aside and renamed into
-//! place, so it is either whole or not there.
+//! *manifest* or a directory, checked against its hash; or a snapshot, which `snapshot` restores. A
+//! new brain is put together aside and renamed into place, so it is either whole or not there.
 
 use std::path::Path;
 

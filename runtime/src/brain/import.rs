@@ -28,20 +28,23 @@ impl Brain {
 }
 
 impl Editor<'_> {
-    /// Takes over the skills of a library. Their provenance is *imported*, also where one takes the place of another:
-    /// what may run because a person wrote it must not run because it has the same name.
+    /// Takes over the skills of a library. Their provenance is *imported*, or what the library records of them (a hub, a
+    /// plugin, another program), also where one takes the place of another: what may run because a person wrote it must
+    /// not run because it has the same name.
     pub fn import_skills(&mut self, library: Library, only: &Only, namesakes: Namesakes) -> Result<Report> {
         let room = self.room()?;
         let pinned = |slug: &_| Ok(self.usage(slug)?.pinned);
         let target = Target { files: self, pinned: &pinned, room };
+        let origins = library.origins.clone();
         let plan = import::plan(library, only, namesakes, &target)?;
         let report = plan.apply(self);
         for imported in &report.imported {
             let now = self.now();
+            let created_by = origins.get(&imported.slug).copied().unwrap_or(CreatedBy::Imported);
             let usage = if imported.replaced {
                 let before = self.usage(&imported.slug)?;
                 Usage {
-                    created_by: CreatedBy::Imported,
+                    created_by,
                     patch_count: before.patch_count.saturating_add(1),
                     last_patched_at: Some(now),
                     state: State::Active,
@@ -49,7 +52,7 @@ impl Editor<'_> {
                     ..before
                 }
             } else {
-                Usage::new(CreatedBy::Imported, now)
+                Usage::new(created_by, now)
             };
             self.draft.usage.insert(imported.slug.clone(), usage);
         }

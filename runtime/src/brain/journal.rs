@@ -131,13 +131,28 @@ pub(super) fn add_change(connection: &Connection, seq: i64, change: &FileChange)
     put_entry(connection, &change.path, change.after)
 }
 
-/// Keeps what was said and done in the task of a step.
-pub(super) fn keep_transcript(connection: &Connection, seq: i64, transcript: &Transcript<'_>) -> Result<()> {
+/// Keeps what was said and done in the task of a step. `evidence` is the number that its evidence begins
+/// with: what it learned names such numbers, and a replay must come to the same.
+pub(super) fn keep_transcript(
+    connection: &Connection,
+    seq: i64,
+    transcript: &Transcript<'_>,
+    evidence: i64,
+) -> Result<()> {
     connection
-        .prepare_cached("INSERT INTO transcripts (step, task, digest, content) VALUES (?1, ?2, ?3, ?4)")
-        .and_then(|mut add| add.execute((seq, transcript.task, transcript.digest, transcript.content)))
+        .prepare_cached("INSERT INTO transcripts (step, task, digest, content, evidence) VALUES (?1, ?2, ?3, ?4, ?5)")
+        .and_then(|mut add| add.execute((seq, transcript.task, transcript.digest, transcript.content, evidence)))
         .map(|_| ())
         .map_err(|source| sql("write memory.db", source))
+}
+
+/// The number that the evidence of a step began with, where its transcript is kept and says so.
+pub(super) fn first_evidence(connection: &Connection, seq: i64) -> Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT evidence FROM transcripts WHERE step = ?1")
+        .and_then(|mut get| get.query_row([seq], |row| row.get::<_, Option<i64>>(0)).optional())
+        .map(Option::flatten)
+        .map_err(|source| sql("read memory.db", source))
 }
 
 /// Keeps content by its digest.
@@ -172,7 +187,8 @@ pub(super) fn blob(connection: &Connection, digest: &Digest) -> Result<Vec<u8>> 
 /// A path of the journal. It can only name content: nothing herm keeps beside it.
 fn content_path(text: String) -> Result<RelPath> {
     text.parse().ok().filter(|path: &RelPath| Part::of(path.as_str()).is_some()).ok_or_else(|| {
-        Error::corrupt(format!("the journal names {text:?}, which is no content of a brain"))
+        let shown: String = text.chars().take(120).collect();
+        Error::corrupt(format!("the journal names {shown:?}, which is no content of a brain"))
             .hint("restore the brain from a snapshot")
     })
 }
@@ -199,6 +215,15 @@ pub(super) fn put_entry(connection: &Connection, path: &RelPath, digest: Option<
             .and_then(|mut remove| remove.execute([path.as_str()])),
     };
     done.map(|_| ()).map_err(|source| sql("write memory.db", source))
+}
+
+/// The digest of a file as the last step left it.
+pub(super) fn entry(connection: &Connection, path: &RelPath) -> Result<Option<Digest>> {
+    connection
+        .prepare_cached("SELECT digest FROM entries WHERE path = ?1")
+        .and_then(|mut get| get.query_row([path.as_str()], |row| row.get::<_, [u8; 32]>(0)).optional())
+        .map(|digest| digest.map(Digest::from))
+        .map_err(|source| sql("read memory.db", source))
 }
 
 /// The files of the bundle as the last step left them.

@@ -11,8 +11,12 @@
 //! The layout is described in `docs/formats/brain.md`.
 
 mod bundle_files;
+mod carry;
 mod draft;
 mod editor;
+mod evidence;
+mod evolving;
+mod fork;
 mod history;
 mod hydrate;
 mod import;
@@ -29,13 +33,15 @@ mod undo;
 mod verify;
 mod witness;
 
+pub use carry::InPlace;
+pub(crate) use carry::{Arrival, Moment, refuse_collisions};
 pub use draft::Draft;
 pub use editor::{Editor, Layer};
 pub use history::{ChangeRecord, StepKind, StepRecord};
 pub use hydrate::{Hydrated, Seed, Source};
 pub use ledger::{Comparison, FileDifference, FileFate, SkillDifference};
 pub use manifest::{MANIFEST_SCHEMA, MAX_MANIFEST_BYTES, Manifest};
-pub use open::{Brain, OnDrift, Opening, list};
+pub use open::{Brain, OnDrift, Opening, STEPS_BETWEEN_FLUSHES, list};
 pub use reader::{Counts, Reader};
 pub use settle::{Settled, Step, Transcript};
 pub use tape::Taped;

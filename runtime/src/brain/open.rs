@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::evolving::changed_by_hand;
 use super::history::{self, StepRecord};
 use super::journal::{self, FileChange};
 use super::manifest::Manifest;
@@ -19,6 +20,10 @@ use crate::layout::{self, Layout};
 use crate::memory::{self, Access, Database, Found, Search, search};
 use crate::skill::command::Commands;
 use crate::skill::{Catalog, Index};
+
+/// The files of a brain are made durable every so many steps, and when it is closed. Until then a crash
+/// is repaired from the journal.
+pub const STEPS_BETWEEN_FLUSHES: u64 = 16;
 
 /// What to do about content that is not what the lock says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +142,7 @@ impl Brain {
         let cached = fsio::load_cache(&brain.root, &layout::rel(layout::SURVEY_CACHE)?);
         let (survey, parts) = cached.unwrap_or_default();
         brain.survey = survey;
-        brain.recover(state.flushed, state.sidecar_stale)?;
+        brain.recover(state.flushed)?;
         brain.check_tape()?;
         brain.look(&parts, opening.on_drift)?;
         if opening.on_drift == OnDrift::Refuse {
@@ -146,47 +151,57 @@ impl Brain {
         Ok(brain)
     }
 
-    /// Finishes what a crash left: the journal is the truth, the files follow.
-    fn recover(&mut self, flushed: i64, sidecar_stale: bool) -> Result<()> {
+    /// Finishes what a crash left: the journal is the truth, the files follow. A brain that was only set
+    /// aside has its files in place, and stays to be flushed.
+    fn recover(&mut self, flushed: i64) -> Result<()> {
         self.root.clear_temporaries()?;
         let last = journal::last_step(&self.database.connection)?;
-        if last == flushed && !sidecar_stale {
+        if last == flushed {
             return Ok(());
         }
+        let mut in_place = true;
         for change in journal::unflushed(&self.database.connection, flushed)? {
-            self.redo(&change)?;
+            in_place &= self.redo(&change)?;
         }
-        tracing::info!(brain = %self.id, from = flushed, to = last, "finishing what was interrupted");
         self.write_tape(flushed)?;
         self.materialised = last;
-        self.root.replace(&layout::rel(layout::LOCK)?, &self.lock.to_bytes()?, fsio::Sync::Later)?;
+        let (lock, bytes) = (layout::rel(layout::LOCK)?, self.lock.to_bytes()?);
+        if self.root.read(&lock, 1 << 20).ok().flatten().is_none_or(|found| found != bytes) {
+            in_place = false;
+            self.root.replace(&lock, &bytes, fsio::Sync::Later)?;
+        }
         self.unflushed = true;
+        self.steps_since_flush = last.abs_diff(flushed);
+        if in_place && self.steps_since_flush < STEPS_BETWEEN_FLUSHES {
+            return Ok(());
+        }
+        tracing::info!(brain = %self.id, from = flushed, to = last, "finishing what was interrupted");
         self.finish_files()
     }
 
-    /// Brings one file to what the journal says. Content that a step settled is kept and can be
-    /// replaced, and so can a torn piece of what comes after; anything else was edited since, and
-    /// stays, as drift.
-    fn redo(&mut self, change: &FileChange) -> Result<()> {
+    /// Brings one file to what the journal says; whether it was so already. Content that a step settled
+    /// is kept and can be replaced, and so can a torn piece of what comes after; anything else was
+    /// edited since, and stays, as drift.
+    fn redo(&mut self, change: &FileChange) -> Result<bool> {
         let path = &change.path;
         let found = self.root.read(path, layout::MAX_FILE_BYTES)?;
         let digest = found.as_deref().map(Digest::of);
         if digest == change.after {
-            return Ok(());
+            return Ok(true);
         }
         let connection = &self.database.connection;
         let settled = digest.is_none_or(|digest| journal::blob(connection, &digest).is_ok());
         let wanted = || change.after.map(|after| journal::blob(connection, &after)).transpose();
         if !settled && !found.as_deref().is_none_or(|found| self.is_torn_piece(path, found)) {
             tracing::warn!(brain = %self.id, %path, "edited since an interrupted step; left as it is");
-            return Ok(());
+            return Ok(false);
         }
         match wanted()? {
             Some(after) => self.root.replace(path, &after, fsio::Sync::Later)?,
             None => self.root.remove(path)?,
         }
         self.survey.forget(path);
-        Ok(())
+        Ok(false)
     }
 
     /// Whether what is there is a torn piece of anything the steps whose files are not synced put there.
@@ -327,11 +342,7 @@ impl Brain {
         let Some(expected) = self.tree()?.get(path) else { return Ok(None) };
         match self.root.read(path, layout::MAX_FILE_BYTES)? {
             Some(content) if Digest::of(&content) == expected => Ok(Some(content)),
-            _ => Err(Error::conflict(format!("{path} of brain {} was changed by something other than herm", self.id))
-                .hint(format!(
-                    "look with `herm brain verify {0}`; take the edit over with `herm brain adopt {0}`",
-                    self.id
-                ))),
+            _ => Err(changed_by_hand(&self.id, path)),
         }
     }
 
@@ -387,6 +398,21 @@ impl Brain {
     /// The last `limit` steps, newest first.
     pub fn history(&self, limit: usize) -> Result<Vec<StepRecord>> {
         history::read(&self.database, limit)
+    }
+
+    /// Lets go without waiting for the disk. Its steps are settled and its files in place; what was not
+    /// synced is checked by the next open, which can make it again from the journal.
+    pub fn set_aside(mut self) -> Result<()> {
+        if !self.is_usable() || self.steps_since_flush >= STEPS_BETWEEN_FLUSHES {
+            return self.close();
+        }
+        if self.behind {
+            self.materialise()?;
+        }
+        if !self.changed_files.is_empty() || self.unflushed {
+            self.save_survey();
+        }
+        self.root.clear_temporaries()
     }
 
     /// Makes everything durable, saves the survey for the next open, and lets go.

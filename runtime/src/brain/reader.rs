@@ -2,14 +2,16 @@
 //! one thing it writes is what an interrupted step still owes, when nobody owns the brain.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::history::{self, StepRecord};
 use super::journal;
 use super::manifest::Manifest;
 use super::open::{self, Brain, Opening};
+use super::verify;
 use crate::bundle::Lockfile;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fsio::Root;
+use crate::fsio::{Dir, Root};
 use crate::ids::{BrainId, RelPath, Slug};
 use crate::layout::{self, Layout};
 use crate::memory::{Access, Database, Found, Search, search, sql};
@@ -64,6 +66,23 @@ impl Reader {
         }
         let lock = journal::load_state(&database.connection)?.lock;
         Ok(Self { id: id.clone(), root, database, lock })
+    }
+
+    /// Opens a brain that stands anywhere, as it is: nothing is recovered.
+    pub(crate) fn at(path: &Path, id: &BrainId) -> Result<Self> {
+        let root = Root::open(path)?;
+        let database = open::open_database(&path.join(layout::DATABASE), id, Access::Read)?;
+        let lock = journal::load_state(&database.connection)?.lock;
+        Ok(Self { id: id.clone(), root, database, lock })
+    }
+
+    /// Whether files are not as the last step left them, or there are any that no step wrote.
+    pub(crate) fn differs_from_its_steps(&self) -> Result<bool> {
+        let looked = verify::look(&self.root, Dir::default())?;
+        let (tree, stray) = verify::tree_of(&looked.top)?;
+        let drift = verify::Drift::between(&self.database, &tree, false)?;
+        let none = drift.changed.is_empty() && drift.added.is_empty() && drift.removed.is_empty();
+        Ok(!none || !stray.is_empty() || !looked.survey.odd.is_empty())
     }
 
     /// The agent's number.

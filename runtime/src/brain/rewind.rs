@@ -1,5 +1,6 @@
 //! A copy of a brain as it was before one of its steps, from the journal alone.
 
+use super::evidence;
 use super::history::{self, StepRecord};
 use super::journal;
 use super::reader::Reader;
@@ -33,7 +34,8 @@ impl Reader {
             journal::put_entry(&transaction, &change.path, change.before)?;
         }
         undo::take_back(&transaction, seq - 1)?;
-        for table in ["evidence", "transcripts", "receipts", "row_undo"] {
+        evidence::take_back(&transaction, seq, journal::first_evidence(&transaction, seq)?)?;
+        for table in ["transcripts", "receipts", "row_undo"] {
             transaction.execute(&format!("DELETE FROM {table} WHERE step >= ?1"), [seq]).map_err(failed)?;
         }
         for table in ["steps", "changes"] {

@@ -3,6 +3,7 @@
 use rusqlite::TransactionBehavior;
 
 use super::draft::Draft;
+use super::evidence;
 use super::history::{ChangeRecord, StepKind};
 use super::journal::{self, FileChange};
 use super::open::Brain;
@@ -190,11 +191,9 @@ impl Brain {
         let Some(lock) = self.lock.next(parts, now) else { return Ok(None) };
         let seq = journal::add_step(&transaction, step.kind, step.summary, now, &lock, Some(self.lock.bundle_hash))?;
         memory::undo::keep(&transaction, seq, &undo)?;
-        for evidence in &draft.evidence {
-            evidence.write(&transaction, seq)?;
-        }
+        let first_evidence = evidence::keep(&transaction, draft, seq, now)?;
         if let Some(transcript) = &step.transcript {
-            journal::keep_transcript(&transaction, seq, transcript)?;
+            journal::keep_transcript(&transaction, seq, transcript, first_evidence)?;
         }
         for (change, old) in changes {
             journal::add_change(&transaction, seq, change)?;
@@ -311,10 +310,28 @@ impl Brain {
             // moves the log into the database as it lets go.
             self.database.checkpoint()?;
         }
-        journal::mark_flushed(connection, last, state.sidecar_stale && !write_sidecar_now)?;
+        mark_flushed(connection, last, state.sidecar_stale && !write_sidecar_now)?;
         self.unflushed = false;
         self.steps_since_flush = 0;
         Ok(())
+    }
+}
+
+/// Says that the files are durable, and counts new evidence: it takes no sync of its own here.
+fn mark_flushed(connection: &rusqlite::Connection, last: i64, sidecar_stale: bool) -> Result<()> {
+    let failed = |source| sql("write memory.db", source);
+    let transaction = connection.unchecked_transaction().map_err(failed)?;
+    match memory::fold_evidence(&transaction) {
+        Ok(_) => {
+            journal::mark_flushed(&transaction, last, sidecar_stale)?;
+            transaction.commit().map_err(failed)
+        }
+        // Counts are derived, and durable files do not wait for them.
+        Err(error) => {
+            tracing::warn!(%error, "evidence was not counted");
+            drop(transaction);
+            journal::mark_flushed(connection, last, sidecar_stale)
+        }
     }
 }
 

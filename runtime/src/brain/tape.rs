@@ -8,7 +8,7 @@ use super::reader::Reader;
 use super::witness::{Move, Receipt, Witness};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
-use crate::memory::{Database, Evidence, sql};
+use crate::memory::{Database, sql};
 
 /// The last receipt of a brain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -164,11 +164,6 @@ impl Reader {
             .map_err(|source| sql("read memory.db", source))
     }
 
-    /// The last `limit` pieces of evidence, newest first, with their numbers.
-    pub fn evidence(&self, limit: usize) -> Result<Vec<(i64, Evidence)>> {
-        self.database.evidence(limit)
-    }
-
     /// The transcript of a step, with its digest, while it is kept.
     pub fn transcript(&self, step: i64) -> Result<Option<Vec<u8>>> {
         self.database
@@ -177,6 +172,28 @@ impl Reader {
             .and_then(|mut get| get.query_row([step], |row| row.get(0)).optional())
             .map_err(|source| sql("read memory.db", source))
     }
+}
+
+/// A receipt with the place where its line ends.
+#[derive(Debug)]
+pub(super) struct KeptLine {
+    pub(super) envelope: String,
+    pub(super) ends_at: u64,
+}
+
+/// The receipts `first` to `last` as they are kept, by number.
+pub(super) fn batch(connection: &Connection, first: u64, last: u64) -> Result<Vec<KeptLine>> {
+    let failed = |source| sql("read memory.db", source);
+    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let mut statement = connection
+        .prepare_cached("SELECT envelope, ends_at FROM receipts WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq")
+        .map_err(failed)?;
+    let rows = statement
+        .query_map((number(first), number(last)), |row| {
+            Ok(KeptLine { envelope: row.get(0)?, ends_at: row.get::<_, i64>(1)?.unsigned_abs() })
+        })
+        .map_err(failed)?;
+    rows.collect::<rusqlite::Result<_>>().map_err(failed)
 }
 
 fn receipts(database: &Database, first: u64, last: u64) -> Result<Vec<Taped>> {

@@ -114,10 +114,11 @@ impl Brain {
     /// Files that were changed again since are a conflict unless they may be overwritten, and so are
     /// skills whose state was. The step that made the brain cannot be undone; an undo can.
     pub fn undo(&mut self, seq: i64, on_changed: OnChanged) -> Result<Undone> {
-        let (plan, draft) = self.prepare_undo(seq, on_changed)?;
+        let (plan, mut draft) = self.prepare_undo(seq, on_changed)?;
         if plan.is_empty() {
             return Ok(Undone { plan, settled: None });
         }
+        draft.rolled_back(seq);
         let settled = self.settle(&draft, StepKind::Rollback, &plan.line())?;
         Ok(Undone { plan, settled: Some(settled) })
     }

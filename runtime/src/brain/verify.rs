@@ -176,6 +176,19 @@ impl Brain {
         })
     }
 
+    /// The skills whose main file is among these, with what is recorded of them.
+    fn rewritten(&self, changed: &[RelPath]) -> Result<Vec<(Slug, Usage)>> {
+        let paths: Vec<RelPath> = self.tree()?.below(layout::SKILLS_DIR).cloned().collect();
+        let mut found = Vec::new();
+        for place in skill::all_skills(&paths, layout::SKILLS_DIR) {
+            if changed.contains(&place.main) {
+                let usage = self.database.skill_usage_of(&place.slug)?;
+                found.extend(usage.map(|usage| (place.slug, usage)));
+            }
+        }
+        Ok(found)
+    }
+
     /// Takes over what someone changed by hand, as a step of its own, so that no later step is
     /// blamed for it. `None` where there is nothing to take over.
     pub fn adopt(&mut self) -> Result<Option<Settled>> {
@@ -211,6 +224,7 @@ impl Brain {
             changes.push(FileChange { path: path.clone(), before: known.get(path).copied(), after: tree.get(path) });
         }
         self.tree = OnceCell::from(tree);
+        let rewritten = self.rewritten(&drift.changed)?;
         let before = self.lock.clone();
         let now = self.clock().now();
         let failed = |source| sql("adopt", source);
@@ -219,6 +233,11 @@ impl Brain {
         for slug in new_skills(&drift.added, &known, self.tree.get()) {
             // A person put it there: what is recorded of an earlier skill of that name is not about this one.
             writer.usage(&slug, &Usage::new(CreatedBy::User, now))?;
+        }
+        let is_ours = !rewritten.is_empty();
+        for (slug, usage) in rewritten {
+            // A person's words now: nothing unattended writes them again.
+            writer.usage(&slug, &Usage { created_by: CreatedBy::User, ..usage })?;
         }
         let undo = writer.finish()?;
         memory::rehash(&transaction)?;
@@ -230,7 +249,8 @@ impl Brain {
         let next = self.lock.next(parts, now);
         let mut receipt = None;
         if let Some(lock) = &next {
-            let rows = parts.usage != before.parts.usage || parts.memory != before.parts.memory;
+            // What is noted here of whose a skill is was not changed by hand.
+            let rows = (parts.usage != before.parts.usage && !is_ours) || parts.memory != before.parts.memory;
             let what = match (changes.len(), rows) {
                 (0, _) => "rows of memory.db".to_owned(),
                 (count, false) => files_word(count),

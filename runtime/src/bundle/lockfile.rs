@@ -24,6 +24,16 @@ pub enum Origin {
     },
     /// A directory of files.
     Directory,
+    /// Another brain, as it was at a version.
+    Fork {
+        /// The other brain.
+        brain: BrainId,
+        /// Its version.
+        version: u64,
+        /// Its bundle hash.
+        #[serde(rename = "bundleHash")]
+        bundle_hash: Digest,
+    },
 }
 
 /// The lock of a brain.

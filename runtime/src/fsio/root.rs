@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::survey::Stat;
@@ -216,6 +216,27 @@ impl Root {
 
     /// Puts `content` at `rel` in one step: a reader sees the old file or the new one.
     pub fn replace(&self, rel: &RelPath, content: &[u8], sync: Sync) -> Result<()> {
+        self.install(rel, content, sync, RenameFlags::empty()).map(|_| ())
+    }
+
+    /// Writes a file into a directory that nobody else sees yet: not set aside first, not synced. What
+    /// is there is an error.
+    pub fn write_new(&self, rel: &RelPath, content: &[u8]) -> Result<()> {
+        let parent = self.parent_dir(rel.as_str())?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let at = parent.as_ref().unwrap_or(&self.fd);
+        let fd = open_beneath(at.as_fd(), rel.name(), flags, Mode::from_raw_mode(0o644))
+            .map_err(|errno| self.fail("write", rel.as_str(), errno))?;
+        self.fill(fd, rel, content, Sync::Later)
+    }
+
+    /// Puts `content` at `rel` and waits for the disk, but only if nothing is there: of several at
+    /// once, exactly one is told `true`.
+    pub fn create(&self, rel: &RelPath, content: &[u8]) -> Result<bool> {
+        self.install(rel, content, Sync::Now, RenameFlags::NOREPLACE)
+    }
+
+    fn install(&self, rel: &RelPath, content: &[u8], sync: Sync, how: RenameFlags) -> Result<bool> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let temp = format!("{TEMP_DIR}/{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         let temp_dir = self.parent_dir(&temp)?;
@@ -232,14 +253,18 @@ impl Root {
             let from = temp_dir.as_ref().unwrap_or(&self.fd);
             let to = parent.as_ref().unwrap_or(&self.fd);
             let temp_name = temp.rsplit_once('/').map_or(temp.as_str(), |(_, name)| name);
-            rustix::fs::renameat(from, temp_name, to, rel.name())
-                .map_err(|errno| self.fail("write", rel.as_str(), errno))?;
-            match sync {
-                Sync::Now => rustix::fs::fsync(to).map_err(|errno| self.fail("sync", rel.as_str(), errno)),
-                Sync::Later => Ok(()),
+            match rustix::fs::renameat_with(from, temp_name, to, rel.name(), how) {
+                Ok(()) => {}
+                Err(Errno::EXIST) if how == RenameFlags::NOREPLACE => return Ok(false),
+                Err(errno) => return Err(self.fail("write", rel.as_str(), errno)),
             }
+            match sync {
+                Sync::Now => rustix::fs::fsync(to).map_err(|errno| self.fail("sync", rel.as_str(), errno))?,
+                Sync::Later => {}
+            }
+            Ok(true)
         });
-        if installed.is_err() {
+        if !matches!(installed, Ok(true)) {
             // The temporary file may be gone already; what matters is the error above.
             let _ = rustix::fs::unlinkat(&self.fd, &temp, AtFlags::empty());
         }
@@ -500,7 +525,7 @@ pub fn remove_tree(path: &Path) -> Result<()> {
 /// Renames a finished directory into place and waits until the name is on the disk. Refuses to
 /// replace anything that is there.
 pub fn rename_durably(from: &Path, to: &Path) -> Result<()> {
-    use rustix::fs::{CWD, RenameFlags};
+    use rustix::fs::CWD;
     let done = match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST | Errno::NOTEMPTY) => {
             return Err(Error::conflict(format!("{} already exists", to.display()))

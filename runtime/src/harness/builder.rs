@@ -7,7 +7,8 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use super::pool::Pool;
-use super::{Curating, Harness, Inner};
+use super::snapshots::{Snapshots, Snapshotting};
+use super::{Curating, Evolving, Harness, Inner};
 use crate::backend::{Backend, Router};
 use crate::brain::{OnDrift, Opening};
 use crate::clock::{Clock, SystemClock};
@@ -40,7 +41,9 @@ pub struct HarnessBuilder {
     pool_bytes: usize,
     keep_transcripts: u64,
     curating: Option<Curating>,
+    evolving: Option<Evolving>,
     surroundings: Surroundings,
+    snapshotting: Option<Snapshotting>,
 }
 
 impl Default for HarnessBuilder {
@@ -60,7 +63,9 @@ impl Default for HarnessBuilder {
             pool_bytes: POOL_BYTES,
             keep_transcripts: KEEP_TRANSCRIPTS,
             curating: Some(Curating::default()),
+            evolving: Some(Evolving::default()),
             surroundings: Surroundings { environment: set_variables(), ..Surroundings::default() },
+            snapshotting: None,
         }
     }
 }
@@ -162,6 +167,18 @@ impl HarnessBuilder {
         self
     }
 
+    /// How the evolver runs after sessions; `None` turns it off.
+    pub fn evolving(mut self, evolving: Option<Evolving>) -> Self {
+        self.evolving = evolving;
+        self
+    }
+
+    /// Where brains are snapshotted to, and restored from when a task arrives for one that is not here.
+    pub fn snapshotting(mut self, snapshotting: Option<Snapshotting>) -> Self {
+        self.snapshotting = snapshotting;
+        self
+    }
+
     /// Whether inline shell of skills runs: only in skills that people wrote and no agent has changed.
     /// Off, unless said.
     pub fn inline_shell(mut self, inline_shell: bool) -> Self {
@@ -199,6 +216,9 @@ impl HarnessBuilder {
         let brains = self.brains.ok_or_else(|| {
             Error::invalid("a harness needs a directory of brains").hint("call `.brains(dir)` on the builder")
         })?;
+        if let Some(evolving) = &self.evolving {
+            evolving.routine.options.check()?;
+        }
         let layout = Layout::new(brains);
         let signer = match self.signer {
             Some(signer) => signer,
@@ -225,8 +245,10 @@ impl HarnessBuilder {
             pool: Pool::new(self.pool_bytes),
             keep_transcripts: self.keep_transcripts,
             curating: self.curating,
+            evolving: self.evolving,
             surroundings: Arc::new(self.surroundings),
             curated: Mutex::default(),
+            snapshots: self.snapshotting.map(Snapshots::new),
         };
         Ok(Harness { inner: Arc::new(inner) })
     }

@@ -1,20 +1,17 @@
-//! What follows a session: the curator retires what goes unused, what is kept only for a while is
-//! pruned, and the files are made durable. The evolver and the snapshot join here, in this order.
+//! What follows a session: the curator retires what goes unused, the evolver improves what is used, what is
+//! kept only for a while is pruned, the files are made durable, and the brain is snapshotted.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::{Harness, Inner, Place, Wanting, close_now};
-use crate::brain::{Brain, StepKind};
+use super::{Harness, Inner, Place, Wanting, let_go};
+use crate::brain::{Brain, STEPS_BETWEEN_FLUSHES, StepKind};
 use crate::clock::Moment;
 use crate::curator;
 use crate::error::{Error, Result};
+use crate::evolver::Evolved;
 use crate::ids::BrainId;
 use crate::skill::Delta;
-
-/// The files of a brain are made durable every so many steps, and when it is closed. Until then a crash
-/// is repaired from the journal.
-const STEPS_BETWEEN_FLUSHES: u64 = 16;
 
 /// How the curator runs by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,10 +37,12 @@ pub(super) struct Curated {
 }
 
 /// What a maintenance pass did.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct Maintained {
     /// What the curator did, where something was due.
     pub curator: Option<curator::Report>,
+    /// What the evolver did, where it was time.
+    pub evolver: Option<Evolved>,
     /// Transcripts that were let go.
     pub transcripts: u64,
 }
@@ -56,9 +55,11 @@ impl Harness {
         let done = tokio::task::spawn_blocking(move || {
             let brain = place.as_mut().ok_or_else(|| Error::internal("the brain is not open"))?;
             let maintained = inner.curate(brain).and_then(|curator| {
+                let evolver = inner.evolve(brain)?;
                 let transcripts = make_durable(brain, inner.keep_transcripts)?;
-                Ok(Maintained { curator, transcripts })
+                Ok(Maintained { curator, evolver, transcripts })
             });
+            inner.push_later(brain.id());
             drop(place);
             drop(wanting);
             inner.close_overweight();
@@ -87,7 +88,7 @@ impl Harness {
 impl Inner {
     /// Maintains the brain of a task that is done, lets go of its place, and closes brains that
     /// weigh too much.
-    pub(super) fn maintain_place(&self, mut place: Place, wanting: Wanting) {
+    pub(super) fn maintain_place(self: &Arc<Self>, mut place: Place, wanting: Wanting) {
         if let Some(brain) = place.as_mut() {
             let told = |brain: &Brain, error: Error| {
                 tracing::warn!(brain = %brain.id(), %error, "maintenance did not finish; the next pass goes on");
@@ -95,11 +96,16 @@ impl Inner {
             if let Err(error) = self.curate(brain) {
                 told(brain, error);
             }
+            if let Err(error) = self.evolve(brain) {
+                told(brain, error);
+            }
             let due = brain.steps_since_flush() >= STEPS_BETWEEN_FLUSHES;
             if due && let Err(error) = make_durable(brain, self.keep_transcripts) {
                 told(brain, error);
             }
             wanting.weigh(brain.weight());
+            // Before the place is free, so that a shutdown that waits for it knows of the push.
+            self.push_later(brain.id());
         }
         drop(place);
         drop(wanting);
@@ -146,7 +152,7 @@ impl Inner {
         let any = !overweight.is_empty();
         for (place, id) in overweight {
             // Said in the log; the next open finishes what is left.
-            let _ = close_now(place, &id);
+            let _ = let_go(place, &id, Brain::set_aside);
         }
         if any {
             self.pool.tidy();

@@ -11,14 +11,18 @@
 
 mod agents;
 mod builder;
+mod evolve;
 mod maintain;
 mod pool;
 mod replay;
+mod snapshots;
 mod task_run;
 
 pub use builder::HarnessBuilder;
+pub use evolve::Evolving;
 pub use maintain::{Curating, Maintained};
 pub use replay::{Replayed, replay};
+pub use snapshots::{Pushing, SnapshotCounters, Snapshotting};
 pub use task_run::Watch;
 
 use std::collections::HashMap;
@@ -58,8 +62,12 @@ pub(crate) struct Inner {
     surroundings: Arc<Surroundings>,
     /// How the curator runs; not at all where it is off.
     curating: Option<Curating>,
+    /// How the evolver runs; not at all where it is off.
+    evolving: Option<Evolving>,
     /// The last pass over a brain, where there is something to remember of it.
     curated: Mutex<HashMap<BrainId, maintain::Curated>>,
+    /// Where brains are snapshotted to; nowhere, unless said.
+    snapshots: Option<snapshots::Snapshots>,
 }
 
 impl Harness {
@@ -95,7 +103,7 @@ impl Harness {
         self.inner.pool.weight()
     }
 
-    /// Waits for running tasks and closes every brain.
+    /// Waits for running tasks, for snapshots that are due, and closes every brain.
     pub async fn shutdown(&self) -> Result<()> {
         let mut first_error = None;
         for (place, id) in self.inner.pool.all().await {
@@ -104,7 +112,8 @@ impl Harness {
             }
         }
         self.inner.pool.tidy();
-        first_error.map_or(Ok(()), Err)
+        let flushed = self.inner.flush_snapshots().await;
+        first_error.map_or(flushed, Err)
     }
 }
 
@@ -112,6 +121,7 @@ impl Inner {
     /// Waits for a brain's place and sees to it that the brain is open in it.
     async fn open(self: &Arc<Self>, id: &BrainId) -> Result<(Place, Wanting)> {
         let (mut place, wanting) = self.pool.take(id).await;
+        self.prepare(id, &mut place).await?;
         if place.as_ref().is_some_and(Brain::is_usable) {
             return Ok((place, wanting));
         }
@@ -135,14 +145,20 @@ impl Inner {
     }
 }
 
-/// Closes a brain, off the executor's threads.
-async fn close(place: Place, id: BrainId) -> Result<()> {
-    let closing = tokio::task::spawn_blocking(move || close_now(place, &id));
+/// Closes a brain that makes room, off the executor's threads.
+async fn close_now(brain: Brain) -> Result<()> {
+    let closing = tokio::task::spawn_blocking(move || brain.close());
     closing.await.map_err(|_| Error::internal("closing a brain was interrupted"))?
 }
 
-fn close_now(mut place: Place, id: &BrainId) -> Result<()> {
-    let closed = place.take().map_or(Ok(()), Brain::close);
+/// Closes a brain, off the executor's threads.
+async fn close(place: Place, id: BrainId) -> Result<()> {
+    let closing = tokio::task::spawn_blocking(move || let_go(place, &id, Brain::close));
+    closing.await.map_err(|_| Error::internal("closing a brain was interrupted"))?
+}
+
+fn let_go(mut place: Place, id: &BrainId, how: fn(Brain) -> Result<()>) -> Result<()> {
+    let closed = place.take().map_or(Ok(()), how);
     if let Err(error) = &closed {
         tracing::warn!(brain = %id, %error, "not closed cleanly; the next open finishes it");
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::agents::Neighbours;
+use super::snapshots::PushedStep;
 use super::{Harness, Inner};
 use crate::brain::{Settled, Step, StepKind, Transcript as KeptTranscript};
 use crate::error::{Error, Result};
@@ -37,6 +38,7 @@ impl Harness {
         let (place, wanting) = opened.map_err(|_| {
             Error::unavailable(format!("brain {id} was busy until the deadline")).hint("try again later")
         })??;
+        let _lease = inner.keep_lease(id);
         let brain = place.as_ref().ok_or_else(|| Error::internal("the brain is not open"))?;
         let manifest = brain.manifest()?;
         let version = brain.lock().version;
@@ -106,6 +108,13 @@ impl Harness {
             if let Some(events) = &watch.events {
                 let _ = events.send(Event::Settled { version: settled.version, after: settled.after });
             }
+            if settled.moved {
+                match inner.push_before_answer(id).await? {
+                    PushedStep::Lost(error) => return Err(inner.told_lost(id, desk, wanting, error).await),
+                    PushedStep::NotYet(why) => outcome.unpushed = Some(why),
+                    PushedStep::Done | PushedStep::Later => {}
+                }
+            }
             outcome.receipt = settled.receipt.as_ref().and_then(|kept| serde_json::from_str(&kept.envelope).ok());
             outcome.settled = Some(settled);
         }
@@ -115,6 +124,27 @@ impl Harness {
 }
 
 impl Inner {
+    /// Takes back a step that lost against another operator's, and says so.
+    async fn told_lost(
+        self: &Arc<Self>,
+        id: &BrainId,
+        desk: Arc<Mutex<Desk>>,
+        wanting: super::Wanting,
+        error: Error,
+    ) -> Error {
+        // A tool that outstayed its time holds the brain; the next task finds out and catches up.
+        if let Ok(desk) = Arc::try_unwrap(desk) {
+            let mut place = desk.into_inner().unwrap_or_else(PoisonError::into_inner).into_place();
+            if let Err(left) = self.take_back(id, &mut place).await {
+                tracing::warn!(brain = %id, error = %left, "the next task catches up with the store");
+            }
+            drop(place);
+        }
+        drop(wanting);
+        Error::conflict(format!("the step of this task lost: {}", error.message()))
+            .hint("it is taken back here; run the task again, and it goes on from what is there now")
+    }
+
     /// What follows a task, off the caller's path.
     fn after_task(self: &Arc<Self>, desk: Arc<Mutex<Desk>>, wanting: super::Wanting) {
         let place = match Arc::try_unwrap(desk) {
@@ -148,6 +178,7 @@ fn outcome_of(frame: &TaskFrame, finished: &Finished) -> Outcome {
         settled: None,
         receipt: None,
         warnings: finished.warnings.clone(),
+        unpushed: None,
     }
 }
 

@@ -40,6 +40,30 @@ impl Database {
         Ok(Self { connection, lacks_index: false })
     }
 
+    /// Makes an empty `memory.db` of a schema for rows that are about to arrive. Nothing is durable
+    /// before it is opened again: whoever fills it throws it away when something goes wrong.
+    pub(crate) fn create_for_arrival(path: &Path, schema: i64) -> Result<Self> {
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
+        configure(&connection, Access::Write)?;
+        let failed = |source| sql("make memory.db", source);
+        connection.pragma_update(None, "journal_mode", "MEMORY").map_err(failed)?;
+        connection.pragma_update(None, "synchronous", "OFF").map_err(failed)?;
+        Self::create_tables_of(&connection, schema)?;
+        Ok(Self { connection, lacks_index: false })
+    }
+
+    /// Begins to fill it.
+    pub(crate) fn begin_arrival(&self) -> Result<()> {
+        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(|source| sql("fill memory.db", source))
+    }
+
+    /// Makes what did not travel: hash nodes and full-text indexes.
+    pub(crate) fn finish_arrival(&self) -> Result<()> {
+        super::logical::rehash(&self.connection)?;
+        super::index::rebuild_in_one_go(&self.connection)?;
+        self.connection.execute_batch("COMMIT").map_err(|source| sql("fill memory.db", source))
+    }
+
     /// Opens an existing `memory.db`; says plainly what is wrong with one that cannot be used.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
         check_header(path)?;

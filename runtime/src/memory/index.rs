@@ -149,6 +149,27 @@ fn replace_all(connection: &Connection) -> Result<()> {
     run("pack memory.db", "VACUUM")
 }
 
+/// How much of an index is put together in memory before it is written: SQLite's own default, and what
+/// building a whole index is a third faster with.
+const USUAL_BATCH: i64 = 1 << 20;
+const LARGE_BATCH: i64 = 4 << 20;
+
+/// Like [`rebuild`], for an index that is built from nothing: fewer and larger pieces to merge.
+pub(super) fn rebuild_in_one_go(connection: &Connection) -> Result<()> {
+    let batch = |bytes: i64| -> Result<()> {
+        for source in Source::ALL {
+            let table = source.table();
+            connection
+                .execute(&format!("INSERT INTO {table}_fts ({table}_fts, rank) VALUES ('hashsize', ?1)"), [bytes])
+                .map_err(|error| sql("rebuild the index of memory.db", error))?;
+        }
+        Ok(())
+    };
+    batch(LARGE_BATCH)?;
+    rebuild(connection)?;
+    batch(USUAL_BATCH)
+}
+
 /// Builds every index again from the tables: all of them or, on an error, none.
 pub fn rebuild(connection: &Connection) -> Result<()> {
     let run =

@@ -104,6 +104,19 @@ pub fn stored(connection: &Connection, part: &str, tables: &[Table]) -> Result<D
     Ok(rows::part(part, digests))
 }
 
+/// The stored digests of a table's chunks.
+pub(super) fn stored_chunks(connection: &Connection, table: Table) -> Result<BTreeMap<i64, Digest>> {
+    nodes(connection, table, CHUNK, i64::MIN, i64::MAX).map(|nodes| nodes.into_iter().collect())
+}
+
+/// Whether the rows of a chunk have the stored digest.
+pub(super) fn chunk_agrees(connection: &Connection, table: Table, chunk: i64) -> Result<bool> {
+    let first = chunk.saturating_mul(FAN_OUT);
+    let found = chunk_digests(connection, table, first, first.saturating_add(FAN_OUT - 1))?;
+    let kept = nodes(connection, table, CHUNK, chunk, chunk)?;
+    Ok(found.get(&chunk) == kept.first().map(|(_, digest)| digest))
+}
+
 /// The digest of a part made of `tables`, from every row. Also gives back the names of the tables
 /// whose stored nodes disagree.
 pub fn recompute(connection: &Connection, part: &str, tables: &[Table]) -> Result<(Digest, Vec<&'static str>)> {

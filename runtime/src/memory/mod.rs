@@ -3,12 +3,16 @@
 //! - [`layers`]: the small Markdown files that are frozen into each prompt (pure).
 //! - [`Database`]: `memory.db`, one writer with read connections beside it.
 //! - [`Writer`]: row changes inside one transaction, with the logical hash kept in step.
+//! - [`Carried`]: the rows that travel in a snapshot.
 //! - [`Evidence`]: how tool calls went, for the evolver; beside the content, not part of it.
+//!   [`EvidenceView`] counts and finds it, [`EvolverRows`] is what the evolver did about it.
 //! - [`undo`]: what rows were before a step, so that it can be taken back exactly.
 //! - [`search`]: full-text search, shaped so that no user text is ever query syntax.
 
+mod carried;
 mod db;
 mod evidence;
+mod evolver_rows;
 mod grams;
 mod index;
 pub mod layers;
@@ -20,9 +24,17 @@ pub mod undo;
 mod usage_rows;
 mod writer;
 
+pub(crate) use carried::chunk_of;
+pub use carried::{Carried, Changing, Flow, Place, RowRead, carried};
 pub(crate) use db::sql;
 pub use db::{Access, Database};
-pub use evidence::{Evidence, EvidenceStatus};
+pub use evidence::{
+    Evidence, EvidenceStatus, EvidenceSummary, EvidenceTotals, EvidenceView, ImportedSession, ImportedTurn, Origin,
+    SessionSeen, SkillTally, TakenIn, ToolTally, TurnSeen, UNKNOWN_TOOL, preview, window_start,
+};
+pub(crate) use evidence::{fold as fold_evidence, keep_window, next_number, take_in as take_in_evidence};
+pub use evolver_rows::{EvolverChange, EvolverRows, Notes, QueueRow};
+pub(crate) use evolver_rows::{add_change, mark_rolled_back};
 pub use index::{Source, heal as heal_indexes, rebuild as rebuild_indexes};
 pub use logical::{Table, recompute, rehash, stored};
 pub use query::{MAX_QUERY_CHARS, Shaped, shape};

@@ -2,7 +2,8 @@
 //!
 //! `messages`, `facts`, `task_log`, `subscribers` and `skill_usage` are content: their rows are in
 //! the bundle hash. Everything else serves settling (journal, history, lock), proves it (receipts,
-//! transcripts), tells how tools went (evidence), or is derived (full text indexes, hash nodes).
+//! transcripts), tells how tools went and what the evolver made of it (evidence, evolver), or is
+//! derived (full text indexes, hash nodes, tallies of evidence).
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -13,7 +14,7 @@ use super::db::{Database, sql};
 use crate::error::{Error, Result};
 
 /// The schema this build writes, in `PRAGMA user_version`.
-pub const SCHEMA_VERSION: i64 = 2;
+pub const SCHEMA_VERSION: i64 = 3;
 
 /// "HERM" in `PRAGMA application_id`.
 pub(super) const APPLICATION_ID: i64 = 0x4845_524d;
@@ -31,7 +32,7 @@ CREATE VIRTUAL TABLE grams_fts USING fts5(
 ";
 
 /// Each entry brings a file from the version of its index to the next.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "
 CREATE TABLE subscribers (
   id INTEGER PRIMARY KEY,
@@ -153,13 +154,94 @@ CREATE TABLE evidence (
 ) STRICT;
 CREATE INDEX evidence_by_step ON evidence (step);
 ",
+    "
+DROP INDEX evidence_by_step;
+CREATE INDEX evidence_by_task ON evidence (task);
+ALTER TABLE transcripts ADD COLUMN evidence INTEGER;
+CREATE TABLE evidence_sessions (
+  task TEXT PRIMARY KEY,
+  step INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  completed INTEGER NOT NULL,
+  interrupted INTEGER NOT NULL,
+  model TEXT NOT NULL,
+  platform TEXT NOT NULL,
+  turns INTEGER NOT NULL,
+  calls INTEGER NOT NULL,
+  errors INTEGER NOT NULL,
+  skills TEXT NOT NULL,
+  origin TEXT NOT NULL
+) WITHOUT ROWID, STRICT;
+CREATE INDEX evidence_sessions_by_time ON evidence_sessions (at);
+CREATE TABLE evidence_turns (
+  id INTEGER PRIMARY KEY,
+  step INTEGER NOT NULL,
+  task TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  model TEXT NOT NULL,
+  platform TEXT NOT NULL,
+  asked TEXT NOT NULL,
+  answered TEXT NOT NULL,
+  UNIQUE (task, number)
+) STRICT;
+CREATE INDEX evidence_turns_by_time ON evidence_turns (at);
+CREATE TABLE evidence_tallies (
+  day INTEGER NOT NULL,
+  skill TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  events INTEGER NOT NULL,
+  errors INTEGER NOT NULL,
+  last INTEGER NOT NULL,
+  PRIMARY KEY (day, skill, tool)
+) WITHOUT ROWID, STRICT;
+CREATE TABLE evidence_by_skill (
+  skill TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  evidence INTEGER NOT NULL,
+  PRIMARY KEY (skill, at, evidence)
+) WITHOUT ROWID, STRICT;
+CREATE TABLE evolver_state (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  tallied INTEGER NOT NULL,
+  turned INTEGER NOT NULL,
+  numbered INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  passed_at INTEGER,
+  drill TEXT
+) STRICT;
+INSERT INTO evolver_state (one, tallied, turned, numbered, bytes) VALUES (1, 0, 0, 0, 0);
+CREATE TABLE evolver_changes (
+  step INTEGER NOT NULL,
+  skill TEXT NOT NULL,
+  manifest TEXT NOT NULL,
+  rolled_back_at INTEGER,
+  PRIMARY KEY (step, skill)
+) WITHOUT ROWID, STRICT;
+CREATE TABLE evolver_queue (
+  id TEXT PRIMARY KEY,
+  kind TEXT NOT NULL,
+  skill TEXT,
+  status TEXT NOT NULL,
+  entry TEXT NOT NULL,
+  content TEXT,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX evolver_queue_by_status ON evolver_queue (status, created_at);
+",
 ];
 
 impl Database {
     /// Makes the tables of a new file.
     pub(super) fn create_tables(connection: &Connection) -> Result<()> {
+        Self::create_tables_of(connection, SCHEMA_VERSION)
+    }
+
+    /// Makes the tables as an earlier herm did.
+    pub(super) fn create_tables_of(connection: &Connection, version: i64) -> Result<()> {
         Self::write_mark(connection).map_err(|source| sql("prepare memory.db", source))?;
-        migrate(connection, 0)
+        migrate(connection, 0, version)
     }
 
     /// Writes whose file it is. Unlike an `UPDATE`, a pragma writes its page even if nothing changes.
@@ -184,7 +266,23 @@ impl Database {
                 "memory.db has schema {newer}, and this herm knows schemas up to {SCHEMA_VERSION}"
             ))
             .hint("open this brain with the herm that wrote it, or a newer one; nothing was changed")),
-            older => migrate(connection, older).and_then(|()| same_schema(connection)),
+            older => {
+                // Looking may be the first thing that a newer herm does with a brain.
+                let only_looks = number("query_only")? != 0;
+                let looks = |only: bool| {
+                    connection
+                        .pragma_update(None, "query_only", only)
+                        .map_err(|source| sql("migrate memory.db", source))
+                };
+                if only_looks {
+                    looks(false)?;
+                }
+                migrate(connection, older, SCHEMA_VERSION)?;
+                if only_looks {
+                    looks(true)?;
+                }
+                same_schema(connection)
+            }
         }
     }
 }
@@ -238,15 +336,58 @@ fn compare(expected: &Objects, found: &Objects) -> Result<()> {
     }
 }
 
-fn migrate(connection: &Connection, from: i64) -> Result<()> {
-    for (index, script) in MIGRATIONS.iter().enumerate() {
-        let version = index as i64;
-        if version < from {
+fn migrate(connection: &Connection, from: i64, to: i64) -> Result<()> {
+    let failed = |source| sql("migrate memory.db", source);
+    for (version, script) in (0..to).zip(MIGRATIONS).skip_while(|(version, _)| *version < from) {
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+        // Whoever looks at a brain migrates it too, so another process may have been faster.
+        let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+        if found != version {
+            connection.execute_batch("ROLLBACK").map_err(failed)?;
             continue;
         }
         let indexes = if version == 0 { INDEXES } else { "" };
-        let batch = format!("BEGIN IMMEDIATE; {script} {indexes} PRAGMA user_version = {}; COMMIT;", version + 1);
-        connection.execute_batch(&batch).map_err(|source| sql("migrate memory.db", source))?;
+        let batch = format!("{script} {indexes} PRAGMA user_version = {}; COMMIT;", version + 1);
+        connection.execute_batch(&batch).map_err(failed)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file as an earlier herm left it.
+    fn file_of(version: i64, rows: &str) -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        Database::write_mark(&connection).unwrap();
+        migrate(&connection, 0, version).unwrap();
+        connection.execute_batch(rows).unwrap();
+        connection
+    }
+
+    #[test]
+    fn every_earlier_schema_becomes_the_present_one_and_keeps_its_rows() {
+        let fact = "INSERT INTO facts (scope, key, value, task, at) VALUES (0, 'k', 'v', 't', 1);";
+        let evidence = "INSERT INTO evidence (step, task, turn, tool, status, skills, args, summary, millis, at) \
+            VALUES (2, 't', 1, 'echo', 'ok', '', x'00', 'done', 1, 1);";
+        for (version, rows) in [(1, fact.to_owned()), (2, format!("{fact}{evidence}"))] {
+            let connection = file_of(version, &rows);
+            assert!(!Database::check_schema(&connection).unwrap());
+            assert_eq!(objects(&connection).unwrap(), *expected().unwrap());
+            let counted = |table: &str| -> i64 {
+                connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+            };
+            assert_eq!((counted("facts"), counted("evidence")), (1, version - 1));
+            assert_eq!(counted("evolver_state"), 1, "the evolver begins with nothing tallied");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_only_looks_migrates_too_and_then_only_looks() {
+        let connection = file_of(2, "");
+        connection.pragma_update(None, "query_only", true).unwrap();
+        assert!(!Database::check_schema(&connection).unwrap());
+        assert!(connection.execute("DELETE FROM evolver_state", []).is_err());
+    }
 }

@@ -55,6 +55,11 @@ impl Checked {
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
     }
+
+    /// Takes one more line of a tape that is read piece by piece; what does not hold with it.
+    pub(crate) fn take_line(&mut self, line: &str, trusted: &Trusted) -> Result<(), String> {
+        take(self, line, trusted)
+    }
 }
 
 /// Checks every line: signature, shape, number, link to the receipt before, and that each step

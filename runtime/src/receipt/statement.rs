@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::envelope::Envelope;
 use super::key::{Signer, SignerOnUse};
-use crate::brain::{Move, Receipt, Witness};
+use crate::brain::{Move, Receipt, StepKind, Witness};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, sha256};
@@ -47,7 +47,8 @@ fn statement(moved: &Move<'_>) -> Value {
         Some(before) => before.parts.moved(&moved.after.parts).into_iter().map(|part| part.name()).collect(),
         None => Vec::new(),
     };
-    json!({
+    let is_task = moved.kind == StepKind::Task;
+    let mut statement = json!({
         "_type": STATEMENT_TYPE,
         "subject": subject,
         "predicateType": RECEIPT_TYPE,
@@ -61,9 +62,13 @@ fn statement(moved: &Move<'_>) -> Value {
             "moved": parts,
             "files": moved.files.len(),
             "parts": moved.after.parts,
-            "task": moved.report,
+            "task": moved.report.filter(|_| is_task),
         }
-    })
+    });
+    if let Some(change) = moved.report.filter(|_| !is_task) {
+        statement["predicate"]["change"] = change.clone();
+    }
+    statement
 }
 
 fn bundle_subject(name: &str, digest: &Digest) -> Value {

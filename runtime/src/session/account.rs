@@ -5,9 +5,12 @@ use serde_json::Value;
 use super::machine::{Machine, Stop};
 use super::transcript::Turn;
 use crate::brain::Draft;
-use crate::ids::{Digest, Slug};
-use crate::memory::{Evidence, Message, Role, TaskEntry};
-use crate::task::Status;
+use crate::ids::Slug;
+use crate::memory::{
+    Evidence, EvidenceStatus, Message, Origin, Role, SessionSeen, TaskEntry, TurnSeen, UNKNOWN_TOOL, preview,
+};
+use crate::skill::guard;
+use crate::task::{Status, StopReason};
 use crate::text::{self, head};
 use crate::tool::TaskFrame;
 
@@ -15,50 +18,132 @@ use crate::tool::TaskFrame;
 const INPUT_CHARS: usize = 8_000;
 const ANSWER_CHARS: usize = 8_000;
 const SUMMARY_CHARS: usize = 180;
+/// The most characters of a model's name: endpoints say what they like.
+const NAME_CHARS: usize = 64;
+/// In the place of words that only their subscriber may read.
+const QUOTED: &str = "[quotes the subscriber]";
+const PRIVATE: &str = "[private]";
 
-/// Adds the account of a task to its step.
-pub fn write(draft: &mut Draft, frame: &TaskFrame, turns: &[Turn], machine: &Machine, stop: &Stop, loaded: &[Slug]) {
-    let task = frame.task.to_string();
-    let status = stop.reason.status();
-    if status != Status::Failed {
-        let message = |role, content: String| Message {
+/// A task that is over, as its step tells it.
+#[derive(Debug, Clone, Copy)]
+pub struct Account<'a> {
+    /// The task.
+    pub frame: &'a TaskFrame,
+    /// What was said and done.
+    pub turns: &'a [Turn],
+    /// Its machine, at its end.
+    pub machine: &'a Machine,
+    /// How it ended.
+    pub stop: &'a Stop,
+    /// The skills that were loaded.
+    pub loaded: &'a [Slug],
+    /// The model that spoke last.
+    pub model: Option<&'a str>,
+    /// The backend that spoke last.
+    pub backend: &'a str,
+}
+
+impl Account<'_> {
+    /// Adds the account to the step of the task.
+    pub fn write(&self, draft: &mut Draft) {
+        let Self { frame, stop, .. } = *self;
+        let task = frame.task.to_string();
+        let status = stop.reason.status();
+        if status != Status::Failed {
+            let message = |role, content: String| Message {
+                task: task.clone(),
+                subscriber: frame.subscriber,
+                role,
+                content,
+                at: frame.at,
+            };
+            // What was asked and what was answered. The calls between are in the transcript: as messages
+            // they would only be found again by whoever looks for the same words.
+            draft.message(message(Role::User, head(&frame.input, INPUT_CHARS)));
+            if let Some(answer) = &stop.answer {
+                draft.message(message(Role::Assistant, head(answer, ANSWER_CHARS)));
+            }
+        }
+        draft.task(TaskEntry {
             task: task.clone(),
             subscriber: frame.subscriber,
-            role,
-            content,
-            at: frame.at,
-        };
-        // What was asked and what was answered. The calls between are in the transcript: as messages
-        // they would only be found again by whoever looks for the same words.
-        draft.message(message(Role::User, head(&frame.input, INPUT_CHARS)));
-        if let Some(answer) = &stop.answer {
-            draft.message(message(Role::Assistant, head(answer, ANSWER_CHARS)));
-        }
-    }
-    draft.task(TaskEntry {
-        task: task.clone(),
-        subscriber: frame.subscriber,
-        outcome: status.name().to_owned(),
-        summary: summary(stop),
-        at: frame.at,
-    });
-    for call in machine.calls() {
-        let args = turns
-            .get(call.turn.saturating_sub(1) as usize)
-            .and_then(|turn| turn.call.as_ref())
-            .map(|made| Value::Object(made.args.clone()).to_string())
-            .unwrap_or_default();
-        draft.evidence(Evidence {
-            task: task.clone(),
-            turn: call.turn,
-            tool: call.tool.clone(),
-            status: call.status,
-            skills: loaded.to_vec(),
-            args: Digest::of(args.as_bytes()),
-            summary: call.summary.clone(),
-            millis: call.millis,
+            outcome: status.name().to_owned(),
+            summary: summary(stop),
             at: frame.at,
         });
+        self.write_calls(&task, draft);
+        self.write_session(&task, draft);
+        self.write_turn(task, draft);
+    }
+
+    fn write_calls(&self, task: &str, draft: &mut Draft) {
+        let mut summaries: Vec<String> = self.machine.calls().iter().map(|call| preview(&call.summary)).collect();
+        if self.frame.is_private() {
+            let texts: Vec<&str> = summaries.iter().map(String::as_str).collect();
+            let quoting = guard::quoting(&texts, &self.frame.input);
+            for (summary, quotes) in summaries.iter_mut().zip(quoting) {
+                // What a tool quotes, names and numbers may be the subscriber's; the kind of thing it said is not.
+                *summary = if quotes { QUOTED.to_owned() } else { text::class(summary) };
+            }
+        }
+        for (call, summary) in self.machine.calls().iter().zip(summaries) {
+            let made = self.turns.get(call.turn.saturating_sub(1) as usize).and_then(|turn| turn.call.as_ref());
+            draft.evidence(Evidence {
+                task: task.to_owned(),
+                turn: call.turn,
+                tool: self.tool_name(&call.tool).to_owned(),
+                status: call.status,
+                skills: self.loaded.to_vec(),
+                args: Evidence::digest_of_args(made.map(|made| &made.args)),
+                summary,
+                millis: call.millis,
+                at: self.frame.at,
+            });
+        }
+    }
+
+    /// The name of a tool that is there, or one that could be; of any other, only that it is not.
+    fn tool_name<'t>(&self, tool: &'t str) -> &'t str {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
+        let could_be = !self.frame.is_private() && !tool.is_empty() && tool.bytes().all(plain);
+        if self.machine.knows(tool) || could_be { tool } else { UNKNOWN_TOOL }
+    }
+
+    fn write_session(&self, task: &str, draft: &mut Draft) {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let calls = self.machine.calls();
+        draft.session(SessionSeen {
+            task: task.to_owned(),
+            at: self.frame.at,
+            completed: self.stop.reason.status() == Status::Converged,
+            interrupted: matches!(self.stop.reason, StopReason::Cancelled | StopReason::Deadline),
+            model: self.model_name(),
+            platform: self.backend.to_owned(),
+            turns: u32::from(self.machine.turns()),
+            calls: count(calls.len()),
+            errors: count(calls.iter().filter(|call| call.status != EvidenceStatus::Ok).count()),
+            skills: self.loaded.to_vec(),
+            origin: Origin::Live,
+        });
+    }
+
+    fn write_turn(&self, task: String, draft: &mut Draft) {
+        // Evidence is for everyone's skills. What one subscriber asked and heard is in the messages, which
+        // know whose they are.
+        let preview = |text: &str| if self.frame.is_private() { PRIVATE.to_owned() } else { preview(text) };
+        draft.turn(TurnSeen {
+            task,
+            number: 1,
+            at: self.frame.at,
+            model: self.model_name(),
+            platform: self.backend.to_owned(),
+            asked: preview(&self.frame.input),
+            answered: self.stop.answer.as_deref().map(preview).unwrap_or_default(),
+        });
+    }
+
+    fn model_name(&self) -> String {
+        head(self.model.unwrap_or_default(), NAME_CHARS)
     }
 }
 

@@ -332,6 +332,11 @@ impl Machine {
         self.calls.push(CallRecord { turn, tool, status, summary, millis });
     }
 
+    /// Whether the task may use a tool of this name.
+    pub fn knows(&self, tool: &str) -> bool {
+        self.rules.tools.iter().any(|known| known == tool)
+    }
+
     /// Takes what came of the call. Does nothing where no call was asked for.
     pub fn take(&mut self, report: &ToolReport) {
         let Phase::Calling(call) = &self.phase else { return };

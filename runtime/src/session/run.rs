@@ -262,7 +262,16 @@ impl Run<'_> {
                 desk.changed().iter().map(|(slug, change)| SkillMove { slug: slug.clone(), change: *change }).collect();
             let slugs: Vec<Slug> = loaded.iter().map(|(slug, _)| slug.clone()).collect();
             let (_, draft) = desk.step()?;
-            account::write(draft, &frame, &transcript.turns, &machine, &stop, &slugs);
+            let task = account::Account {
+                frame: &frame,
+                turns: &transcript.turns,
+                machine: &machine,
+                stop: &stop,
+                loaded: &slugs,
+                model: driven.model.as_deref(),
+                backend: &driven.backend,
+            };
+            task.write(draft);
             Ok(Finished {
                 stop,
                 turns: u32::from(machine.turns()),

@@ -1,6 +1,8 @@
 //! What an agent may not write into a skill, whoever asked it to: secrets, and instructions aimed at
 //! whoever reads the skill later rather than at the task.
 
+use std::collections::HashMap;
+
 use super::Document;
 use crate::error::{Error, Result};
 use crate::redact;
@@ -106,6 +108,55 @@ pub fn quotes(text: &str, source: &str) -> Option<String> {
     text.windows(QUOTE_WORDS).find(|run| known.contains(run)).map(|run| run.join(" "))
 }
 
+/// Which of `texts` have a run of eight words in common with a source: one pass over the source, and none
+/// where no text has eight words. By hash, so that at worst a text is taken for a quotation that is none.
+pub fn quoting(texts: &[&str], source: &str) -> Vec<bool> {
+    let mut runs: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (number, text) in texts.iter().enumerate() {
+        each_run(text, |run| runs.entry(run).or_default().push(number));
+    }
+    let mut quoting = vec![false; texts.len()];
+    if runs.is_empty() {
+        return quoting;
+    }
+    each_run(source, |run| {
+        for number in runs.remove(&run).unwrap_or_default() {
+            if let Some(found) = quoting.get_mut(number) {
+                *found = true;
+            }
+        }
+    });
+    quoting
+}
+
+/// Hashes every run of eight words, as [`fold`] would have them.
+fn each_run(text: &str, mut each: impl FnMut(u64)) {
+    const WORD_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const WORD_PRIME: u64 = 0x0100_0000_01b3;
+    const RUN_PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
+    // What a word counts for when it leaves the run.
+    const LEAVING: u64 = RUN_PRIME.wrapping_pow(QUOTE_WORDS as u32);
+    let mut last = [0_u64; QUOTE_WORDS];
+    let (mut words, mut run, mut word, mut inside) = (0_usize, 0_u64, WORD_BASIS, false);
+    // One more character, so that the last word ends too.
+    for c in text.chars().filter(|c| !is_invisible(*c)).flat_map(char::to_lowercase).chain([' ']) {
+        if c.is_alphanumeric() || c == '\'' {
+            word = (word ^ u64::from(c)).wrapping_mul(WORD_PRIME);
+            inside = true;
+        } else if inside {
+            if let Some(oldest) = last.get_mut(words % QUOTE_WORDS) {
+                run = run.wrapping_mul(RUN_PRIME).wrapping_add(word).wrapping_sub(oldest.wrapping_mul(LEAVING));
+                *oldest = word;
+            }
+            words += 1;
+            if words >= QUOTE_WORDS {
+                each(run);
+            }
+            (word, inside) = (WORD_BASIS, false);
+        }
+    }
+}
+
 /// This many words in a row are a quotation.
 const QUOTE_WORDS: usize = 8;
 
@@ -163,6 +214,32 @@ mod tests {
         let source = "our unreleased vault at 0xabc holds all of the treasury funds for now";
         assert!(quotes("Note: the vault at 0xABC holds all of the treasury, funds!", source).is_some());
         assert_eq!(quotes("Check the vault for treasury funds.", source), None);
+    }
+
+    #[test]
+    fn quotations_are_found_in_one_pass_over_the_source() {
+        let source = "our unreleased vault at 0xabc holds all of the treasury funds for now";
+        let texts = [
+            "Note: the vault at 0xABC holds all of the treasury, funds!",
+            "Vault at 0xabc holds all of the treasury",
+            "Seven words: at 0xabc holds all of the treasury.",
+            "",
+        ];
+        assert_eq!(quoting(&texts, source), [true, true, false, false]);
+        for text in texts {
+            assert_eq!(quoting(&[text], source), [quotes(text, source).is_some()], "{text:?}");
+        }
+        assert_eq!(quoting(&[source, source], source), [true, true]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn one_pass_finds_what_comparing_words_finds(
+            source in "([ab]{1,2}[ ,.'\u{200b}É]{0,2}){0,40}",
+            text in "([ab]{1,2}[ ,\n'é]{0,2}){0,20}",
+        ) {
+            proptest::prop_assert_eq!(quoting(&[&text], &source), vec![quotes(&text, &source).is_some()]);
+        }
     }
 
     #[test]

@@ -37,12 +37,19 @@ pub enum CreatedBy {
     Seed,
     /// A manifest, a directory or an import.
     Imported,
+    /// An import that its library records as installed from a hub.
+    Hub,
+    /// An import that its library records as part of a plugin.
+    Plugin,
+    /// An import that its library records as shipped with another program.
+    Bundled,
     /// A person.
     User,
 }
 
 stored_name!(CreatedBy, "a maker of skills", {
-    Agent => "agent", Seed => "seed", Imported => "imported", User => "user",
+    Agent => "agent", Seed => "seed", Imported => "imported",
+    Hub => "hub", Plugin => "plugin", Bundled => "bundled", User => "user",
 });
 
 /// Where a skill is in its life.

@@ -71,6 +71,11 @@ impl Outside {
         Ok(delta)
     }
 
+    /// The names of the skills that are there now.
+    pub fn slugs(&self) -> Vec<Slug> {
+        self.held().shelf.entries().map(|shelved| shelved.entry.place.slug.clone()).collect()
+    }
+
     /// What is there now, by name and description.
     pub(super) fn known(&self) -> Known {
         let held = self.held();

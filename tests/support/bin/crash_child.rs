@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     let done = match operation.as_str() {
         "settle-loop" => settle_loop(&layout),
         "settle" => once(&layout, |brain| settle(brain, 1)),
+        "evolve-loop" => evolve_loop(&layout),
         "archive" => once(&layout, archive),
         "hydrate" => hydrate(&layout),
         "tasks" => {
@@ -101,6 +102,10 @@ fn settle_loop(layout: &Layout) -> Result<()> {
         if next.is_multiple_of(7) {
             brain.flush()?;
         }
+        if next.is_multiple_of(5) {
+            brain.set_aside()?;
+            brain = open(layout)?;
+        }
     }
 }
 
@@ -141,5 +146,50 @@ fn hold(layout: &Layout) -> Result<()> {
     say(&format!("holding {}", brain.id()))?;
     loop {
         std::thread::park();
+    }
+}
+
+/// Changes a skill as the evolver does, over and over: its text and a file beside it in one step, after a verifier has
+/// seen both, and now and then takes one back. Each text tells which change it is.
+fn evolve_loop(layout: &Layout) -> Result<()> {
+    let mut brain = open(layout)?;
+    say("open")?;
+    loop {
+        let number = brain.lock().version + 1;
+        let step = evolve(&mut brain, number)?;
+        if number.is_multiple_of(4) {
+            let done = herm::evolver::rollback(&mut brain, step, herm::brain::OnChanged::Refuse)?;
+            if let Some(settled) = done.settled {
+                acknowledge(&settled)?;
+            }
+        }
+        if number.is_multiple_of(5) {
+            brain.set_aside()?;
+            brain = open(layout)?;
+        }
+    }
+}
+
+/// One change; the number of its step.
+fn evolve(brain: &mut Brain, number: u64) -> Result<i64> {
+    let skill = slug("dir-one");
+    let text = herm::evolver::Ground::of_brain(brain)?.text(&skill)?;
+    let expected = text.ok_or_else(|| Error::not_found("the skill is gone"))?.digest;
+    let beside = ("references/change.md".to_owned(), Some(format!("change {number}\n")));
+    let change = herm::evolver::Change {
+        skill,
+        expected,
+        content: skill_text("dir-one", &format!("change {number}")),
+        support: vec![beside],
+        why: serde_json::json!({ "what": "notes" }),
+    };
+    let verification = herm::evolver::verification::Verification {
+        verify: Some("grep -q change \"$HERM_EVOLVE_TARGET_PATH\" references/change.md".to_owned()),
+        ..Default::default()
+    };
+    let done = herm::evolver::apply(brain, &change, herm::evolver::Approval::Given, &verification)?;
+    match (done.manifest, &done.settled) {
+        (Some(step), Some(settled)) => acknowledge(settled).map(|()| step),
+        _ => Err(Error::internal(format!("not applied: {done:?}"))),
     }
 }

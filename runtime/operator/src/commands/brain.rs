@@ -5,7 +5,7 @@ use herm::bundle::{Origin, Part};
 use herm::{Brain, BrainId, Reader, Result};
 use serde_json::{Value, json};
 
-use super::{finish, ledger, to_json};
+use super::{finish, ledger, restore, to_json};
 use crate::cli;
 use crate::config::Settings;
 use crate::exit;
@@ -25,6 +25,7 @@ pub(super) fn run(settings: &Settings, command: &cli::Brain) -> Result<Answer> {
                 false => ledger::undo(settings, &id.parse()?, *change, on_changed),
             }
         }
+        cli::Brain::Fork { id, new, version } => restore::fork(settings, &id.parse()?, &new.parse()?, *version),
         cli::Brain::Adopt { id } => adopt(settings, &id.parse()?),
     }
 }
@@ -145,6 +146,7 @@ fn origin(origin: &Origin) -> String {
         Origin::Manifest { expected: Some(_) } => "manifest, checked against its hash".to_owned(),
         Origin::Manifest { expected: None } => "manifest".to_owned(),
         Origin::Directory => "directory".to_owned(),
+        Origin::Fork { brain, version, .. } => format!("fork of version {version} of brain {brain}"),
     }
 }
 

@@ -4,14 +4,17 @@ mod brain;
 mod config;
 mod curate;
 mod doctor;
+mod evolve;
 mod import;
 mod init;
 mod ledger;
 mod memory;
 mod receipts;
+mod restore;
 mod run;
 mod skill_list;
 mod skills;
+mod snapshot;
 mod validate;
 
 use clap::CommandFactory as _;
@@ -33,7 +36,12 @@ pub(crate) fn run(cli: &Cli) -> Result<Answer> {
         Command::Skills(cli::Skills::Validate { paths }) => validate::run(paths),
         Command::Skills(command) => skills::run(&settings()?, command),
         Command::Curate { id, dry_run } => curate::run(&settings()?, id, *dry_run),
+        Command::Evolve(command) => evolve::run(&settings()?, command),
         Command::Memory(command) => memory::run(&settings()?, command),
+        Command::Snapshot(command) => snapshot::run(&settings()?, command),
+        Command::Restore(arguments) => restore::restore(&settings()?, arguments, cli.quiet || cli.json),
+        Command::Export(arguments) => restore::export(&settings()?, arguments),
+        Command::Import(arguments) => restore::import(&settings()?, arguments),
         Command::Doctor => doctor::run(&settings()?),
         Command::Config(cli::Config::Schema) => config::schema(),
         Command::Config(cli::Config::Show) => config::show(&settings()?),
@@ -60,6 +68,16 @@ fn finish(brain: herm::Brain) -> Result<Option<String>> {
             error.message()
         ))),
     }
+}
+
+/// Runs what waits for a store.
+fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|source| herm::Error::unavailable("no threads can be started").because(source))?;
+    runtime.block_on(work)
 }
 
 /// A value as JSON. Everything given here is plain data.

@@ -80,7 +80,12 @@ fn trusted(settings: &Settings, key: Option<&str>) -> Result<(Trusted, String)> 
         }
         None => {
             let key = settings.signer.existing()?.public().clone();
-            Ok((Trusted::Keys(vec![key.clone()]), format!("{key}, this operator's")))
+            let others = settings.trusted_keys()?;
+            let said = match others.len() {
+                0 => format!("{key}, this operator's"),
+                count => format!("{key}, this operator's, and {count} that the configuration trusts"),
+            };
+            Ok((Trusted::Keys(std::iter::once(key).chain(others).collect()), said))
         }
     }
 }

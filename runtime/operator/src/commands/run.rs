@@ -39,8 +39,19 @@ pub(super) fn run(settings: &Settings, arguments: &RunTask, cli: &Cli) -> Result
         .build()
         .map_err(|source| Error::unavailable("no threads can be started").because(source))?;
     let (tools, warnings) = runtime.block_on(mcp::connect(settings))?;
-    let harness = backends::harness(settings, arguments.backend.as_deref(), arguments.model.as_deref(), tools)?;
-    make_from_seed(settings, &id)?;
+    let snapshotting = runtime.block_on(settings.snapshotting())?;
+    let elsewhere = match &snapshotting {
+        Some(how) if settings.layout.brain(&id).symlink_metadata().is_err() => {
+            runtime.block_on(how.vault.head_to_trust(&settings.layout, &id))?.is_some()
+        }
+        _ => false,
+    };
+    let (backend, model) = (arguments.backend.as_deref(), arguments.model.as_deref());
+    let harness = backends::harness(settings, backend, model, tools, snapshotting)?;
+    // A brain that has lived elsewhere is restored, never begun anew.
+    if !elsewhere {
+        make_from_seed(settings, &id)?;
+    }
     let (mut outcome, unfinished) =
         runtime.block_on(follow(&harness, &id, task, arguments.events, cli.quiet || cli.json))?;
     outcome.warnings.splice(0..0, warnings);
@@ -51,6 +62,14 @@ pub(super) fn run(settings: &Settings, arguments: &RunTask, cli: &Cli) -> Result
 fn make_from_seed(settings: &Settings, id: &BrainId) -> Result<()> {
     if settings.layout.brain(id).symlink_metadata().is_ok() || seeds::files(id.as_str()).is_none() {
         return Ok(());
+    }
+    if settings.layout.seen(id).exists() {
+        return Err(Error::refused(format!("brain {id} was here, and is not any more: it is not begun anew")).hint(
+            format!(
+                "bring it back with `herm restore {id}`; to begin anew all the same, remove {}",
+                settings.layout.seen(id).display()
+            ),
+        ));
     }
     let source = Source::Seed(seeds::get(id)?);
     let (brain, _) = Brain::hydrate(&settings.layout, id, &source, &settings.opening(OnDrift::Refuse))?;
@@ -153,7 +172,7 @@ async fn follow(
     let unfinished = match harness.shutdown().await {
         Ok(()) => None,
         Err(error) => Some(format!(
-            "the step is settled, but not all files of brain {id} could be written ({}); the next command finishes it",
+            "the step is settled, but not everything of brain {id} could be finished ({}); the next command finishes it",
             error.message()
         )),
     };
@@ -162,6 +181,8 @@ async fn follow(
 
 fn answer(outcome: &Outcome, unfinished: Option<String>, arguments: &RunTask) -> Result<Answer> {
     let code = match (outcome.status, outcome.stop) {
+        // The answer is there; that it is safe elsewhere was asked for, and is not.
+        _ if outcome.unpushed.is_some() => exit::UNAVAILABLE,
         (Status::Converged, _) => exit::DONE,
         (_, StopReason::Backend) => exit::UNAVAILABLE,
         _ => exit::NEGATIVE,
@@ -190,7 +211,7 @@ fn note(outcome: &Outcome) -> String {
             );
         }
     }
-    for warning in &outcome.warnings {
+    for warning in outcome.unpushed.iter().chain(&outcome.warnings) {
         lines.push(format!("note: {warning}"));
     }
     let learned: Vec<String> =

@@ -30,7 +30,7 @@ mod wording;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::{Ask, Backend, BackendError, Capabilities, Completion, Finish, Price, Purpose, Tokens};
+use super::{Ask, Backend, BackendError, Capabilities, Completion, ErrorClass, Finish, Price, Purpose, Tokens};
 use report::Report;
 use talk::Talk;
 
@@ -54,6 +54,10 @@ impl Backend for Reflex {
     }
 
     async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError> {
+        if ask.purpose == Purpose::Draft {
+            let why = "no language model is configured, and the embedded backend writes no drafts";
+            return Err(BackendError::new(ErrorClass::BadRequest, why));
+        }
         Ok(Completion {
             text: reply(ask),
             finish: Finish::Stop,

@@ -1,15 +1,16 @@
 //! What a tree of skills holds, read once and into memory.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Reason, Skipped};
+use super::{Reason, Skipped, origin};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Kind, Limits, Root};
 use crate::ids::{RelPath, Slug};
 use crate::layout::{self, SKILLS_DIR};
 use crate::skill::document::{Document, MAX_DOCUMENT_BYTES};
 use crate::skill::place::{self, Form, MAIN_FILES, Place};
-use crate::skill::{guard, rules};
+use crate::skill::{CreatedBy, guard, rules};
 
 /// The most one import may weigh.
 const MAX_TOTAL_BYTES: u64 = 256 << 20;
@@ -38,6 +39,8 @@ pub struct Library {
     pub descriptions: Vec<(RelPath, Vec<u8>)>,
     /// What did not load.
     pub skipped: Vec<Skipped>,
+    /// Where skills come from, as the library records it.
+    pub origins: BTreeMap<Slug, CreatedBy>,
 }
 
 impl Library {
@@ -109,7 +112,10 @@ impl Walk {
     fn top(&mut self, path: &Path) -> Result<()> {
         let root = Root::open(path)?;
         let entries = self.list(&root)?;
-        let Some(main) = main_file(&entries) else { return self.folder(&root, "", entries) };
+        let Some(main) = main_file(&entries) else {
+            self.library.origins = origin::read(&root, &mut self.library.skipped);
+            return self.folder(&root, "", entries);
+        };
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             return Err(Error::invalid(format!("{} is a skill without a name", path.display()))
                 .hint("give its directory a name in UTF-8"));

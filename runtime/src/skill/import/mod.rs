@@ -8,6 +8,7 @@
 
 mod library;
 mod only;
+mod origin;
 mod plan;
 
 pub use library::{Candidate, Library};

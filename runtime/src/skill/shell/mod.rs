@@ -16,7 +16,7 @@ use super::usage::CreatedBy;
 use crate::error::Error;
 use crate::text;
 
-pub use process::{ProcessRunner, TIMEOUT};
+pub use process::{End, Finished, ProcessRunner, TIMEOUT};
 
 /// How many characters of a command's output are kept.
 pub const MAX_OUTPUT: usize = 4_000;
@@ -143,7 +143,7 @@ impl From<Refusal> for Error {
 pub fn may_run(created_by: CreatedBy, enabled: bool) -> Result<(), Refusal> {
     match created_by {
         CreatedBy::Agent => Err(Refusal::ByAgent),
-        CreatedBy::Imported => Err(Refusal::Imported),
+        CreatedBy::Imported | CreatedBy::Hub | CreatedBy::Plugin | CreatedBy::Bundled => Err(Refusal::Imported),
         CreatedBy::Seed | CreatedBy::User if !enabled => Err(Refusal::Off),
         CreatedBy::Seed | CreatedBy::User => Ok(()),
     }

@@ -3,6 +3,7 @@
 //!
 //! Blocking: it belongs on a thread that may wait.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -39,7 +40,7 @@ type Shell = dyn Fn(&str) -> Command + Send + Sync;
 pub struct ProcessRunner {
     directory: PathBuf,
     timeout: Duration,
-    variables: Vec<(&'static str, String)>,
+    variables: Vec<(&'static str, OsString)>,
     shell: Arc<Shell>,
 }
 
@@ -63,8 +64,34 @@ impl ProcessRunner {
 
     /// The template variables, which a command sees as variables of the shell.
     pub fn variables(self, variables: &Variables<'_>) -> Self {
-        let variables = variables.given().map(|(name, value)| (name, value.to_owned())).collect();
+        let variables = variables.given().map(|(name, value)| (name, value.into())).collect();
         Self { variables, ..self }
+    }
+
+    /// One more variable of the environment.
+    pub fn variable(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.variables.push((name, value.into()));
+        self
+    }
+
+    /// Runs a command to its end, however that is.
+    pub fn finish(&self, command: &str) -> Finished {
+        let not_run = |error: io::Error| Finished { end: End::NotRun(error.to_string()), said: String::new() };
+        let ended = match self.start(command).and_then(|child| self.watch(child)) {
+            Ok(ended) => ended,
+            Err(error) => return not_run(error),
+        };
+        match ended {
+            Ended::TimedOut => Finished { end: End::TimedOut, said: String::new() },
+            Ended::Exited(status, streams) => {
+                let said = format!("{}{}", streams.output.text(), streams.errors.text());
+                let end = match status.code() {
+                    Some(code) => End::Exited(code),
+                    None => End::Killed(status.signal().unwrap_or_default()),
+                };
+                Finished { end, said: redact::redact(&said) }
+            }
+        }
     }
 
     /// What makes a process of a command: here a sandbox goes around the shell. Directory,
@@ -111,6 +138,28 @@ impl ProcessRunner {
             streams.take(pause.min(left))?;
         }
     }
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// With this code.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+    /// It took too long, and was ended with everything it had started.
+    TimedOut,
+    /// It could not be started or watched.
+    NotRun(String),
+}
+
+/// A command that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// How.
+    pub end: End,
+    /// What it said on both streams, without secrets.
+    pub said: String,
 }
 
 impl Runner for ProcessRunner {

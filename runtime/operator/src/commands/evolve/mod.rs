@@ -1,0 +1,113 @@
+//! `herm evolve`: the evolver by hand.
+//!
+//! - `look`: status, report, analyze, candidates. They read, and take no lock.
+//! - `review`: propose, verify, mine, queue.
+//! - `change`: apply, rollback, drill.
+//! - `pass`: auto-run, backfill.
+//! - `timer`: bootstrap, install-auto, uninstall-auto.
+
+mod change;
+mod look;
+mod pass;
+mod review;
+mod timer;
+
+use herm::brain::OnDrift;
+use herm::evolver::Ground;
+use herm::evolver::verification::Verification;
+use herm::{Brain, BrainId, Clock as _, Error, Reader, Result, Slug, SystemClock};
+use serde_json::{Value, json};
+
+use super::{finish, to_json};
+use crate::cli::{Evolve, Verifiers};
+use crate::config::Settings;
+use crate::output::Answer;
+
+pub(super) fn run(settings: &Settings, command: &Evolve) -> Result<Answer> {
+    match command {
+        Evolve::Status { id } => look::status(settings, &id.parse()?),
+        Evolve::Report { id, days } => look::report(settings, &id.parse()?, *days),
+        Evolve::Analyze(arguments) => look::analyze(settings, arguments),
+        Evolve::Candidates(arguments) => look::candidates(settings, arguments),
+        Evolve::Propose(arguments) => review::propose(settings, arguments),
+        Evolve::Verify { id, proposal, skill, days } => {
+            review::verify(settings, &id.parse()?, proposal, skill.as_deref(), *days)
+        }
+        Evolve::Mine(arguments) => review::mine(settings, arguments),
+        Evolve::Queue(command) => review::queue(settings, command),
+        Evolve::Apply(arguments) => change::apply(settings, arguments),
+        Evolve::Rollback { id, manifest, force } => change::rollback(settings, &id.parse()?, *manifest, *force),
+        Evolve::Drill { id, manifest, into } => change::drill(settings, &id.parse()?, *manifest, into.as_deref()),
+        Evolve::AutoRun(arguments) => pass::auto_run(settings, arguments),
+        Evolve::Backfill(arguments) => pass::backfill(settings, arguments),
+        Evolve::Bootstrap(arguments) => timer::bootstrap(settings, arguments),
+        Evolve::InstallAuto(arguments) => timer::install_auto(settings, arguments),
+        Evolve::UninstallAuto { id, keep_enabled } => timer::uninstall_auto(&id.parse()?, *keep_enabled),
+    }
+}
+
+/// Looks at a brain, without its lock.
+fn looking<T>(settings: &Settings, id: &BrainId, look: impl FnOnce(&Ground<'_>) -> Result<T>) -> Result<T> {
+    let reader = Reader::open(&settings.layout, id)?;
+    let ground = Ground::of_reader(&reader, SystemClock.now())?.with_external(external(settings)?);
+    look(&ground)
+}
+
+/// Opens a brain, does something with it, and lets go of it. What could not be finished comes along.
+fn owning<T>(
+    settings: &Settings,
+    id: &BrainId,
+    work: impl FnOnce(&mut Brain) -> Result<T>,
+) -> Result<(T, Option<String>)> {
+    let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
+    let done = work(&mut brain);
+    let unfinished = finish(brain);
+    Ok((done?, unfinished?))
+}
+
+/// The skills of external directories, by name.
+fn external(settings: &Settings) -> Result<Vec<Slug>> {
+    let mut shelf = settings.skills().shelf()?;
+    shelf.update()?;
+    Ok(shelf.entries().map(|shelved| shelved.entry.place.slug.clone()).collect())
+}
+
+fn verification(said: &Verifiers) -> Result<Verification> {
+    let directory = match &said.verify_cwd {
+        None => None,
+        Some(dir) => Some(dir.canonicalize().map_err(|source| Error::io("open", dir, source))?),
+    };
+    Ok(Verification {
+        staged: said.staged_verify,
+        pre_verify: said.pre_verify_command.clone(),
+        verify: said.verify_command.clone(),
+        directory,
+        timeout: None,
+    })
+}
+
+/// A skill of which there is neither a text nor evidence.
+fn unknown_skill(id: &BrainId, skill: &Slug) -> Error {
+    Error::not_found(format!("brain {id} has no skill {skill}, and no evidence of one"))
+        .hint(format!("see its skills with `herm skills list {id}`"))
+}
+
+/// How many days a window may have.
+fn check_days(days: u32) -> Result<u32> {
+    match days {
+        1..=3650 => Ok(days),
+        _ => {
+            Err(Error::invalid(format!("--days is {days}, and goes from 1 to 3650"))
+                .hint("leave it out for the default"))
+        }
+    }
+}
+
+/// A result as JSON, with the brain's number first.
+fn with_id(id: &BrainId, value: &impl serde::Serialize) -> Result<Value> {
+    let mut document = json!({ "id": id });
+    if let (Some(fields), Value::Object(more)) = (document.as_object_mut(), to_json(value)?) {
+        fields.extend(more);
+    }
+    Ok(document)
+}

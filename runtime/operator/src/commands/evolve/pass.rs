@@ -1,0 +1,173 @@
+//! A pass over the skills with enough evidence, and taking in evidence from elsewhere.
+
+use herm::evolver::apply::Approval;
+use herm::evolver::auto::{self, Mode, Options, Run, Status};
+use herm::evolver::backfill::{self, Backfilled, Scope};
+use herm::evolver::policy::Policy;
+use herm::evolver::routine::{self, Routine};
+use herm::evolver::select::{Absent, Lexical, Ranker, Ranking};
+use herm::{BrainId, Error, Result};
+use serde_json::json;
+
+use super::{check_days, external, looking, owning, verification, with_id};
+use crate::cli::{self, AutoRun};
+use crate::config::Settings;
+use crate::exit;
+use crate::output::{Answer, columns, cut};
+
+/// Who ranks in this build: words, until it has models.
+pub(super) struct Rankers {
+    pub(super) ranker: Lexical,
+    pub(super) reranker: Absent,
+}
+
+impl Rankers {
+    pub(super) fn of_this_build() -> Self {
+        Self { ranker: Lexical, reranker: Absent::new("reranker", "this build has no reranker model") }
+    }
+
+    pub(super) fn names(&self) -> [&str; 2] {
+        [self.ranker.name(), self.reranker.name()]
+    }
+
+    fn wished(&self, said: &cli::Policy) -> Ranking<'_> {
+        let ranks = said.semantic_candidates || said.rerank_candidates;
+        Ranking {
+            ranker: ranks.then_some(&self.ranker as &dyn Ranker),
+            reranker: said.rerank_candidates.then_some(&self.reranker as &dyn Ranker),
+        }
+    }
+}
+
+pub(super) fn policy(said: &cli::Policy) -> Policy {
+    Policy {
+        protect_core_skills: !said.no_protect_core_skills,
+        allow: said.allow_auto_apply_skill.clone(),
+        block: said.block_auto_apply_skill.clone(),
+    }
+}
+
+pub(super) fn auto_run(settings: &Settings, arguments: &AutoRun) -> Result<Answer> {
+    let id: BrainId = arguments.id.parse()?;
+    let mode = match (arguments.apply_low_risk, arguments.hold) {
+        (true, _) => Mode::ApplyLowRisk,
+        (false, true) => Mode::Pending,
+        (false, false) => Mode::DryRun,
+    };
+    let options = Options {
+        days: arguments.days,
+        max_skills: arguments.max_skills,
+        min_evidence: arguments.min_evidence,
+        variants: arguments.variants,
+        policy: settings.evolver().policy(policy(&arguments.policy)),
+        mode,
+        approval: if arguments.approve_auto_apply { Approval::Given } else { Approval::Missing },
+        verification: verification(&arguments.verifiers)?,
+        require_restore_drill: arguments.require_restore_drill,
+    };
+    options.check()?;
+    let rankers = Rankers::of_this_build();
+    let ranking = rankers.wished(&arguments.policy);
+    let mut rollbacks = Vec::new();
+    let (run, unfinished) = match mode {
+        // Looking needs no lock.
+        Mode::DryRun => (looking(settings, &id, |ground| auto::plan(ground, &options, ranking))?, None),
+        Mode::Pending | Mode::ApplyLowRisk => {
+            let external = external(settings)?;
+            let routine = Routine { options, ..settings.evolver().routine()? };
+            let (evolved, unfinished) =
+                owning(settings, &id, |brain| routine::round(brain, &routine, ranking, &external))?;
+            let run = evolved.run.ok_or_else(|| Error::internal("the evolver did not pass"))?;
+            rollbacks = evolved.rollbacks_proposed;
+            (run, unfinished)
+        }
+    };
+    let mut text = run_text(&id, &run);
+    for entry in &rollbacks {
+        let short: String = entry.chars().take(8).collect();
+        text.push_str(&format!(
+            "a change made things worse: take it back with `herm evolve queue accept {id} {short}`\n"
+        ));
+    }
+    let mut json = with_id(&id, &run)?;
+    json["rollbacks_proposed"] = json!(rollbacks);
+    let answer = Answer::new(text, json);
+    Ok(answer.unfinished(unfinished).code(run_code(&run)))
+}
+
+fn run_code(run: &Run) -> u8 {
+    let was = |reason: &str| run.candidates.iter().any(|one| one.reason == reason);
+    match (was("auto-approval-required"), was("verify-failed") || run.error.is_some()) {
+        (true, _) => exit::REFUSED,
+        (_, true) => exit::NEGATIVE,
+        _ => exit::DONE,
+    }
+}
+
+fn run_text(id: &BrainId, run: &Run) -> String {
+    if run.candidates.is_empty() {
+        return "no skill has enough evidence\n".to_owned();
+    }
+    let mut rows = vec![["SKILL", "SOURCE", "STATUS", "EVENTS", "WHY"].map(str::to_owned).to_vec()];
+    for one in &run.candidates {
+        let status = match one.status {
+            Status::Planned => "planned",
+            Status::Applied => "applied",
+            Status::Pending => "held",
+            Status::Unchanged => "unchanged",
+            Status::Skipped => "skipped",
+        };
+        let (skill, source) = (one.skill_name.to_string(), one.source.name().to_owned());
+        rows.push(vec![skill, source, status.to_owned(), one.selection.events.to_string(), cut(&one.reason, 80)]);
+    }
+    let mut text = columns(&rows);
+    if let (Some(error), Some(fallback)) = (&run.selection.error, run.selection.fallback) {
+        text.push_str(&format!("not ranked: {error}; the order is {fallback}\n"));
+    }
+    if let Some(error) = &run.error {
+        text.push_str(&format!("the pass ended early: {error}\n"));
+    }
+    if let Some(left) = run.summary["not_reached"].as_u64().filter(|left| *left > 0) {
+        text.push_str(&format!("{left} more with enough evidence: raise --max-skills, or run again later\n"));
+    }
+    let next = match run.mode {
+        Mode::DryRun => "nothing was written: add --apply-low-risk --approve-auto-apply, or --hold\n".to_owned(),
+        Mode::Pending => format!("accept what is held with `herm evolve queue accept {id} ENTRY`\n"),
+        Mode::ApplyLowRisk => String::new(),
+    };
+    text.push_str(&next);
+    text
+}
+
+pub(super) fn backfill(settings: &Settings, arguments: &cli::Backfill) -> Result<Answer> {
+    let id: BrainId = arguments.id.parse()?;
+    let scope = Scope { days: check_days(arguments.days)?, limit: arguments.limit };
+    if scope.limit == Some(0) {
+        return Err(Error::invalid("--limit is 0, which takes in nothing").hint("leave it out for all"));
+    }
+    let (done, unfinished) = owning(settings, &id, |brain| backfill::backfill(brain, &arguments.sessions_dir, scope))?;
+    let code = if done.files_failed > 0 { exit::NEGATIVE } else { exit::DONE };
+    Ok(Answer::new(backfilled_text(&done), with_id(&id, &done)?).unfinished(unfinished).code(code))
+}
+
+pub(super) fn backfilled_text(done: &Backfilled) -> String {
+    let mut text = format!(
+        "{} records: {} taken in, {} too old, {} not readable\n\
+         new: {} tool events, {} turns, {} sessions; {} tool events were known\n",
+        done.sessions_seen,
+        done.sessions_imported,
+        done.sessions_skipped_old,
+        done.files_failed,
+        done.taken.tool_events,
+        done.taken.turn_events,
+        done.taken.session_events,
+        done.taken.duplicates
+    );
+    for failure in &done.failures {
+        text.push_str(&format!("  {}: {}\n", failure.file, failure.why));
+    }
+    if done.files_failed > done.failures.len() {
+        text.push_str(&format!("  and {} more\n", done.files_failed - done.failures.len()));
+    }
+    text
+}

@@ -1,0 +1,124 @@
+//! `herm restore`, `herm brain fork`, `herm export` and `herm import`: brains that come from elsewhere.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use herm::brain::{InPlace, OnDrift};
+use herm::ids::SystemRandom;
+use herm::receipt::Trusted;
+use herm::snapshot::portable::{self, OnSecret};
+use herm::snapshot::store::ResumedStore;
+use herm::snapshot::{Progress, Restored, Restoring};
+use herm::{BrainId, ErrorKind, Layout, Reader, Result, SystemClock};
+use serde_json::json;
+
+use super::snapshot::wish;
+use super::{in_runtime, to_json};
+use crate::cli;
+use crate::config::Settings;
+use crate::output::Answer;
+use crate::spinner::Spinner;
+use crate::stores::Purpose;
+
+pub(super) fn restore(settings: &Settings, arguments: &cli::Restore, quiet: bool) -> Result<Answer> {
+    let id: BrainId = arguments.id.parse()?;
+    let layout = arguments.into.as_ref().map_or_else(|| settings.layout.clone(), Layout::new);
+    let in_place = if arguments.replace { InPlace::SetAside } else { InPlace::Refuse };
+    let how = Restoring {
+        version: arguments.version,
+        in_place,
+        trusted: settings.trusted()?,
+        wait: settings.lock_wait,
+        progress: progress(quiet),
+        inspect: None,
+    };
+    let restored = in_runtime(async {
+        let secrecy = settings.secrecy(wish(arguments.plaintext))?;
+        let resumed = Arc::new(ResumedStore::new(settings.store(Purpose::Read).await?, &layout.incoming(&id))?);
+        let vault = settings.vault_in(resumed.clone(), secrecy)?;
+        // What this machine has seen counts wherever the brain is put.
+        vault.head_to_trust(&settings.layout, &id).await?;
+        let restored = vault.restore(&layout, &id, &how).await;
+        match &restored {
+            // What was fetched may be what is damaged; an interrupted download goes on where it was.
+            Err(error) if error.kind() == ErrorKind::Unavailable => {}
+            _ => resumed.forget()?,
+        }
+        restored
+    })?;
+    let answered = answer(&layout, &id, &restored)?;
+    Ok(match arguments.version {
+        // The head of the store is what the next task asks for.
+        Some(version) if layout.brains() == settings.layout.brains() => answered.note(format!(
+            "if the store has a later version, the next task that snapshots goes on from that one; to go on from version \
+             {version}, use `herm brain fork {id} NEW --version {version}`"
+        )),
+        _ => answered,
+    })
+}
+
+/// A bar at the foot of a terminal.
+fn progress(quiet: bool) -> Option<Progress> {
+    let spinner = Mutex::new(Spinner::start().filter(|_| !quiet)?);
+    Some(Arc::new(move |done, total| {
+        let mut spinner = spinner.lock().unwrap_or_else(PoisonError::into_inner);
+        let filled = usize::try_from(done * 24 / total.max(1)).unwrap_or(0).min(24);
+        spinner.say(&format!("[{}{}] {done}/{total} chunks", "#".repeat(filled), "-".repeat(24 - filled)));
+        spinner.tick();
+    }))
+}
+
+fn answer(layout: &Layout, id: &BrainId, restored: &Restored) -> Result<Answer> {
+    let mut text = format!(
+        "brain {id} is at {}: version {}, {} files, {} receipts verified\n",
+        layout.brain(id).display(),
+        restored.head.version,
+        restored.files,
+        restored.receipts
+    );
+    if let Some(aside) = &restored.aside {
+        text.push_str(&format!("the brain that was there is at {}\n", aside.display()));
+    }
+    Ok(Answer::new(text, to_json(restored)?))
+}
+
+pub(super) fn fork(settings: &Settings, id: &BrainId, new: &BrainId, version: Option<u64>) -> Result<Answer> {
+    let reader = Reader::open(&settings.layout, id)?;
+    let lock = reader.fork(version, &settings.layout, new, &settings.opening(OnDrift::Refuse))?;
+    let text = format!("brain {new} is a fork of brain {id}: version 1, bundle {}\n", lock.bundle_hash);
+    Ok(Answer::new(text, json!({ "id": new, "lock": lock })))
+}
+
+pub(super) fn export(settings: &Settings, arguments: &cli::Export) -> Result<Answer> {
+    let id: BrainId = arguments.id.parse()?;
+    let secrecy = settings.secrecy(wish(arguments.plaintext))?;
+    let doors = (Arc::new(SystemRandom) as _, Arc::new(SystemClock) as _);
+    let exported = in_runtime(portable::export(&settings.layout, &id, &arguments.file, secrecy, doors))?;
+    let text = format!(
+        "brain {id} version {} is in {}: {} bytes\n",
+        exported.version,
+        arguments.file.display(),
+        exported.bytes
+    );
+    Ok(Answer::new(text, to_json(&exported)?))
+}
+
+pub(super) fn import(settings: &Settings, arguments: &cli::Import) -> Result<Answer> {
+    let trusted = match arguments.key.is_empty() {
+        true => settings.trusted()?,
+        false => Trusted::Keys(arguments.key.iter().map(|did| did.parse()).collect::<Result<_>>()?),
+    };
+    let how = Restoring {
+        version: None,
+        in_place: InPlace::Refuse,
+        trusted,
+        wait: settings.lock_wait,
+        progress: None,
+        inspect: None,
+    };
+    let on_secret = if arguments.allow_secrets { OnSecret::Allow } else { OnSecret::Refuse };
+    let secrecy = settings.secrecy(wish(arguments.plaintext))?;
+    let doors = (Arc::new(SystemRandom) as _, Arc::new(SystemClock) as _);
+    let restored = in_runtime(portable::import(&settings.layout, &arguments.file, secrecy, how, on_secret, doors))?;
+    let id = restored.head.brain.clone();
+    answer(&settings.layout, &id, &restored)
+}

@@ -1,0 +1,178 @@
+//! From the configuration to a vault: which store, which key.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use herm::harness::{Pushing, Snapshotting};
+use herm::ids::SystemRandom;
+use herm::receipt::{PublicKey, Trusted};
+use herm::snapshot::store::{LocalStore, probe};
+use herm::snapshot::{OperatorKey, Secrecy, Store, Vault};
+use herm::{Error, ErrorKind, Result, SystemClock};
+
+use crate::backends::secret;
+use crate::config::{Settings, SnapshotEntry};
+
+/// What the command line says about encryption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// What the configuration says.
+    AsConfigured,
+    /// Plain text, said out loud.
+    Plaintext,
+}
+
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To look.
+    Read,
+    /// To push, prune, lease or change keys.
+    Write,
+}
+
+impl Settings {
+    /// What the file says of snapshots.
+    pub(crate) fn snapshot(&self) -> SnapshotEntry {
+        self.said.snapshot.clone().unwrap_or_default()
+    }
+
+    /// The file with the key that wraps the keys of snapshots.
+    pub(crate) fn snapshot_key(&self) -> PathBuf {
+        self.snapshot().key.unwrap_or_else(|| self.layout.snapshot_key())
+    }
+
+    /// How snapshots are encrypted. Without a key nothing is, unless someone said so.
+    pub(crate) fn secrecy(&self, wish: Wish) -> Result<Secrecy> {
+        if wish == Wish::Plaintext || self.snapshot().plaintext {
+            return Ok(Secrecy::Plaintext);
+        }
+        let path = self.snapshot_key();
+        match OperatorKey::load(&path) {
+            Ok(key) => Ok(Secrecy::Key(key)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(Error::refused(format!("there is no key for snapshots at {}", path.display())).hint(
+                    "make one with `herm snapshot key --create` and keep a copy of it elsewhere, or say --plaintext",
+                ))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The store, opened and, where something is to be written to one that is not a directory, tried out first: who
+    /// only reads may have no right to write.
+    pub(crate) async fn store(&self, purpose: Purpose) -> Result<Arc<dyn Store>> {
+        let said = self.snapshot();
+        let named = self.named_store(&said, purpose).await?;
+        match &said.walrus {
+            Some(walrus) => walrus.store(named),
+            None => Ok(named),
+        }
+    }
+
+    /// The store that has names.
+    async fn named_store(&self, said: &SnapshotEntry, purpose: Purpose) -> Result<Arc<dyn Store>> {
+        let Some(address) = said.store.as_deref().filter(|text| text.contains("://")) else {
+            let dir = said.store.as_deref().map_or_else(|| self.layout.snapshots(), |dir| self.beside_file(dir));
+            if purpose == Purpose::Read && !dir.is_dir() {
+                return Err(Error::not_found(format!("there is no store in {}", dir.display()))
+                    .hint("check `store` in [snapshot]; the first `herm snapshot create ID` makes it"));
+            }
+            return Ok(Arc::new(LocalStore::open(&dir)?));
+        };
+        let store = cloud(address, said)?;
+        if purpose == Purpose::Write {
+            probe(&*store, &SystemRandom).await?;
+        }
+        Ok(store)
+    }
+
+    /// A path of the configuration: one that is not absolute is beside the file that says it.
+    fn beside_file(&self, path: &str) -> PathBuf {
+        let above = self.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        above.join(path)
+    }
+
+    /// The store with the keys to it.
+    pub(crate) async fn vault(&self, wish: Wish, purpose: Purpose) -> Result<Vault> {
+        // The key first: without one there is no need to ask the store.
+        let secrecy = self.secrecy(wish)?;
+        self.vault_in(self.store(purpose).await?, secrecy)
+    }
+
+    /// A vault in a store that is open.
+    pub(crate) fn vault_in(&self, store: Arc<dyn Store>, secrecy: Secrecy) -> Result<Vault> {
+        let said = self.snapshot();
+        let owner = said.owner.unwrap_or_else(owner);
+        let vault = Vault::new(store, secrecy, &owner, Arc::new(SystemRandom), Arc::new(SystemClock));
+        Ok(match &said.ens {
+            Some(ens) => vault.with_pointer(Arc::new(ens.pointer()?)),
+            None => vault,
+        })
+    }
+
+    /// Whose receipts count on restoring: this operator's, and those of the configuration.
+    pub(crate) fn trusted(&self) -> Result<Trusted> {
+        let mut keys = self.trusted_keys()?;
+        match self.signer.existing() {
+            Ok(signer) => keys.push(signer.public().clone()),
+            Err(error) if error.kind() == ErrorKind::NotFound && !keys.is_empty() => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(Error::refused("there is no key here whose receipts would count").hint(
+                    "bring the operator's signing key, or name keys to trust: trust = [\"did:key:…\"] in [snapshot]",
+                ));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Trusted::Keys(keys))
+    }
+
+    pub(crate) fn trusted_keys(&self) -> Result<Vec<PublicKey>> {
+        self.snapshot().trust.iter().map(|did| did.parse()).collect()
+    }
+
+    /// How a harness snapshots: not at all, where the file says nothing of it.
+    pub(crate) async fn snapshotting(&self) -> Result<Option<Snapshotting>> {
+        let Some(said) = self.said.snapshot.as_ref().filter(|said| said.auto.unwrap_or(true)) else { return Ok(None) };
+        let pushing = match said.before_answer {
+            true => Pushing::BeforeTheAnswer,
+            false => Pushing::AfterTheAnswer,
+        };
+        Ok(Some(Snapshotting {
+            pushing,
+            lease: said.lease_secs.map(|seconds| Duration::from_secs(u64::from(seconds.max(5)))),
+            trusted: self.trusted_keys()?,
+            flush_within: Duration::from_secs(said.flush_secs.unwrap_or(30).into()),
+            ..Snapshotting::new(Arc::new(self.vault(Wish::AsConfigured, Purpose::Write).await?))
+        }))
+    }
+}
+
+#[cfg(feature = "cloud")]
+fn cloud(address: &str, said: &SnapshotEntry) -> Result<Arc<dyn Store>> {
+    use secrecy::ExposeSecret as _;
+    let mut options: Vec<(String, String)> = said.options.clone().into_iter().collect();
+    for (name, entry) in &said.secrets {
+        options.push((name.clone(), secret(name, entry)?.expose_secret().to_owned()));
+    }
+    Ok(Arc::new(herm::snapshot::store::CloudStore::open(address, options)?))
+}
+
+#[cfg(not(feature = "cloud"))]
+fn cloud(address: &str, said: &SnapshotEntry) -> Result<Arc<dyn Store>> {
+    // Said in any case, so that a mistake shows in both builds.
+    for (name, entry) in &said.secrets {
+        secret(name, entry)?;
+    }
+    Err(Error::refused(format!("this herm was built without the stores that {address} needs"))
+        .hint("build it with `--features cloud`, or use a directory"))
+}
+
+/// A name for this operator, for people: the machine's, where it says one.
+fn owner() -> String {
+    let machine = herm::fsio::read_regular(Path::new("/etc/hostname"), 1 << 10).ok();
+    let name = machine.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    let name = if name.trim().is_empty() { "herm" } else { name.trim() };
+    format!("{name}/{}", std::process::id())
+}

@@ -1,0 +1,300 @@
+//! The guarded change of one skill: approved, against the very bytes that were read, verified before it
+//! is made, and then one step of the brain. Before that step nothing has changed; after it everything
+//! has, the main file and its support files together, under one receipt.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::lane;
+use super::verification::{self, Trial, Verification, Verified};
+use crate::brain::{Brain, Draft, Editor, Settled, Step, StepKind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fsio::{self, Root, Sync};
+use crate::ids::{Digest, RelPath, Slug};
+use crate::layout;
+use crate::skill::{CreatedBy, Files as _, Place, store, support_path};
+
+/// The schema of a manifest.
+pub const MANIFEST_SCHEMA: &str = "herm/evolver-change/v1";
+/// What the summaries of the evolver's steps begin with.
+pub const SUMMARY: &str = "evolver: ";
+
+/// Whether someone said yes to a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approval {
+    /// Yes.
+    Given,
+    /// Nobody did.
+    Missing,
+}
+
+/// A change of one skill.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// The skill.
+    pub skill: Slug,
+    /// The digest its main file must have now.
+    pub expected: Digest,
+    /// What the main file becomes.
+    pub content: String,
+    /// Support files and what they become; `None` takes one away.
+    pub support: Vec<(String, Option<String>)>,
+    /// What else the manifest says: where it comes from and what it rests on.
+    pub why: Value,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Applied {
+    /// Whether it was made.
+    pub applied: bool,
+    /// `applied`, `unchanged`, `approval-required`, `target-not-found`, `hash-mismatch`,
+    /// `verify-failed` or `rules-broken`.
+    pub reason: &'static str,
+    /// What exactly stood in the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The skill.
+    pub skill: Slug,
+    /// Its main file, as it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_path: Option<RelPath>,
+    /// The digest of the main file before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub original_digest: Option<Digest>,
+    /// The digest of the main file as it is to be.
+    pub new_digest: Digest,
+    /// How it was verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verified>,
+    /// The number of the step: what `rollback` and `drill` take as their manifest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<i64>,
+    /// How the brain moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settled: Option<Settled>,
+}
+
+impl Applied {
+    fn refused(change: &Change, reason: &'static str) -> Self {
+        Self {
+            applied: false,
+            reason,
+            detail: None,
+            skill: change.skill.clone(),
+            target_path: None,
+            original_digest: None,
+            new_digest: Digest::of(change.content.as_bytes()),
+            verify: None,
+            manifest: None,
+            settled: None,
+        }
+    }
+
+    fn because(self, detail: impl Into<String>) -> Self {
+        Self { detail: Some(detail.into()), ..self }
+    }
+}
+
+/// Makes a change, or says why not. The brain's lock is held by whoever has it open, so between reading
+/// the skill and settling the step nobody else can write it.
+pub fn apply(brain: &mut Brain, change: &Change, approval: Approval, verification: &Verification) -> Result<Applied> {
+    if approval == Approval::Missing {
+        return Ok(Applied::refused(change, "approval-required").because("nobody approved it: say --approve"));
+    }
+    let mut draft = Draft::new();
+    let editor = brain.edit(&mut draft);
+    let Some(place) = store::find(&editor, &change.skill)? else {
+        return Ok(Applied::refused(change, "target-not-found").because(format!("there is no skill {}", change.skill)));
+    };
+    // The bytes that are hashed here are the bytes that are replaced: `read` checks them against the tree.
+    let before = editor.read(&place.main)?.unwrap_or_default();
+    let original = Digest::of(&before);
+    let report = Applied {
+        target_path: Some(place.main.clone()),
+        original_digest: Some(original),
+        ..Applied::refused(change, "hash-mismatch")
+    };
+    if is_there(&editor, &place, change, original)? {
+        return Ok(Applied { reason: "unchanged", ..report });
+    }
+    if original != change.expected {
+        let detail = format!("it has {original}, and the change was made for {}", change.expected);
+        return Ok(report.because(detail));
+    }
+    let files = match write(brain, &mut draft, change, &before) {
+        Ok(files) => files,
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Refused | ErrorKind::Conflict) => {
+            return Ok(Applied { reason: "rules-broken", ..report }.because(error.message()));
+        }
+        Err(error) => return Err(error),
+    };
+    if files.is_empty() {
+        return Ok(Applied { reason: "unchanged", ..report });
+    }
+    let new = report.new_digest;
+    let mut manifest = manifest(brain, change, &place.main, original, new, &files);
+    let verified = tried(brain, change, &before, (original, new), verification, &manifest)?;
+    if !verified.passed {
+        let detail = format!("{} failed", verified.failed_stage.unwrap_or("the verification"));
+        return Ok(Applied { reason: "verify-failed", verify: Some(verified), ..report }.because(detail));
+    }
+    if let Some(fields) = manifest.as_object_mut() {
+        fields.insert("verify".to_owned(), json!(verified));
+    }
+    draft.evolved(change.skill.clone(), manifest.clone());
+    let summary = format!("{SUMMARY}{} of {}", what(change), change.skill);
+    // A receipt is for strangers too: that it was verified is signed, what the verifier said is not.
+    let mut told = manifest.clone();
+    if let Some(fields) = told.as_object_mut() {
+        fields.insert("verify".to_owned(), json!({ "enabled": verified.enabled, "passed": verified.passed }));
+    }
+    let step = Step { kind: StepKind::Maintenance, summary: &summary, report: Some(&told), transcript: None };
+    let settled = brain.settle_step(&draft, &step)?;
+    if !settled.moved {
+        return Ok(Applied { reason: "unchanged", verify: Some(verified), ..report });
+    }
+    if let Err(error) = lane::supersede(brain, &change.skill) {
+        // Accepting one of them would be refused all the same.
+        tracing::warn!(brain = %brain.id(), %error, "held changes of the skill still wait");
+    }
+    Ok(Applied {
+        applied: true,
+        reason: "applied",
+        verify: Some(verified),
+        manifest: Some(brain.last_step()?),
+        settled: Some(settled),
+        ..report
+    })
+}
+
+/// Whether everything is as the change would make it.
+fn is_there(editor: &Editor<'_>, place: &Place, change: &Change, original: Digest) -> Result<bool> {
+    if original != Digest::of(change.content.as_bytes()) {
+        return Ok(false);
+    }
+    for (file, content) in &change.support {
+        let there = if place.dir().is_some() { editor.read(&support_path(place, file)?)? } else { None };
+        if there.as_deref() != content.as_ref().map(String::as_bytes) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn what(change: &Change) -> &str {
+    change.why.get("what").and_then(Value::as_str).unwrap_or("change")
+}
+
+/// Puts the change into the draft; the files that really change, with their digests before and after.
+fn write(brain: &Brain, draft: &mut Draft, change: &Change, before: &[u8]) -> Result<Vec<Value>> {
+    let mut editor = brain.edit(draft);
+    for (file, content) in &change.support {
+        match content {
+            // First, for it may give the skill a directory of its own.
+            Some(content) => drop(editor.write_skill_file(&change.skill, file, content.clone().into_bytes())?),
+            None => drop(editor.remove_skill_file(&change.skill, file)?),
+        }
+    }
+    if change.content.as_bytes() != before {
+        editor.edit_skill(&change.skill, &change.content)?;
+        if change.why["by"] == "operator" {
+            // A person's words now: nothing unattended writes them again.
+            editor.attribute_skill(&change.skill, CreatedBy::User)?;
+        }
+    }
+    let mut files = Vec::new();
+    for (path, content) in draft.files() {
+        let (before, after) = (brain.content_digest(path)?, content.map(Digest::of));
+        if before != after {
+            files.push(json!({ "path": path, "before": before, "after": after }));
+        }
+    }
+    Ok(files)
+}
+
+fn manifest(brain: &Brain, change: &Change, target: &RelPath, original: Digest, new: Digest, files: &[Value]) -> Value {
+    let mut manifest = json!({
+        "schema": MANIFEST_SCHEMA,
+        "brain": brain.id(),
+        "skill": change.skill,
+        "targetPath": target,
+        "originalDigest": original,
+        "newDigest": new,
+        "appliedAt": brain.clock().now(),
+        "files": files,
+    });
+    if let (Some(fields), Some(why)) = (manifest.as_object_mut(), change.why.as_object()) {
+        for (name, value) in why {
+            fields.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+    }
+    manifest
+}
+
+/// Runs the stages. Where commands have a say, the change is laid out for them beside the brain.
+fn tried(
+    brain: &Brain,
+    change: &Change,
+    before: &[u8],
+    (original, new): (Digest, Digest),
+    verification: &Verification,
+    manifest: &Value,
+) -> Result<Verified> {
+    if !verification.has_commands() {
+        return Ok(verification::verify(verification, &change.content, None));
+    }
+    let staging = brain.staging();
+    // A name of its own: a verifier that outlived whoever started it must not meet this one.
+    let place = staging.join(format!("{}-{}", std::process::id(), brain.last_step()?));
+    let laid_out = lay_out(brain, &place, change, before, manifest);
+    let verified = laid_out.map(|()| {
+        let target = place.join(change.skill.as_str()).join(layout::SKILL_FILE);
+        let trial = Trial {
+            skill: &change.skill,
+            target: &target,
+            backup: &place.join(BACKUP),
+            manifest: &place.join(MANIFEST),
+            original,
+            new,
+        };
+        verification::verify(verification, &change.content, Some(&trial))
+    });
+    let cleared = fsio::remove_tree(&staging);
+    let verified = verified?;
+    cleared?;
+    Ok(verified)
+}
+
+const BACKUP: &str = "before.md";
+const MANIFEST: &str = "manifest.json";
+
+fn lay_out(brain: &Brain, place: &Path, change: &Change, before: &[u8], manifest: &Value) -> Result<()> {
+    let staging = brain.staging();
+    if staging.symlink_metadata().is_ok() {
+        fsio::remove_tree(&staging)?;
+    }
+    fsio::create_dirs(place)?;
+    let root = Root::open(place)?;
+    let put = |name: &str, content: &[u8]| root.replace(&name.parse()?, content, Sync::Later);
+    // In a directory of its name, as validators expect it.
+    let skill = |file: &str| format!("{}/{file}", change.skill);
+    // What the skill has beside it, so that links and scripts are where its text says.
+    for (file, content) in brain.skill_files(&change.skill)? {
+        put(&skill(&file), &content)?;
+    }
+    put(&skill(layout::SKILL_FILE), change.content.as_bytes())?;
+    put(BACKUP, before)?;
+    let text = serde_json::to_vec_pretty(manifest)
+        .map_err(|source| Error::internal("a manifest could not be written as JSON").because(source))?;
+    put(MANIFEST, &text)?;
+    for (file, content) in &change.support {
+        match content {
+            Some(content) => put(&skill(file), content.as_bytes())?,
+            None => root.remove(&skill(file).parse()?)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,309 @@
+//! A pass over the skills with enough evidence: who is eligible, what each block would say, and, where
+//! the operator allows it, the changes themselves, each a step of its own.
+
+mod plan;
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Counts;
+use super::apply::{self, Applied, Approval, Change};
+use super::ground::Ground;
+use super::lane::{self, Held};
+use super::policy::{Policy, Source};
+use super::prepare::SizeStrategy;
+use super::queue::ReviewStatus;
+use super::rollback::DrillGate;
+use super::select::{Chosen, Ranking, Selection};
+use super::variants::Variant;
+use super::verification::Verification;
+use crate::brain::Brain;
+use crate::error::{Error, Result};
+use crate::ids::{Digest, RelPath, Slug};
+
+/// The schema of a run's report.
+pub const RUN_SCHEMA: &str = "herm/evolver-run/v1";
+
+/// What a pass does with what it finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Says what it would do.
+    DryRun,
+    /// Holds each change until a person accepts it.
+    Pending,
+    /// Makes the changes.
+    ApplyLowRisk,
+}
+
+/// How a pass goes.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many days back it looks.
+    pub days: u32,
+    /// How many skills it changes at most.
+    pub max_skills: usize,
+    /// How many events make a skill eligible.
+    pub min_evidence: u64,
+    /// How many variants of a block are compared.
+    pub variants: usize,
+    /// Who may be changed.
+    pub policy: Policy,
+    /// What happens with what it finds.
+    pub mode: Mode,
+    /// Whether the operator said that it may write by itself.
+    pub approval: Approval,
+    /// What a change has to pass.
+    pub verification: Verification,
+    /// Whether the last change must have passed a drill.
+    pub require_restore_drill: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            days: 7,
+            max_skills: 3,
+            min_evidence: 2,
+            variants: 1,
+            policy: Policy::default(),
+            mode: Mode::DryRun,
+            approval: Approval::Missing,
+            verification: Verification::default(),
+            require_restore_drill: false,
+        }
+    }
+}
+
+impl Options {
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> Result<()> {
+        let within = |what: &str, value: u64, range: std::ops::RangeInclusive<u64>| match range.contains(&value) {
+            true => Ok(()),
+            false => {
+                Err(Error::invalid(format!("{what} is {value}, and goes from {} to {}", range.start(), range.end()))
+                    .hint("leave it out for the default"))
+            }
+        };
+        within("days", u64::from(self.days), 1..=3650)?;
+        within("max-skills", self.max_skills as u64, 1..=25)?;
+        within("min-evidence", self.min_evidence, 1..=1000)?;
+        within("variants", self.variants as u64, 1..=4)
+    }
+}
+
+/// What became of a skill in a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Its block is ready.
+    Planned,
+    /// Its block was written.
+    Applied,
+    /// Its block waits for a person.
+    Pending,
+    /// There is nothing new to say.
+    Unchanged,
+    /// It is left alone.
+    Skipped,
+}
+
+/// A skill in a pass.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Candidate {
+    /// The skill.
+    pub skill_name: Slug,
+    /// Always low: only the managed block is written.
+    pub risk: &'static str,
+    /// Why it stands where it does.
+    pub selection: Chosen,
+    /// Its main file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_path: Option<RelPath>,
+    /// Where it comes from.
+    pub source: Source,
+    /// Whether it may be changed without a person.
+    pub source_writable: bool,
+    /// What became of it.
+    pub status: Status,
+    /// Why.
+    pub reason: String,
+    /// What was prepared.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Planned>,
+    /// How the change went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apply_result: Option<Applied>,
+    /// Its id in the queue, where it is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
+    #[serde(skip)]
+    change: Option<Change>,
+}
+
+/// What was prepared for a skill.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Planned {
+    /// How many variants were asked for.
+    pub variants_requested: usize,
+    /// What they are.
+    pub variants: Vec<Variant>,
+    /// The one that is written.
+    pub selected_variant: Value,
+    /// The digest of the main file now.
+    pub current_digest: Digest,
+    /// Whether the main file changes.
+    pub new_content_changed: bool,
+    /// Where the evidence goes.
+    pub size_strategy: SizeStrategy,
+    /// Support files that are written.
+    pub support_files: Vec<&'static str>,
+    /// How large it is and becomes.
+    pub content_size: Value,
+    /// How much evidence there is.
+    pub evidence_summary: Counts,
+}
+
+/// What a pass found and did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Run {
+    /// The format.
+    pub schema_version: &'static str,
+    /// What it does with what it finds.
+    pub mode: Mode,
+    /// What keeps it safe.
+    pub safety: Value,
+    /// How it was asked for.
+    pub config: Value,
+    /// Who was eligible, and in which order.
+    pub selection: Selection,
+    /// How many of each.
+    pub summary: Value,
+    /// What ended the pass early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The skills.
+    pub candidates: Vec<Candidate>,
+}
+
+/// What a pass would do. Changes nothing.
+pub fn plan(ground: &Ground<'_>, options: &Options, ranking: Ranking<'_>) -> Result<Run> {
+    plan::beyond(ground, options, ranking, &Tried::default())
+}
+
+/// What was tried in a pass so far.
+#[derive(Debug, Default)]
+struct Tried {
+    skills: BTreeSet<Slug>,
+    /// How many of them changed, or wait to.
+    changed: usize,
+}
+
+impl Run {
+    /// How many skills were changed, or wait to be.
+    pub fn changed(&self) -> usize {
+        self.candidates.iter().filter(|one| one.is_done()).count()
+    }
+
+    fn count(&mut self) {
+        let count = |status: Status| self.candidates.iter().filter(|one| one.status == status).count();
+        let (planned, applied, pending) = (count(Status::Planned), count(Status::Applied), count(Status::Pending));
+        self.summary = json!({
+            "planned": planned + applied + pending,
+            "applied": applied,
+            "pending": pending,
+            "unchanged": count(Status::Unchanged),
+            "skipped": count(Status::Skipped),
+            "not_reached": self.selection.order.len().saturating_sub(self.candidates.len()),
+        });
+    }
+}
+
+/// Runs a pass over a brain: one `maintenance` step for each skill that changes. A skill whose change does
+/// not verify gives its place to the next one, as long as not too many do.
+pub fn run(brain: &mut Brain, options: &Options, ranking: Ranking<'_>, external: &[Slug]) -> Result<Run> {
+    let beyond = |brain: &Brain, tried: &Tried| {
+        let ground = Ground::of_brain(brain)?.with_external(external.iter().cloned());
+        plan::beyond(&ground, options, ranking, tried)
+    };
+    let mut tried = Tried::default();
+    let mut run = beyond(brain, &tried)?;
+    let (mut attempts, mut from) = (0, 0);
+    loop {
+        for candidate in run.candidates.iter_mut().skip(from) {
+            let Some(change) = candidate.change.take() else { continue };
+            attempts += 1;
+            if let Err(error) = carry_out(brain, options, candidate, &change) {
+                // Said with what was done before it, which stands.
+                (candidate.status, candidate.reason) = (Status::Skipped, error.message().to_owned());
+                run.error = Some(error.message().to_owned());
+                break;
+            }
+            tried.changed += usize::from(candidate.is_done());
+        }
+        from = run.candidates.len();
+        tried.skills.extend(run.candidates.iter().map(|one| one.skill_name.clone()));
+        let writes = options.mode == Mode::ApplyLowRisk && options.approval == Approval::Given;
+        let is_over = tried.changed >= options.max_skills || attempts >= 2 * options.max_skills;
+        if !writes || is_over || run.error.is_some() || from >= run.selection.order.len() {
+            break;
+        }
+        run.candidates.extend(beyond(brain, &tried)?.candidates);
+    }
+    for candidate in run.candidates.iter_mut().filter(|one| one.change.is_some()) {
+        (candidate.status, candidate.reason) = (Status::Skipped, "not-reached".to_owned());
+    }
+    run.count();
+    Ok(run)
+}
+
+/// Does with one change what the mode says.
+fn carry_out(brain: &mut Brain, options: &Options, candidate: &mut Candidate, change: &Change) -> Result<()> {
+    match options.mode {
+        Mode::DryRun => {}
+        Mode::Pending => {
+            let held = lane::hold(brain, change, &candidate.reason)?;
+            candidate.hold(held);
+        }
+        Mode::ApplyLowRisk if let Some(why) = drill_missing(brain, options)? => {
+            (candidate.status, candidate.reason) = (Status::Skipped, why);
+        }
+        Mode::ApplyLowRisk => {
+            let applied = apply::apply(brain, change, options.approval, &options.verification)?;
+            candidate.status = if applied.applied { Status::Applied } else { Status::Skipped };
+            candidate.reason = match applied.reason {
+                "approval-required" => "auto-approval-required".to_owned(),
+                reason => reason.to_owned(),
+            };
+            candidate.apply_result = Some(applied);
+        }
+    }
+    Ok(())
+}
+
+impl Candidate {
+    /// Whether it was changed, or waits to be.
+    fn is_done(&self) -> bool {
+        matches!(self.status, Status::Applied | Status::Pending)
+    }
+
+    fn hold(&mut self, held: Held) {
+        (self.status, self.reason) = match held.status == ReviewStatus::Pending.name() {
+            true => (Status::Pending, format!("held as {}", held.id)),
+            false => (Status::Skipped, format!("{}-before: {}", held.status, held.id)),
+        };
+        self.held = Some(held.id);
+    }
+}
+
+/// Why a change must wait for a drill. Asked before each: the one before it is not drilled yet.
+fn drill_missing(brain: &Brain, options: &Options) -> Result<Option<String>> {
+    if !options.require_restore_drill {
+        return Ok(None);
+    }
+    let rows = brain.evolver_rows();
+    let gate = DrillGate::judge(&rows.changes(None)?, rows.drill()?.as_ref());
+    Ok((!gate.is_open()).then(|| format!("restore-drill-required: {}", gate.name())))
+}

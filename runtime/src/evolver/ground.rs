@@ -1,0 +1,158 @@
+//! What the evolver stands on: the evidence, the skills as the last step left them, and what is recorded
+//! of them. The same for a brain that is owned and for one that is only looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::policy::Source;
+use crate::brain::{Brain, Reader};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{Digest, RelPath, Slug};
+use crate::layout;
+use crate::memory::{EvidenceView, EvolverRows};
+use crate::skill::{Document, Place, Usage, all_skills, support_path};
+
+type Read<'a> = Box<dyn Fn(&RelPath) -> Result<Option<Vec<u8>>> + 'a>;
+
+/// A brain as the evolver sees it.
+pub struct Ground<'a> {
+    /// The evidence.
+    pub evidence: EvidenceView<'a>,
+    /// What the evolver keeps.
+    pub rows: EvolverRows<'a>,
+    /// Now.
+    pub now: Moment,
+    usage: BTreeMap<Slug, Usage>,
+    places: BTreeMap<Slug, Place>,
+    external: BTreeSet<Slug>,
+    read: Read<'a>,
+}
+
+impl std::fmt::Debug for Ground<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ground").field("now", &self.now).field("skills", &self.places.len()).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Ground<'a> {
+    /// The ground of a brain that is owned.
+    pub fn of_brain(brain: &'a Brain) -> Result<Self> {
+        Ok(Self {
+            evidence: brain.evidence_view(),
+            rows: brain.evolver_rows(),
+            now: brain.clock().now(),
+            usage: brain.usage()?,
+            places: places(&brain.skill_paths()?),
+            external: BTreeSet::new(),
+            read: Box::new(|path| brain.read_content(path)),
+        })
+    }
+
+    /// The ground of a brain that is only looked at.
+    pub fn of_reader(reader: &'a Reader, now: Moment) -> Result<Self> {
+        Ok(Self {
+            evidence: reader.evidence_view(),
+            rows: reader.evolver_rows(),
+            now,
+            usage: reader.usage()?,
+            places: places(&reader.skill_paths()?),
+            external: BTreeSet::new(),
+            read: Box::new(|path| reader.settled_file(path)),
+        })
+    }
+
+    /// Which skills come from directories outside of the brain.
+    #[must_use]
+    pub fn with_external(mut self, external: impl IntoIterator<Item = Slug>) -> Self {
+        self.external.extend(external);
+        self
+    }
+
+    /// Where a skill comes from, as it is recorded.
+    pub fn source(&self, slug: &Slug) -> Source {
+        if !self.places.contains_key(slug) && self.external.contains(slug) {
+            return Source::External;
+        }
+        Source::of(self.usage.get(slug).map(|usage| usage.created_by))
+    }
+
+    /// Where a skill stands in the brain.
+    pub fn place(&self, slug: &Slug) -> Option<&Place> {
+        self.places.get(slug)
+    }
+
+    /// The skills of the brain.
+    pub fn skills(&self) -> impl Iterator<Item = &Slug> {
+        self.places.keys()
+    }
+
+    /// A skill's main file; `None` where the brain has no such skill.
+    pub fn text(&self, slug: &Slug) -> Result<Option<Text>> {
+        let Some(place) = self.places.get(slug) else { return Ok(None) };
+        let Some(bytes) = (self.read)(&place.main)? else { return Ok(None) };
+        let digest = Digest::of(&bytes);
+        let text = String::from_utf8(bytes).map_err(|source| {
+            Error::invalid(format!("{} is not UTF-8 text", place.main)).hint("save it as UTF-8").because(source)
+        })?;
+        Ok(Some(Text { path: place.main.clone(), text, digest }))
+    }
+
+    /// A support file of a skill; `None` where it has none of that name.
+    pub fn support(&self, slug: &Slug, file: &str) -> Result<Option<String>> {
+        let Some(place) = self.places.get(slug).filter(|place| place.dir().is_some()) else { return Ok(None) };
+        let bytes = (self.read)(&support_path(place, file)?)?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Whether a skill is exempt from everything automatic: by its record, or by its own front matter.
+    pub fn is_pinned(&self, slug: &Slug, text: &str) -> bool {
+        self.usage.get(slug).is_some_and(|usage| usage.pinned) || says_pinned(text)
+    }
+}
+
+/// A skill's main file with the digest of the very bytes it was read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text {
+    /// Where it stands.
+    pub path: RelPath,
+    /// What it says.
+    pub text: String,
+    /// The digest of its bytes.
+    pub digest: Digest,
+}
+
+fn places(paths: &[RelPath]) -> BTreeMap<Slug, Place> {
+    let mut places = BTreeMap::new();
+    for place in all_skills(paths, layout::SKILLS_DIR) {
+        // The first in path order, as everywhere.
+        places.entry(place.slug.clone()).or_insert(place);
+    }
+    places
+}
+
+/// Whether the front matter pins a skill, in any of the ways YAML writes yes.
+fn says_pinned(text: &str) -> bool {
+    if !text.contains("pin") {
+        return false;
+    }
+    let Ok(document) = Document::read(text.as_bytes()) else { return false };
+    let is_yes = |word: &str| matches!(word.to_lowercase().as_str(), "true" | "yes" | "on" | "1" | "y");
+    ["pin", "pinned"].iter().any(|key| document.value(key).is_some_and(|value| value.as_text().is_some_and(is_yes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_in_the_front_matter_is_seen_however_it_is_written() {
+        let with = |line: &str| format!("---\nname: x\ndescription: d\n{line}\n---\nbody\n");
+        for line in ["pinned: true", "pin: yes", "pinned: \"true\"", "pinned: 1", "pin: on", "pinned: True"] {
+            assert!(says_pinned(&with(line)), "{line}");
+        }
+        for line in ["pinned: false", "# pinned: true", "spinning: true", "pinned: 0", "pinned:"] {
+            assert!(!says_pinned(&with(line)), "{line}");
+        }
+        assert!(!says_pinned("pinned: true\n"), "no front matter");
+    }
+}

@@ -1,0 +1,72 @@
+//! The evolver: improves the skills that are used, from evidence of how their tasks went, under strict
+//! guards.
+//!
+//! Evidence is counted per skill; the skills with enough of it get a bounded block of notes at the end
+//! of their text, between two markers, and nothing else in the text is touched. Every change is one
+//! `maintenance` step of the brain: before or after, receipted, and undone as a whole.
+
+pub mod apply;
+pub mod auto;
+pub mod backfill;
+pub mod block;
+pub mod failure;
+mod ground;
+pub mod lane;
+pub mod lessons;
+mod neutral;
+pub mod outcome;
+pub mod policy;
+pub mod prepare;
+pub mod proposal;
+pub mod queue;
+pub mod report;
+pub mod rollback;
+pub mod routine;
+pub mod select;
+pub mod variants;
+pub mod verification;
+
+pub use apply::{Applied, Approval, Change, apply};
+pub use ground::{Ground, Text};
+pub use lessons::{Lesson, lessons};
+pub use neutral::neutral;
+pub use outcome::{Estimate, Outcome, Sample, Verdict, compare};
+pub use policy::{Policy, Source};
+pub use prepare::{Prepared, SizeStrategy, Skip, SupportFile, prepare, structural};
+pub use rollback::{drill, rollback};
+pub use routine::{Evolved, Routine};
+pub use variants::{Guidance, Spec, Variant};
+
+use crate::clock::Moment;
+use crate::ids::Slug;
+use crate::memory::Evidence;
+
+/// A piece of evidence with its number.
+pub type Row = (i64, Evidence);
+
+/// How much evidence there is of a skill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub struct Counts {
+    /// Tool events of sessions that had the skill loaded.
+    pub tool_events: u64,
+    /// Those of them that looked at or changed skills.
+    pub skill_events: u64,
+    /// Those of them that failed or were refused.
+    pub error_events: u64,
+}
+
+/// What is known of a skill when its block is written.
+#[derive(Debug, Clone)]
+pub struct Brief<'a> {
+    /// The skill.
+    pub skill: &'a Slug,
+    /// How many days the window has.
+    pub days: u32,
+    /// When the newest evidence is from.
+    pub through: Option<Moment>,
+    /// How much there is in the window.
+    pub counts: Counts,
+    /// The newest of it, newest first.
+    pub rows: &'a [Row],
+}

@@ -1,0 +1,196 @@
+//! What the evidence says: counts by skill and tool, the newest rows, and how skills did before and
+//! after each change that was applied to them. Read-only.
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::Row;
+use super::ground::Ground;
+use super::outcome::{Estimate, Outcome, Sample, Verdict, compare};
+use super::queue::Candidate;
+use crate::clock::Moment;
+use crate::error::Result;
+use crate::ids::Slug;
+use crate::memory::{EvidenceSummary, EvolverChange, SessionSeen, TurnSeen, window_start};
+
+/// How many rows and turns are shown.
+const SHOWN_ROWS: usize = 20;
+const SHOWN_TURNS: usize = 10;
+/// How far back from a change its "before" reaches.
+const BEFORE_DAYS: i64 = 30;
+const DAY: i64 = 86_400_000;
+
+/// What the evidence says.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// How many days it covers.
+    pub days: u32,
+    /// The skill it is about; all where none is named.
+    pub skill: Option<Slug>,
+    /// Where the window begins.
+    pub since: Moment,
+    /// The counts.
+    pub summary: EvidenceSummary,
+    /// The newest tool events.
+    pub skill_evidence: Vec<Row>,
+    /// The newest questions and answers.
+    pub recent_turns: Vec<(i64, TurnSeen)>,
+    /// How skills did before and after the changes that were applied to them.
+    pub outcomes: Vec<ChangeOutcome>,
+}
+
+/// How a skill did before and after a change, or several that followed on each other.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ChangeOutcome {
+    /// The step that applied the last of the changes.
+    pub manifest: i64,
+    /// The step that applied the first of them.
+    pub first: i64,
+    /// How many they are.
+    pub changes: usize,
+    /// The skill.
+    pub skill: Slug,
+    /// When the first was applied.
+    pub applied_at: Moment,
+    /// When it was taken back.
+    pub rolled_back_at: Option<Moment>,
+    /// Before and after, with counts and intervals.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Whether there is enough evidence that it got worse, and the change still stands.
+    pub proposed_rollback: bool,
+}
+
+impl ChangeOutcome {
+    /// The proposal to take the change back.
+    pub fn candidate(&self) -> Candidate {
+        let (before, after) = (&self.outcome.before, &self.outcome.after);
+        let of = |estimate: Option<Estimate>| estimate.map_or(0.0, |estimate| estimate.value);
+        let why = match self.outcome.error_rate_change.is_some_and(|change| change.low > 0.0) {
+            true => format!(
+                "since step {} errors went from {:.0} % to {:.0} % of calls",
+                self.first,
+                of(before.error_rate) * 100.0,
+                of(after.error_rate) * 100.0
+            ),
+            false => format!(
+                "since step {} turns went from {:.1} to {:.1} a session",
+                self.first,
+                of(before.mean_turns),
+                of(after.mean_turns)
+            ),
+        };
+        Candidate::rollback(&self.skill, self.first, &why)
+    }
+}
+
+/// Makes a report.
+pub fn report(ground: &Ground<'_>, days: u32, skill: Option<&Slug>) -> Result<Report> {
+    let since = window_start(ground.now, days);
+    let mut summary = ground.evidence.summary(since)?;
+    if let Some(skill) = skill {
+        let tally = ground.evidence.counts_of(skill, since)?;
+        summary.tool_events = tally.events;
+        summary.error_events = tally.errors;
+        summary.skill_events = tally.skill_events;
+        summary.skills.retain(|tally| tally.skill == *skill);
+        summary.tools.clear();
+        summary.session_events = ground.evidence.sessions_with(skill, since, Moment(i64::MAX))?.len() as u64;
+        summary.turn_events = ground.evidence.turns_with(skill, since, usize::MAX)?.len() as u64;
+    }
+    let skill_evidence = match skill {
+        Some(skill) => ground.evidence.of_skill(skill, since, SHOWN_ROWS)?,
+        None => ground.evidence.recent(since, SHOWN_ROWS)?,
+    };
+    Ok(Report {
+        days,
+        skill: skill.cloned(),
+        since,
+        summary,
+        skill_evidence,
+        recent_turns: match skill {
+            Some(skill) => ground.evidence.turns_with(skill, since, SHOWN_TURNS)?,
+            None => ground.evidence.recent_turns(since, SHOWN_TURNS)?,
+        },
+        outcomes: outcomes(ground, skill)?,
+    })
+}
+
+/// Changes of a skill that are judged together: notes are written anew with every day's evidence, and a
+/// day is too short to say what came of them.
+struct Era<'a> {
+    skill: &'a Slug,
+    /// Oldest first.
+    changes: Vec<&'a EvolverChange>,
+    begun: Moment,
+    /// When it was taken back, or the next era of the skill began.
+    ended: Option<Moment>,
+}
+
+/// The eras of the changes, which are given newest first; newest first.
+fn eras(changes: &[EvolverChange]) -> Vec<Era<'_>> {
+    let is_notes = |change: &EvolverChange| change.manifest["what"] == "notes";
+    let mut eras: Vec<Era<'_>> = Vec::new();
+    for change in changes.iter().rev() {
+        let Some(begun) = applied_at(change) else { continue };
+        let current = eras.iter_mut().rev().find(|era| era.skill == &change.skill);
+        if let Some(era) = current {
+            let goes_on = era.ended.is_none() && is_notes(change) && era.changes.iter().all(|one| is_notes(one));
+            if goes_on {
+                era.changes.push(change);
+                era.ended = change.rolled_back_at;
+                continue;
+            }
+            era.ended.get_or_insert(begun);
+        }
+        eras.push(Era { skill: &change.skill, changes: vec![change], begun, ended: change.rolled_back_at });
+    }
+    eras.reverse();
+    eras
+}
+
+/// How skills did before and after their changes, newest first. Notes that follow on notes are one era:
+/// before the first of them, and since.
+pub fn outcomes(ground: &Ground<'_>, skill: Option<&Slug>) -> Result<Vec<ChangeOutcome>> {
+    let changes = ground.rows.changes(skill)?;
+    let eras = eras(&changes);
+    let mut outcomes = Vec::new();
+    for (at, era) in eras.iter().enumerate() {
+        let (Some(first), Some(last)) = (era.changes.first(), era.changes.last()) else { continue };
+        let older = eras.iter().skip(at + 1).find(|older| older.skill == era.skill);
+        // From when the text was last what it was just before.
+        let from = older.and_then(|older| older.ended).unwrap_or(Moment(i64::MIN));
+        let earliest = Moment(era.begun.millis().saturating_sub(BEFORE_DAYS * DAY)).max(from);
+        let before = ground.evidence.sessions_with(era.skill, earliest, era.begun)?;
+        let after = ground.evidence.sessions_with(era.skill, era.begun, era.ended.unwrap_or(ground.now))?;
+        let outcome = compare(&sample(&before), &sample(&after));
+        outcomes.push(ChangeOutcome {
+            manifest: last.step,
+            first: first.step,
+            changes: era.changes.len(),
+            skill: era.skill.clone(),
+            applied_at: era.begun,
+            rolled_back_at: last.rolled_back_at,
+            outcome,
+            proposed_rollback: era.ended.is_none() && outcome.verdict == Verdict::Worse,
+        });
+    }
+    Ok(outcomes)
+}
+
+fn applied_at(change: &EvolverChange) -> Option<Moment> {
+    serde_json::from_value(change.manifest.get("appliedAt").cloned().unwrap_or(json!(null))).ok()
+}
+
+fn sample(sessions: &[SessionSeen]) -> Sample {
+    let mut sample = Sample::default();
+    for session in sessions {
+        sample.sessions += 1;
+        sample.calls += u64::from(session.calls);
+        sample.errors += u64::from(session.errors);
+        sample.turns_sum += u64::from(session.turns);
+        sample.turns_squares += u64::from(session.turns) * u64::from(session.turns);
+        sample.completed += u64::from(session.completed);
+    }
+    sample
+}

@@ -1,0 +1,144 @@
+use super::*;
+use crate::clock::Moment;
+use crate::evolver::lessons::lessons;
+use crate::evolver::prepare::prepare;
+use crate::evolver::{Counts, Row};
+use crate::ids::{Digest, Slug};
+use crate::memory::Evidence;
+
+const SKILL: &str = "---\nname: pump\ndescription: Checks pumps.\n---\n# Pump\n\nSteps.\n";
+
+fn row(id: i64, status: EvidenceStatus, summary: &str) -> Row {
+    let evidence = Evidence {
+        task: "t".to_owned(),
+        turn: 1,
+        tool: "fetch".to_owned(),
+        status,
+        skills: Vec::new(),
+        args: Digest::of(&id.to_le_bytes()),
+        summary: summary.to_owned(),
+        millis: 1,
+        at: Moment(1_794_733_200_000 + id * 1_000),
+    };
+    (id, evidence)
+}
+
+fn with<T>(rows: &[Row], use_it: impl FnOnce(&Brief<'_>) -> T) -> T {
+    let skill: Slug = "pump".parse().unwrap();
+    let counts = Counts { tool_events: 9, skill_events: 1, error_events: 4 };
+    use_it(&Brief { skill: &skill, days: 7, through: None, counts, rows })
+}
+
+fn generated(text: &str, rows: &[Row], n: usize) -> Vec<Variant> {
+    with(rows, |brief| generate(text, brief, &lessons(rows), false, n))
+}
+
+fn selected(variants: &[Variant]) -> Vec<usize> {
+    variants.iter().filter(|variant| variant.selected).map(|variant| variant.index).collect()
+}
+
+fn fine(count: i64) -> Vec<Row> {
+    let said = "a page of some length that says what was found there, and a little more than that ".repeat(3);
+    (0..count).rev().map(|id| row(id, EvidenceStatus::Ok, &said)).collect()
+}
+
+#[test]
+fn the_first_of_one_is_the_default_to_the_byte() {
+    for text in [SKILL.to_owned(), format!("{SKILL}{}\n", "x".repeat(90_000))] {
+        let rows = fine(9);
+        let variants = generated(&text, &rows, 1);
+        let default = with(&rows, |brief| prepare(&text, brief, &lessons(&rows), &Spec::DEFAULT, false)).unwrap();
+        assert_eq!(variants.iter().map(|variant| variant.prepared.clone()).collect::<Vec<_>>(), [Some(default)]);
+    }
+}
+
+#[test]
+fn there_are_one_to_four_and_the_same_each_time() {
+    let rows = fine(9);
+    for (asked, given) in [(0, 1), (1, 1), (3, 3), (4, 4), (9, 4)] {
+        let variants = generated(SKILL, &rows, asked);
+        assert_eq!(variants.len(), given);
+        assert_eq!(variants, generated(SKILL, &rows, asked));
+        assert_eq!(selected(&variants), [select(&variants)]);
+    }
+}
+
+#[test]
+fn saying_less_is_not_better_by_itself() {
+    let variants = generated(SKILL, &fine(9), 4);
+    assert_eq!(selected(&variants), [0], "{variants:#?}");
+}
+
+#[test]
+fn failures_that_only_the_wide_one_shows_make_it_the_best() {
+    let mut rows = fine(6);
+    for (id, said) in [(-1, "no route"), (-2, "no key"), (-3, "bad name")] {
+        rows.push(row(id, EvidenceStatus::Failed, said));
+    }
+    assert_eq!(selected(&generated(SKILL, &rows, 4)), [2]);
+    // The same failure thrice tells no more than once.
+    let mut rows = fine(3);
+    rows.insert(0, row(20, EvidenceStatus::Failed, "no route after 1 s"));
+    rows.extend((1..4).map(|id| row(-id, EvidenceStatus::Failed, &format!("no route after {id} s"))));
+    assert_eq!(selected(&generated(SKILL, &rows, 4)), [0]);
+}
+
+#[test]
+fn what_stands_in_the_skill_beats_what_is_beside_it() {
+    let variants = generated(SKILL, &fine(9), 4);
+    let last = variants.last().unwrap();
+    assert_eq!(last.size_strategy, Some(SizeStrategy::Spilled));
+    assert_eq!(last.support_files, ["references/curator-evolver-auto.md"]);
+    assert!(variants.iter().take(3).all(|variant| variant.score > last.score));
+    // Near the soft cap only the short one still fits.
+    let length = |at: usize| generated(SKILL, &fine(9), 4)[at].content_chars - SKILL.len();
+    let text = format!("{SKILL}{}\n", "x".repeat(SOFT_CAP - SKILL.len() - 1 - length(1)));
+    assert!(length(1) < length(0));
+    let variants = generated(&text, &fine(9), 4);
+    assert_eq!(selected(&variants), [1]);
+    assert_eq!(variants[0].size_strategy, Some(SizeStrategy::Spilled));
+}
+
+#[test]
+fn only_the_selected_one_carries_the_file_beside_the_skill() {
+    let text = format!("{SKILL}{}\n", "x".repeat(95_000));
+    let variants = generated(&text, &fine(9), 4);
+    let carried: Vec<_> = variants
+        .iter()
+        .map(|variant| variant.prepared.as_ref().is_some_and(|prepared| prepared.support.is_some()))
+        .collect();
+    assert_eq!(carried, variants.iter().map(|variant| variant.selected).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_skipped_one_says_why() {
+    let variants = generated(&"x".repeat(HARD_CAP + 1), &fine(2), 2);
+    let reasons: Vec<_> = variants.iter().map(|variant| (variant.skipped_reason, variant.score)).collect();
+    assert_eq!(reasons, [(Some("skill-content-hard-cap"), -1_000_000); 2]);
+    assert_eq!(selected(&variants), [0]);
+}
+
+#[test]
+fn a_variant_is_reported_with_these_fields() {
+    let variants = generated(SKILL, &[row(1, EvidenceStatus::Failed, "no route")], 1);
+    let mut json = serde_json::to_value(&variants).unwrap();
+    json[0]["content_chars"] = 0.into();
+    let expected = serde_json::json!([{
+        "index": 0,
+        "name": "default-verify-first",
+        "spec": {"evidence_limit": 5, "guidance_style": "verify-first", "force_spillover": false},
+        "size_strategy": "inline",
+        "skipped_reason": null,
+        "content_chars": 0,
+        "support_files": [],
+        "score": 113,
+        "score_breakdown": [
+            {"what": "inline", "points": 100},
+            {"what": "different-failures", "points": 2},
+            {"what": "rows", "points": 1},
+            {"what": "slack", "points": 10},
+        ],
+        "selected": true,
+    }]);
+    assert_eq!(json, expected);
+}

@@ -1,0 +1,147 @@
+//! Pointers: someone beside the store who says where the head of a brain is.
+//!
+//! The heads in a store are a pointer themselves: [`StorePointer`]. One that the store's keeper cannot
+//! change, such as a text record of an ENS name ([`EnsPointer`]), catches a store that was taken back:
+//! [`agree`] finds out whether a store goes on from where a pointer says.
+
+mod abi;
+mod ens;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::head::{self, Head};
+use super::store::Store;
+use crate::error::{Error, Result};
+use crate::ids::{BrainId, Digest};
+use crate::text;
+
+pub use ens::{EnsPointer, EnsSettings, record_key};
+
+/// How a pointer is written down.
+const FORM: &str = "herm-head-1";
+
+/// A head by its number and digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pointed {
+    /// The number of the head.
+    pub number: u64,
+    /// The digest of its bytes.
+    pub digest: Digest,
+}
+
+impl Pointed {
+    /// What points to a head.
+    pub fn to(head: &Head) -> Result<Self> {
+        Ok(Self { number: head.number, digest: Digest::of(&head.to_bytes()?) })
+    }
+}
+
+impl fmt::Display for Pointed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{FORM} {} {}", self.number, self.digest)
+    }
+}
+
+impl std::str::FromStr for Pointed {
+    type Err = Error;
+    fn from_str(written: &str) -> Result<Self> {
+        let mut words = written.split_whitespace();
+        let read = match (words.next(), words.next(), words.next(), words.next()) {
+            (Some(FORM), Some(number), Some(digest), None) => number.parse().ok().zip(digest.parse::<Digest>().ok()),
+            _ => None,
+        };
+        read.map(|(number, digest)| Self { number, digest }).ok_or_else(|| {
+            Error::corrupt(format!("{:?} does not point to a head", text::line(written, 120)))
+                .hint(format!("it must be {FORM}, the number of the head and its digest"))
+        })
+    }
+}
+
+/// Someone who says where the head of a brain is.
+#[async_trait]
+pub trait Pointer: Send + Sync + fmt::Debug {
+    /// The head of a brain; `None` where nothing is said of it.
+    async fn pointed(&self, brain: &BrainId) -> Result<Option<Pointed>>;
+
+    /// Who it is, for messages.
+    fn describe(&self) -> String;
+}
+
+/// The heads in a store.
+#[derive(Debug, Clone)]
+pub struct StorePointer(pub Arc<dyn Store>);
+
+#[async_trait]
+impl Pointer for StorePointer {
+    async fn pointed(&self, brain: &BrainId) -> Result<Option<Pointed>> {
+        let last = head::last(&*self.0, brain).await?;
+        Ok(last.map(|(head, digest)| Pointed { number: head.number, digest }))
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+/// Whether a store is where a pointer says, or has gone on from there; the number of its last head. The
+/// pointer may be behind, since someone has to write it; the store may not.
+pub async fn agree(store: &dyn Store, pointer: &dyn Pointer, brain: &BrainId) -> Result<Option<u64>> {
+    let Some(pointed) = pointer.pointed(brain).await? else { return Ok(None) };
+    let refused = |what: String| {
+        Error::refused(format!("{} and {} do not agree on brain {brain}: {what}", store.describe(), pointer.describe()))
+            .hint("find out which of them was changed; nothing was restored")
+    };
+    let Some((last, last_digest)) = head::last(store, brain).await? else {
+        return Err(refused(format!("head {} is pointed to, and the store has none", pointed.number)));
+    };
+    if last.number < pointed.number {
+        return Err(refused(format!("head {} is pointed to, and the store ends at {}", pointed.number, last.number)));
+    }
+    // From the last head down: each names the digest of the one before.
+    let (mut number, mut expected) = (last.number, last_digest);
+    let mut found = Some((last.clone(), last_digest));
+    while number > pointed.number {
+        let Some((head, digest)) = found else {
+            // Heads between were pruned: the chain cannot be followed, only the pointed one looked at.
+            break;
+        };
+        if digest != expected {
+            return Err(refused(format!("head {number} is not the one that head {} goes on from", number + 1)));
+        }
+        let Some(previous) = head.previous else {
+            return Err(refused(format!("head {number} begins anew, beyond head {}", pointed.number)));
+        };
+        (number, expected) = (number - 1, previous);
+        found = head::read(store, brain, number).await?;
+    }
+    if number == pointed.number && expected == pointed.digest {
+        return Ok(Some(last.number));
+    }
+    Err(refused(match number == pointed.number {
+        true => format!("head {number} is another one than is pointed to"),
+        false => format!(
+            "heads between {} and {} are gone, so nobody can tell; write the record anew",
+            pointed.number,
+            number + 1
+        ),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_is_read_back_and_nothing_else_is() {
+        let pointed = Pointed { number: 12, digest: Digest::of(b"x") };
+        assert_eq!(pointed.to_string().parse::<Pointed>().unwrap(), pointed);
+        for bad in
+            ["", "herm-head-1", "herm-head-2 1 00", "herm-head-1 -1 00", "herm-head-1 1 zz", "herm-head-1 1 2 3 4"]
+        {
+            assert!(bad.parse::<Pointed>().is_err(), "{bad}");
+        }
+    }
+}

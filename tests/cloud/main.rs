@@ -1,0 +1,14 @@
+//! Snapshots over the S3 protocol, with a real server on loopback that is made to fail.
+
+mod brains;
+mod s3;
+
+use std::sync::Arc;
+
+use herm::snapshot::store::CloudStore;
+use herm_tests::s3_server::S3Server;
+
+/// A client of its own, with its own connections.
+fn store(server: &S3Server, prefix: &str) -> Arc<CloudStore> {
+    Arc::new(CloudStore::open(&format!("s3://herm/{prefix}"), server.options()).expect("a store"))
+}

@@ -1,0 +1,112 @@
+//! The evolver: evidence becomes bounded notes in skills, under guards, and everything can be taken back.
+
+mod applying;
+mod auto_run;
+mod backfilling;
+mod by_itself;
+mod commands;
+mod drills;
+mod hostile_evidence;
+mod waiting;
+
+use herm::evolver::auto::{self, Mode, Options, Run, Status};
+use herm::evolver::select::Ranking;
+use herm::evolver::{Approval, Ground};
+use herm::memory::{Evidence, EvidenceStatus, ImportedSession};
+use herm::skill::CreatedBy;
+use herm::{Brain, Digest, Draft, Moment, StepKind};
+use herm_tests::TempBrains;
+use herm_tests::brains::{rel, skill_text, slug};
+
+const START: &str = "<!-- curator-evolver:auto:start -->";
+const END: &str = "<!-- curator-evolver:auto:end -->";
+const DAY: i64 = 86_400_000;
+
+/// Adds a skill as `by` would have made it.
+fn add_skill(brain: &mut Brain, name: &str, text: &str, by: CreatedBy) {
+    let mut draft = Draft::new();
+    brain.edit(&mut draft).create_skill(&slug(name), text, by).expect("a skill");
+    brain.settle(&draft, StepKind::Maintenance, "a skill").expect("settled");
+}
+
+/// A skill that the agent wrote.
+fn own(brain: &mut Brain, name: &str) {
+    add_skill(brain, name, &skill_text(name, "Do it step by step."), CreatedBy::Agent);
+}
+
+/// A session that had `skills` loaded, with these results; one that begins with `!` is a failure.
+fn session(task: &str, skills: &[&str], said: &[&str], at: Moment) -> ImportedSession {
+    let row = |(number, said): (usize, &&str)| Evidence {
+        task: task.to_owned(),
+        turn: 1,
+        tool: "terminal".to_owned(),
+        status: if said.starts_with('!') { EvidenceStatus::Failed } else { EvidenceStatus::Ok },
+        skills: skills.iter().map(|name| slug(name)).collect(),
+        args: Digest::of(format!("{task} {number}").as_bytes()),
+        summary: said.trim_start_matches('!').to_owned(),
+        millis: 3,
+        at,
+    };
+    ImportedSession {
+        task: task.to_owned(),
+        at,
+        model: "m".to_owned(),
+        platform: "p".to_owned(),
+        tools: said.iter().enumerate().map(row).collect(),
+        turns: Vec::new(),
+        skills: skills.iter().map(|name| slug(name)).collect(),
+        completed: true,
+    }
+}
+
+/// Evidence of one skill.
+fn seen(brain: &mut Brain, skill: &str, said: &[&str]) {
+    let at = brain.clock().now();
+    let task = format!("{skill}-{}", brain.next_evidence().expect("a number"));
+    brain.take_in_evidence([session(&task, &[skill], said, at)]).expect("taken in");
+}
+
+/// A brain with skills of its own, each with three events of which one failed.
+fn with_evidence(brains: &TempBrains, skills: &[&str]) -> Brain {
+    let mut brain = brains.make("1");
+    for skill in skills {
+        own(&mut brain, skill);
+        seen(&mut brain, skill, &["fine", "!connection refused", "fine again"]);
+    }
+    brain
+}
+
+fn applying() -> Options {
+    Options { mode: Mode::ApplyLowRisk, approval: Approval::Given, ..Options::default() }
+}
+
+fn pass(brain: &mut Brain, options: &Options) -> Run {
+    auto::run(brain, options, Ranking::default(), &[]).expect("a pass")
+}
+
+fn look(brain: &Brain, options: &Options) -> Run {
+    auto::plan(&Ground::of_brain(brain).expect("ground"), options, Ranking::default()).expect("a plan")
+}
+
+fn fate(run: &Run) -> Vec<(&str, Status, &str)> {
+    run.candidates.iter().map(|one| (one.skill_name.as_str(), one.status, one.reason.as_str())).collect()
+}
+
+fn text_of(brain: &Brain, name: &str) -> String {
+    let ground = Ground::of_brain(brain).expect("ground");
+    ground.text(&slug(name)).expect("readable").expect("there").text
+}
+
+fn digest_of(brain: &Brain, name: &str) -> Digest {
+    Digest::of(text_of(brain, name).as_bytes())
+}
+
+/// The number of the last step.
+fn last_step(brain: &Brain) -> i64 {
+    brain.last_step().expect("a step")
+}
+
+fn file_of(brain: &Brain, path: &str) -> Option<String> {
+    let bytes = brain.read_content(&rel(path)).expect("readable")?;
+    Some(String::from_utf8(bytes).expect("text"))
+}
