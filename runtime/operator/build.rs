@@ -1,6 +1,7 @@
-//! Embeds `seed/agents/` into the binary, so that an installed `herm` works anywhere.
+//! Embeds `seed/agents/` and the page into the binary, so that an installed `herm` works anywhere.
 
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
@@ -21,7 +22,26 @@ fn main() -> io::Result<()> {
     }
     code.push_str("];\n");
     let out = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
-    fs::write(out.join("seeds.rs"), code)
+    fs::write(out.join("seeds.rs"), code)?;
+    fs::write(out.join("page.rs"), page()?)
+}
+
+/// The files of the page, each with a tag that changes when it does.
+fn page() -> io::Result<String> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
+    let mut files = Vec::new();
+    collect(&dir, &mut files)?;
+    let mut code = String::from("static PAGE: &[(&str, &[u8], &str)] = &[\n");
+    for file in files {
+        tell_cargo(&file);
+        let relative = file.strip_prefix(&dir).unwrap_or(&file).display().to_string();
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&fs::read(&file)?);
+        let tag = format!("\"{:016x}\"", hasher.finish());
+        let _ = writeln!(code, "    ({relative:?}, include_bytes!({:?}), {tag:?}),", file.display().to_string());
+    }
+    code.push_str("];\n");
+    Ok(code)
 }
 
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {

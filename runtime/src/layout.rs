@@ -112,6 +112,16 @@ impl Layout {
         self.brains.join(".seen").join(format!("{id}.json"))
     }
 
+    /// What the operator's process remembers beside the brains: keys of callers, tasks it accepted, paused brains.
+    pub fn book(&self) -> PathBuf {
+        self.brains.join(".operator").join("book.db")
+    }
+
+    /// The file whose lock belongs to the one server of these brains.
+    pub fn server_lock(&self) -> PathBuf {
+        self.brains.join(".operator").join("serve.lock")
+    }
+
     /// Where a new brain is put together before it is renamed into place.
     pub fn staging(&self, id: &BrainId) -> PathBuf {
         self.brains.join(format!(".staging-{id}"))

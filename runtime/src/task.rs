@@ -390,5 +390,7 @@ pub enum Event {
         version: u64,
         /// The bundle hash now.
         after: crate::ids::Digest,
+        /// How long settling took.
+        millis: u64,
     },
 }

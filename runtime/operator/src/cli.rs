@@ -1,6 +1,7 @@
 //! The command line as it is typed. Nothing here is checked beyond its shape.
 
 mod evolve;
+mod serve;
 mod snapshot;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ pub(crate) use evolve::{
     Verifiers,
 };
 
+pub(crate) use serve::{CreateKey, Keys, Serve, Top};
 pub(crate) use snapshot::{Export, Import, OneSnapshot, Restore, Snapshot};
 
 /// An embedded agent harness: brains that learn, one settled step at a time.
@@ -79,6 +81,15 @@ pub(crate) enum Command {
     Export(Export),
     /// Take a brain out of a file
     Import(Import),
+    /// Answer over HTTP: an API for subscribers, a door for OpenAI clients, a page to look at brains
+    Serve(Serve),
+    /// Make, list and revoke keys of callers
+    #[command(subcommand)]
+    Keys(Keys),
+    /// Watch a server: brains, queues, tasks
+    Top(Top),
+    /// Speak MCP on standard input and output
+    Mcp,
     /// Check that this machine has what herm needs
     Doctor,
     /// The configuration

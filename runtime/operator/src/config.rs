@@ -2,6 +2,7 @@
 
 mod elsewhere;
 mod evolver;
+mod serve;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use crate::cli::Cli;
 
 pub(crate) use elsewhere::{EnsEntry, WalrusEntry};
 pub(crate) use evolver::EvolverEntry;
+pub(crate) use serve::{PaymentEntry, ServeEntry, ServeLimits};
 
 /// The configuration file.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -75,6 +77,9 @@ pub(crate) struct File {
     /// How skills are improved from evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) evolver: Option<EvolverEntry>,
+    /// How the server answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) serve: Option<ServeEntry>,
 }
 
 /// Where brains are snapshotted to, and how.

@@ -4,6 +4,7 @@
 //! returns an `Answer` that is printed as text or as one JSON document.
 
 mod backends;
+mod book;
 mod cli;
 mod commands;
 mod config;
@@ -13,6 +14,7 @@ mod logging;
 mod mcp;
 mod output;
 mod seeds;
+mod serve;
 mod spinner;
 mod stores;
 mod timer;
@@ -27,7 +29,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return output::usage(&error),
     };
-    logging::start(cli.verbose, cli.quiet);
+    logging::start(&cli);
     let style = output::Style::of(&cli);
     match commands::run(&cli) {
         Ok(answer) => output::answer(&answer, style),

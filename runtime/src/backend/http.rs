@@ -75,6 +75,46 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Sends JSON and reads the JSON that comes back with its status, at most `most` bytes: for services that are no
+    /// model.
+    pub async fn post_json(
+        &self,
+        url: &str,
+        body: &serde_json::Value,
+        most: usize,
+    ) -> Result<(u16, serde_json::Value)> {
+        let url: Url = url.parse().map_err(|_| Error::invalid(format!("{url:?} is not an address")))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(reqwest::header::CONTENT_TYPE, reqwest::header::HeaderValue::from_static("application/json"));
+        let incoming = self.post(&url, headers, body.to_string().into_bytes()).await?;
+        incoming.json(most).await
+    }
+}
+
+impl Client {
+    /// Reads JSON with its status, at most `most` bytes, with a bearer token where there is one.
+    pub async fn get_json(
+        &self,
+        url: &str,
+        bearer: Option<&secrecy::SecretString>,
+        most: usize,
+    ) -> Result<(u16, serde_json::Value)> {
+        use secrecy::ExposeSecret as _;
+        let url: Url = url.parse().map_err(|_| Error::invalid(format!("{url:?} is not an address")))?;
+        let place = place_of(&url);
+        let mut request = self.http.get(url);
+        if let Some(bearer) = bearer {
+            request = request.bearer_auth(bearer.expose_secret());
+        }
+        let response = match timeout(self.idle, request.send()).await {
+            Ok(sent) => sent.map_err(|error| transport(&place, "cannot reach", error))?,
+            Err(_) => return Err(silence(&place, self.idle).into()),
+        };
+        Incoming { response, idle: self.idle, place }.json(most).await
+    }
+}
+
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("idle", &self.idle).finish_non_exhaustive()
@@ -160,6 +200,17 @@ impl Incoming {
         // What came before the patience ran out is kept.
         let _ = timeout(patience, reading).await;
         gist
+    }
+
+    /// The status, and the body as JSON.
+    async fn json(mut self, most: usize) -> Result<(u16, serde_json::Value)> {
+        let bytes = self.gist(most, self.idle).await;
+        let answer = serde_json::from_slice(&bytes).map_err(|source| {
+            Error::unavailable(format!("{} did not answer with JSON", self.place))
+                .hint("check the address")
+                .because(source)
+        })?;
+        Ok((self.status(), answer))
     }
 
     /// Reads what little is left, so that the connection can be used again.

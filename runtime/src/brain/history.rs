@@ -37,7 +37,7 @@ impl StepKind {
         }
     }
 
-    fn parse(name: &str) -> Result<Self> {
+    pub(super) fn parse(name: &str) -> Result<Self> {
         [Self::Create, Self::Task, Self::Maintenance, Self::Import, Self::Restore, Self::Rollback]
             .into_iter()
             .find(|kind| kind.name() == name)
@@ -82,6 +82,17 @@ pub struct StepRecord {
 /// The last `limit` steps, newest first.
 pub(super) fn read(database: &Database, limit: usize) -> Result<Vec<StepRecord>> {
     steps(database, "ORDER BY seq DESC LIMIT ?1", i64::try_from(limit).unwrap_or(i64::MAX))
+}
+
+/// The last `limit` steps before one, newest first.
+pub(super) fn read_before(database: &Database, before: i64, limit: usize) -> Result<Vec<StepRecord>> {
+    let first = before.saturating_sub(i64::try_from(limit).unwrap_or(i64::MAX)).max(0);
+    // Numbers have no gaps, so a range of them is a page.
+    let mut page = steps(database, "WHERE seq >= ?1 ORDER BY seq LIMIT 1000", first)?;
+    page.retain(|step| step.seq < before);
+    page.reverse();
+    page.truncate(limit);
+    Ok(page)
 }
 
 /// One step.

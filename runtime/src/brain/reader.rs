@@ -99,6 +99,10 @@ impl Reader {
         &self.lock
     }
 
+    pub(super) fn set_lock(&mut self, lock: Lockfile) {
+        self.lock = lock;
+    }
+
     /// The name and tool whitelist, where the brain has them.
     pub fn manifest(&self) -> Result<Option<Manifest>> {
         let path = layout::rel(layout::MANIFEST)?;

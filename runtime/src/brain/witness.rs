@@ -36,6 +36,8 @@ pub struct Move<'a> {
 /// A signed receipt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
+    /// Its number, from 1.
+    pub seq: u64,
     /// The envelope: one line of JSON.
     pub envelope: String,
     /// The SHA-256 of the signed statement, in hexadecimal; the next receipt names it.

@@ -43,3 +43,24 @@ pub fn read_private(path: &Path) -> Result<String> {
     String::from_utf8(content)
         .map_err(|source| Error::invalid(format!("{} is not text", path.display())).because(source))
 }
+
+/// Writes a new file that only its owner can read, piece by piece. What was written stays when a piece cannot be.
+pub fn write_stream<P: AsRef<[u8]>>(path: &Path, pieces: impl Iterator<Item = P>) -> Result<()> {
+    let failed = |source| Error::io("write", path, source);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(|errno| failed(errno.into()))?;
+    let mut file = std::fs::File::from(fd);
+    for piece in pieces {
+        file.write_all(piece.as_ref()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Removes a file; nothing there is no error.
+#[expect(clippy::disallowed_methods, reason = "this is the door")]
+pub fn remove_file(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, source)),
+        _ => Ok(()),
+    }
+}

@@ -248,6 +248,7 @@ impl HarnessBuilder {
             evolving: self.evolving,
             surroundings: Arc::new(self.surroundings),
             curated: Mutex::default(),
+            counted: super::maintain::Counted::default(),
             snapshots: self.snapshotting.map(Snapshots::new),
         };
         Ok(Harness { inner: Arc::new(inner) })

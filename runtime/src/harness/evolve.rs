@@ -1,6 +1,7 @@
 //! The evolver after sessions, and drafts of its proposals.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -80,6 +81,8 @@ impl Inner {
         let evolved = routine::round(brain, &evolving.routine, Ranking::default(), &external)?;
         let (changed, rollbacks) = (evolved.run.as_ref().map_or(0, Run::changed), evolved.rollbacks_proposed.len());
         if changed > 0 || rollbacks > 0 {
+            self.counted.evolved.fetch_add(changed as u64, Ordering::Relaxed);
+            self.counted.rollbacks_proposed.fetch_add(rollbacks as u64, Ordering::Relaxed);
             tracing::info!(brain = %brain.id(), changed, rollbacks, "the evolver passed");
         }
         if let Some(error) = evolved.run.as_ref().and_then(|run| run.error.as_deref()) {

@@ -1,6 +1,7 @@
 //! What follows a session: the curator retires what goes unused, the evolver improves what is used, what is
 //! kept only for a while is pruned, the files are made durable, and the brain is snapshotted.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +35,26 @@ pub(super) struct Curated {
     at: Option<Moment>,
     /// Skills that stayed due: without files, or not movable.
     stuck: u64,
+}
+
+/// How much the curator and the evolver have changed since a harness began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MaintenanceCounters {
+    /// Skills that the curator moved.
+    pub curated: u64,
+    /// Changes that the evolver made or holds for a person.
+    pub evolved: u64,
+    /// Changes that it proposes to take back.
+    pub rollbacks_proposed: u64,
+}
+
+/// The same, while it counts.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    pub(super) curated: AtomicU64,
+    pub(super) evolved: AtomicU64,
+    pub(super) rollbacks_proposed: AtomicU64,
 }
 
 /// What a maintenance pass did.
@@ -70,6 +91,40 @@ impl Harness {
 }
 
 impl Harness {
+    /// Does something with a brain as its owner, off the executor's threads, between tasks: first come first served.
+    /// Steps are for the closure to settle.
+    pub async fn with_brain<T: Send + 'static>(
+        &self,
+        id: &BrainId,
+        work: impl FnOnce(&mut Brain) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (mut place, wanting) = self.inner.open(id).await?;
+        let inner = Arc::clone(&self.inner);
+        let done = tokio::task::spawn_blocking(move || {
+            let brain = place.as_mut().ok_or_else(|| Error::internal("the brain is not open"))?;
+            let before = brain.lock().version;
+            let done = work(brain);
+            wanting.weigh(brain.weight());
+            if brain.lock().version != before {
+                inner.push_later(brain.id());
+            }
+            drop(place);
+            drop(wanting);
+            inner.close_overweight();
+            done
+        });
+        done.await.map_err(|_| Error::internal("the work on a brain was interrupted"))?
+    }
+
+    /// How much the curator and the evolver have changed since the harness began.
+    pub fn maintenance_counters(&self) -> MaintenanceCounters {
+        MaintenanceCounters {
+            curated: self.inner.counted.curated.load(Ordering::Relaxed),
+            evolved: self.inner.counted.evolved.load(Ordering::Relaxed),
+            rollbacks_proposed: self.inner.counted.rollbacks_proposed.load(Ordering::Relaxed),
+        }
+    }
+
     /// Looks at the skill files of a brain again, and says what changed since the last time. A session
     /// that runs is waited for; inside one, `skills_list` does the same.
     pub async fn reload(&self, id: &BrainId) -> Result<Delta> {
@@ -141,6 +196,7 @@ impl Inner {
         }
         let moved = report.plan.transitioned.len();
         if moved > 0 {
+            self.counted.curated.fetch_add(moved as u64, Ordering::Relaxed);
             tracing::info!(brain = %brain.id(), moved, "the curator passed");
         }
         Ok(Some(report))

@@ -20,7 +20,7 @@ mod task_run;
 
 pub use builder::HarnessBuilder;
 pub use evolve::Evolving;
-pub use maintain::{Curating, Maintained};
+pub use maintain::{Curating, Maintained, MaintenanceCounters};
 pub use replay::{Replayed, replay};
 pub use snapshots::{Pushing, SnapshotCounters, Snapshotting};
 pub use task_run::Watch;
@@ -66,6 +66,8 @@ pub(crate) struct Inner {
     evolving: Option<Evolving>,
     /// The last pass over a brain, where there is something to remember of it.
     curated: Mutex<HashMap<BrainId, maintain::Curated>>,
+    /// What maintenance changed.
+    counted: maintain::Counted,
     /// Where brains are snapshotted to; nowhere, unless said.
     snapshots: Option<snapshots::Snapshots>,
 }

@@ -104,9 +104,11 @@ impl Harness {
         .await?;
         let mut outcome = outcome_of(&frame, &finished);
         if task.keep == Keep::Settle {
+            let began = Instant::now();
             let settled = settle(&desk, &frame, finished, &task.limits).await?;
             if let Some(events) = &watch.events {
-                let _ = events.send(Event::Settled { version: settled.version, after: settled.after });
+                let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let _ = events.send(Event::Settled { version: settled.version, after: settled.after, millis });
             }
             if settled.moved {
                 match inner.push_before_answer(id).await? {

@@ -96,6 +96,18 @@ impl Database {
         copied
     }
 
+    /// Opens, or makes, a database beside the brains that is nobody's memory: the operator's own book. As durable as a
+    /// memory; its tables are its owner's.
+    pub fn open_book(path: &Path) -> Result<Connection> {
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
+        configure(&connection, Access::Write)?;
+        // Nobody waits for a commit here for long: SQLite may choose when to tidy its log.
+        connection
+            .pragma_update(None, "wal_autocheckpoint", 1_000)
+            .map_err(|source| sql("open the operator's book", source))?;
+        Ok(connection)
+    }
+
     /// Whether the SQLite inside this program has full-text search that works.
     pub fn probe_full_text() -> Result<bool> {
         let failed = |source| sql("try full-text search", source);
@@ -218,7 +230,7 @@ fn check_header(path: &Path) -> Result<()> {
 }
 
 /// Classifies a SQLite error: damage is `Corrupt`, a full disk or a busy file `Unavailable`.
-pub(crate) fn sql(doing: &str, source: rusqlite::Error) -> Error {
+pub fn sql(doing: &str, source: rusqlite::Error) -> Error {
     let code = source.sqlite_error_code();
     let error = match code {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {

@@ -26,8 +26,7 @@ mod writer;
 
 pub(crate) use carried::chunk_of;
 pub use carried::{Carried, Changing, Flow, Place, RowRead, carried};
-pub(crate) use db::sql;
-pub use db::{Access, Database};
+pub use db::{Access, Database, sql};
 pub use evidence::{
     Evidence, EvidenceStatus, EvidenceSummary, EvidenceTotals, EvidenceView, ImportedSession, ImportedTurn, Origin,
     SessionSeen, SkillTally, TakenIn, ToolTally, TurnSeen, UNKNOWN_TOOL, preview, window_start,

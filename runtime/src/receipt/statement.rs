@@ -20,7 +20,7 @@ impl Witness for Signer {
     fn attest(&self, moved: &Move<'_>) -> Result<Receipt> {
         let payload = to_bytes(&statement(moved))?;
         let digest = sha256(&payload);
-        Ok(Receipt { envelope: Envelope::seal(&payload, self).to_line()?, digest })
+        Ok(Receipt { seq: moved.seq, envelope: Envelope::seal(&payload, self).to_line()?, digest })
     }
 }
 

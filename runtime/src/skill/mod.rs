@@ -40,6 +40,7 @@ pub use document::{Document, Unreadable};
 pub use files::Files;
 pub use finding::{Finding, Rule, Severity};
 pub use index::{Delta, Entry, Index, Problem};
+pub(crate) use place::is_main_file_below;
 pub use place::{Form, MAIN_FILES, Place, all as all_skills};
 pub use severity::PatternSeverity;
 pub use shelf::{Shelf, Shelved};

@@ -60,6 +60,11 @@ pub(super) fn of_main_file(path: &RelPath, top: &str) -> Option<Place> {
     None
 }
 
+/// Whether a path is the main file of a skill below `top`, judged by the path alone.
+pub(crate) fn is_main_file_below(path: &RelPath, top: &str) -> bool {
+    of_main_file(path, top).is_some()
+}
+
 /// Every skill among the files below `top`, which are in path order. What lies inside a skill's
 /// directory is the skill's own: neither `a/notes.md` nor `a/b/SKILL.md` beside `a/SKILL.md` is one.
 pub fn all<'a>(files: &'a [RelPath], top: &'a str) -> impl Iterator<Item = Place> {

@@ -106,6 +106,14 @@ pub async fn import(
     })
 }
 
+/// The agent that a file says it holds. Nothing is checked.
+pub fn peek(from: &Path) -> Result<BrainId> {
+    let bytes = fsio::read_regular(from, MAX_BYTES)?;
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let id = std::str::from_utf8(line).ok().and_then(|line| line.strip_prefix(SCHEMA)?.strip_prefix(' ')?.parse().ok());
+    id.ok_or_else(|| broken(from, "it does not begin like one"))
+}
+
 fn refuse_secrets(table: &str, rows: &[u8]) -> Result<()> {
     if NO_TEXTS.contains(&table) {
         return Ok(());

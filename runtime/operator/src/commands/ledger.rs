@@ -54,24 +54,37 @@ fn file_line(change: &ChangeRecord) -> String {
 pub(super) fn diff(settings: &Settings, id: &BrainId, from: u64, to: Option<u64>, stat: bool) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
     let to = to.unwrap_or_else(|| reader.lock().version);
+    let (mut json, text) = compared(&reader, from, to, if stat { Shows::Names } else { Shows::Texts })?;
+    json["id"] = json!(id);
+    Ok(Answer::new(text, json).note("messages, facts and the task log are not compared"))
+}
+
+/// How much is shown of what differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shows {
+    /// Which files.
+    Names,
+    /// What differs in them, too.
+    Texts,
+}
+
+/// What differs between two versions, for programs and for people.
+pub(crate) fn compared(reader: &Reader, from: u64, to: u64, shows: Shows) -> Result<(Value, String)> {
     let compared = reader.compare(from, to)?;
-    let mut text = head(id, &compared);
+    let mut text = head(reader.id(), &compared);
     let mut files = Vec::new();
     for file in &compared.files {
         let mut json = to_json(file)?;
         text.push_str(&name_line(file));
-        if !stat {
-            let shown = show(&reader, file)?;
+        if shows == Shows::Texts {
+            let shown = show(reader, file)?;
             text.push_str(&shown.text(file));
             shown.into_json(&mut json);
         }
         files.push(json);
     }
     text.extend(compared.skills.iter().map(skill_line));
-    let json = json!({
-        "id": id, "from": from, "to": to, "files": files, "skills": to_json(&compared.skills)?,
-    });
-    Ok(Answer::new(text, json).note("messages, facts and the task log are not compared"))
+    Ok((json!({ "from": from, "to": to, "files": files, "skills": to_json(&compared.skills)? }), text))
 }
 
 fn head(id: &BrainId, compared: &Comparison) -> String {

@@ -4,17 +4,20 @@ mod brain;
 mod config;
 mod curate;
 mod doctor;
-mod evolve;
+pub(crate) mod evolve;
 mod import;
 mod init;
-mod ledger;
+mod keys;
+pub(crate) mod ledger;
 mod memory;
-mod receipts;
+pub(crate) mod receipts;
 mod restore;
 mod run;
+mod serve;
 mod skill_list;
 mod skills;
 mod snapshot;
+mod top;
 mod validate;
 
 use clap::CommandFactory as _;
@@ -42,6 +45,10 @@ pub(crate) fn run(cli: &Cli) -> Result<Answer> {
         Command::Restore(arguments) => restore::restore(&settings()?, arguments, cli.quiet || cli.json),
         Command::Export(arguments) => restore::export(&settings()?, arguments),
         Command::Import(arguments) => restore::import(&settings()?, arguments),
+        Command::Serve(arguments) => serve::run(&settings()?, arguments, cli),
+        Command::Keys(command) => keys::run(&settings()?, command),
+        Command::Top(arguments) => top::run(arguments),
+        Command::Mcp => serve::mcp(&settings()?),
         Command::Doctor => doctor::run(&settings()?),
         Command::Config(cli::Config::Schema) => config::schema(),
         Command::Config(cli::Config::Show) => config::show(&settings()?),

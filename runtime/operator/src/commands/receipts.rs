@@ -91,6 +91,19 @@ fn trusted(settings: &Settings, key: Option<&str>) -> Result<(Trusted, String)> 
 }
 
 fn verify(settings: &Settings, id: &BrainId, key: Option<&str>) -> Result<Answer> {
+    verified(settings, id, key, content)
+}
+
+/// Whether the content of a brain is what its lock says, where that could be looked at.
+pub(crate) type Looked = Option<Result<(), String>>;
+
+/// Checks every receipt of a brain, and its content as `content` looks at it.
+pub(crate) fn verified(
+    settings: &Settings,
+    id: &BrainId,
+    key: Option<&str>,
+    content: impl FnOnce(&Settings, &BrainId) -> Result<Looked>,
+) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
     let (trusted, who) = trusted(settings, key)?;
     let lines: Vec<String> = reader.receipts(1, u64::MAX)?.into_iter().map(|taped| taped.envelope).collect();
@@ -133,19 +146,24 @@ fn verify(settings: &Settings, id: &BrainId, key: Option<&str>) -> Result<Answer
 }
 
 /// Whether the content is what the lock says; nothing where someone else holds the brain.
-fn content(settings: &Settings, id: &BrainId) -> Result<Option<Result<(), String>>> {
+fn content(settings: &Settings, id: &BrainId) -> Result<Looked> {
     let brain = match herm::Brain::open(&settings.layout, id, &settings.opening(herm::brain::OnDrift::Report)) {
         Ok(brain) => brain,
         Err(error) if error.kind() == herm::ErrorKind::Conflict => return Ok(None),
         Err(error) => return Err(error),
     };
-    let found = brain.verify()?;
-    let sound = match found.is_sound() {
-        true => Ok(()),
-        false => Err(format!("the content hashes to {}: see `herm brain verify {id}`", found.computed)),
-    };
+    let looked = content_of(&brain)?;
     brain.close()?;
-    Ok(Some(sound))
+    Ok(looked)
+}
+
+/// The same for a brain that is open.
+pub(crate) fn content_of(brain: &herm::Brain) -> Result<Looked> {
+    let found = brain.verify()?;
+    Ok(Some(match found.is_sound() {
+        true => Ok(()),
+        false => Err(format!("the content hashes to {}: see `herm brain verify {}`", found.computed, brain.id())),
+    }))
 }
 
 fn verify_file(settings: &Settings, path: &std::path::Path, key: Option<&str>) -> Result<Answer> {

@@ -9,7 +9,7 @@
 mod change;
 mod look;
 mod pass;
-mod review;
+pub(crate) mod review;
 mod timer;
 
 use herm::brain::OnDrift;
@@ -66,7 +66,7 @@ fn owning<T>(
 }
 
 /// The skills of external directories, by name.
-fn external(settings: &Settings) -> Result<Vec<Slug>> {
+pub(crate) fn external(settings: &Settings) -> Result<Vec<Slug>> {
     let mut shelf = settings.skills().shelf()?;
     shelf.update()?;
     Ok(shelf.entries().map(|shelved| shelved.entry.place.slug.clone()).collect())

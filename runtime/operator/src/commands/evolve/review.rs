@@ -279,23 +279,44 @@ fn show(settings: &Settings, id: &BrainId, entry: &str) -> Result<Answer> {
     let word = |name: &str| row.entry[name].as_str().unwrap_or_default().to_owned();
     let mut text = format!("{}  {}  {}\n{}\n{}\n", row.id, row.kind, row.status, word("title"), word("rationale"));
     let mut json = lane::shown(&row);
-    if let Some(change) = row.content.as_deref().and_then(|content| serde_json::from_str::<Change>(content).ok()) {
-        let now = looking(settings, id, |ground| ground.text(&change.skill))?;
-        let stands = now.as_ref().is_some_and(|now| now.digest == change.expected);
-        let before = now.map(|now| now.text).unwrap_or_default();
-        let unified = diff::unified(&before, &change.content, CONTEXT);
-        text.push_str(&format!("\n{unified}"));
-        for (file, content) in &change.support {
+    if let Some(would) = would(&row, |skill| looking(settings, id, |ground| ground.text(skill)))? {
+        text.push_str(&format!("\n{}", would.diff));
+        for (file, content) in &would.change.support {
             let what = if content.is_some() { "writes" } else { "removes" };
-            text.push_str(&format!("{what} {file} of {}\n", change.skill));
+            text.push_str(&format!("{what} {file} of {}\n", would.change.skill));
         }
-        if !stands {
+        if !would.stands {
             text.push_str("the skill was changed since: this change can no longer be made\n");
         }
-        json["diff"] = json!(unified);
-        json["stands"] = json!(stands);
+        json["diff"] = json!(would.diff);
+        json["stands"] = json!(would.stands);
     }
     Ok(Answer::new(text, json))
+}
+
+/// What accepting a change would do.
+pub(crate) struct Would {
+    /// The change.
+    pub(crate) change: Change,
+    /// What it does to the skill's text.
+    pub(crate) diff: String,
+    /// Whether the skill is still as it was when the change was thought of.
+    pub(crate) stands: bool,
+}
+
+/// What accepting an entry of the queue would do; nothing where it is no change.
+pub(crate) fn would(
+    row: &QueueRow,
+    text: impl FnOnce(&Slug) -> Result<Option<herm::evolver::Text>>,
+) -> Result<Option<Would>> {
+    let Some(change) = row.content.as_deref().and_then(|content| serde_json::from_str::<Change>(content).ok()) else {
+        return Ok(None);
+    };
+    let now = text(&change.skill)?;
+    let stands = now.as_ref().is_some_and(|now| now.digest == change.expected);
+    let before = now.map(|now| now.text).unwrap_or_default();
+    let diff = diff::unified(&before, &change.content, CONTEXT);
+    Ok(Some(Would { change, diff, stands }))
 }
 
 /// The entry whose id begins like this.

@@ -1,0 +1,196 @@
+// One skill: what it says, how it does, and how it came to be.
+
+import { at, get } from "../api.js";
+import { badge, button, empty, facts, h, loading, replace, title } from "../dom.js";
+import { diffView, unified } from "../diff.js";
+import { split } from "../frontmatter.js";
+import { markdown } from "../markdown.js";
+import { show } from "../trouble.js";
+import { count, grouped, hash, time } from "../words.js";
+import { rate, standing } from "./skills.js";
+
+export async function skillView({ place, signal, agent, item: slug, frame }) {
+  const head = title(slug);
+  const content = h("div", {}, loading("the skill"));
+  place.append(h("p", { class: "crumbs" }, h("a", { href: `${frame.home}/skills` }, "All skills")), head, content);
+  let skill;
+  try {
+    skill = await get(at`agents/${agent}/skills/${slug}`, {}, signal);
+  } catch (error) {
+    replace(content);
+    throw error;
+  }
+  if (signal.aborted) return;
+  const { entries, body } = split(skill.text ?? "");
+  replace(
+    content,
+    entries.some(([name]) => name === "description") ? null : h("p", { class: "lead" }, skill.description),
+    h(
+      "div",
+      { class: "columns" },
+      h("div", {}, text(skill.text ?? "", body, entries)),
+      h("aside", { class: "side", "aria-label": "About this skill" }, figures(skill), files(skill)),
+    ),
+    versions(skill, agent, signal),
+  );
+}
+
+function figures(skill) {
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", {}, "Figures"),
+    facts([
+      ["State", standing(skill)],
+      ["Created by", skill.createdBy],
+      ["Created", skill.createdBy === "seed" ? "with the brain" : time(skill.createdAt)],
+      ["Category", skill.category],
+      ["Uses", grouped(skill.uses)],
+      ["Views", grouped(skill.views)],
+      ["Patches", grouped(skill.patches)],
+      ["Last use", time(skill.lastUsedAt)],
+      ["Success", rate(skill)],
+      [
+        "Calls",
+        typeof skill.events === "number" ? `${grouped(skill.events)}, ${count(skill.errors ?? 0, "error")} (30 days)` : null,
+      ],
+      ["File", h("code", {}, skill.path)],
+      ["Digest", hash(skill.digest, "digest of the main file")],
+    ]),
+  );
+}
+
+/** The text, rendered or as it is; the source is never more than a press away. */
+function text(source, body, entries) {
+  const rendered = h(
+    "div",
+    {},
+    entries.length
+      ? h(
+          "table",
+          { class: "front" },
+          h("caption", { class: "hidden" }, "Front matter"),
+          h(
+            "tbody",
+            {},
+            entries.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value))),
+          ),
+        )
+      : null,
+    body.trim() ? markdown(body) : empty("This skill has no body.", null),
+  );
+  const raw = h("pre", { class: "plain", tabindex: "0", hidden: true }, source);
+  const toggle = button(
+    "Source",
+    () => {
+      raw.hidden = !raw.hidden;
+      rendered.hidden = !raw.hidden;
+      toggle.setAttribute("aria-pressed", String(!raw.hidden));
+    },
+    { "aria-pressed": "false", class: "small" },
+  );
+  return h(
+    "section",
+    { class: "card text", "aria-label": "Text of the skill" },
+    h("div", { class: "row end" }, toggle),
+    rendered,
+    raw,
+  );
+}
+
+function files({ files: list = [] }) {
+  if (!list.length) return null;
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", {}, "Files"),
+    h(
+      "ul",
+      { class: "files" },
+      list.map(({ path, bytes }) =>
+        h("li", {}, h("code", {}, path), h("span", { class: "dim small" }, ` ${count(bytes, "byte")}`)),
+      ),
+    ),
+  );
+}
+
+function versions(skill, agent, signal) {
+  const list = skill.versions ?? [];
+  // A version without a digest is one in which the file left its place; it has no text to compare with.
+  const before = (index) => list.slice(index + 1).find((each) => each.digest) ?? null;
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", {}, "Versions"),
+    list.length
+      ? h(
+          "ol",
+          { class: "versions", reversed: true },
+          list.map((version, index) => versionView(version, before(index), skill, agent, signal)),
+        )
+      : empty("No history is kept of this skill.", null),
+  );
+}
+
+function versionView(version, before, skill, agent, signal) {
+  const head = h(
+    "div",
+    { class: "line" },
+    h("strong", { class: "version" }, `v${version.version}`),
+    badge(version.what ?? version.kind, `fate-${version.what}`),
+    time(version.at),
+    h("span", { class: "dim small" }, `${version.kind}, step ${version.step}`),
+    version.digest ? hash(version.digest, "digest") : null,
+  );
+  if (!version.digest)
+    return h(
+      "li",
+      {},
+      head,
+      h("p", { class: "dim small" }, "The file left its place: the skill was archived, moved or removed."),
+    );
+  const inside = h("div", {});
+  let asked = false;
+  const read = async () => {
+    replace(inside, loading("both versions"));
+    try {
+      const [old, fresh] = await Promise.all(
+        [before, version].map((each) => (each === null ? "" : textOf(agent, skill.slug, each.version, signal))),
+      );
+      const difference = unified(old, fresh);
+      replace(
+        inside,
+        difference
+          ? diffView(difference, `${skill.slug}, version ${version.version}`)
+          : h("p", { class: "dim small" }, "The main file has the same text: the skill moved, or came back."),
+      );
+    } catch (error) {
+      replace(inside);
+      show(inside, error, { signal, again: read });
+    }
+  };
+  return h(
+    "li",
+    {},
+    head,
+    h(
+      "details",
+      {
+        on: {
+          toggle(event) {
+            if (event.target.open && !asked) {
+              asked = true;
+              read();
+            }
+          },
+        },
+      },
+      h("summary", {}, before ? `Difference from v${before.version}` : "The first text"),
+      inside,
+    ),
+  );
+}
+
+async function textOf(agent, slug, version, signal) {
+  return (await get(at`agents/${agent}/skills/${slug}/versions/${version}`, {}, signal)).text ?? "";
+}

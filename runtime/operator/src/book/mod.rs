@@ -1,0 +1,210 @@
+//! The operator's book: what the process must remember beside the brains. Keys of callers, tasks it accepted, brains
+//! that are paused. One SQLite file; one thread writes, many writes a commit.
+
+pub(crate) mod keys;
+pub(crate) mod tasks;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use herm::memory::{Database, sql};
+use herm::{Error, Layout, Result, fsio};
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+/// The tables, in the order of their versions.
+const MIGRATIONS: [&str; 1] = ["
+CREATE TABLE keys (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  hash BLOB NOT NULL,
+  subscriber TEXT,
+  agents TEXT,
+  operations TEXT NOT NULL,
+  rate INTEGER NOT NULL,
+  micro_usd INTEGER,
+  spent INTEGER NOT NULL DEFAULT 0,
+  created_at INTEGER NOT NULL,
+  expires_at INTEGER,
+  revoked_at INTEGER
+) STRICT;
+CREATE TABLE tasks (
+  id TEXT PRIMARY KEY,
+  agent TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  key TEXT,
+  idempotency BLOB UNIQUE,
+  digest BLOB NOT NULL,
+  request TEXT,
+  state TEXT NOT NULL,
+  cancelled INTEGER NOT NULL DEFAULT 0,
+  created_at INTEGER NOT NULL,
+  started_at INTEGER,
+  finished_at INTEGER,
+  status TEXT,
+  outcome TEXT,
+  problem TEXT
+) STRICT;
+CREATE INDEX tasks_by_owner ON tasks (owner, id);
+CREATE INDEX tasks_unfinished ON tasks (state) WHERE finished_at IS NULL;
+CREATE INDEX tasks_by_end ON tasks (finished_at);
+CREATE TABLE paused (
+  agent TEXT PRIMARY KEY,
+  at INTEGER NOT NULL
+) STRICT;
+CREATE TABLE generation (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  keys INTEGER NOT NULL
+) STRICT;
+INSERT INTO generation (one, keys) VALUES (1, 0);
+"];
+
+/// How many writes wait at most; whoever comes then waits for room.
+const WAITING: usize = 4_096;
+/// How many writes share a commit at most.
+const TOGETHER: usize = 256;
+
+/// A write, and what to tell whoever waits for it once it is committed or is not.
+type Work = Box<dyn FnOnce(&Connection) -> Told + Send>;
+type Told = Box<dyn FnOnce(Option<&Error>) + Send>;
+
+/// The open book. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Book {
+    writes: mpsc::Sender<Work>,
+    reading: Arc<Mutex<Connection>>,
+}
+
+impl Book {
+    /// Opens the book of these brains, or begins one.
+    pub(crate) fn open(layout: &Layout) -> Result<Self> {
+        let path = layout.book();
+        let writing = open(&path)?;
+        let reading = open(&path)?;
+        let (writes, waiting) = mpsc::channel(WAITING);
+        std::thread::Builder::new()
+            .name("book".into())
+            .spawn(move || write_all(&writing, waiting))
+            .map_err(|source| Error::unavailable("no thread can be started").because(source))?;
+        Ok(Self { writes, reading: Arc::new(Mutex::new(reading)) })
+    }
+
+    /// Writes, and waits until it is on disk.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (tell, told) = oneshot::channel();
+        let work: Work = Box::new(move |connection| {
+            let done = work(connection);
+            Box::new(move |lost| {
+                let done = match lost {
+                    None => done,
+                    Some(error) => Err(Error::new(error.kind(), error.message())),
+                };
+                // Whoever no longer waits does not need to know.
+                let _ = tell.send(done);
+            })
+        });
+        let gone = || Error::internal("the operator's book is closed");
+        self.writes.send(work).await.map_err(|_| gone())?;
+        told.await.map_err(|_| gone())?
+    }
+
+    /// Reads. Short: on the caller's own thread.
+    pub(crate) fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        work(&self.connection())
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pauses a brain, or lets it go on.
+    pub(crate) async fn set_paused(&self, agent: &herm::BrainId, at: Option<herm::Moment>) -> Result<()> {
+        let agent = agent.to_string();
+        self.write(move |connection| {
+            let done = match at {
+                Some(at) => {
+                    connection.execute("INSERT OR IGNORE INTO paused (agent, at) VALUES (?1, ?2)", (agent, at.millis()))
+                }
+                None => connection.execute("DELETE FROM paused WHERE agent = ?1", [agent]),
+            };
+            done.map(|_| ()).map_err(failed)
+        })
+        .await
+    }
+
+    /// The brains that are paused.
+    pub(crate) fn paused(&self) -> Result<Vec<herm::BrainId>> {
+        self.read(|connection| {
+            let mut all = connection.prepare_cached("SELECT agent FROM paused").map_err(failed)?;
+            let rows = all.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
+            rows.map(|agent| agent.map_err(failed)?.parse()).collect()
+        })
+    }
+}
+
+/// Opens the file and brings its tables up to date. For its owner alone: it holds answers.
+pub(crate) fn open(path: &Path) -> Result<Connection> {
+    use std::os::unix::fs::PermissionsExt as _;
+    if let Some(dir) = path.parent() {
+        fsio::create_dirs(dir)?;
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))
+            .map_err(|source| Error::io("protect", dir, source))?;
+    }
+    let connection = Database::open_book(path)?;
+    let known = MIGRATIONS.len() as i64;
+    connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+    if version > known {
+        return Err(Error::corrupt(format!("{} was written by a newer herm", path.display()))
+            .hint("use the herm that wrote it, or a newer one; nothing was changed"));
+    }
+    for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
+        connection.execute_batch(migration).map_err(failed)?;
+    }
+    connection.pragma_update(None, "user_version", known).map_err(failed)?;
+    connection.execute_batch("COMMIT").map_err(failed)?;
+    Ok(connection)
+}
+
+/// Commits what waits, together, until nobody is left who could write.
+fn write_all(connection: &Connection, mut waiting: mpsc::Receiver<Work>) {
+    let mut batch = Vec::new();
+    while let Some(first) = waiting.blocking_recv() {
+        batch.push(first);
+        while batch.len() < TOGETHER
+            && let Ok(next) = waiting.try_recv()
+        {
+            batch.push(next);
+        }
+        let mut told: Vec<Told> = Vec::with_capacity(batch.len());
+        let committed = run(connection, "BEGIN IMMEDIATE")
+            .and_then(|()| batch.drain(..).try_for_each(|work| one(connection, work, &mut told)))
+            .and_then(|()| run(connection, "COMMIT"));
+        if let Err(error) = &committed {
+            tracing::error!(%error, "the operator's book was not written");
+            // Nothing to take back is no further trouble.
+            let _ = run(connection, "ROLLBACK");
+        }
+        // Work that was dropped unheard tells whoever waits by its silence.
+        batch.clear();
+        told.into_iter().for_each(|tell| tell(committed.as_ref().err()));
+    }
+}
+
+/// Does one piece of work within the commit; one that fails leaves nothing behind.
+fn one(connection: &Connection, work: Work, told: &mut Vec<Told>) -> Result<()> {
+    run(connection, "SAVEPOINT work")?;
+    told.push(work(connection));
+    run(connection, "RELEASE work")
+}
+
+fn run(connection: &Connection, statement: &str) -> Result<()> {
+    connection.prepare_cached(statement).and_then(|mut statement| statement.execute([])).map(|_| ()).map_err(failed)
+}
+
+fn failed(source: rusqlite::Error) -> Error {
+    sql("use the operator's book", source)
+}

@@ -1,0 +1,268 @@
+//! Tasks that were accepted, as the book remembers them.
+
+use herm::{BrainId, Moment, Result, TaskId};
+use rusqlite::{Connection, Row};
+
+use super::failed;
+
+/// How far a task has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It waits.
+    Queued,
+    /// It runs.
+    Running,
+    /// It came to an outcome.
+    Done,
+    /// Its caller no longer wants it.
+    Cancelled,
+    /// It never came to an outcome.
+    Failed,
+}
+
+impl State {
+    /// The stable name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// One task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TaskRow {
+    /// Its name.
+    pub(crate) id: TaskId,
+    /// Whose brain.
+    pub(crate) agent: BrainId,
+    /// Whose it is: the digest of a subscriber, or a key.
+    pub(crate) owner: String,
+    /// The key it was given under.
+    pub(crate) key: Option<String>,
+    /// The digest of its idempotency key.
+    pub(crate) idempotency: Option<[u8; 32]>,
+    /// The digest of what was asked.
+    pub(crate) digest: [u8; 32],
+    /// What was asked, until it is over.
+    pub(crate) request: Option<String>,
+    /// How far it has come.
+    pub(crate) state: String,
+    /// Whether its caller no longer wants it.
+    pub(crate) cancelled: bool,
+    /// When it was accepted.
+    pub(crate) created_at: Moment,
+    /// When it began.
+    pub(crate) started_at: Option<Moment>,
+    /// When it was over.
+    pub(crate) finished_at: Option<Moment>,
+    /// How it went.
+    pub(crate) status: Option<String>,
+    /// Its outcome, as JSON.
+    pub(crate) outcome: Option<String>,
+    /// Why there is none, as JSON.
+    pub(crate) problem: Option<String>,
+}
+
+const COLUMNS: &str = "id, agent, owner, key, idempotency, digest, request, state, cancelled, created_at, started_at, \
+    finished_at, status, outcome, problem";
+/// The same for lists, which carry neither answers nor questions.
+const LISTED: &str = "id, agent, owner, key, idempotency, digest, NULL, state, cancelled, created_at, started_at, \
+    finished_at, status, NULL, problem";
+
+/// What became of a task that was to be kept.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    /// It is new.
+    New,
+    /// Its idempotency key is that of an earlier one.
+    Known(Box<TaskRow>),
+}
+
+/// Keeps a task, unless its idempotency key is known.
+pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<Kept> {
+    if let Some(key) = &row.idempotency
+        && let Some(known) = known(connection, key)?
+    {
+        return Ok(Kept::Known(Box::new(known)));
+    }
+    connection
+        .prepare_cached(&format!(
+            "INSERT INTO tasks ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
+        ))
+        .and_then(|mut add| {
+            add.execute(rusqlite::params![
+                row.id.as_str(),
+                row.agent.as_str(),
+                row.owner,
+                row.key,
+                row.idempotency,
+                row.digest,
+                row.request,
+                row.state,
+                row.cancelled,
+                row.created_at.millis(),
+                row.started_at.map(Moment::millis),
+                row.finished_at.map(Moment::millis),
+                row.status,
+                row.outcome,
+                row.problem,
+            ])
+        })
+        .map(|_| Kept::New)
+        .map_err(failed)
+}
+
+/// Notes that a task begins.
+pub(crate) fn begin(connection: &Connection, id: &TaskId, at: Moment) -> Result<()> {
+    connection
+        .prepare_cached("UPDATE tasks SET state = 'running', started_at = ?2 WHERE id = ?1 AND finished_at IS NULL")
+        .and_then(|mut put| put.execute((id.as_str(), at.millis())))
+        .map(|_| ())
+        .map_err(failed)
+}
+
+/// Notes that nobody wants a task any more, so that no restart runs it.
+pub(crate) fn cancel(connection: &Connection, id: &TaskId) -> Result<()> {
+    connection
+        .prepare_cached("UPDATE tasks SET cancelled = 1 WHERE id = ?1")
+        .and_then(|mut put| put.execute([id.as_str()]))
+        .map(|_| ())
+        .map_err(failed)
+}
+
+/// How a task ended.
+#[derive(Debug, Clone)]
+pub(crate) struct End {
+    /// The state it ends in.
+    pub(crate) state: State,
+    /// How it went.
+    pub(crate) status: Option<String>,
+    /// Its outcome, as JSON.
+    pub(crate) outcome: Option<String>,
+    /// Why there is none, as JSON.
+    pub(crate) problem: Option<String>,
+    /// What it cost.
+    pub(crate) micro_usd: u64,
+    /// When.
+    pub(crate) at: Moment,
+}
+
+/// Notes how a task that is kept ended; what it was asked is let go.
+pub(crate) fn finish(connection: &Connection, id: &TaskId, key: Option<&str>, end: &End) -> Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE tasks SET state = ?2, finished_at = ?3, status = ?4, outcome = ?5, problem = ?6, request = NULL \
+             WHERE id = ?1 AND finished_at IS NULL",
+        )
+        .and_then(|mut put| {
+            put.execute((id.as_str(), end.state.name(), end.at.millis(), &end.status, &end.outcome, &end.problem))
+        })
+        .map_err(failed)?;
+    charge(connection, key, end.micro_usd)
+}
+
+/// Adds to what the tasks of a key have cost.
+pub(crate) fn charge(connection: &Connection, key: Option<&str>, micro_usd: u64) -> Result<()> {
+    let (Some(key), true) = (key, micro_usd > 0) else { return Ok(()) };
+    connection
+        .prepare_cached("UPDATE keys SET spent = spent + ?2 WHERE id = ?1")
+        .and_then(|mut put| put.execute((key, i64::try_from(micro_usd).unwrap_or(i64::MAX))))
+        .map(|_| ())
+        .map_err(failed)
+}
+
+/// One task.
+pub(crate) fn get(connection: &Connection, id: &TaskId) -> Result<Option<TaskRow>> {
+    one(connection, "id = ?1", id.as_str())
+}
+
+/// The task with an idempotency key.
+pub(crate) fn known(connection: &Connection, key: &[u8; 32]) -> Result<Option<TaskRow>> {
+    one(connection, "idempotency = ?1", key)
+}
+
+fn one(connection: &Connection, which: &str, value: impl rusqlite::ToSql) -> Result<Option<TaskRow>> {
+    let mut statement =
+        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE {which}")).map_err(failed)?;
+    let mut rows = statement.query([value]).map_err(failed)?;
+    rows.next().map_err(failed)?.map(read).transpose()
+}
+
+/// Which tasks to list.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    /// Whose; everyone's, where it does not say.
+    pub(crate) owner: Option<String>,
+    /// Of which agent.
+    pub(crate) agent: Option<String>,
+    /// In which state.
+    pub(crate) state: Option<String>,
+    /// Those before this one.
+    pub(crate) before: Option<String>,
+    /// How many at most.
+    pub(crate) limit: usize,
+}
+
+/// Tasks, newest first, without answers.
+pub(crate) fn list(connection: &Connection, wanted: &Wanted) -> Result<Vec<TaskRow>> {
+    let mut statement = connection
+        .prepare_cached(&format!(
+            "SELECT {LISTED} FROM tasks WHERE (?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR agent = ?2) \
+             AND (?3 IS NULL OR state = ?3) AND (?4 IS NULL OR id < ?4) ORDER BY id DESC LIMIT ?5"
+        ))
+        .map_err(failed)?;
+    let limit = i64::try_from(wanted.limit).unwrap_or(i64::MAX);
+    let mut rows =
+        statement.query((&wanted.owner, &wanted.agent, &wanted.state, &wanted.before, limit)).map_err(failed)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+/// The tasks that were accepted and are not over, oldest first.
+pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<TaskRow>> {
+    let mut statement = connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE finished_at IS NULL ORDER BY id"))
+        .map_err(failed)?;
+    let mut rows = statement.query([]).map_err(failed)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+/// Lets go of tasks that were over before a moment; how many.
+pub(crate) fn forget(connection: &Connection, before: Moment) -> Result<usize> {
+    connection.execute("DELETE FROM tasks WHERE finished_at < ?1", [before.millis()]).map_err(failed)
+}
+
+fn read(row: &Row<'_>) -> Result<TaskRow> {
+    let text = |column| row.get::<_, Option<String>>(column).map_err(failed);
+    let needed = |column| row.get::<_, String>(column).map_err(failed);
+    let moment = |column| row.get::<_, Option<i64>>(column).map(|at| at.map(Moment)).map_err(failed);
+    Ok(TaskRow {
+        id: needed(0)?.try_into()?,
+        agent: needed(1)?.parse()?,
+        owner: needed(2)?,
+        key: text(3)?,
+        idempotency: row.get(4).map_err(failed)?,
+        digest: row.get(5).map_err(failed)?,
+        request: text(6)?,
+        state: needed(7)?,
+        cancelled: row.get(8).map_err(failed)?,
+        created_at: Moment(row.get(9).map_err(failed)?),
+        started_at: moment(10)?,
+        finished_at: moment(11)?,
+        status: text(12)?,
+        outcome: text(13)?,
+        problem: text(14)?,
+    })
+}

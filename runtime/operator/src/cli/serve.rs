@@ -1,0 +1,68 @@
+//! `herm serve`, `herm keys` and `herm top` as they are typed.
+
+use clap::{Args, Subcommand};
+
+use crate::book::keys::Operation;
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Where to listen [default: 127.0.0.1:7700]; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", env = "HERM_LISTEN")]
+    pub(crate) listen: Option<String>,
+    /// Write log lines as JSON
+    #[arg(long)]
+    pub(crate) json_logs: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keys {
+    /// Make a key; it is shown once and kept as a hash
+    Create(CreateKey),
+    /// All keys, those that ended too
+    List,
+    /// End a key
+    Revoke {
+        /// The id of the key, or the key itself
+        key: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateKey {
+    /// A name, for people
+    pub(crate) name: String,
+    /// In whose name it calls: tasks, memory and receipts of this subscriber
+    #[arg(long, value_name = "ID")]
+    pub(crate) subscriber: Option<String>,
+    /// Which agents it may call, such as 1,2 [default: all]
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub(crate) agents: Vec<String>,
+    /// What it may do
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Operation::Run, Operation::Read])]
+    pub(crate) operations: Vec<Operation>,
+    /// Requests a minute
+    #[arg(long, value_name = "N", default_value_t = crate::book::keys::RATE)]
+    pub(crate) rate: u32,
+    /// What its tasks may cost together, in dollars
+    #[arg(long, value_name = "USD")]
+    pub(crate) budget: Option<f64>,
+    /// Days after which it ends by itself
+    #[arg(long, value_name = "DAYS")]
+    pub(crate) expires: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    /// The server
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7700")]
+    pub(crate) url: String,
+    /// The variable that holds a key with the operation operate
+    #[arg(long, value_name = "NAME", default_value = "HERM_KEY")]
+    pub(crate) key_env: String,
+    /// Look once and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1)]
+    pub(crate) every: u64,
+}

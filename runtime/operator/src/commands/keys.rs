@@ -1,0 +1,146 @@
+//! `herm keys`: who may call.
+
+use herm::ids::SystemRandom;
+use herm::{Clock as _, Error, Moment, Result, SubscriberId, SystemClock};
+use serde_json::{Value, json};
+
+use crate::book::{self, keys};
+use crate::cli::{CreateKey, Keys};
+use crate::config::Settings;
+use crate::output::{Answer, columns};
+
+pub(super) fn run(settings: &Settings, command: &Keys) -> Result<Answer> {
+    match command {
+        Keys::Create(arguments) => create(settings, arguments),
+        Keys::List => list(settings),
+        Keys::Revoke { key } => revoke(settings, key),
+    }
+}
+
+fn create(settings: &Settings, arguments: &CreateKey) -> Result<Answer> {
+    if arguments.name.trim().is_empty() || arguments.name.chars().any(char::is_control) {
+        return Err(Error::invalid("a key needs a name without control characters"));
+    }
+    if arguments.rate == 0 {
+        return Err(Error::invalid("a key that may call 0 times a minute opens nothing").hint("leave --rate out"));
+    }
+    let budget = arguments.budget.map(micro_usd).transpose()?;
+    let subscriber = arguments.subscriber.as_deref().map(str::parse::<SubscriberId>).transpose()?;
+    let agents = match arguments.agents.is_empty() {
+        true => None,
+        false => Some(arguments.agents.iter().map(|id| id.trim().parse()).collect::<Result<_>>()?),
+    };
+    let now = SystemClock.now();
+    let (text, id, hash) = keys::make(&SystemRandom)?;
+    let key = keys::Key {
+        id,
+        name: arguments.name.clone(),
+        hash,
+        subscriber,
+        agents,
+        operations: arguments.operations.iter().copied().collect(),
+        rate: arguments.rate,
+        micro_usd: budget,
+        spent: 0,
+        created_at: now,
+        expires_at: arguments.expires.map(|days| Moment(now.millis() + i64::from(days) * 86_400_000)),
+        revoked_at: None,
+    };
+    let connection = book::open(&settings.layout.book())?;
+    let was_keyless = keys::all(&connection)?.is_empty();
+    keys::add(&connection, &key)?;
+    let mut note = "this is the only time the key is shown: keep it now".to_owned();
+    if was_keyless {
+        note.push_str("\nit is the first one: from now on the server answers nobody without a key");
+    }
+    let mut document = shown(&key);
+    document["key"] = json!(text);
+    Ok(Answer::new(format!("{text}\n"), document).note(note))
+}
+
+fn micro_usd(dollars: f64) -> Result<u64> {
+    let micros = (dollars * 1e6).round();
+    if !(1.0..=1e15).contains(&micros) {
+        return Err(Error::invalid(format!("a budget of {dollars} dollars cannot be")).hint("write it like 5.00"));
+    }
+    // In range: checked above.
+    Ok(micros as u64)
+}
+
+fn shown(key: &keys::Key) -> Value {
+    json!({
+        "id": key.id,
+        "name": key.name,
+        "subscriber": key.subscriber,
+        "agents": key.agents,
+        "operations": key.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>(),
+        "ratePerMinute": key.rate,
+        "microUsd": key.micro_usd,
+        "spentMicroUsd": key.spent,
+        "createdAt": key.created_at,
+        "expiresAt": key.expires_at,
+        "revokedAt": key.revoked_at,
+    })
+}
+
+fn list(settings: &Settings) -> Result<Answer> {
+    let all = match settings.layout.book().exists() {
+        true => keys::all(&book::open(&settings.layout.book())?)?,
+        false => Vec::new(),
+    };
+    let now = SystemClock.now();
+    let heads = ["ID", "NAME", "SUBSCRIBER", "AGENTS", "OPERATIONS", "RATE", "SPENT", "STATE"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for key in &all {
+        let dash = || "-".to_owned();
+        let agents = key.agents.as_ref().map(|ids| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
+        let operations: Vec<&str> = key.operations.iter().map(|operation| operation.name()).collect();
+        let state = match (key.revoked_at, key.is_valid(now)) {
+            (Some(_), _) => "revoked",
+            (None, false) => "expired",
+            (None, true) => "valid",
+        };
+        let spent = match key.micro_usd {
+            Some(budget) => format!("${:.2} of ${:.2}", key.spent as f64 / 1e6, budget as f64 / 1e6),
+            None => format!("${:.2}", key.spent as f64 / 1e6),
+        };
+        rows.push(vec![
+            key.id.clone(),
+            key.name.clone(),
+            key.subscriber.as_ref().map_or_else(dash, ToString::to_string),
+            agents.unwrap_or_else(|| "all".to_owned()),
+            operations.join(","),
+            format!("{}/min", key.rate),
+            spent,
+            state.to_owned(),
+        ]);
+    }
+    let text = if all.is_empty() { "no keys\n".to_owned() } else { columns(&rows) };
+    let answer = Answer::new(text, json!({ "keys": all.iter().map(shown).collect::<Vec<_>>() }));
+    Ok(match all.is_empty() {
+        true => {
+            answer.note("without keys the server answers on this machine only; make one with `herm keys create NAME`")
+        }
+        false => answer,
+    })
+}
+
+fn revoke(settings: &Settings, key: &str) -> Result<Answer> {
+    // Someone who only has the key itself can end it, too.
+    let id = key.strip_prefix("herm_").and_then(|rest| rest.split('_').next()).unwrap_or(key);
+    let missing = || {
+        Error::not_found(format!("there is no key {:?}", id.chars().take(32).collect::<String>()))
+            .hint("see them with `herm keys list`")
+    };
+    if !settings.layout.book().exists() {
+        return Err(missing());
+    }
+    let connection = book::open(&settings.layout.book())?;
+    let known = keys::all(&connection)?.into_iter().find(|known| known.id == id).ok_or_else(missing)?;
+    let ended = keys::revoke(&connection, id, SystemClock.now())?;
+    let text = match ended {
+        true => format!("the key {id} ({}) opens nothing any more\n", known.name),
+        false => format!("the key {id} ({}) was revoked already\n", known.name),
+    };
+    Ok(Answer::new(text, json!({ "id": id, "revoked": ended })))
+}

@@ -1,0 +1,53 @@
+//! `herm serve` and `herm mcp`.
+
+use herm::{Error, Result};
+use serde_json::json;
+
+use crate::cli::{Cli, Serve};
+use crate::config::Settings;
+use crate::output::{self, Answer};
+use crate::serve::Server;
+
+pub(super) fn run(settings: &Settings, arguments: &Serve, cli: &Cli) -> Result<Answer> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| Error::unavailable("no threads can be started").because(source))?;
+    runtime.block_on(async {
+        let server = Server::open(settings, arguments.listen.as_deref()).await?;
+        let first = server.make_first_brain()?;
+        let address = server.address();
+        let keyless = server.is_keyless()?;
+        // On standard output and at once: whoever started it waits for this line.
+        let line = json!({ "event": "listening", "url": format!("http://{address}"), "keyless": keyless });
+        let said = if cli.json {
+            format!("{line}\n")
+        } else {
+            let mut said = format!("listening at http://{address}\n");
+            if keyless {
+                said.push_str(
+                    "no key is configured: only this machine is answered, as the operator; see `herm keys create`\n",
+                );
+            }
+            if first {
+                said.push_str("there was no brain: agent 1, AUDIT, was made from its seed\n");
+            }
+            said
+        };
+        // Nobody reads it: the server answers all the same.
+        let _ = output::print(&said);
+        server.run().await
+    })?;
+    Ok(Answer::new("", json!({ "event": "stopped" })).note("stopped: every task is settled or written down"))
+}
+
+#[cfg(feature = "mcp")]
+pub(super) fn mcp(settings: &Settings) -> Result<Answer> {
+    crate::serve::mcp::on_stdio(settings)?;
+    Ok(Answer::new("", json!(null)))
+}
+
+#[cfg(not(feature = "mcp"))]
+pub(super) fn mcp(_: &Settings) -> Result<Answer> {
+    Err(Error::refused("this herm was built without MCP").hint("build it with `--features mcp`"))
+}

@@ -1,0 +1,111 @@
+//! `[serve]` of the configuration.
+
+use herm::{Error, Result};
+
+/// How the server answers.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ServeEntry {
+    /// Where it listens; 127.0.0.1:7700 unless said. Anything but the loopback needs a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) listen: Option<String>,
+    /// Bytes of a body; 1 MiB unless said, 8 MiB at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) body_bytes: Option<usize>,
+    /// Bytes of a portable brain that is imported; 256 MiB unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) import_bytes: Option<u64>,
+    /// Connections at once; 2,048 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) connections: Option<usize>,
+    /// Tasks that run at once; 64 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) running: Option<usize>,
+    /// Tasks that wait for one brain; 32 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waiting_per_brain: Option<usize>,
+    /// Tasks that wait together; 1,024 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waiting: Option<usize>,
+    /// Days that tasks and their answers are kept to be asked for again; 7 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) keep_tasks_days: Option<u32>,
+    /// Seconds that running tasks have to end when the server stops; 25 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) shutdown_secs: Option<u64>,
+    /// Tasks are paid for, with x402.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) x402: Option<PaymentEntry>,
+}
+
+/// What a task costs, and who sees to it that it is paid.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PaymentEntry {
+    /// The address of the facilitator.
+    pub(crate) facilitator: String,
+    /// Who is paid.
+    pub(crate) pay_to: String,
+    /// The network, as CAIP-2 names it: eip155:8453.
+    pub(crate) network: String,
+    /// The contract of the token.
+    pub(crate) asset: String,
+    /// The price of a task, in the token's smallest unit.
+    pub(crate) amount: String,
+    /// The token's name, as its typed-data domain has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_name: Option<String>,
+    /// The token's version, as its typed-data domain has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_version: Option<String>,
+    /// Seconds that a payment may take; 300 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_timeout_secs: Option<u64>,
+}
+
+/// The limits in force.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ServeLimits {
+    /// Bytes of a body.
+    pub(crate) body_bytes: usize,
+    /// Bytes of a portable brain.
+    pub(crate) import_bytes: u64,
+    /// Connections at once.
+    pub(crate) connections: usize,
+    /// Tasks that run at once.
+    pub(crate) running: usize,
+    /// Tasks that wait for one brain.
+    pub(crate) waiting_per_brain: usize,
+    /// Tasks that wait together.
+    pub(crate) waiting: usize,
+    /// Days that tasks are kept.
+    pub(crate) keep_tasks_days: u32,
+    /// Seconds that running tasks have when the server stops.
+    pub(crate) shutdown_secs: u64,
+}
+
+impl ServeEntry {
+    /// The limits in force.
+    pub(crate) fn limits(&self) -> Result<ServeLimits> {
+        let limits = ServeLimits {
+            body_bytes: self.body_bytes.unwrap_or(1 << 20),
+            import_bytes: self.import_bytes.unwrap_or(256 << 20),
+            connections: self.connections.unwrap_or(2_048),
+            running: self.running.unwrap_or(64),
+            waiting_per_brain: self.waiting_per_brain.unwrap_or(32),
+            waiting: self.waiting.unwrap_or(1_024),
+            keep_tasks_days: self.keep_tasks_days.unwrap_or(7),
+            shutdown_secs: self.shutdown_secs.unwrap_or(25),
+        };
+        let rule = if !(1 << 10..=8 << 20).contains(&limits.body_bytes) {
+            "body_bytes is 1 KiB to 8 MiB"
+        } else if limits.connections == 0 || limits.running == 0 {
+            "connections and running are at least 1"
+        } else if limits.waiting < limits.waiting_per_brain {
+            "waiting is at least waiting_per_brain"
+        } else {
+            return Ok(limits);
+        };
+        Err(Error::invalid(format!("[serve]: {rule}")).hint("leave it out for the default"))
+    }
+}

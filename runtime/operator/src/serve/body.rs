@@ -1,0 +1,128 @@
+//! What a caller sends: a body within its size and time, read as JSON.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use futures_util::StreamExt as _;
+use serde::de::DeserializeOwned;
+
+use super::app::App;
+use super::problem::{Answered, Problem};
+
+/// So long a body may stop coming.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// A JSON body.
+#[derive(Debug)]
+pub(crate) struct Payload<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Payload<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Answered<Self> {
+        if !is_json(request.headers()) {
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "the body is not said to be JSON",
+            )
+            .hint("send `Content-Type: application/json`"));
+        }
+        let bytes = read(request.into_body(), app.limits.body_bytes).await?;
+        parse(&bytes).map(Self)
+    }
+}
+
+/// A JSON body, or nothing at all, which is the default.
+#[derive(Debug)]
+pub(crate) struct OptionalPayload<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalPayload<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Answered<Self> {
+        let is_json = is_json(request.headers());
+        let bytes = read(request.into_body(), app.limits.body_bytes).await?;
+        match bytes.is_empty() {
+            true => Ok(Self(T::default())),
+            false if is_json => parse(&bytes).map(Self),
+            false => Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "the body is not said to be JSON",
+            )
+            .hint("send `Content-Type: application/json`, or no body")),
+        }
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answered<T> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let what = if error.is_data() { "does not fit" } else { "is not JSON" };
+        Problem::invalid(format!("the body {what}: {error}")).hint("see the fields in /openapi.json")
+    })
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = said.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+/// A whole body of at most `most` bytes.
+pub(crate) async fn read(body: Body, most: usize) -> Answered<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = next(&mut pieces).await? {
+        if bytes.len() + piece.len() > most {
+            return Err(too_large(most as u64));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+/// The next piece of a body that comes slowly, but comes.
+pub(crate) async fn next(pieces: &mut axum::body::BodyDataStream) -> Answered<Option<axum::body::Bytes>> {
+    let silent =
+        |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the body stopped coming").hint("send it again");
+    match tokio::time::timeout(SILENCE, pieces.next()).await.map_err(silent)? {
+        None => Ok(None),
+        Some(Ok(piece)) => Ok(Some(piece)),
+        Some(Err(error)) => Err(Problem::invalid(format!("the body broke off: {error}"))),
+    }
+}
+
+pub(crate) fn too_large(most: u64) -> Problem {
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("the body has more than {most} bytes"))
+        .hint("send less, or ask the operator to raise the limit")
+}
+
+/// What stands behind the `?`.
+#[derive(Debug)]
+pub(crate) struct Asked<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Answered<Self> {
+        match Query::<T>::from_request_parts(parts, app).await {
+            Ok(Query(asked)) => Ok(Self(asked)),
+            Err(rejection) => {
+                Err(Problem::invalid(format!("the query does not fit: {rejection}")).hint("see it in /openapi.json"))
+            }
+        }
+    }
+}
+
+/// How many of a list, within what is allowed.
+pub(crate) fn page(limit: Option<usize>, usual: usize, most: usize) -> Answered<usize> {
+    match limit.unwrap_or(usual) {
+        fits if (1..=most).contains(&fits) => Ok(fits),
+        other => Err(Problem::invalid(format!("limit is {other}, and must be 1 to {most}"))),
+    }
+}

@@ -1,0 +1,283 @@
+//! How a brain moved: its steps, what differs between two versions, how it grew, and what it remembers.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use herm::memory::Search;
+use herm::{Moment, StepKind};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::agents::{here, looked_at};
+use super::app::App;
+use super::body::{Asked, page};
+use super::caller::Caller;
+use super::problem::{Answered, ProblemDocument};
+use super::receipts::{Seen, statement};
+use crate::book::keys::Operation;
+use crate::commands::ledger;
+
+/// Which steps to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HistoryQuery {
+    /// How many; 50 unless said, 200 at most.
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<usize>,
+    /// Those before this number.
+    before: Option<u64>,
+}
+
+/// Steps, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StepList {
+    /// The steps.
+    steps: Vec<StepView>,
+    /// What to ask for with `before` next.
+    next: Option<i64>,
+}
+
+/// One step.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StepView {
+    /// Its number.
+    seq: i64,
+    /// The brain's version after it.
+    version: i64,
+    /// Why the brain moved.
+    kind: String,
+    /// What was done, in a line; not said of other subscribers' tasks.
+    summary: Option<String>,
+    /// When.
+    at: String,
+    /// The bundle hash before.
+    before: Option<String>,
+    /// The bundle hash after.
+    after: String,
+    /// The number of its receipt.
+    receipt: Option<u64>,
+    /// The files that moved.
+    files: Vec<MovedFile>,
+}
+
+/// A file that a step moved.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MovedFile {
+    path: String,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+/// The steps of a brain, newest first.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/history", tag = "agents",
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$"), HistoryQuery),
+    responses(
+        (status = 200, description = "Steps", body = StepList),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Asked(asked): Asked<HistoryQuery>,
+) -> Answered<Json<StepList>> {
+    let id = looked_at(&app, &caller, &id)?;
+    let limit = page(asked.limit, 50, 200)?;
+    let before = asked.before.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX));
+    let (seen, operates) = (Seen::by(&caller), caller.is_operator());
+    let list = app.readers.look(&app.settings.layout, &id, move |look| {
+        let reader = &look.reader;
+        let records = match before {
+            i64::MAX => reader.history(limit)?,
+            before => reader.history_before(before, limit)?,
+        };
+        let mut steps = Vec::with_capacity(records.len());
+        for record in records {
+            let receipt = reader.receipt_of(record.seq)?;
+            // What was said in another's task stays theirs, in the line and in the names of files.
+            let is_shown = operates
+                || record.kind != StepKind::Task
+                || match receipt {
+                    Some(seq) => match reader.receipts(seq, seq)?.pop() {
+                        Some(taped) => seen.sees(&statement(&taped.envelope)?),
+                        None => false,
+                    },
+                    None => false,
+                };
+            steps.push(StepView {
+                seq: record.seq,
+                version: record.version,
+                kind: record.kind.name().to_owned(),
+                summary: is_shown.then_some(record.summary),
+                at: record.at.to_string(),
+                before: record.before.map(|digest| digest.to_string()),
+                after: record.after.to_string(),
+                receipt,
+                files: record
+                    .changes
+                    .into_iter()
+                    .filter(|change| is_shown && (operates || !change.path.as_str().starts_with("users/")))
+                    .map(|change| MovedFile {
+                        path: change.path.to_string(),
+                        before: change.before.map(|digest| digest.to_string()),
+                        after: change.after.map(|digest| digest.to_string()),
+                    })
+                    .collect(),
+            });
+        }
+        let next = steps.last().map(|step| step.seq).filter(|seq| *seq > 1 && steps.len() == limit);
+        Ok(StepList { steps, next })
+    });
+    Ok(Json(list.await?))
+}
+
+/// Which versions to compare.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DiffQuery {
+    /// The first version.
+    from: u64,
+    /// The second; the present one unless said.
+    to: Option<u64>,
+}
+
+/// What differs between two versions of a brain.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/diff", tag = "operator",
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$"), DiffQuery),
+    responses(
+        (status = 200, description = "Files and skills that differ", body = Object),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn diff(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Asked(asked): Asked<DiffQuery>,
+) -> Answered<Json<Value>> {
+    caller.needs(Operation::Operate)?;
+    let id = here(&app, &caller, &id)?;
+    let compared = app.readers.look(&app.settings.layout, &id, move |look| {
+        let to = asked.to.unwrap_or(look.reader.lock().version);
+        Ok(ledger::compared(&look.reader, asked.from, to, ledger::Shows::Texts)?.0)
+    });
+    Ok(Json(compared.await?))
+}
+
+/// How a brain grew.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Charts {
+    /// Skills over versions, oldest first.
+    points: Vec<GrowthPoint>,
+    /// Tool calls by day.
+    days: Vec<DayPoint>,
+}
+
+/// How many skills there were at a version.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GrowthPoint {
+    version: i64,
+    at: String,
+    skills: i64,
+    archived: i64,
+}
+
+/// Tool calls of a day.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DayPoint {
+    day: String,
+    events: u64,
+    errors: u64,
+}
+
+const POINTS: usize = 500;
+const CHART_DAYS: i64 = 90;
+const DAY: i64 = 86_400_000;
+
+/// How a brain grew: skills over versions, errors over days.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/charts", tag = "agents",
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
+    responses(
+        (status = 200, description = "Points", body = Charts),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn charts(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answered<Json<Charts>> {
+    let id = looked_at(&app, &caller, &id)?;
+    let since = Moment(app.clock.now().millis() - CHART_DAYS * DAY);
+    let charts = app.readers.look(&app.settings.layout, &id, move |look| {
+        let growth = look.reader.growth(POINTS)?.into_iter();
+        let days = look.reader.evidence_by_day(since)?.into_iter();
+        Ok(Charts {
+            points: growth
+                .map(|point| GrowthPoint {
+                    version: point.version,
+                    at: point.at.to_string(),
+                    skills: point.skills,
+                    archived: point.archived,
+                })
+                .collect(),
+            days: days
+                .map(|(day, events, errors)| DayPoint {
+                    day: Moment(day * DAY).to_string().chars().take(10).collect(),
+                    events,
+                    errors,
+                })
+                .collect(),
+        })
+    });
+    Ok(Json(charts.await?))
+}
+
+/// What to look for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SearchQuery {
+    /// Words.
+    q: String,
+    /// How many; 20 unless said, 100 at most.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<usize>,
+}
+
+/// What was found, best first.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Hits {
+    /// The rows.
+    #[schema(value_type = Vec<Object>)]
+    hits: Vec<herm::memory::Hit>,
+    /// Whether the index is damaged and the rows were scanned instead.
+    degraded: bool,
+}
+
+/// Searches what a brain remembers: what belongs to everyone, and to the caller.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/memory/search", tag = "agents",
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$"), SearchQuery),
+    responses(
+        (status = 200, description = "Hits", body = Hits),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn search(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Asked(asked): Asked<SearchQuery>,
+) -> Answered<Json<Hits>> {
+    let id = looked_at(&app, &caller, &id)?;
+    let limit = page(asked.limit, 20, 100)?;
+    let (scope, now) = (caller.scope(), app.clock.now());
+    let found = app.readers.look(&app.settings.layout, &id, move |look| {
+        look.reader.search(&Search { text: &asked.q, scope, except_task: None, limit, now })
+    });
+    let found = found.await?;
+    Ok(Json(Hits { hits: found.hits, degraded: found.degraded }))
+}

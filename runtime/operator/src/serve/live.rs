@@ -1,0 +1,170 @@
+//! A task as it happens: what has been said so far, for whoever follows it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::{Stream, stream};
+use herm::{BrainId, Cancel, Event, Moment, TaskId};
+use tokio::sync::watch;
+
+use super::problem::Problem;
+use super::view::TaskView;
+use crate::book::tasks::State;
+
+/// More events than any task has; what is beyond is not kept for followers.
+const MOST_EVENTS: usize = 2_000;
+
+/// A task that waits, runs, or has just ended.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// Its name.
+    pub(crate) id: TaskId,
+    /// Whose brain.
+    pub(crate) agent: BrainId,
+    /// Whose it is.
+    pub(crate) owner: String,
+    /// Whether it is in the book already, and outlives the process.
+    pub(crate) durable: bool,
+    /// When it was accepted.
+    pub(crate) created_at: Moment,
+    /// Ends it early.
+    pub(crate) cancel: Cancel,
+    now: Mutex<Now>,
+    /// Ends it at once, where it is taken up again later.
+    abort: std::sync::OnceLock<tokio::task::AbortHandle>,
+    /// Counts what happened.
+    happened: watch::Sender<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Now {
+    started_at: Option<Moment>,
+    events: Vec<Arc<Event>>,
+    end: Option<Arc<Ended>>,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// The task, as its caller sees it.
+    pub(crate) view: TaskView,
+    /// What to answer instead, where it came to no outcome.
+    pub(crate) problem: Option<Problem>,
+    /// What the facilitator said of the payment.
+    pub(crate) payment: Option<String>,
+}
+
+impl Live {
+    /// A task that begins to wait.
+    pub(crate) fn new(id: TaskId, agent: BrainId, owner: String, durable: bool, created_at: Moment) -> Self {
+        let (now, abort) = (Mutex::default(), std::sync::OnceLock::new());
+        let (cancel, happened) = (Cancel::new(), watch::Sender::new(0));
+        Self { id, agent, owner, durable, created_at, cancel, now, abort, happened }
+    }
+
+    /// Says how it is ended at once.
+    pub(crate) fn set_abort(&self, abort: tokio::task::AbortHandle) {
+        // It is started once.
+        let _ = self.abort.set(abort);
+    }
+
+    /// Ends it at once: its brain stays before or after its step, never between.
+    pub(crate) fn abort(&self) {
+        if let Some(abort) = self.abort.get() {
+            abort.abort();
+        }
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that it runs.
+    pub(crate) fn begin(&self, at: Moment) {
+        self.now().started_at = Some(at);
+        self.tell();
+    }
+
+    /// When it began to run.
+    pub(crate) fn started_at(&self) -> Option<Moment> {
+        self.now().started_at
+    }
+
+    /// Notes what happened.
+    pub(crate) fn heard(&self, event: Event) {
+        let mut now = self.now();
+        if now.events.len() < MOST_EVENTS {
+            now.events.push(Arc::new(event));
+        }
+        drop(now);
+        self.tell();
+    }
+
+    /// Notes how it ended.
+    pub(crate) fn end(&self, end: Ended) {
+        self.now().end = Some(Arc::new(end));
+        self.tell();
+    }
+
+    fn tell(&self) {
+        self.happened.send_modify(|count| *count += 1);
+    }
+
+    /// The task as it is now.
+    pub(crate) fn view(&self) -> TaskView {
+        let now = self.now();
+        match &now.end {
+            Some(end) => end.view.clone(),
+            None => {
+                let state = if now.started_at.is_some() { State::Running } else { State::Queued };
+                TaskView::unfinished(&self.id, &self.agent, state, self.created_at, now.started_at)
+            }
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn ended(&self) -> Arc<Ended> {
+        let mut happened = self.happened.subscribe();
+        loop {
+            if let Some(end) = &self.now().end {
+                return Arc::clone(end);
+            }
+            // The sender is ours: it is there as long as we are.
+            if happened.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Everything that happens, from the event behind `from` on; the last is the end.
+    pub(crate) fn follow(self: Arc<Self>, from: usize) -> impl Stream<Item = (usize, Told)> {
+        let happened = self.happened.subscribe();
+        stream::unfold(Some((self, happened, from)), |state| async move {
+            let (live, mut happened, at) = state?;
+            loop {
+                {
+                    let now = live.now();
+                    if let Some(event) = now.events.get(at) {
+                        let told = (at + 1, Told::Event(Arc::clone(event)));
+                        drop(now);
+                        return Some((told, Some((live, happened, at + 1))));
+                    }
+                    if let Some(end) = &now.end {
+                        return Some(((at + 1, Told::End(Arc::clone(end))), None));
+                    }
+                }
+                if happened.changed().await.is_err() {
+                    return None;
+                }
+            }
+        })
+    }
+}
+
+/// What a follower is told.
+#[derive(Debug, Clone)]
+pub(crate) enum Told {
+    /// Something happened.
+    Event(Arc<Event>),
+    /// It is over.
+    End(Arc<Ended>),
+}

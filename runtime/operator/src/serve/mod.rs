@@ -1,0 +1,201 @@
+//! `herm serve`: the operator's process. Requests come in through `listen` and `router`, are let in by `caller`, become
+//! tasks in `tasks`, wait in the `hall`, and run in the harness; what must outlive the process is in the book.
+
+mod agents;
+mod app;
+mod body;
+mod caller;
+mod hall;
+mod history;
+mod listen;
+mod live;
+#[cfg(feature = "mcp")]
+pub(crate) mod mcp;
+mod meter;
+mod money;
+mod openai;
+pub(crate) mod openapi;
+mod operate;
+mod page;
+mod payment;
+mod problem;
+mod proposals;
+mod readers;
+mod receipts;
+mod router;
+mod skills;
+mod status;
+mod tasks;
+mod view;
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use herm::fsio::OsLock;
+use herm::ids::SystemRandom;
+use herm::{Error, Harness, Result, SystemClock, brain};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use app::{App, Parts};
+
+use crate::backends;
+use crate::book::Book;
+use crate::book::keys::Keyring;
+use crate::config::Settings;
+use crate::mcp as mcp_tools;
+
+/// Where it listens, unless said.
+pub(crate) const LISTEN: &str = "127.0.0.1:7700";
+
+/// A server that is about to answer.
+pub(crate) struct Server {
+    app: App,
+    listener: TcpListener,
+    address: SocketAddr,
+    _lock: OsLock,
+}
+
+impl Server {
+    /// Puts a server together: everything that can be wrong is wrong here.
+    pub(crate) async fn open(settings: &Settings, listen: Option<&str>) -> Result<Self> {
+        let entry = settings.said.serve.clone().unwrap_or_default();
+        let place = listen.or(entry.listen.as_deref()).unwrap_or(LISTEN);
+        let book = Book::open(&settings.layout)?;
+        let lock = OsLock::acquire(&settings.layout.server_lock(), "the server of these brains", Duration::ZERO)?;
+        let keyring = Keyring::default();
+        let addresses: Vec<SocketAddr> = tokio::net::lookup_host(place)
+            .await
+            .map_err(|source| {
+                Error::invalid(format!("{place:?} is no place to listen at: {source}"))
+                    .hint("write it like 127.0.0.1:7700")
+            })?
+            .collect();
+        if keyring.keys(&book)?.is_empty() && addresses.iter().any(|address| !address.ip().is_loopback()) {
+            return Err(Error::refused(format!(
+                "there is no key, so the server answers only on this machine, not at {place}"
+            ))
+            .hint("make a key with `herm keys create NAME --operations operate`, or listen at 127.0.0.1:7700"));
+        }
+        let listener = TcpListener::bind(addresses.as_slice()).await.map_err(|source| {
+            Error::unavailable(format!("cannot listen at {place}: {source}"))
+                .hint("is another server running? choose another place with --listen")
+        })?;
+        let address = listener.local_addr().map_err(|source| Error::unavailable("no address").because(source))?;
+        let app = app(settings, book, keyring).await?;
+        Ok(Self { app, listener, address, _lock: lock })
+    }
+
+    /// The same without a door of its own: for whoever speaks through this process.
+    #[cfg(feature = "mcp")]
+    pub(crate) async fn without_listening(settings: &Settings) -> Result<App> {
+        app(settings, Book::open(&settings.layout)?, Keyring::default()).await
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether nobody has a key.
+    pub(crate) fn is_keyless(&self) -> Result<bool> {
+        self.app.is_keyless()
+    }
+
+    /// Makes the first brain, where there is none at all; whether it did.
+    pub(crate) fn make_first_brain(&self) -> Result<bool> {
+        if !brain::list(&self.app.settings.layout)?.is_empty() || self.app.vault.is_some() {
+            return Ok(false);
+        }
+        self.app.make_from_seed(&"1".parse()?).map(|()| true)
+    }
+
+    /// Answers until it is told to stop; then lets tasks end, and flushes snapshots.
+    pub(crate) async fn run(self) -> Result<()> {
+        let Self { app, listener, _lock, .. } = self;
+        let again = tasks::resume(&app).await?;
+        if again > 0 {
+            tracing::info!(again, "tasks of the process before are taken up");
+        }
+        if app.vault.is_some() {
+            app.harness.resume_snapshots()?;
+        }
+        let tidying = tokio::spawn(status::tidy(app.clone()));
+        let stopping = tokio::spawn(stop_on_signal(app.clone()));
+        listen::listen(&app, listener, router::router(app.clone())).await;
+        tidying.abort();
+        // It ends when the last task has, or was told to.
+        let _ = stopping.await;
+        app.harness.shutdown().await
+    }
+}
+
+/// Everything behind a server's doors.
+async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
+    let entry = settings.said.serve.clone().unwrap_or_default();
+    let limits = entry.limits()?;
+    let (tools, warnings) = mcp_tools::connect(settings).await?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    let snapshotting = settings.snapshotting().await?;
+    let vault = snapshotting.as_ref().map(|how| Arc::clone(&how.vault));
+    let harness: Harness = backends::harness(settings, None, None, tools, snapshotting)?;
+    let paused: HashSet<_> = book.paused()?.into_iter().collect();
+    Ok(App::new(Parts {
+        settings: settings.clone(),
+        harness,
+        vault,
+        book,
+        keyring,
+        rates: caller::Rates::default(),
+        limits,
+        task_limits: settings.said.limits.unwrap_or_default().limits(),
+        money: money::Money::default(),
+        hall: hall::Hall::new(limits),
+        paused: Mutex::new(paused),
+        readers: Arc::default(),
+        meter: meter::Meter::default(),
+        gate: entry.x402.as_ref().map(payment::Gate::new).transpose()?,
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+        began: Instant::now(),
+        closing: watch::Sender::new(false),
+    }))
+}
+
+/// Waits to be told to stop, and gives running tasks their time.
+async fn stop_on_signal(app: App) {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        tracing::error!("signals cannot be waited for; the server stops only when it is killed");
+        return;
+    };
+    tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+    tracing::info!("stopping: no new tasks, those that run have their time");
+    app.closing.send_replace(true);
+    let until = tokio::time::Instant::now() + Duration::from_secs(app.limits.shutdown_secs);
+    let drained = async {
+        while !app.hall.tasks().is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        _ = tokio::time::timeout_at(until, drained) => {}
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    // What is written down is taken up by the next process; anything else ends here, with a receipt.
+    for live in app.hall.tasks() {
+        match live.durable {
+            true => {
+                live.abort();
+                app.hall.forget(&live.id);
+            }
+            false => live.cancel.cancel(),
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! What only an operator may do with a brain.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use herm::brain::InPlace;
+use herm::curator;
+use herm::evolver::auto::Mode;
+use herm::evolver::select::Ranking;
+use herm::evolver::{Ground, Routine, auto, routine};
+use herm::ids::SystemRandom;
+use herm::snapshot::Restoring;
+use herm::snapshot::outbox::Outbox;
+use herm::snapshot::portable::{self, OnSecret};
+use herm::{BrainId, Error, Result, SystemClock};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+use super::agents::{here, looked_at};
+use super::app::App;
+use super::body::{OptionalPayload, next, too_large};
+use super::caller::{Caller, no_agent};
+use super::problem::{Answered, ProblemDocument};
+use crate::book::keys::Operation;
+use crate::commands::{evolve, receipts};
+use crate::stores::Wish;
+
+/// Whether to do something, or only say what would be done.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Passing {
+    /// Only say what would be done.
+    dry_run: bool,
+}
+
+fn operated(app: &App, caller: &Caller, id: &str) -> Answered<BrainId> {
+    caller.needs(Operation::Operate)?;
+    here(app, caller, id)
+}
+
+fn as_json(value: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(value).map_err(|source| Error::internal("the result is not JSON").because(source))
+}
+
+/// Lets the curator pass.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/curate", tag = "operator", request_body = Option<Passing>,
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
+    responses(
+        (status = 200, description = "What moved, and what stayed", body = Object),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn curate(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    OptionalPayload(how): OptionalPayload<Passing>,
+) -> Answered<Json<Value>> {
+    let id = operated(&app, &caller, &id)?;
+    let policy = app.settings.curator()?.policy;
+    let done = app.harness.with_brain(&id, move |brain| {
+        let report = match how.dry_run {
+            true => curator::Report { plan: curator::look(brain, policy)?, settled: None },
+            false => curator::run(brain, policy)?,
+        };
+        as_json(&report)
+    });
+    Ok(Json(done.await?))
+}
+
+/// Lets the evolver pass, as the configuration says.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/evolve", tag = "operator", request_body = Option<Passing>,
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
+    responses(
+        (status = 200, description = "What was found and done", body = Object),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn evolve(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    OptionalPayload(how): OptionalPayload<Passing>,
+) -> Answered<Json<Value>> {
+    let id = operated(&app, &caller, &id)?;
+    let mut routine: Routine = app.settings.evolver().routine()?;
+    let external = evolve::external(&app.settings)?;
+    if how.dry_run || routine.options.mode == Mode::DryRun {
+        routine.options.mode = Mode::DryRun;
+        let now = app.clock.now();
+        let planned = app.readers.look(&app.settings.layout, &id, move |look| {
+            let ground = Ground::of_reader(&look.reader, now)?.with_external(external);
+            as_json(&json!({ "run": auto::plan(&ground, &routine.options, Ranking::default())? }))
+        });
+        return Ok(Json(planned.await?));
+    }
+    let done = app
+        .harness
+        .with_brain(&id, move |brain| as_json(&routine::round(brain, &routine, Ranking::default(), &external)?));
+    Ok(Json(done.await?))
+}
+
+/// Checks every receipt and the content of a brain.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/verify", tag = "operator",
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
+    responses(
+        (status = 200, description = "What is proven, and what is not", body = Object),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn verify(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answered<Json<Value>> {
+    let id = operated(&app, &caller, &id)?;
+    let looking = app.clone();
+    let verified = app.harness.with_brain(&id, move |brain| {
+        let looked = receipts::content_of(brain)?;
+        receipts::verified(&looking.settings, brain.id(), None, |_, _| Ok(looked)).map(|answer| answer.json)
+    });
+    let mut verified = verified.await?;
+    verified["findings"] = verified["checked"]["findings"].clone();
+    Ok(Json(verified))
+}
+
+/// Pushes a brain to the store, now.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/snapshot", tag = "operator",
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
+    responses(
+        (status = 200, description = "What was pushed", body = Object),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn snapshot(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answered<Json<Value>> {
+    let id = operated(&app, &caller, &id)?;
+    Ok(Json(as_json(&app.harness.snapshot(&id).await?)?))
+}
+
+/// Which version to restore.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RestoreRequest {
+    /// The version; the last one unless said.
+    version: Option<u64>,
+    /// Whether a brain that is here makes room: it is set aside, never overwritten.
+    replace: bool,
+}
+
+/// Brings a brain back from the store, verified before it is in place.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/restore", tag = "operator", request_body = Option<RestoreRequest>,
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
+    responses(
+        (status = 200, description = "What was restored", body = Object),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn restore(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    OptionalPayload(how): OptionalPayload<RestoreRequest>,
+) -> Answered<Json<Value>> {
+    caller.needs(Operation::Operate)?;
+    let id = caller.agent(&id)?;
+    let in_place = if how.replace { InPlace::SetAside } else { InPlace::Refuse };
+    Ok(Json(as_json(&app.harness.restore(&id, how.version, in_place).await?)?))
+}
+
+/// Takes a brain out of a portable file.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/import", tag = "operator",
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
+    responses(
+        (status = 201, description = "What was taken in", body = Object),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn import(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    body: Body,
+) -> Answered<Response> {
+    caller.needs(Operation::Operate)?;
+    let id = caller.agent(&id)?;
+    if app.has(&id) {
+        return Err(Error::conflict(format!("agent {id} is here already")).hint("remove it first, or keep it").into());
+    }
+    let incoming = Incoming::receive(&app, body).await?;
+    let how = Restoring {
+        version: None,
+        in_place: InPlace::Refuse,
+        trusted: app.settings.trusted()?,
+        wait: app.settings.lock_wait,
+        progress: None,
+        inspect: None,
+    };
+    let secrecy = app.settings.secrecy(Wish::AsConfigured)?;
+    let doors = (Arc::new(SystemRandom) as _, Arc::new(SystemClock) as _);
+    let expected = portable::peek(&incoming.path)?;
+    if expected != id {
+        return Err(Error::invalid(format!("the file holds agent {expected}, not agent {id}"))
+            .hint(format!("send it to /v1/agents/{expected}/import"))
+            .into());
+    }
+    let restored =
+        portable::import(&app.settings.layout, &incoming.path, secrecy, how, OnSecret::Refuse, doors).await?;
+    Ok((StatusCode::CREATED, Json(as_json(&restored)?)).into_response())
+}
+
+/// A body on its way to a file, which is removed when it is no longer needed.
+struct Incoming {
+    path: std::path::PathBuf,
+}
+
+impl Incoming {
+    async fn receive(app: &App, body: Body) -> Answered<Self> {
+        let name = herm::TaskId::new(app.clock.now(), &*app.random)?;
+        let path = app.settings.layout.book().with_file_name(format!("import-{name}"));
+        let incoming = Self { path: path.clone() };
+        let most = app.limits.import_bytes;
+        let (sender, mut receiver) = tokio::sync::mpsc::channel::<axum::body::Bytes>(8);
+        let writing = tokio::task::spawn_blocking(move || {
+            herm::fsio::write_stream(&path, std::iter::from_fn(|| receiver.blocking_recv()))
+        });
+        let mut pieces = body.into_data_stream();
+        let mut bytes = 0_u64;
+        while let Some(piece) = next(&mut pieces).await? {
+            bytes += piece.len() as u64;
+            if bytes > most {
+                return Err(too_large(most));
+            }
+            // A disk that is full ends the writing; its error is the one to tell.
+            if sender.send(piece).await.is_err() {
+                break;
+            }
+        }
+        drop(sender);
+        writing.await.map_err(|_| Error::internal("writing an import was interrupted"))??;
+        Ok(incoming)
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if let Err(error) = herm::fsio::remove_file(&self.path) {
+            tracing::warn!(%error, "a file that was imported is left behind");
+        }
+    }
+}
+
+/// Whether a brain takes tasks.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Paused {
+    /// The agent.
+    id: String,
+    /// Whether it takes no tasks.
+    paused: bool,
+    /// Whether that is new.
+    changed: bool,
+}
+
+/// Lets a brain take no more tasks; those that wait or run go on.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/pause", tag = "operator",
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
+    responses(
+        (status = 200, description = "Whether it takes tasks", body = Paused),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn pause(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answered<Json<Paused>> {
+    set_paused(&app, &caller, &id, true).await
+}
+
+/// Lets a brain take tasks again.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/resume", tag = "operator",
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
+    responses(
+        (status = 200, description = "Whether it takes tasks", body = Paused),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn resume(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answered<Json<Paused>> {
+    set_paused(&app, &caller, &id, false).await
+}
+
+async fn set_paused(app: &App, caller: &Caller, id: &str, paused: bool) -> Answered<Json<Paused>> {
+    let id = operated(app, caller, id)?;
+    let changed = app.set_paused(&id, paused).await?;
+    Ok(Json(Paused { id: id.to_string(), paused, changed }))
+}
+
+/// Snapshots of a brain.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Snapshots {
+    /// Whether brains are snapshotted here.
+    configured: bool,
+    /// The last snapshot in the store.
+    #[schema(value_type = Option<Object>)]
+    head: Option<Value>,
+    /// Those there are, newest first, at most 100.
+    #[schema(value_type = Vec<Object>)]
+    snapshots: Vec<Value>,
+    /// How the last pushes went.
+    #[schema(value_type = Option<Object>)]
+    outbox: Option<Value>,
+}
+
+/// The snapshots of a brain.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/snapshots", tag = "agents",
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
+    responses(
+        (status = 200, description = "Snapshots", body = Snapshots),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 503, description = "The store does not answer", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn snapshots(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answered<Json<Snapshots>> {
+    caller.needs(Operation::Read)?;
+    let id = caller.agent(&id)?;
+    let Some(vault) = &app.vault else {
+        let id = looked_at(&app, &caller, id.as_str())?;
+        drop(id);
+        return Ok(Json(Snapshots { configured: false, head: None, snapshots: Vec::new(), outbox: None }));
+    };
+    let heads = vault.heads(&id).await?;
+    if heads.is_empty() && !app.has(&id) {
+        return Err(no_agent(&id));
+    }
+    let one = |head: &herm::snapshot::Head| json!({ "number": head.number, "version": head.version, "bundleHash": head.bundle_hash, "at": head.at });
+    let outbox = match app.has(&id) {
+        true => Some(as_json(&Outbox::load(&app.settings.layout.brain(&id))?)?),
+        false => None,
+    };
+    Ok(Json(Snapshots {
+        configured: true,
+        head: heads.last().map(one),
+        snapshots: heads.iter().rev().take(100).map(one).collect(),
+        outbox,
+    }))
+}

@@ -1,0 +1,373 @@
+//! The skills of an agent.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use herm::ids::RelPath;
+use herm::memory::window_start;
+use herm::skill::{State as SkillState, Usage};
+use herm::{Digest, Error, Moment, Reader, Result, Slug};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::agents::looked_at;
+use super::app::App;
+use super::body::{Asked, page};
+use super::caller::Caller;
+use super::problem::{Answered, Problem, ProblemDocument};
+
+/// The days of evidence that a success rate rests on.
+const DAYS: u32 = 30;
+/// How many versions of a skill are listed.
+const VERSIONS: usize = 100;
+
+/// A skill in a list.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SkillRow {
+    /// Its name in commands and calls.
+    pub(crate) slug: String,
+    /// What its front matter calls it.
+    pub(crate) name: String,
+    /// What it does and when to use it.
+    pub(crate) description: String,
+    /// The folder it stands in.
+    pub(crate) category: Option<String>,
+    /// `active`, `stale` or `archived`.
+    pub(crate) state: String,
+    /// Exempt from everything automatic.
+    pub(crate) pinned: bool,
+    /// Who made it.
+    pub(crate) created_by: Option<String>,
+    /// When it was made.
+    pub(crate) created_at: Option<String>,
+    /// How often it was used.
+    pub(crate) uses: u32,
+    /// How often it was read.
+    pub(crate) views: u32,
+    /// How often it was changed.
+    pub(crate) patches: u32,
+    /// When it was last used.
+    pub(crate) last_used_at: Option<String>,
+    /// Tool calls of the last 30 days in sessions that had it loaded.
+    pub(crate) events: u64,
+    /// Those of them that failed.
+    pub(crate) errors: u64,
+    /// The part of them that did not fail; nothing where there are none.
+    pub(crate) success_rate: Option<f64>,
+    /// Its main file.
+    #[serde(skip)]
+    pub(crate) path: Option<RelPath>,
+}
+
+/// Every skill of a brain, those of the archive too, by name.
+pub(super) fn rows(reader: &Reader, now: Moment) -> Result<Vec<SkillRow>> {
+    let usage = reader.usage()?;
+    let summary = reader.evidence_view().summary(window_start(now, DAYS))?;
+    let tallies: HashMap<&Slug, (u64, u64)> =
+        summary.skills.iter().map(|tally| (&tally.skill, (tally.events, tally.errors))).collect();
+    let index = reader.skills()?;
+    let mut rows: Vec<SkillRow> = index
+        .entries()
+        .map(|entry| {
+            let slug = &entry.place.slug;
+            let mut row = row(slug, usage.get(slug), tallies.get(slug).copied());
+            row.name.clone_from(&entry.name);
+            row.description = entry.description.to_string();
+            row.category = entry.category.as_deref().map(str::to_owned);
+            // What stands in the index is not archived, even if its namesake is.
+            if row.state == SkillState::Archived.name() {
+                SkillState::Active.name().clone_into(&mut row.state);
+            }
+            row.path = Some(entry.place.main.clone());
+            row
+        })
+        .collect();
+    for (slug, path) in reader.archived_skills()? {
+        if rows.iter().any(|row| row.slug == slug.as_str()) {
+            continue;
+        }
+        let mut row = row(&slug, usage.get(&slug), tallies.get(&slug).copied());
+        SkillState::Archived.name().clone_into(&mut row.state);
+        row.path = Some(path);
+        rows.push(row);
+    }
+    rows.sort_by(|a, b| a.slug.cmp(&b.slug));
+    Ok(rows)
+}
+
+fn row(slug: &Slug, usage: Option<&Usage>, tally: Option<(u64, u64)>) -> SkillRow {
+    let (events, errors) = tally.unwrap_or_default();
+    SkillRow {
+        slug: slug.to_string(),
+        name: slug.to_string(),
+        description: String::new(),
+        category: None,
+        state: usage.map_or(SkillState::Active, |usage| usage.state).name().to_owned(),
+        pinned: usage.is_some_and(|usage| usage.pinned),
+        created_by: usage.map(|usage| usage.created_by.name().to_owned()),
+        created_at: usage.map(|usage| usage.created_at.to_string()),
+        uses: usage.map_or(0, |usage| usage.use_count),
+        views: usage.map_or(0, |usage| usage.view_count),
+        patches: usage.map_or(0, |usage| usage.patch_count),
+        last_used_at: usage.and_then(|usage| usage.last_used_at).map(|at| at.to_string()),
+        events,
+        errors,
+        success_rate: (events > 0).then(|| 1.0 - errors as f64 / events as f64),
+        path: None,
+    }
+}
+
+/// Which skills to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SkillsQuery {
+    /// Only those whose name or description has this in it.
+    q: Option<String>,
+    /// `active`, `stale`, `archived` or `all`; active and stale ones unless said.
+    state: Option<String>,
+    /// `name`, `uses`, `lastUsed` or `errors`; by name unless said.
+    sort: Option<String>,
+    /// How many; 100 unless said, 1,000 at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// What `next` said.
+    cursor: Option<String>,
+}
+
+/// Skills of an agent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SkillList {
+    /// The skills.
+    skills: Vec<SkillRow>,
+    /// Where the list goes on.
+    next: Option<String>,
+    /// How many fit what was asked for.
+    total: usize,
+}
+
+/// The skills of an agent.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/skills", tag = "agents",
+    params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$"), SkillsQuery),
+    responses(
+        (status = 200, description = "Skills", body = SkillList),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Asked(asked): Asked<SkillsQuery>,
+) -> Answered<Json<SkillList>> {
+    let id = looked_at(&app, &caller, &id)?;
+    let limit = page(asked.limit, 100, 1_000)?;
+    let skip: usize = match asked.cursor.as_deref() {
+        None => 0,
+        Some(text) => text.parse().map_err(|_| Problem::invalid("that is no cursor of this list"))?,
+    };
+    let state = asked.state.as_deref().unwrap_or("present");
+    let fits_state: fn(&SkillRow) -> bool = match state {
+        "present" => |row| row.state != "archived",
+        "active" => |row| row.state == "active",
+        "stale" => |row| row.state == "stale",
+        "archived" => |row| row.state == "archived",
+        "all" => |_| true,
+        other => return Err(Problem::invalid(format!("{other:?} is not a state: active, stale, archived or all"))),
+    };
+    let by: fn(&SkillRow, &SkillRow) -> std::cmp::Ordering = match asked.sort.as_deref().unwrap_or("name") {
+        "name" => |a, b| a.slug.cmp(&b.slug),
+        "uses" => |a, b| b.uses.cmp(&a.uses).then_with(|| a.slug.cmp(&b.slug)),
+        "lastUsed" => |a, b| b.last_used_at.cmp(&a.last_used_at).then_with(|| a.slug.cmp(&b.slug)),
+        "errors" => |a, b| b.errors.cmp(&a.errors).then_with(|| a.slug.cmp(&b.slug)),
+        other => return Err(Problem::invalid(format!("{other:?} is no order: name, uses, lastUsed or errors"))),
+    };
+    let q = asked.q.map(|text| text.trim().to_lowercase()).filter(|text| !text.is_empty());
+    let now = app.clock.now();
+    let list = app.readers.look(&app.settings.layout, &id, move |look| {
+        let all = look.skills(now)?;
+        let has = |row: &SkillRow, q: &str| row.slug.contains(q) || row.description.to_lowercase().contains(q);
+        let mut found: Vec<&SkillRow> =
+            all.iter().filter(|row| fits_state(row) && q.as_ref().is_none_or(|q| has(row, q))).collect();
+        found.sort_by(|a, b| by(a, b));
+        let total = found.len();
+        let skills: Vec<SkillRow> = found.into_iter().skip(skip).take(limit).cloned().collect();
+        let end = skip.saturating_add(skills.len());
+        Ok(SkillList { skills, next: (end < total).then(|| end.to_string()), total })
+    });
+    Ok(Json(list.await?))
+}
+
+/// One skill, with its text.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SkillView {
+    /// What a list says of it.
+    #[serde(flatten)]
+    row: SkillRow,
+    /// The text of its main file.
+    text: String,
+    /// Its main file.
+    path: String,
+    /// The digest of its main file.
+    digest: String,
+    /// Its support files.
+    files: Vec<SupportFile>,
+    /// Its versions, newest first.
+    versions: Vec<SkillVersion>,
+}
+
+/// A support file of a skill.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SupportFile {
+    path: String,
+    bytes: usize,
+}
+
+/// A version of a skill's main file.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SkillVersion {
+    /// The brain's version.
+    version: i64,
+    /// The step.
+    step: i64,
+    /// When.
+    at: String,
+    /// Why the brain moved.
+    kind: String,
+    /// `written` or `removed`.
+    what: String,
+    /// The digest of the content.
+    digest: Option<String>,
+}
+
+/// One skill: its text, files and versions.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/skills/{slug}", tag = "agents",
+    params(
+        ("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$"),
+        ("slug" = String, Path, description = "The skill"),
+    ),
+    responses(
+        (status = 200, description = "The skill", body = SkillView),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, slug)): Path<(String, String)>,
+) -> Answered<Json<SkillView>> {
+    let id = looked_at(&app, &caller, &id)?;
+    let slug: Slug = slug.parse()?;
+    let now = app.clock.now();
+    let view = app.readers.look(&app.settings.layout, &id, move |look| {
+        let (row, path) = find(&look.skills(now)?, &slug)?;
+        let reader = &look.reader;
+        let bytes = reader.text(&path)?.ok_or_else(|| gone(&slug))?;
+        let mut files = Vec::new();
+        if let Some(dir) = path.as_str().strip_suffix("SKILL.md") {
+            for file in reader.skill_paths()?.into_iter().filter(|file| file.as_str().starts_with(dir) && *file != path)
+            {
+                let bytes = reader.settled_file(&file)?.map_or(0, |content| content.len());
+                files.push(SupportFile { path: file.as_str()[dir.len()..].to_owned(), bytes });
+            }
+        }
+        let versions = reader.file_versions(&places(&slug, &path), VERSIONS)?;
+        Ok(SkillView {
+            digest: Digest::of(bytes.as_bytes()).to_string(),
+            text: bytes,
+            path: path.to_string(),
+            files,
+            versions: versions
+                .into_iter()
+                .map(|version| SkillVersion {
+                    version: version.version,
+                    step: version.step,
+                    at: version.at.to_string(),
+                    kind: version.kind.name().to_owned(),
+                    what: if version.digest.is_some() { "written" } else { "removed" }.to_owned(),
+                    digest: version.digest.map(|digest| digest.to_string()),
+                })
+                .collect(),
+            row,
+        })
+    });
+    Ok(Json(view.await?))
+}
+
+fn find(rows: &[SkillRow], slug: &Slug) -> Result<(SkillRow, RelPath)> {
+    let row = rows.binary_search_by(|row| row.slug.as_str().cmp(slug.as_str())).ok().and_then(|at| rows.get(at));
+    match row.and_then(|row| Some((row.clone(), row.path.clone()?))) {
+        Some(found) => Ok(found),
+        None => Err(gone(slug)),
+    }
+}
+
+fn gone(slug: &Slug) -> Error {
+    Error::not_found(format!("there is no skill {:?} in this brain", slug.as_str()))
+        .hint("see the names with `GET /v1/agents/{id}/skills?state=all`")
+}
+
+/// The places a skill's main file may have had: where it is, and both forms at the top.
+fn places(slug: &Slug, path: &RelPath) -> Vec<RelPath> {
+    let usual = [format!("skills/{slug}.md"), format!("skills/{slug}/SKILL.md")];
+    let mut places = vec![path.clone()];
+    places.extend(usual.iter().filter_map(|text| text.parse().ok()).filter(|place| place != path));
+    places
+}
+
+/// A skill's main file as it was.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SkillText {
+    /// The skill.
+    slug: String,
+    /// The brain's version.
+    version: u64,
+    /// The text.
+    text: String,
+    /// Its digest.
+    digest: String,
+}
+
+/// A skill as it was at a version of the brain.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/skills/{slug}/versions/{version}", tag = "agents",
+    params(
+        ("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$"),
+        ("slug" = String, Path, description = "The skill"),
+        ("version" = u64, Path, description = "The brain's version"),
+    ),
+    responses(
+        (status = 200, description = "The text", body = SkillText),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn version(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, slug, version)): Path<(String, String, String)>,
+) -> Answered<Json<SkillText>> {
+    let id = looked_at(&app, &caller, &id)?;
+    let slug: Slug = slug.parse()?;
+    let version: u64 = version.parse().map_err(|_| Problem::invalid("a version is a number"))?;
+    let now = app.clock.now();
+    let text = app.readers.look(&app.settings.layout, &id, move |look| {
+        let (_, path) = find(&look.skills(now)?, &slug)?;
+        let reader = &look.reader;
+        let files = reader.files_at(version)?;
+        let digest = places(&slug, &path).iter().find_map(|place| files.get(place)).copied().ok_or_else(|| {
+            Error::not_found(format!("version {version} has no skill {:?}", slug.as_str()))
+                .hint("see its versions with `GET /v1/agents/{id}/skills/{slug}`")
+        })?;
+        let content = reader.content(&digest)?.ok_or_else(|| {
+            Error::not_found(format!("the text of {:?} at version {version} is no longer kept", slug.as_str()))
+        })?;
+        let text = String::from_utf8_lossy(&content).into_owned();
+        Ok(SkillText { slug: slug.to_string(), version, text, digest: digest.to_string() })
+    });
+    Ok(Json(text.await?))
+}

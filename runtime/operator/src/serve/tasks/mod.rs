@@ -1,0 +1,307 @@
+//! Tasks over HTTP: accepted once, run once, followed or asked for later.
+
+mod request;
+mod restart;
+mod run;
+mod stream;
+
+pub(crate) use request::{LimitsRequest, OnDisconnect, TaskRequest};
+pub(crate) use restart::resume;
+pub(crate) use run::{Accepted, Job, accept};
+pub(crate) use stream::events_of;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::header::{ACCEPT, HeaderName, LOCATION};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use herm::TaskId;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::app::App;
+use super::body::{Asked, Payload, page};
+use super::caller::Caller;
+use super::live::{Ended, Live};
+use super::problem::{Answered, Problem, ProblemDocument};
+use super::view::TaskView;
+use crate::book::keys::Operation;
+use crate::book::tasks::{self as rows, Wanted};
+
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Runs a task on an agent.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/tasks", tag = "tasks",
+    params(
+        ("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key is the same task"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async` to be answered at once"),
+        ("Accept" = Option<String>, Header, description = "`text/event-stream` to follow the task"),
+    ),
+    request_body = TaskRequest,
+    responses(
+        (status = 200, description = "The task is over; or its events as they happen", body = TaskView),
+        (status = 202, description = "The task is accepted", body = TaskView),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 503, description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn submit(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Payload(request): Payload<TaskRequest>,
+) -> Answered<Response> {
+    caller.needs(Operation::Run)?;
+    let agent = caller.agent(&id)?;
+    let later = prefers_async(&headers);
+    let idempotency = idempotency_key(&headers)?;
+    let on_disconnect = request.on_disconnect;
+    let job = Job::new(&app, &caller, agent, request, idempotency, later)?;
+    let accepted = accept(&app, &caller, job, &headers).await?;
+    let live = match accepted {
+        Accepted::Known(view) => return Ok(Json(*view).into_response()),
+        Accepted::Live(live) => live,
+    };
+    if later {
+        let place = format!("/v1/tasks/{}", live.id);
+        let headers = [(LOCATION, place), (PREFERENCE_APPLIED, "respond-async".to_owned())];
+        return Ok((StatusCode::ACCEPTED, headers, Json(live.view())).into_response());
+    }
+    let leaving = Leaving::new(Arc::clone(&live), on_disconnect);
+    if wants_events(&headers) {
+        return Ok(events_of(&app, live, 0, Some(leaving)));
+    }
+    let ended = live.ended().await;
+    leaving.stays();
+    answer(&ended)
+}
+
+/// What is answered when a task is over.
+fn answer(ended: &Ended) -> Answered<Response> {
+    if let Some(problem) = &ended.problem {
+        return Err(problem.clone());
+    }
+    let mut response = Json(&ended.view).into_response();
+    if let Some(payment) = ended.payment.as_ref().and_then(|text| text.parse().ok()) {
+        response.headers_mut().insert(super::payment::PAYMENT_RESPONSE, payment);
+    }
+    Ok(response)
+}
+
+/// Cancels a task whose caller leaves, where that was asked for.
+#[derive(Debug)]
+pub(crate) struct Leaving(Option<Arc<Live>>);
+
+impl Leaving {
+    pub(crate) fn new(live: Arc<Live>, on_disconnect: OnDisconnect) -> Self {
+        Self((on_disconnect == OnDisconnect::Cancel).then_some(live))
+    }
+
+    /// The caller is still there at the end.
+    pub(crate) fn stays(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(live) = &self.0 {
+            live.cancel.cancel();
+        }
+    }
+}
+
+fn prefers_async(headers: &HeaderMap) -> bool {
+    let said = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
+    said.flat_map(|text| text.split([',', ';'])).any(|part| part.trim().eq_ignore_ascii_case("respond-async"))
+}
+
+fn wants_events(headers: &HeaderMap) -> bool {
+    let said = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    said.flat_map(|text| text.split(',')).any(|part| part.trim().to_ascii_lowercase().starts_with("text/event-stream"))
+}
+
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Answered<Option<String>> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    match value.to_str() {
+        Ok(text) if (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) => {
+            Ok(Some(text.to_owned()))
+        }
+        _ => Err(Problem::invalid("an Idempotency-Key is 1 to 128 visible ASCII characters")),
+    }
+}
+
+/// Which tasks to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListQuery {
+    /// Of which agent.
+    agent: Option<String>,
+    /// In which state: queued, running, done, cancelled or failed.
+    state: Option<String>,
+    /// How many; 50 unless said, 200 at most.
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<usize>,
+    /// What `next` said.
+    cursor: Option<String>,
+}
+
+/// Tasks, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TaskList {
+    /// Without answers and receipts.
+    tasks: Vec<TaskView>,
+    /// Where the list goes on.
+    next: Option<String>,
+}
+
+/// Tasks of the caller, newest first.
+#[utoipa::path(
+    get, path = "/v1/tasks", tag = "tasks", params(ListQuery),
+    responses(
+        (status = 200, description = "Tasks", body = TaskList),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Asked(asked): Asked<ListQuery>,
+) -> Answered<Json<TaskList>> {
+    let limit = page(asked.limit, 50, 200)?;
+    if let Some(state) = asked.state.as_deref()
+        && !["queued", "running", "done", "cancelled", "failed"].contains(&state)
+    {
+        return Err(Problem::invalid(format!("{state:?} is not a state of a task")));
+    }
+    let agent = asked.agent.as_deref().map(|text| caller.agent(text)).transpose()?;
+    let cursor: Option<TaskId> = asked.cursor.map(TaskId::try_from).transpose()?;
+    let wanted = Wanted {
+        owner: (!caller.is_operator()).then(|| caller.owner()),
+        agent: agent.as_ref().map(ToString::to_string),
+        state: asked.state,
+        before: cursor.as_ref().map(ToString::to_string),
+        limit,
+    };
+    let mut tasks: Vec<TaskView> =
+        app.book.read(|connection| rows::list(connection, &wanted))?.into_iter().map(TaskView::of_row).collect();
+    // Those that are not written down yet are known here.
+    for live in app.hall.tasks() {
+        let view = live.view();
+        let fits = caller.owns(&live.owner)
+            && agent.as_ref().is_none_or(|agent| *agent == live.agent)
+            && wanted.state.as_ref().is_none_or(|state| *state == view.state)
+            && cursor.as_ref().is_none_or(|cursor| live.id < *cursor);
+        let view = TaskView { outcome: None, ..view };
+        match tasks.iter_mut().find(|known| known.task == view.task) {
+            Some(known) => *known = view,
+            None if fits => tasks.push(view),
+            None => {}
+        }
+    }
+    tasks.sort_by(|a, b| b.task.cmp(&a.task));
+    let more = tasks.len() >= limit;
+    tasks.truncate(limit);
+    let next = tasks.last().filter(|_| more).map(|last| last.task.clone());
+    Ok(Json(TaskList { tasks, next }))
+}
+
+/// A task that this caller may know of: one that lives, or one of the book.
+pub(crate) enum Found {
+    Live(Arc<Live>),
+    Kept(Box<TaskView>),
+}
+
+pub(crate) fn find(app: &App, caller: &Caller, text: &str) -> Answered<Found> {
+    let missing = || Problem::not_found("there is no such task").hint("see your tasks with `GET /v1/tasks`");
+    let id: TaskId = text.parse().map_err(|_| missing())?;
+    if let Some(live) = app.hall.task(&id) {
+        return if caller.owns(&live.owner) { Ok(Found::Live(live)) } else { Err(missing()) };
+    }
+    match app.book.read(|connection| rows::get(connection, &id))? {
+        Some(row) if caller.owns(&row.owner) => Ok(Found::Kept(Box::new(TaskView::of_row(row)))),
+        _ => Err(missing()),
+    }
+}
+
+/// One task.
+#[utoipa::path(
+    get, path = "/v1/tasks/{task}", tag = "tasks",
+    params(("task" = String, Path, description = "The task")),
+    responses(
+        (status = 200, description = "The task", body = TaskView),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn show(State(app): State<App>, caller: Caller, Path(task): Path<String>) -> Answered<Json<TaskView>> {
+    Ok(Json(match find(&app, &caller, &task)? {
+        Found::Live(live) => live.view(),
+        Found::Kept(view) => *view,
+    }))
+}
+
+/// What happens in a task, as it happens.
+#[utoipa::path(
+    get, path = "/v1/tasks/{task}/events", tag = "tasks",
+    params(
+        ("task" = String, Path, description = "The task"),
+        ("Last-Event-ID" = Option<String>, Header, description = "Go on behind this event"),
+    ),
+    responses(
+        (status = 200, description = "Events", content_type = "text/event-stream", body = String),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn follow(
+    State(app): State<App>,
+    caller: Caller,
+    Path(task): Path<String>,
+    headers: HeaderMap,
+) -> Answered<Response> {
+    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let from = last.and_then(|text| text.parse().ok()).unwrap_or(0);
+    Ok(match find(&app, &caller, &task)? {
+        Found::Live(live) => events_of(&app, live, from, None),
+        Found::Kept(view) => stream::only_outcome(&view),
+    })
+}
+
+/// Cancels a task.
+#[utoipa::path(
+    delete, path = "/v1/tasks/{task}", tag = "tasks",
+    params(("task" = String, Path, description = "The task")),
+    responses(
+        (status = 202, description = "It is being cancelled", body = TaskView),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn cancel(State(app): State<App>, caller: Caller, Path(task): Path<String>) -> Answered<Response> {
+    caller.needs(Operation::Run)?;
+    let over = |state: &str| {
+        Problem::new(StatusCode::CONFLICT, "conflict", format!("the task is over already: {state}"))
+            .hint("look at it with `GET /v1/tasks/{task}`")
+    };
+    match find(&app, &caller, &task)? {
+        Found::Kept(view) => Err(over(&view.state)),
+        Found::Live(live) => {
+            let view = live.view();
+            if view.finished_at.is_some() {
+                return Err(over(&view.state));
+            }
+            if live.durable {
+                let id = live.id.clone();
+                app.book.write(move |connection| rows::cancel(connection, &id)).await?;
+            }
+            live.cancel.cancel();
+            Ok((StatusCode::ACCEPTED, Json(live.view())).into_response())
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a process before this one accepted and did not end. A task whose step was settled is over: its outcome is read
+//! back from the brain. Any other has changed nothing, and is run.
+
+use std::sync::Arc;
+
+use herm::session::Transcript;
+use herm::{Reader, Result, Status};
+use serde_json::{Value, json};
+
+use super::super::app::App;
+use super::super::live::Live;
+use super::run::{Job, What, start};
+use crate::book::tasks::{self as rows, End, State, TaskRow};
+
+/// Takes up what was left; how many are run again.
+pub(crate) async fn resume(app: &App) -> Result<usize> {
+    let left = app.book.read(rows::unfinished)?;
+    let mut again = 0;
+    for row in left {
+        let looking = app.clone();
+        let (id, agent) = (row.id.clone(), row.agent.clone());
+        let settled = tokio::task::spawn_blocking(move || settled(&looking, &row).map(|end| (end, row)));
+        let Ok(found) = settled.await else { continue };
+        match found {
+            Ok((Some(end), row)) => {
+                let key = row.key.clone();
+                app.book.write(move |connection| rows::finish(connection, &row.id, key.as_deref(), &end)).await?;
+            }
+            Ok((None, row)) => again += usize::from(run_again(app, row)),
+            Err(error) => {
+                tracing::warn!(task = %id, %agent, %error, "a task was left and cannot be taken up; the next start tries again");
+            }
+        }
+    }
+    Ok(again)
+}
+
+/// How a task ended, if it did; `None` where it is to be run.
+fn settled(app: &App, row: &TaskRow) -> Result<Option<End>> {
+    let at = app.clock.now();
+    let layout = &app.settings.layout;
+    if layout.brain(&row.agent).is_dir() {
+        let reader = Reader::open(layout, &row.agent)?;
+        if let Some(status) = reader.task_status(&row.id)? {
+            let outcome = read_back(&reader, row, &status)?;
+            let micro_usd = outcome["usage"]["microUsd"].as_u64().unwrap_or(0);
+            let (status, outcome) = (Some(status), Some(outcome.to_string()));
+            return Ok(Some(End { state: State::Done, status, outcome, problem: None, micro_usd, at }));
+        }
+    }
+    if row.cancelled || row.request.is_none() {
+        let problem = json!({ "kind": "conflict", "detail": "the task was cancelled before it was over" });
+        let problem = Some(problem.to_string());
+        return Ok(Some(End { state: State::Cancelled, status: None, outcome: None, problem, micro_usd: 0, at }));
+    }
+    Ok(None)
+}
+
+/// The outcome of a settled task, from its transcript and its receipt.
+fn read_back(reader: &Reader, row: &TaskRow, status: &str) -> Result<Value> {
+    let mut outcome = json!({ "status": status, "billable": status == Status::Converged.name() });
+    let Some(kept) = reader.kept_task(&row.id)? else {
+        outcome["message"] = json!("the task was settled; its transcript is no longer kept");
+        return Ok(outcome);
+    };
+    let transcript = Transcript::parse(&kept.transcript)?;
+    outcome["stop"] = json!(transcript.stop.reason);
+    outcome["answer"] = json!(transcript.stop.answer);
+    outcome["message"] = json!(transcript.stop.message);
+    outcome["backend"] = json!(transcript.backend);
+    outcome["turns"] = json!(transcript.turns.len());
+    outcome["warnings"] = json!(["read back from the brain after a restart"]);
+    if let Some(seq) = reader.receipt_of(kept.step)?
+        && let Some(taped) = reader.receipts(seq, seq)?.pop()
+    {
+        let statement = super::super::receipts::statement(&taped.envelope)?;
+        let (predicate, task) = (&statement["predicate"], &statement["predicate"]["task"]);
+        outcome["model"] = task["model"].clone();
+        outcome["usage"] = task["usage"].clone();
+        outcome["calls"] = task["calls"].clone();
+        outcome["skillsLoaded"] = slugs(&task["skills"]["loaded"]);
+        outcome["skillsChanged"] = task["skills"]["changed"].clone();
+        outcome["version"] = predicate["version"].clone();
+        outcome["bundleHash"] = predicate["after"].clone();
+        outcome["receiptSeq"] = json!(seq);
+        outcome["receipt"] = serde_json::from_str(&taped.envelope).unwrap_or_default();
+    }
+    Ok(outcome)
+}
+
+fn slugs(loaded: &Value) -> Value {
+    loaded.as_array().into_iter().flatten().map(|skill| skill["slug"].clone()).collect()
+}
+
+/// Runs a task that was accepted and changed nothing; whether it could be read.
+fn run_again(app: &App, row: TaskRow) -> bool {
+    let Some(what) = row.request.as_deref().and_then(|text| serde_json::from_str::<What>(text).ok()) else {
+        tracing::warn!(task = %row.id, "a task was left and cannot be read");
+        return false;
+    };
+    let job = Job {
+        id: row.id.clone(),
+        agent: row.agent.clone(),
+        owner: row.owner.clone(),
+        key: row.key,
+        what,
+        idempotency: row.idempotency,
+        digest: row.digest,
+        durable: true,
+    };
+    let live = Arc::new(Live::new(row.id, row.agent, row.owner, true, row.created_at));
+    let ticket = app.hall.enter_again(Arc::clone(&live));
+    start(app, job, live, ticket, None, None);
+    true
+}

@@ -1,0 +1,363 @@
+//! One task, from its acceptance to its end.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode};
+use herm::task::Keep;
+use herm::{BrainId, Digest, Error, Limits, Outcome, Status, SubscriberId, Task, TaskId, Watch};
+use serde::{Deserialize, Serialize};
+
+use super::super::app::App;
+use super::super::caller::{Caller, no_agent};
+use super::super::hall::Ticket;
+use super::super::live::{Ended, Live};
+use super::super::money::Reserved;
+use super::super::payment::Paid;
+use super::super::problem::{Answered, Problem};
+use super::super::view::{OutcomeView, TaskView};
+use super::request::TaskRequest;
+use crate::book::tasks::{self as rows, End, Kept, State, TaskRow};
+
+/// A task that is to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(super) id: TaskId,
+    pub(super) agent: BrainId,
+    pub(super) owner: String,
+    pub(super) key: Option<String>,
+    pub(super) what: What,
+    pub(super) idempotency: Option<[u8; 32]>,
+    /// The digest of what was asked, as it was asked.
+    pub(super) digest: [u8; 32],
+    /// Whether it is written down before it runs.
+    pub(super) durable: bool,
+}
+
+/// What is to be done, as the book keeps it until it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct What {
+    pub(super) input: String,
+    pub(super) limits: Limits,
+    pub(super) dry_run: bool,
+    pub(super) subscriber: Option<SubscriberId>,
+}
+
+impl Job {
+    /// A task as its caller asks for it.
+    pub(crate) fn new(
+        app: &App,
+        caller: &Caller,
+        agent: BrainId,
+        request: TaskRequest,
+        idempotency: Option<String>,
+        later: bool,
+    ) -> Answered<Self> {
+        let limits = request.limits.unwrap_or_default().lower(&app.task_limits)?;
+        let what =
+            What { input: request.input, limits, dry_run: request.dry_run, subscriber: caller.subscriber().cloned() };
+        let owner = caller.owner();
+        let idempotency = idempotency.map(|key| {
+            let mut hasher = blake3::Hasher::new_derive_key("herm idempotency v1");
+            hasher.update(&(owner.len() as u64).to_le_bytes()).update(owner.as_bytes()).update(key.as_bytes());
+            *hasher.finalize().as_bytes()
+        });
+        let digest = *Digest::of(&serde_json::to_vec(&(&agent, &what)).unwrap_or_default()).bytes();
+        let job = Self {
+            id: TaskId::new(app.clock.now(), &*app.random)?,
+            agent,
+            owner,
+            key: caller.key().map(|key| key.id.clone()),
+            what,
+            digest,
+            durable: later || idempotency.is_some(),
+            idempotency,
+        };
+        job.task().validate()?;
+        Ok(job)
+    }
+
+    fn task(&self) -> Task {
+        Task {
+            id: Some(self.id.clone()),
+            subscriber: self.what.subscriber.clone(),
+            input: self.what.input.clone(),
+            limits: self.what.limits.clone(),
+            keep: if self.what.dry_run { Keep::DryRun } else { Keep::Settle },
+            ..Task::default()
+        }
+    }
+
+    fn row(&self, live: &Live, state: State) -> herm::Result<TaskRow> {
+        Ok(TaskRow {
+            id: self.id.clone(),
+            agent: self.agent.clone(),
+            owner: self.owner.clone(),
+            key: self.key.clone(),
+            idempotency: self.idempotency,
+            digest: self.digest,
+            request: match state {
+                State::Queued => Some(
+                    serde_json::to_string(&self.what)
+                        .map_err(|source| Error::internal("a task cannot be written down").because(source))?,
+                ),
+                _ => None,
+            },
+            state: state.name().to_owned(),
+            cancelled: false,
+            created_at: live.created_at,
+            started_at: live.started_at(),
+            finished_at: None,
+            status: None,
+            outcome: None,
+            problem: None,
+        })
+    }
+}
+
+/// A task that was accepted, now or before.
+pub(crate) enum Accepted {
+    /// It waits or runs.
+    Live(Arc<Live>),
+    /// It is over: its idempotency key is known.
+    Known(Box<TaskView>),
+}
+
+/// Accepts a task: checks that it can run here, that there is room and money, writes it down where it must outlive the
+/// process, and lets it run.
+pub(crate) async fn accept(app: &App, caller: &Caller, mut job: Job, headers: &HeaderMap) -> Answered<Accepted> {
+    if app.is_closing() {
+        return Err(Error::unavailable("the server is stopping").hint("try again in a moment").into());
+    }
+    if let Some(key) = job.idempotency
+        && let Some(known) = app.book.read(|connection| rows::known(connection, &key))?
+    {
+        return known_task(app, &job, known);
+    }
+    if !app.find_or_make(&job.agent).await? {
+        return Err(no_agent(&job.agent));
+    }
+    if app.is_paused(&job.agent) {
+        return Err(Error::unavailable(format!("agent {} is paused by its operator", job.agent))
+            .hint("try again later")
+            .into());
+    }
+    let paid = match &app.gate {
+        Some(gate) => Some(gate.admit(headers, &job.agent).await?),
+        None => None,
+    };
+    let reserved = app.money.reserve(app, caller, &mut job.what.limits)?;
+    let now = app.clock.now();
+    let live = Arc::new(Live::new(job.id.clone(), job.agent.clone(), job.owner.clone(), job.durable, now));
+    let ticket = app.hall.enter(Arc::clone(&live))?;
+    if job.durable {
+        let row = job.row(&live, State::Queued);
+        let kept = match row {
+            Ok(row) => app.book.write(move |connection| rows::add(connection, &row)).await,
+            Err(error) => Err(error),
+        };
+        match kept {
+            Ok(Kept::New) => {}
+            Ok(Kept::Known(known)) => {
+                app.hall.forget(&job.id);
+                return known_task(app, &job, *known);
+            }
+            Err(error) => {
+                app.hall.forget(&job.id);
+                return Err(error.into());
+            }
+        }
+    }
+    start(app, job, Arc::clone(&live), ticket, paid, reserved);
+    Ok(Accepted::Live(live))
+}
+
+/// What a task is whose idempotency key was seen before.
+fn known_task(app: &App, job: &Job, known: TaskRow) -> Answered<Accepted> {
+    if known.digest != job.digest {
+        return Err(Problem::new(StatusCode::CONFLICT, "conflict", "this Idempotency-Key was used for another task")
+            .hint("use a new key for a new task"));
+    }
+    if known.finished_at.is_none()
+        && let Some(live) = app.hall.task(&known.id)
+    {
+        return Ok(Accepted::Live(live));
+    }
+    // It may have ended between the two looks.
+    let row = app.book.read(|connection| rows::get(connection, &known.id))?.unwrap_or(known);
+    Ok(Accepted::Known(Box::new(TaskView::of_row(row))))
+}
+
+/// Lets a task run, whoever still waits for it.
+pub(super) fn start(
+    app: &App,
+    job: Job,
+    live: Arc<Live>,
+    ticket: Ticket,
+    paid: Option<Paid>,
+    reserved: Option<Reserved>,
+) {
+    let running = Running { app: app.clone(), job, live: Arc::clone(&live), paid, reserved };
+    let handle = tokio::spawn(running.run(ticket));
+    live.set_abort(handle.abort_handle());
+}
+
+struct Running {
+    app: App,
+    job: Job,
+    live: Arc<Live>,
+    paid: Option<Paid>,
+    reserved: Option<Reserved>,
+}
+
+/// How a task ended, before anyone is told.
+enum Came {
+    To(Box<Outcome>),
+    ToNothing(State, Problem),
+    /// It is left for the next process.
+    Left,
+}
+
+impl Running {
+    async fn run(mut self, ticket: Ticket) {
+        let came = self.come(ticket).await;
+        let (end, ended) = match came {
+            Came::Left => return,
+            Came::To(outcome) => self.outcome(&outcome).await,
+            Came::ToNothing(state, problem) => self.nothing(state, problem),
+        };
+        // The brain has what matters: whoever waits need not wait for the book.
+        self.live.end(ended);
+        self.write_down(end).await;
+        self.app.hall.forget(&self.job.id);
+        drop(self.reserved);
+    }
+
+    async fn come(&self, ticket: Ticket) -> Came {
+        let (app, job, live) = (&self.app, &self.job, &self.live);
+        let mut closing = app.closing.subscribe();
+        let waited = tokio::select! {
+            biased;
+            () = live.cancel.asked() => None,
+            _ = closing.wait_for(|closing| *closing) => return self.stopped(),
+            turn = tokio::time::timeout(job.what.limits.deadline(), ticket.turn()) => Some(turn),
+        };
+        let _turn = match waited {
+            Some(Ok(turn)) => turn,
+            Some(Err(_)) => {
+                let error = Error::unavailable(format!("agent {} was busy until the deadline", job.agent))
+                    .hint("try again later, or with a later deadline");
+                return Came::ToNothing(State::Failed, error.into());
+            }
+            None => return cancelled(),
+        };
+        live.begin(app.clock.now());
+        if job.durable {
+            let (id, at) = (job.id.clone(), app.clock.now());
+            // Only tells that it has begun: a restart asks the brain.
+            let _ = app.book.write(move |connection| rows::begin(connection, &id, at)).await;
+        }
+        let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let watch = Watch { events: Some(events), cancel: live.cancel.clone() };
+        let run = app.harness.run_watched(&job.agent, job.task(), watch);
+        tokio::pin!(run);
+        let came = loop {
+            tokio::select! {
+                biased;
+                Some(event) = heard.recv() => {
+                    app.meter.heard(&event);
+                    live.heard(event);
+                }
+                came = &mut run => break came,
+            }
+        };
+        while let Ok(event) = heard.try_recv() {
+            app.meter.heard(&event);
+            live.heard(event);
+        }
+        match came {
+            Ok(outcome) => Came::To(Box::new(outcome)),
+            Err(error) => Came::ToNothing(State::Failed, error.into()),
+        }
+    }
+
+    /// The server stops before it was this task's turn.
+    fn stopped(&self) -> Came {
+        if self.job.durable {
+            return Came::Left;
+        }
+        let error = Error::unavailable("the server stopped before it was this task's turn").hint("try again");
+        Came::ToNothing(State::Failed, error.into())
+    }
+
+    async fn outcome(&mut self, outcome: &Outcome) -> (End, Ended) {
+        self.app.meter.finished(outcome);
+        let (mut payment, mut problem) = (None, None);
+        if let Some(paid) = self.paid.take().filter(|_| outcome.billable) {
+            match paid.settle().await {
+                Ok(response) => payment = Some(response),
+                Err(unsettled) => problem = Some(unsettled),
+            }
+        }
+        let json = serde_json::to_value(OutcomeView::of(outcome)).unwrap_or_default();
+        let cancelled = outcome.status == Status::Failed && outcome.stop == herm::StopReason::Cancelled;
+        let at = self.app.clock.now();
+        let end = End {
+            state: if cancelled { State::Cancelled } else { State::Done },
+            status: Some(outcome.status.name().to_owned()),
+            outcome: Some(json.to_string()),
+            problem: None,
+            micro_usd: outcome.usage.micro_usd.unwrap_or(0),
+            at,
+        };
+        let view = TaskView {
+            state: end.state.name().to_owned(),
+            status: end.status.clone(),
+            finished_at: Some(at.to_string()),
+            outcome: Some(json),
+            ..self.live.view()
+        };
+        (end, Ended { view, problem, payment })
+    }
+
+    fn nothing(&self, state: State, problem: Problem) -> (End, Ended) {
+        self.app.meter.failed(&problem.kind);
+        let json = serde_json::to_value(&problem).unwrap_or_default();
+        let at = self.app.clock.now();
+        let end = End { state, status: None, outcome: None, problem: Some(json.to_string()), micro_usd: 0, at };
+        let view = TaskView {
+            state: state.name().to_owned(),
+            finished_at: Some(at.to_string()),
+            problem: Some(json),
+            ..self.live.view()
+        };
+        (end, Ended { view, problem: Some(problem), payment: None })
+    }
+
+    async fn write_down(&self, end: End) {
+        let (id, key, durable) = (self.job.id.clone(), self.job.key.clone(), self.job.durable);
+        let row = self.job.row(&self.live, end.state);
+        let written = self.app.book.write(move |connection| {
+            if durable {
+                return rows::finish(connection, &id, key.as_deref(), &end);
+            }
+            let row = TaskRow {
+                finished_at: Some(end.at),
+                status: end.status,
+                outcome: end.outcome,
+                problem: end.problem,
+                ..row?
+            };
+            rows::add(connection, &row)?;
+            rows::charge(connection, key.as_deref(), end.micro_usd)
+        });
+        if let Err(error) = written.await {
+            tracing::error!(task = %self.job.id, %error, "the end of a task was not written down; its brain has it");
+        }
+    }
+}
+
+fn cancelled() -> Came {
+    let problem = Problem::new(StatusCode::CONFLICT, "conflict", "the task was cancelled before it began");
+    Came::ToNothing(State::Cancelled, problem)
+}

@@ -1,0 +1,149 @@
+//! Tasks and outcomes as callers see them.
+
+use herm::{BrainId, Moment, Outcome, TaskId};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::problem::ProblemDocument;
+use crate::book::tasks::{State, TaskRow};
+
+/// A task.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TaskView {
+    /// Its name.
+    pub(crate) task: String,
+    /// The agent.
+    pub(crate) agent: String,
+    /// `queued`, `running`, `done`, `cancelled` or `failed`.
+    pub(crate) state: String,
+    /// How it went, once it is done: `converged`, `incomplete` or `failed`.
+    pub(crate) status: Option<String>,
+    /// When it was accepted.
+    pub(crate) created_at: String,
+    /// When it began.
+    pub(crate) started_at: Option<String>,
+    /// When it was over.
+    pub(crate) finished_at: Option<String>,
+    /// What came of it, once it is done.
+    #[schema(value_type = Option<OutcomeView>)]
+    pub(crate) outcome: Option<Value>,
+    /// Why nothing came of it.
+    #[schema(value_type = Option<ProblemDocument>)]
+    pub(crate) problem: Option<Value>,
+}
+
+impl TaskView {
+    /// One that is not over.
+    pub(crate) fn unfinished(
+        id: &TaskId,
+        agent: &BrainId,
+        state: State,
+        created_at: Moment,
+        started_at: Option<Moment>,
+    ) -> Self {
+        Self {
+            task: id.to_string(),
+            agent: agent.to_string(),
+            state: state.name().to_owned(),
+            status: None,
+            created_at: created_at.to_string(),
+            started_at: started_at.map(|at| at.to_string()),
+            finished_at: None,
+            outcome: None,
+            problem: None,
+        }
+    }
+
+    /// One of the book.
+    pub(crate) fn of_row(row: TaskRow) -> Self {
+        let json = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
+        Self {
+            task: row.id.to_string(),
+            agent: row.agent.to_string(),
+            state: row.state,
+            status: row.status,
+            created_at: row.created_at.to_string(),
+            started_at: row.started_at.map(|at| at.to_string()),
+            finished_at: row.finished_at.map(|at| at.to_string()),
+            outcome: json(row.outcome),
+            problem: json(row.problem),
+        }
+    }
+}
+
+/// What came of a task.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OutcomeView<'a> {
+    /// `converged`, `incomplete` or `failed`.
+    status: &'static str,
+    /// Why it ended.
+    stop: &'static str,
+    /// The final answer, byte for byte as the model wrote it.
+    answer: Option<&'a str>,
+    /// What happened, where there is no answer.
+    message: Option<&'a str>,
+    /// Who spoke.
+    backend: &'a str,
+    /// The model, as it names itself.
+    model: Option<&'a str>,
+    /// Turns used.
+    turns: u32,
+    /// Tool calls, in order.
+    #[schema(value_type = Vec<Object>)]
+    calls: &'a [herm::task::CallRecord],
+    /// What it used up.
+    #[schema(value_type = Object)]
+    usage: &'a herm::task::Usage,
+    /// Skills that were loaded.
+    #[schema(value_type = Vec<String>)]
+    skills_loaded: &'a [herm::Slug],
+    /// What was done to skills.
+    #[schema(value_type = Vec<Object>)]
+    skills_changed: &'a [herm::task::SkillMove],
+    /// Whether it may be billed.
+    billable: bool,
+    /// The brain's version now; nothing after a dry run.
+    version: Option<u64>,
+    /// The bundle hash now.
+    bundle_hash: Option<String>,
+    /// The number of the receipt.
+    receipt_seq: Option<u64>,
+    /// The signed receipt: a DSSE envelope.
+    #[schema(value_type = Option<Object>)]
+    receipt: Option<&'a Value>,
+    /// What did not work and was worked around.
+    warnings: &'a [String],
+    /// Why the step is not in the store yet, where the answer was to wait for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unpushed: Option<&'a str>,
+}
+
+impl<'a> OutcomeView<'a> {
+    /// What a caller sees of an outcome.
+    pub(crate) fn of(outcome: &'a Outcome) -> Self {
+        let settled = outcome.settled.as_ref();
+        Self {
+            status: outcome.status.name(),
+            stop: outcome.stop.name(),
+            answer: outcome.answer.as_deref(),
+            message: outcome.message.as_deref(),
+            backend: &outcome.backend,
+            model: outcome.model.as_deref(),
+            turns: outcome.turns,
+            calls: &outcome.calls,
+            usage: &outcome.usage,
+            skills_loaded: &outcome.skills_loaded,
+            skills_changed: &outcome.skills_changed,
+            billable: outcome.billable,
+            version: settled.map(|settled| settled.version),
+            bundle_hash: settled.map(|settled| settled.after.to_string()),
+            receipt_seq: settled.and_then(|settled| settled.receipt.as_ref()).map(|receipt| receipt.seq),
+            receipt: outcome.receipt.as_ref(),
+            warnings: &outcome.warnings,
+            unpushed: outcome.unpushed.as_deref(),
+        }
+    }
+}
