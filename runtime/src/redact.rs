@@ -17,7 +17,7 @@ pub struct Found {
 }
 
 /// Prefixes that only keys and tokens have, with the fewest characters that follow.
-const PREFIXES: [(&str, usize, &str); 31] = [
+const PREFIXES: [(&str, usize, &str); 32] = [
     ("sk-ant-", 20, "an API key"),
     ("sk-proj-", 20, "an API key"),
     ("sk-or-", 20, "an API key"),
@@ -25,6 +25,7 @@ const PREFIXES: [(&str, usize, &str); 31] = [
     ("rk_live_", 16, "an API key"),
     ("sk-", 32, "an API key"),
     ("ghp_", 30, "an access token"),
+    ("herm_", 60, "an API key"),
     ("gho_", 30, "an access token"),
     ("ghs_", 30, "an access token"),
     ("github_pat_", 30, "an access token"),

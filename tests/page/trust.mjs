@@ -1,7 +1,7 @@
 // What the page may be trusted with: receipts, keys and errors.
 
 import assert from "node:assert/strict";
-import { api, BASE, go, KEY, pageTest, rewrite } from "./harness.mjs";
+import { answer, api, BASE, go, KEY, pageTest, rewrite } from "./harness.mjs";
 
 const verify = (page) => page.getByRole("button", { name: "Verify in this browser" }).click();
 
@@ -49,7 +49,7 @@ pageTest("the chain verifies, and not if one receipt is another's", {}, async (p
   await verify(page);
   await page
     .locator(".verdict")
-    .getByText(/^Receipts? .*: every signature and every link that could be checked holds\.$/)
+    .getByText(/^Receipts? .*: every signature and every link holds\.$/)
     .waitFor();
   assert.ok(last >= 2, "brain 1 has receipts");
   const first = await api("agents/1/receipts/1");
@@ -57,6 +57,28 @@ pageTest("the chain verifies, and not if one receipt is another's", {}, async (p
   await verify(page);
   await page.getByRole("alert").getByText("the chain does not hold").waitFor();
   await page.getByText("its previous digest is not the SHA-256 of the payload before").first().waitFor();
+});
+
+pageTest("a chain with a receipt that cannot be read is not called whole", { allowed: /404/ }, async (page) => {
+  const { last } = await api("agents/1/receipts?limit=1");
+  const gone = {
+    type: "urn:herm:problem:not_found",
+    title: "not found",
+    status: 404,
+    kind: "not_found",
+    detail: "there is no such receipt",
+  };
+  await answer(page, `/v1/agents/1/receipts/${last - 1}`, () => ({
+    status: 404,
+    contentType: "application/problem+json",
+    json: gone,
+  }));
+  await go(page, "#/agents/1/receipts");
+  await page.getByText("Verify the chain").click();
+  await verify(page);
+  const verdict = page.locator(".verdict.warn");
+  await verdict.getByText("not all of them could be read. What could be checked holds.").waitFor();
+  await verdict.getByText(`Anything about 1 receipt (${last - 1}) and the links to them`).waitFor();
 });
 
 pageTest("an error is shown with its detail and its hint, and is announced", { allowed: /404/ }, async (page) => {

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 pub struct Herm {
     binary: PathBuf,
     brains: PathBuf,
+    config: Option<PathBuf>,
 }
 
 /// What a run gave.
@@ -24,7 +25,14 @@ pub struct Run {
 impl Herm {
     /// `binary` is the program, `brains` its data.
     pub fn new(binary: impl Into<PathBuf>, brains: &Path) -> Self {
-        Self { binary: binary.into(), brains: brains.to_owned() }
+        Self { binary: binary.into(), brains: brains.to_owned(), config: None }
+    }
+
+    /// The same with a configuration file.
+    #[must_use]
+    pub fn config(mut self, file: &Path) -> Self {
+        self.config = Some(file.to_owned());
+        self
     }
 
     /// The command, ready for more settings.
@@ -37,6 +45,9 @@ impl Herm {
             .env("HOME", &self.brains)
             .env("NO_COLOR", "1")
             .stdin(Stdio::null());
+        if let Some(config) = &self.config {
+            command.env("HERM_CONFIG", config);
+        }
         command
     }
 

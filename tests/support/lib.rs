@@ -5,7 +5,9 @@ pub mod brains;
 pub mod clock;
 pub mod command;
 pub mod generate;
+pub mod http;
 pub mod model_server;
+pub mod operator;
 #[cfg(feature = "cloud")]
 pub mod s3_server;
 pub mod terminal;

@@ -106,7 +106,7 @@ export async function checkEnvelope(envelope, trusted) {
   const good =
     sig.length === 64 && (await crypto.subtle.verify("Ed25519", key, sig, preAuthentication(envelope.payloadType, payload)));
   if (!good) return no("the signature is not one of this key over these bytes: either was changed after signing", seen);
-  if (statement?._type !== STATEMENT_TYPE || statement?.predicateType !== RECEIPT_TYPE)
+  if (statement?._type !== STATEMENT_TYPE || statement?.predicateType !== RECEIPT_TYPE || !statement.predicate)
     return no("the signed payload is not a receipt's statement", seen);
   return { holds: true, why: null, ...seen };
 }

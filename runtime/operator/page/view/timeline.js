@@ -61,7 +61,7 @@ function stepView(step, versionBefore, { agent, signal, frame }) {
         : h("span", { class: "dim small" }, "no receipt"),
     ),
     h("p", { class: "what" }, what),
-    moved(step.files ?? [], frame),
+    step.summary === null ? null : moved(step.files ?? [], frame),
     // The first version has none before it to be compared with.
     step.version > 1 ? differences(agent, versionBefore, step.version, signal) : null,
   );

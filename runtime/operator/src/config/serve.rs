@@ -1,5 +1,7 @@
 //! `[serve]` of the configuration.
 
+use std::time::Duration;
+
 use herm::{Error, Result};
 
 /// How the server answers.
@@ -33,6 +35,12 @@ pub(crate) struct ServeEntry {
     /// Seconds that running tasks have to end when the server stops; 25 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) shutdown_secs: Option<u64>,
+    /// Seconds in which the head of a request has to come; 10 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) head_secs: Option<u64>,
+    /// Seconds that a body may stop coming, and that a client may take nothing of what is sent to it; 30 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) silence_secs: Option<u64>,
     /// Tasks are paid for, with x402.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) x402: Option<PaymentEntry>,
@@ -82,6 +90,10 @@ pub(crate) struct ServeLimits {
     pub(crate) keep_tasks_days: u32,
     /// Seconds that running tasks have when the server stops.
     pub(crate) shutdown_secs: u64,
+    /// In which the head of a request has to come.
+    pub(crate) head: Duration,
+    /// For which a caller may neither send nor take anything.
+    pub(crate) silence: Duration,
 }
 
 impl ServeEntry {
@@ -96,6 +108,8 @@ impl ServeEntry {
             waiting: self.waiting.unwrap_or(1_024),
             keep_tasks_days: self.keep_tasks_days.unwrap_or(7),
             shutdown_secs: self.shutdown_secs.unwrap_or(25),
+            head: Duration::from_secs(self.head_secs.unwrap_or(10).max(1)),
+            silence: Duration::from_secs(self.silence_secs.unwrap_or(30).max(1)),
         };
         let rule = if !(1 << 10..=8 << 20).contains(&limits.body_bytes) {
             "body_bytes is 1 KiB to 8 MiB"

@@ -36,7 +36,7 @@ pub(crate) struct AgentList {
     agents: Vec<AgentSummary>,
     /// Where the list goes on.
     next: Option<String>,
-    /// How many there are, whatever was asked for.
+    /// How many this caller may call, whatever was asked for.
     total: usize,
 }
 

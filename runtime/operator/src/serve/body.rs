@@ -1,7 +1,5 @@
 //! What a caller sends: a body within its size and time, read as JSON.
 
-use std::time::Duration;
-
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::header::CONTENT_TYPE;
@@ -12,9 +10,6 @@ use serde::de::DeserializeOwned;
 
 use super::app::App;
 use super::problem::{Answered, Problem};
-
-/// So long a body may stop coming.
-const SILENCE: Duration = Duration::from_secs(30);
 
 /// A JSON body.
 #[derive(Debug)]
@@ -32,7 +27,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Payload<T> {
             )
             .hint("send `Content-Type: application/json`"));
         }
-        let bytes = read(request.into_body(), app.limits.body_bytes).await?;
+        let bytes = read(app, request.into_body()).await?;
         parse(&bytes).map(Self)
     }
 }
@@ -46,7 +41,7 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalPayload<T> {
 
     async fn from_request(request: Request, app: &App) -> Answered<Self> {
         let is_json = is_json(request.headers());
-        let bytes = read(request.into_body(), app.limits.body_bytes).await?;
+        let bytes = read(app, request.into_body()).await?;
         match bytes.is_empty() {
             true => Ok(Self(T::default())),
             false if is_json => parse(&bytes).map(Self),
@@ -73,11 +68,11 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// A whole body of at most `most` bytes.
-pub(crate) async fn read(body: Body, most: usize) -> Answered<Vec<u8>> {
-    let mut bytes = Vec::new();
+/// A whole body, within its limits.
+async fn read(app: &App, body: Body) -> Answered<Vec<u8>> {
+    let (mut bytes, most) = (Vec::new(), app.limits.body_bytes);
     let mut pieces = body.into_data_stream();
-    while let Some(piece) = next(&mut pieces).await? {
+    while let Some(piece) = next(app, &mut pieces).await? {
         if bytes.len() + piece.len() > most {
             return Err(too_large(most as u64));
         }
@@ -87,10 +82,10 @@ pub(crate) async fn read(body: Body, most: usize) -> Answered<Vec<u8>> {
 }
 
 /// The next piece of a body that comes slowly, but comes.
-pub(crate) async fn next(pieces: &mut axum::body::BodyDataStream) -> Answered<Option<axum::body::Bytes>> {
+pub(crate) async fn next(app: &App, pieces: &mut axum::body::BodyDataStream) -> Answered<Option<axum::body::Bytes>> {
     let silent =
         |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the body stopped coming").hint("send it again");
-    match tokio::time::timeout(SILENCE, pieces.next()).await.map_err(silent)? {
+    match tokio::time::timeout(app.limits.silence, pieces.next()).await.map_err(silent)? {
         None => Ok(None),
         Some(Ok(piece)) => Ok(Some(piece)),
         Some(Err(error)) => Err(Problem::invalid(format!("the body broke off: {error}"))),

@@ -14,17 +14,13 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
 use super::app::App;
 
-/// So long a connection may take to send the head of a request.
-const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// The largest head, and the most headers.
 const HEAD_BYTES: usize = 16 << 10;
 const HEADERS: usize = 64;
-/// So long a client may take nothing of what is sent to it.
-const TAKES_WITHIN: Duration = Duration::from_secs(30);
 /// So long connections have to end once everything is answered.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -40,10 +36,10 @@ pub(crate) async fn listen(app: &App, listener: TcpListener, router: Router) {
         };
         let Some((stream, permit)) = accepted else { continue };
         let counted = app.meter.connected();
-        let io = TokioIo::new(Patient::new(stream));
+        let io = TokioIo::new(Patient::new(stream, app.limits.silence));
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_WITHIN)
+            .header_read_timeout(app.limits.head)
             .max_buf_size(HEAD_BYTES)
             .max_headers(HEADERS)
             .half_close(false)
@@ -91,22 +87,23 @@ async fn accept(
 /// A connection whose other side must take what is sent to it.
 struct Patient {
     stream: TcpStream,
+    patience: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl Patient {
-    fn new(stream: TcpStream) -> Self {
-        Self { stream, waiting: None }
+    fn new(stream: TcpStream, patience: Duration) -> Self {
+        Self { stream, patience, waiting: None }
     }
 
     /// Ends the connection when nothing could be written for too long.
-    fn patience<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn patiently<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.waiting = None;
             return polled;
         }
-        let sleep =
-            self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + TAKES_WITHIN)));
+        let patience = self.patience;
+        let sleep = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
         match sleep.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing"))),
             Poll::Pending => Poll::Pending,
@@ -123,7 +120,7 @@ impl AsyncRead for Patient {
 impl AsyncWrite for Patient {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.patience(cx, polled)
+        self.patiently(cx, polled)
     }
 
     fn poll_write_vectored(
@@ -132,7 +129,7 @@ impl AsyncWrite for Patient {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.patience(cx, polled)
+        self.patiently(cx, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -141,7 +138,7 @@ impl AsyncWrite for Patient {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(cx);
-        self.patience(cx, polled)
+        self.patiently(cx, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

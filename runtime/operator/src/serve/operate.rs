@@ -232,7 +232,7 @@ impl Incoming {
         });
         let mut pieces = body.into_data_stream();
         let mut bytes = 0_u64;
-        while let Some(piece) = next(&mut pieces).await? {
+        while let Some(piece) = next(app, &mut pieces).await? {
             bytes += piece.len() as u64;
             if bytes > most {
                 return Err(too_large(most));

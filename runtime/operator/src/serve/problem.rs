@@ -140,7 +140,11 @@ impl From<Error> for Problem {
 }
 
 impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+    fn into_response(mut self) -> Response {
+        // The problem of a task may have come up before this request did.
+        if let Ok(id) = REQUEST_ID.try_with(Clone::clone) {
+            self.0.request_id = Some(id);
+        }
         let (status, headers) = (self.status(), self.headers.clone());
         let mut response = (status, Json(self)).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -105,7 +105,7 @@ pub(crate) async fn list(
 
 fn view(row: QueueRow, would: Option<review::Would>) -> ProposalView {
     let word = |name: &str| row.entry[name].as_str().map(str::to_owned);
-    let evidence = match &row.entry["evidence"] {
+    let evidence = match &row.entry["evidence_refs"] {
         Value::Null => json!([]),
         list @ Value::Array(_) => list.clone(),
         one => json!([one]),

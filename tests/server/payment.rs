@@ -1,0 +1,163 @@
+//! Tasks that are paid for, with a facilitator that speaks x402 version 2.
+
+use std::sync::{Arc, Mutex};
+
+use herm_tests::model_server::{ModelServer, Step};
+use herm_tests::web_server::{self, Asked};
+use serde_json::{Value, json};
+
+use crate::{answering_and, problem, run, until, with_model_and};
+
+const DONE: &str = r#"{"done":1}"#;
+
+/// Standard base64, which the test has no crate for.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for group in bytes.chunks(3) {
+        let three = [group[0], *group.get(1).unwrap_or(&0), *group.get(2).unwrap_or(&0)];
+        let number = u32::from_be_bytes([0, three[0], three[1], three[2]]);
+        for place in 0..4 {
+            let letter = LETTERS[(number >> (18 - 6 * place) & 63) as usize] as char;
+            out.push(if place > group.len() { '=' } else { letter });
+        }
+    }
+    out
+}
+
+fn unbase64(text: &str) -> Value {
+    let digit = |c: u8| match c {
+        b'A'..=b'Z' => c - b'A',
+        b'a'..=b'z' => c - b'a' + 26,
+        b'0'..=b'9' => c - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let digits: Vec<u8> = text.bytes().filter(|c| *c != b'=').map(digit).collect();
+    let mut bytes = Vec::new();
+    for group in digits.chunks(4) {
+        let number = group.iter().fold(0_u32, |sum, digit| sum << 6 | u32::from(*digit)) << (6 * (4 - group.len()));
+        bytes.extend(&number.to_be_bytes()[1..group.len()]);
+    }
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+/// A facilitator that keeps what it was asked, and settles each nonce once.
+#[derive(Clone, Default)]
+struct Facilitator(Arc<Mutex<Vec<(String, Value)>>>);
+
+impl Facilitator {
+    fn asked(&self, what: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|(path, _)| path == what).count()
+    }
+
+    fn answer(&self, asked: Asked) -> (u16, Vec<u8>) {
+        let body: Value = serde_json::from_slice(&asked.body).unwrap();
+        assert_eq!((&body["x402Version"], &body["paymentRequirements"]["scheme"]), (&json!(2), &json!("exact")));
+        let nonce = body["paymentPayload"]["payload"]["authorization"]["nonce"].clone();
+        let mut all = self.0.lock().unwrap();
+        let is_new = !all.iter().any(|(path, nonce_seen)| path == "/settle" && *nonce_seen == nonce);
+        all.push((asked.path.clone(), nonce.clone()));
+        let answer = match (asked.path.as_str(), nonce.as_str()) {
+            ("/verify", Some("bad")) => {
+                json!({ "isValid": false, "invalidReason": "insufficient_funds", "payer": "0xpayer" })
+            }
+            ("/verify", _) => json!({ "isValid": true, "payer": "0xpayer" }),
+            ("/settle", Some("late")) => {
+                json!({ "success": false, "errorReason": "authorization_expired", "transaction": "", "network": "eip155:8453" })
+            }
+            ("/settle", _) if is_new => {
+                json!({ "success": true, "transaction": "0xabc", "network": "eip155:8453", "payer": "0xpayer" })
+            }
+            _ => json!({ "success": false, "errorReason": "nonce_used", "transaction": "", "network": "eip155:8453" }),
+        };
+        (200, answer.to_string().into_bytes())
+    }
+}
+
+fn paid(nonce: &str, amount: &str) -> String {
+    let accepted = json!({
+        "scheme": "exact", "network": "eip155:8453", "amount": amount, "asset": "0xtoken", "payTo": "0xherm",
+        "maxTimeoutSeconds": 300, "extra": { "name": "USDC", "version": "2" },
+    });
+    let payload = json!({ "signature": "0xsig", "authorization": { "nonce": nonce } });
+    base64(json!({ "x402Version": 2, "accepted": accepted, "payload": payload }).to_string().as_bytes())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_is_run_when_it_is_paid_for_and_paid_for_only_when_it_is_billable() {
+    let facilitator = Facilitator::default();
+    let answering = facilitator.clone();
+    let address = web_server::serve(Arc::new(move |asked| answering.answer(asked))).await;
+    let more = format!(
+        "[serve.x402]\nfacilitator = \"{address}\"\npay_to = \"0xherm\"\nnetwork = \"eip155:8453\"\nasset = \"0xtoken\"\n\
+         amount = \"1000\"\ntoken_name = \"USDC\"\ntoken_version = \"2\""
+    );
+    tokio::task::spawn_blocking(move || {
+        let model = ModelServer::start(vec![
+            Step::chat(DONE),
+            Step::text(401, "text/plain", "no"),
+            Step::chat(DONE),
+            Step::chat(DONE),
+        ]);
+        let operator = with_model_and(&model, &more);
+        let serving = operator.serve();
+        let client = serving.client();
+        let with = |nonce: &str| client.with("payment-signature", &paid(nonce, "1000"));
+
+        // Without payment: what it costs.
+        let refused = run(&client, "7", "go");
+        assert_eq!(problem(&refused, 402, "payment_required"), "payment required");
+        let wanted = unbase64(refused.header("payment-required").unwrap());
+        assert_eq!((&wanted["x402Version"], &wanted["accepts"][0]["amount"]), (&json!(2), &json!("1000")));
+        assert_eq!(
+            (&wanted["accepts"][0]["payTo"], &wanted["accepts"][0]["extra"]["name"]),
+            (&json!("0xherm"), &json!("USDC"))
+        );
+
+        // With it: verified, run, settled.
+        let answer = run(&with("one"), "7", "go");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(unbase64(answer.header("payment-response").unwrap())["transaction"], "0xabc");
+        assert_eq!((facilitator.asked("/verify"), facilitator.asked("/settle")), (1, 1));
+
+        // A task that fails is not paid for.
+        let failed = run(&with("two"), "7", "go");
+        assert_eq!((failed.status, failed.header("payment-response")), (200, None));
+        assert_eq!(failed.json()["outcome"]["status"], "failed");
+        assert_eq!(facilitator.asked("/settle"), 1);
+
+        // A payment pays once; one that is not good, or not what was asked for, pays nothing.
+        problem(&run(&with("one"), "7", "again"), 409, "conflict");
+        assert!(problem(&run(&with("bad"), "7", "go"), 402, "payment_required").contains("insufficient_funds"));
+        let cheap = client.with("payment-signature", &paid("three", "1"));
+        assert!(problem(&run(&cheap, "7", "go"), 402, "payment_required").contains("not what is asked for"));
+        problem(&run(&client.with("payment-signature", "%%%"), "7", "go"), 400, "invalid_input");
+        assert_eq!(model.requests().len(), 2, "nothing ran that was not paid for");
+
+        // Settling that fails at the end is told, and the answer is not handed out.
+        let late = run(&with("late"), "7", "go");
+        assert!(problem(&late, 402, "payment_required").contains("authorization_expired"), "{late:?}");
+
+        // The same task again costs nothing: it is the same task.
+        let keyed = with("four").with("idempotency-key", "k");
+        let first = run(&keyed, "7", "go");
+        assert_eq!(first.status, 200, "{first:?}");
+        let again = until("it written down", || {
+            let again = run(&client.with("idempotency-key", "k"), "7", "go");
+            (again.status == 200).then_some(again)
+        });
+        assert_eq!(again.json()["task"], first.json()["task"]);
+        assert_eq!(facilitator.asked("/settle"), 3);
+    })
+    .await
+    .unwrap();
+}
+
+#[test]
+fn a_price_that_is_not_whole_is_told_before_anyone_is_answered() {
+    let operator = answering_and(DONE, "[serve.x402]\nfacilitator = \"http://127.0.0.1:1\"\npay_to = \"0x\"");
+    let run = operator.herm().run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(run.code, 2, "{run:?}");
+    assert!(run.stderr.contains("[serve.x402] needs network"), "{run:?}");
+}

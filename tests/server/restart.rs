@@ -1,0 +1,160 @@
+//! What was accepted is not lost: kills, restarts, and a stop that takes its time.
+
+use herm_tests::model_server::{Gate, ModelServer, Step};
+use serde_json::json;
+
+use crate::{answering, over, problem, run, saying, until, with_model, with_model_and};
+
+const DONE: &str = r#"{"done":1}"#;
+
+fn name(answer: &herm_tests::http::Answer) -> String {
+    answer.json()["task"].as_str().unwrap_or_else(|| panic!("{answer:?}")).to_owned()
+}
+
+#[test]
+fn tasks_that_were_accepted_run_after_a_kill_each_once() {
+    let gate = Gate::default();
+    // The first two requests never get their answer: the process is killed before.
+    let mut steps = vec![Step::never()];
+    steps.extend((0..8).map(|_| Step::chat(DONE)));
+    let model = ModelServer::start(steps);
+    let operator = with_model(&model);
+    let serving = operator.serve();
+    let client = serving.client().with("prefer", "respond-async");
+    let names: Vec<String> = (0..4).map(|number| name(&run(&client, "7", &format!("task {number}")))).collect();
+    until("a request", || (!model.requests().is_empty()).then_some(()));
+    gate.open();
+    serving.kill();
+    let serving = operator.serve();
+    let client = serving.client();
+    for name in &names {
+        let view = over(&client, name);
+        assert_eq!((&view["state"], &view["outcome"]["answer"]), (&json!("done"), &json!(DONE)), "{view}");
+    }
+    // One receipt for the making of the brain, and one a task.
+    let receipts = client.get("/v1/agents/7/receipts").json();
+    assert_eq!(receipts["last"], 5);
+    let mut tasks: Vec<&str> =
+        receipts["receipts"].as_array().unwrap().iter().filter_map(|receipt| receipt["task"].as_str()).collect();
+    tasks.reverse();
+    assert_eq!(tasks, names, "in the order they were accepted");
+    assert_eq!(model.requests().len(), 5, "only the one that was cut off is asked again");
+}
+
+#[test]
+fn a_task_that_was_settled_before_the_kill_is_read_back_and_not_run_again() {
+    let model = saying(DONE);
+    let operator = with_model(&model);
+    let serving = operator.serve();
+    let client = serving.client().with("idempotency-key", "k-1");
+    let first = run(&client, "7", "go").json();
+    serving.kill();
+    // As if the process had been killed between the brain's commit and the book's.
+    let book = rusqlite::Connection::open(operator.brains().join(".operator/book.db")).unwrap();
+    let request = json!({ "input": "go", "limits": {}, "dryRun": false, "subscriber": null }).to_string();
+    let changed = book
+        .execute(
+            "UPDATE tasks SET state = 'running', finished_at = NULL, outcome = NULL, status = NULL, request = ?1",
+            [request],
+        )
+        .unwrap();
+    assert_eq!(changed, 1);
+    drop(book);
+    let serving = operator.serve();
+    let again = run(&serving.client().with("idempotency-key", "k-1"), "7", "go").json();
+    assert_eq!(again["task"], first["task"]);
+    let (before, after) = (&first["outcome"], &again["outcome"]);
+    for field in
+        ["status", "stop", "answer", "model", "backend", "turns", "billable", "version", "receiptSeq", "receipt"]
+    {
+        assert_eq!(before[field], after[field], "{field}");
+    }
+    assert_eq!(model.requests().len(), 1, "it ran once");
+}
+
+#[test]
+fn a_cancelled_task_is_not_taken_up_again() {
+    let model = ModelServer::always(Step::never());
+    let operator = with_model(&model);
+    let serving = operator.serve();
+    let client = serving.client().with("prefer", "respond-async");
+    let running = name(&run(&client, "7", "one"));
+    let waiting = name(&run(&client, "7", "two"));
+    until("a request", || (!model.requests().is_empty()).then_some(()));
+    let book = rusqlite::Connection::open(operator.brains().join(".operator/book.db")).unwrap();
+    book.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+    book.execute("UPDATE tasks SET cancelled = 1 WHERE id = ?1", [&waiting]).unwrap();
+    drop(book);
+    serving.kill();
+    let serving = operator.serve();
+    let client = serving.client();
+    assert_eq!(over(&client, &waiting)["state"], "cancelled");
+    assert_ne!(client.get(&format!("/v1/tasks/{running}")).json()["state"], "cancelled");
+}
+
+#[test]
+fn a_stop_lets_running_tasks_end_and_takes_no_new_ones() {
+    let gate = Gate::default();
+    let model = ModelServer::start(vec![Step::chat(DONE).after(&gate)]);
+    let operator = with_model(&model);
+    let serving = operator.serve();
+    let client = serving.client();
+    let asking = client.clone();
+    let answer = std::thread::spawn(move || run(&asking, "7", "go"));
+    until("a request", || (!model.requests().is_empty()).then_some(()));
+    serving.signal(rustix::process::Signal::TERM);
+    until("no more connections", || std::net::TcpStream::connect(client.address()).is_err().then_some(()));
+    gate.open();
+    let answer = answer.join().unwrap();
+    assert_eq!((answer.status, &answer.json()["outcome"]["status"]), (200, &json!("converged")));
+    assert!(serving.stop().success());
+    assert_eq!(operator.herm().run(&["brain", "verify", "7"]).code, 0);
+}
+
+#[test]
+fn a_stop_that_cannot_wait_cancels_what_nobody_was_promised_and_keeps_the_rest() {
+    let model = ModelServer::always(Step::never());
+    let operator = with_model_and(&model, "[serve]\nshutdown_secs = 0").with_plain_brain("8");
+    let serving = operator.serve();
+    let client = serving.client();
+    let promised = name(&run(&client.with("prefer", "respond-async"), "8", "kept"));
+    let asking = client.clone();
+    let answer = std::thread::spawn(move || run(&asking, "7", "cut"));
+    until("two requests", || (model.requests().len() == 2).then_some(()));
+    assert!(serving.stop().success());
+    let answer = answer.join().unwrap().json();
+    assert_eq!((&answer["state"], &answer["outcome"]["stop"]), (&json!("cancelled"), &json!("cancelled")));
+    for agent in ["7", "8"] {
+        let run = operator.herm().run(&["receipts", "verify", agent]);
+        assert_eq!(run.code, 0, "{run:?}");
+    }
+    let serving = operator.serve();
+    let client = serving.client();
+    until("the promised one running again", || {
+        (client.get(&format!("/v1/tasks/{promised}")).json()["state"] == "running").then_some(())
+    });
+}
+
+#[test]
+fn a_brain_stays_paused_over_a_restart() {
+    let model = saying(DONE);
+    let operator = with_model(&model);
+    let serving = operator.serve();
+    let paused = serving.client().post_nothing("/v1/agents/7/pause").json();
+    assert_eq!((&paused["paused"], &paused["changed"]), (&json!(true), &json!(true)));
+    serving.kill();
+    let serving = operator.serve();
+    let client = serving.client();
+    assert_eq!(problem(&run(&client, "7", "go"), 503, "unavailable"), "agent 7 is paused by its operator");
+    client.post_nothing("/v1/agents/7/resume");
+    assert_eq!(run(&client, "7", "go").status, 200);
+}
+
+#[test]
+fn a_second_server_on_the_same_brains_is_refused() {
+    let operator = answering(DONE);
+    let _serving = operator.serve();
+    let second = operator.herm().run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(second.code, 5, "{second:?}");
+    assert!(second.stderr.contains("the server of these brains"), "{second:?}");
+}
