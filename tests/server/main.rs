@@ -4,6 +4,7 @@ mod access;
 mod bad_input;
 mod doors;
 mod operate;
+mod page;
 mod payment;
 mod restart;
 mod seen;

@@ -9,7 +9,11 @@ use crate::output::{self, Answer};
 use crate::serve::Server;
 
 pub(super) fn run(settings: &Settings, arguments: &Serve, cli: &Cli) -> Result<Answer> {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores)
+        // Work on brains is bounded by the disk and the cores: more threads would only wait for each other.
+        .max_blocking_threads(16.max(4 * cores))
         .enable_all()
         .build()
         .map_err(|source| Error::unavailable("no threads can be started").because(source))?;

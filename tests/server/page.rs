@@ -1,0 +1,48 @@
+//! The page in a real browser: headless Chromium, driven by the tests in `tests/page`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::{operator, run, vault};
+
+#[test]
+fn the_page_works_in_a_browser() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
+    let browser = PathBuf::from(std::env::var_os("HERM_PAGE_BROWSER").unwrap_or_else(|| "/usr/bin/chromium".into()));
+    let missing = [
+        (!tests.join("node_modules/playwright-core").is_dir(), "`npm ci` in tests/page"),
+        (!browser.is_file(), "Chromium, as Debian packages it, or HERM_PAGE_BROWSER"),
+        (Command::new("node").arg("--version").output().is_err(), "Node.js"),
+    ];
+    if let Some((_, what)) = missing.iter().find(|(is_missing, _)| *is_missing) {
+        assert!(std::env::var_os("HERM_CI").is_none(), "the page needs {what}");
+        eprintln!("NOT RUN: the page needs {what}");
+        return;
+    }
+    let operator = operator();
+    let key = operator.key(&["page", "--operations", "operate", "--rate", "1000000"]);
+    let serving = operator.serve();
+    let client = serving.client().key(&key);
+    for number in 0..3 {
+        assert_eq!(run(&client, "1", &format!("{}// {number}\n", vault())).status, 200);
+    }
+    // Something that waits for a person.
+    assert_eq!(client.post("/v1/agents/1/evolve", &json!({})).status, 200);
+    let shots = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
+    std::fs::create_dir_all(&shots).unwrap();
+    let output = Command::new("node")
+        .args(["--test", "--test-reporter=tap", "page.test.mjs"])
+        .current_dir(&tests)
+        .env("HERM_PAGE_URL", format!("http://{}", serving.address()))
+        .env("HERM_PAGE_KEY", key)
+        .env("HERM_PAGE_SHOTS", &shots)
+        .env("HERM_PAGE_BROWSER", &browser)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{}", operator.logged());
+    assert!(std::fs::read_dir(&shots).unwrap().count() > 10, "screenshots are kept");
+    assert!(said.contains("# fail 0") && !said.contains("# pass 0"), "{said}");
+}
