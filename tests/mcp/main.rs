@@ -1,6 +1,7 @@
 //! Tools of MCP servers, against real servers: `support/bin/mcp_server.rs` over pipes and over HTTP.
 //! `cargo test -p herm-tests --features mcp --test mcp`
 
+mod as_server;
 mod run_command;
 
 use std::process::Stdio;

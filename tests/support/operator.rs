@@ -97,11 +97,17 @@ impl Operator {
 
     /// The same with more arguments.
     pub fn serve_with(&self, arguments: &[&str]) -> Serving {
+        self.serve_in(arguments, &[])
+    }
+
+    /// The same with variables of the environment.
+    pub fn serve_in(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Serving {
         let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
         all.extend(arguments);
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).expect("a log");
-        let mut child =
-            self.herm().command(&all).stdout(Stdio::piped()).stderr(log).spawn().expect("the server starts");
+        let mut command = self.herm().command(&all);
+        command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().expect("the server starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut line = String::new();
         lines.read_line(&mut line).expect("a line");

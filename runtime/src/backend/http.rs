@@ -77,16 +77,27 @@ impl Client {
 
 impl Client {
     /// Sends JSON and reads the JSON that comes back with its status, at most `most` bytes: for services that are no
-    /// model.
+    /// model. An empty answer is null.
     pub async fn post_json(
         &self,
         url: &str,
+        more: &[(String, secrecy::SecretString)],
         body: &serde_json::Value,
         most: usize,
     ) -> Result<(u16, serde_json::Value)> {
+        use secrecy::ExposeSecret as _;
         let url: Url = url.parse().map_err(|_| Error::invalid(format!("{url:?} is not an address")))?;
         let mut headers = HeaderMap::new();
         headers.insert(reqwest::header::CONTENT_TYPE, reqwest::header::HeaderValue::from_static("application/json"));
+        for (name, value) in more {
+            let name = reqwest::header::HeaderName::from_bytes(name.as_bytes());
+            let value = reqwest::header::HeaderValue::from_str(value.expose_secret());
+            let (Ok(name), Ok(mut value)) = (name, value) else {
+                return Err(Error::invalid("a header to be sent is not one").hint("check its name and value"));
+            };
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
         let incoming = self.post(&url, headers, body.to_string().into_bytes()).await?;
         incoming.json(most).await
     }
@@ -205,6 +216,9 @@ impl Incoming {
     /// The status, and the body as JSON.
     async fn json(mut self, most: usize) -> Result<(u16, serde_json::Value)> {
         let bytes = self.gist(most, self.idle).await;
+        if bytes.is_empty() {
+            return Ok((self.status(), serde_json::Value::Null));
+        }
         let answer = serde_json::from_slice(&bytes).map_err(|source| {
             Error::unavailable(format!("{} did not answer with JSON", self.place))
                 .hint("check the address")

@@ -17,6 +17,7 @@ use super::meter::Meter;
 use super::money::Money;
 use super::payment::Gate;
 use super::readers::Readers;
+use super::traces::Traces;
 use crate::book::Book;
 use crate::book::keys::Keyring;
 use crate::config::{ServeLimits, Settings};
@@ -55,6 +56,8 @@ pub(crate) struct Parts {
     pub(crate) readers: Arc<Readers>,
     /// What is counted.
     pub(crate) meter: Meter,
+    /// Where spans go, if anywhere.
+    pub(crate) traces: Option<Traces>,
     /// Who takes payment.
     pub(crate) gate: Option<Gate>,
     /// Time.

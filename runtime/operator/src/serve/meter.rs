@@ -9,6 +9,7 @@ use std::time::Duration;
 use herm::{Event, Outcome};
 
 use super::app::App;
+use super::traces::Traces;
 
 /// Upper ends of the buckets of times, in milliseconds.
 const BUCKETS: [u64; 12] = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000];
@@ -220,6 +221,12 @@ impl Meter {
             ("herm_snapshot_bytes_total", "counter", "Bytes of snapshots that were sent.", snapshots.bytes),
             ("herm_snapshots_failed_total", "counter", "Tries to push a snapshot that failed.", snapshots.failed),
             ("herm_snapshots_pending", "gauge", "Brains whose last step is not in the store.", snapshots.pending),
+            (
+                "herm_spans_dropped_total",
+                "counter",
+                "Spans that were not sent.",
+                app.traces.as_ref().map_or(0, Traces::dropped),
+            ),
             ("herm_uptime_seconds", "gauge", "Seconds since the server began.", app.began.elapsed().as_secs()),
         ] {
             head(&mut out, name, kind, help);

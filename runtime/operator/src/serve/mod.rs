@@ -26,6 +26,7 @@ mod router;
 mod skills;
 mod status;
 mod tasks;
+mod traces;
 mod view;
 
 use std::collections::HashSet;
@@ -162,6 +163,7 @@ async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
         gate: entry.x402.as_ref().map(payment::Gate::new).transpose()?,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
+        traces: traces::Traces::from_environment()?,
         began: Instant::now(),
         closing: watch::Sender::new(false),
     }))

@@ -48,7 +48,7 @@ impl HttpFacilitator {
     async fn ask(&self, what: &str, payment: &Value, wanted: &Value) -> Result<Value> {
         let body = json!({ "x402Version": 2, "paymentPayload": payment, "paymentRequirements": wanted });
         let url = format!("{}/{what}", self.address.trim_end_matches('/'));
-        let (status, answer) = self.client.post_json(&url, &body, MAX_ANSWER).await?;
+        let (status, answer) = self.client.post_json(&url, &[], &body, MAX_ANSWER).await?;
         // A facilitator may say what is wrong with a payment with a status of its own.
         if status >= 500 || !answer.is_object() {
             return Err(Error::unavailable(format!("the facilitator answered {status}")).hint("try again in a moment"));

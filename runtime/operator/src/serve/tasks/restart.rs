@@ -110,6 +110,6 @@ fn run_again(app: &App, row: TaskRow) -> bool {
     };
     let live = Arc::new(Live::new(row.id, row.agent, row.owner, true, row.created_at));
     let ticket = app.hall.enter_again(Arc::clone(&live));
-    start(app, job, live, ticket, None, None);
+    start(app, job, live, ticket, None, None, None);
     true
 }

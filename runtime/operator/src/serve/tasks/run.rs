@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode};
 use herm::task::Keep;
-use herm::{BrainId, Digest, Error, Limits, Outcome, Status, SubscriberId, Task, TaskId, Watch};
+use herm::{BrainId, Digest, Error, Event, Limits, Outcome, Status, SubscriberId, Task, TaskId, Watch};
 use serde::{Deserialize, Serialize};
 
 use super::super::app::App;
@@ -14,6 +14,7 @@ use super::super::live::{Ended, Live};
 use super::super::money::Reserved;
 use super::super::payment::Paid;
 use super::super::problem::{Answered, Problem};
+use super::super::traces::TaskTrace;
 use super::super::view::{OutcomeView, TaskView};
 use super::request::TaskRequest;
 use crate::book::tasks::{self as rows, End, Kept, State, TaskRow};
@@ -21,11 +22,11 @@ use crate::book::tasks::{self as rows, End, Kept, State, TaskRow};
 /// A task that is to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    pub(super) id: TaskId,
-    pub(super) agent: BrainId,
+    pub(in crate::serve) id: TaskId,
+    pub(in crate::serve) agent: BrainId,
     pub(super) owner: String,
     pub(super) key: Option<String>,
-    pub(super) what: What,
+    pub(in crate::serve) what: What,
     pub(super) idempotency: Option<[u8; 32]>,
     /// The digest of what was asked, as it was asked.
     pub(super) digest: [u8; 32],
@@ -36,8 +37,8 @@ pub(crate) struct Job {
 /// What is to be done, as the book keeps it until it is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct What {
-    pub(super) input: String,
+pub(in crate::serve) struct What {
+    pub(in crate::serve) input: String,
     pub(super) limits: Limits,
     pub(super) dry_run: bool,
     pub(super) subscriber: Option<SubscriberId>,
@@ -168,7 +169,8 @@ pub(crate) async fn accept(app: &App, caller: &Caller, mut job: Job, headers: &H
             }
         }
     }
-    start(app, job, Arc::clone(&live), ticket, paid, reserved);
+    let parent = headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    start(app, job, Arc::clone(&live), ticket, paid, reserved, parent);
     Ok(Accepted::Live(live))
 }
 
@@ -196,8 +198,9 @@ pub(super) fn start(
     ticket: Ticket,
     paid: Option<Paid>,
     reserved: Option<Reserved>,
+    parent: Option<String>,
 ) {
-    let running = Running { app: app.clone(), job, live: Arc::clone(&live), paid, reserved };
+    let running = Running { app: app.clone(), job, live: Arc::clone(&live), paid, reserved, parent };
     let handle = tokio::spawn(running.run(ticket));
     live.set_abort(handle.abort_handle());
 }
@@ -208,6 +211,8 @@ struct Running {
     live: Arc<Live>,
     paid: Option<Paid>,
     reserved: Option<Reserved>,
+    /// The caller's own trace, as `traceparent` says it.
+    parent: Option<String>,
 }
 
 /// How a task ended, before anyone is told.
@@ -257,6 +262,7 @@ impl Running {
             // Only tells that it has begun: a restart asks the brain.
             let _ = app.book.write(move |connection| rows::begin(connection, &id, at)).await;
         }
+        let mut trace = app.traces.as_ref().map(|traces| traces.task(app, job, self.parent.as_deref()));
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let watch = Watch { events: Some(events), cancel: live.cancel.clone() };
         let run = app.harness.run_watched(&job.agent, job.task(), watch);
@@ -264,21 +270,29 @@ impl Running {
         let came = loop {
             tokio::select! {
                 biased;
-                Some(event) = heard.recv() => {
-                    app.meter.heard(&event);
-                    live.heard(event);
-                }
+                Some(event) = heard.recv() => self.heard(event, trace.as_mut()),
                 came = &mut run => break came,
             }
         };
         while let Ok(event) = heard.try_recv() {
-            app.meter.heard(&event);
-            live.heard(event);
+            self.heard(event, trace.as_mut());
+        }
+        if let Some(trace) = trace {
+            trace.end(came.as_ref());
         }
         match came {
             Ok(outcome) => Came::To(Box::new(outcome)),
             Err(error) => Came::ToNothing(State::Failed, error.into()),
         }
+    }
+
+    /// Counts, traces and passes on what happened.
+    fn heard(&self, event: Event, trace: Option<&mut TaskTrace>) {
+        self.app.meter.heard(&event);
+        if let Some(trace) = trace {
+            trace.heard(&event);
+        }
+        self.live.heard(event);
     }
 
     /// The server stops before it was this task's turn.
