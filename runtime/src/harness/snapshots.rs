@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{Harness, Inner, Place};
-use crate::brain::{InPlace, Reader};
+use crate::brain::{InPlace, Reader, Settled};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::BrainId;
 use crate::receipt::{PublicKey, Trusted};
@@ -504,11 +504,16 @@ impl Inner {
         }
     }
 
-    /// Takes back what lost.
-    pub(super) async fn take_back(&self, id: &BrainId, place: &mut Place) -> Result<()> {
+    /// Takes back what lost; whether the step is in the history of what the store has all the same. Whoever slept
+    /// between a push and its answer cannot tell from the heads, for those may have been pruned.
+    pub(super) async fn take_back(&self, id: &BrainId, place: &mut Place, step: &Settled) -> Result<bool> {
         let snapshots = self.snapshots()?;
         snapshots.leases().remove(id);
-        self.catch_up(snapshots, id, place).await
+        self.catch_up(snapshots, id, place).await?;
+        let (layout, id, version, hash) = (self.layout.clone(), id.clone(), step.version, step.after);
+        let looked =
+            tokio::task::spawn_blocking(move || Reader::open(&layout, &id)?.has_been(version, &hash, None)).await;
+        looked.map_err(|_| Error::internal("looking at a brain was interrupted"))?
     }
 }
 
