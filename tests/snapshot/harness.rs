@@ -408,3 +408,25 @@ async fn a_step_that_others_went_on_from_is_not_told_lost_even_if_its_head_is_pr
     first.shutdown().await.unwrap();
     assert_eq!(check_chain(&one, "7"), third.version, "no step is there twice");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn operators_of_one_machine_that_miss_a_brain_at_once_all_find_it() {
+    let (one, two) = (TempBrains::new(), TempBrains::new());
+    let store = Arc::new(MemoryStore::new());
+    drop(super::grown(&one, "7", 50));
+    vault_of(store.clone(), key(1), "one").push(&one.layout(), &id("7")).await.unwrap();
+    let running: Vec<_> = (0..4)
+        .map(|number| {
+            let harness = harness(&two, snapshotting(store.clone(), &format!("operator {number}")));
+            tokio::spawn(async move {
+                let done = harness.run(&id("7"), Task::new(format!("task {number}"))).await;
+                harness.shutdown().await.unwrap();
+                done
+            })
+        })
+        .collect();
+    for task in running {
+        task.await.unwrap().unwrap();
+    }
+    assert_eq!(check_chain(&two, "7"), 55);
+}

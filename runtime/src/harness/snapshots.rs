@@ -440,7 +440,17 @@ impl Inner {
         if let Some(brain) = place.take() {
             super::close_now(brain).await?;
         }
-        let restored = self.fetch(snapshots, id, None, in_place).await?;
+        let restored = match self.fetch(snapshots, id, None, in_place).await {
+            // Another process on this machine was asked for it too, and was faster.
+            Err(error)
+                if error.kind() == ErrorKind::Conflict
+                    && in_place == InPlace::Refuse
+                    && self.layout.brain(id).is_dir() =>
+            {
+                return Ok(());
+            }
+            restored => restored?,
+        };
         snapshots.lost().remove(id);
         if let Some(aside) = &restored.aside {
             self.tidy_aside(id, aside, restored.head.version)?;
