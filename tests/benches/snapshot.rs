@@ -117,6 +117,33 @@ async fn usual(dir: &std::path::Path) {
         row(&format!("restore {}, wall", round + 1), wall * 1e3, "ms", "≤ 1,000 ms");
         row("  CPU", cpu * 1e3, "ms", "");
     }
+    bare_files(&dir.join("there-0/1"), &dir.join("bare")).await;
+}
+
+/// What the disk takes for the same files, written one after the other by nobody in particular.
+async fn bare_files(from: &std::path::Path, to: &std::path::Path) {
+    let mut files = Vec::new();
+    let mut dirs = vec![from.join("skills")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            match path.is_dir() {
+                true => dirs.push(path),
+                false => files.push((path.clone(), std::fs::read(&path).expect("a file"))),
+            }
+        }
+    }
+    let count = files.len();
+    let (_, (cpu, wall)) = timed(async {
+        for (path, content) in files {
+            let path = to.join(path.strip_prefix(from).expect("below"));
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+            std::fs::write(path, content).expect("a file");
+        }
+    })
+    .await;
+    row(&format!("{count} files by a bare loop, wall"), wall * 1e3, "ms", "");
+    row("  CPU", cpu * 1e3, "ms", "");
 }
 
 /// A brain of 2 GB of rows, and the most memory its snapshot takes.

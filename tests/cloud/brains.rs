@@ -7,7 +7,7 @@ use herm::brain::InPlace;
 use herm::ids::SystemRandom;
 use herm::memory::{Message, Role};
 use herm::receipt::Trusted;
-use herm::snapshot::{OperatorKey, Restoring, Secrecy, Store, Vault};
+use herm::snapshot::{OperatorKey, Rehearse, Restoring, Secrecy, Store, Vault, Verifying};
 use herm::{Brain, BrainId, Draft, ErrorKind, Moment, StepKind};
 use herm_tests::s3_server::{Faults, Order, S3Server};
 use herm_tests::{ManualClock, TempBrains, signer};
@@ -106,6 +106,7 @@ async fn in_a_storm_of_faults_nothing_wrong_is_restored_and_snapshots_arrive_in_
         assert_eq!(there.open("7").unwrap().lock(), brain.lock());
     }
     server.set_faults(Faults::default());
-    let verified = vault(store(&server, "storm")).verify(&id("7"), None).await.unwrap();
+    let what = Verifying { version: None, rehearse: Rehearse::Last, trusted: how().trusted };
+    let verified = vault(store(&server, "storm")).verify(&here.layout(), &id("7"), &what).await.unwrap();
     assert_eq!(verified.findings, Vec::<String>::new());
 }

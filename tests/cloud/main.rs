@@ -2,6 +2,7 @@
 
 mod brains;
 mod s3;
+mod second_opinion;
 
 use std::sync::Arc;
 

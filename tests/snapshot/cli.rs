@@ -77,6 +77,54 @@ fn a_brain_is_snapshotted_listed_verified_pruned_and_restored() {
 }
 
 #[test]
+fn of_four_restores_at_once_one_restores_and_the_others_say_so() {
+    let place = Place::new();
+    place.done(&["init", "1"]);
+    place.done(&["snapshot", "key", "--create"]);
+    place.done(&["snapshot", "create", "1"]);
+    let other = place.path("other");
+    let runs: Vec<Run> = std::thread::scope(|scope| {
+        let running: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| place.herm().run(&["restore", "1", "--into", &other]))).collect();
+        running.into_iter().map(|run| run.join().unwrap()).collect()
+    });
+    assert_eq!(runs.iter().filter(|run| run.code == 0).count(), 1, "{runs:?}");
+    for run in runs.iter().filter(|run| run.code != 0) {
+        assert_eq!(run.code, 5, "{run:?}");
+        let says = ["is already there", "has come into place meanwhile", "is being restored already"];
+        assert!(says.iter().any(|says| run.stderr.contains(says)), "{run:?}");
+    }
+    assert_eq!(Herm::new(HERM, other.as_ref()).run(&["brain", "verify", "1"]).code, 0);
+}
+
+#[test]
+fn where_brains_are_leased_a_command_that_moves_one_asks_for_the_lease() {
+    let place = Place::new();
+    place.done(&["init", "1"]);
+    place.done(&["snapshot", "key", "--create"]);
+    let (config, store) = (place.path("config.toml"), place.path("store"));
+    std::fs::write(&config, format!("[snapshot]\nstore = {store:?}\nlease_secs = 60\n")).unwrap();
+    let with = |arguments: &[&str]| place.herm().run(&[&["--config", config.as_str()], arguments].concat());
+    let moving: [&[&str]; 3] = [&["memory", "add", "1", "a thing"], &["snapshot", "create", "1"], &["curate", "1"]];
+    let local = std::sync::Arc::new(herm::snapshot::store::LocalStore::open(store.as_ref()).unwrap());
+    let vault = super::vault_of(local, super::key(1), "another machine");
+    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let taken = executor.block_on(vault.take_lease(&super::id("1"), std::time::Duration::from_secs(60))).unwrap();
+    let herm::snapshot::Taken::Ours(lease) = taken else { panic!("{taken:?}") };
+    for arguments in moving {
+        let run = with(arguments);
+        assert_eq!(run.code, 5, "{run:?}");
+        assert!(run.stderr.contains("another machine works on brain 1"), "{run:?}");
+    }
+    executor.block_on(vault.release_lease(&lease)).unwrap();
+    for arguments in moving {
+        // Each gives it back, or the next one would be refused.
+        let run = with(arguments);
+        assert_eq!(run.code, 0, "{run:?}");
+    }
+}
+
+#[test]
 fn a_task_for_a_brain_that_is_not_here_restores_it_and_never_begins_it_anew() {
     let place = Place::new();
     place.done(&["snapshot", "key", "--create"]);

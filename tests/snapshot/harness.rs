@@ -338,3 +338,95 @@ async fn an_answer_is_not_thrown_away_because_the_store_is() {
     harness.shutdown().await.unwrap();
     assert!(Outbox::load(&here.file("7", "")).unwrap().has(&store.describe(), 3));
 }
+
+/// A store whose answer to the creation of a head comes late: meanwhile another operator goes on from it, and prunes.
+#[derive(Debug)]
+struct Dozing {
+    inner: Arc<MemoryStore>,
+    meanwhile: std::sync::Mutex<Option<TempBrains>>,
+}
+
+impl Dozing {
+    async fn go_on(&self, brains: TempBrains) {
+        let other = vault_of(self.inner.clone(), key(1), "the other");
+        other.restore(&brains.layout(), &id("7"), &how()).await.unwrap();
+        for number in 0..2 {
+            super::step(&mut brains.open("7").unwrap(), 100 + number);
+            other.push(&brains.layout(), &id("7")).await.unwrap();
+        }
+        other.prune(&brains.layout(), &id("7"), herm::snapshot::Keeping { last: 1 }).await.unwrap();
+    }
+}
+
+#[async_trait]
+impl Store for Dozing {
+    async fn get(&self, name: &ObjectName, max: u64) -> Result<Option<Vec<u8>>> {
+        self.inner.get(name, max).await
+    }
+    async fn put(&self, name: &ObjectName, content: Vec<u8>) -> Result<()> {
+        self.inner.put(name, content).await
+    }
+    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<Created> {
+        let created = self.inner.create(name, content).await?;
+        let meanwhile = match name.as_str().contains("/head/") {
+            true => self.meanwhile.lock().unwrap().take(),
+            false => None,
+        };
+        if let Some(brains) = meanwhile {
+            self.go_on(brains).await;
+        }
+        Ok(created)
+    }
+    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<Listed>> {
+        self.inner.list(prefix, after).await
+    }
+    async fn remove(&self, name: &ObjectName) -> Result<()> {
+        self.inner.remove(name).await
+    }
+    async fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_that_others_went_on_from_is_not_told_lost_even_if_its_head_is_pruned() {
+    let (one, two) = (TempBrains::new(), TempBrains::new());
+    one.make("7").close().unwrap();
+    let store = Arc::new(Dozing { inner: Arc::new(MemoryStore::new()), meanwhile: std::sync::Mutex::new(None) });
+    let how = Snapshotting { pushing: Pushing::BeforeTheAnswer, ..snapshotting(store.clone(), "one") };
+    let first = harness(&one, how);
+    first.run(&id("7"), Task::new("first")).await.unwrap();
+    *store.meanwhile.lock().unwrap() = Some(two);
+    let settled = first.run(&id("7"), Task::new("second")).await.unwrap().settled.unwrap();
+    let reader = Reader::open(&one.layout(), &id("7")).unwrap();
+    assert_eq!(reader.lock().version, settled.version + 2, "it goes on from what the other did");
+    let third = first.run(&id("7"), Task::new("third")).await.unwrap().settled.unwrap();
+    assert_eq!(third.version, settled.version + 3);
+    first.shutdown().await.unwrap();
+    assert_eq!(check_chain(&one, "7"), third.version, "no step is there twice");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn operators_of_one_machine_that_miss_a_brain_at_once_all_find_it() {
+    let (one, two) = (TempBrains::new(), TempBrains::new());
+    let store = Arc::new(MemoryStore::new());
+    drop(super::grown(&one, "7", 50));
+    vault_of(store.clone(), key(1), "one").push(&one.layout(), &id("7")).await.unwrap();
+    let running: Vec<_> = (0..4)
+        .map(|number| {
+            let harness = harness(&two, snapshotting(store.clone(), &format!("operator {number}")));
+            tokio::spawn(async move {
+                let done = harness.run(&id("7"), Task::new(format!("task {number}"))).await;
+                harness.shutdown().await.unwrap();
+                done
+            })
+        })
+        .collect();
+    for task in running {
+        task.await.unwrap().unwrap();
+    }
+    assert_eq!(check_chain(&two, "7"), 55);
+}

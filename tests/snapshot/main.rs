@@ -6,6 +6,7 @@ mod fences;
 mod harness;
 mod operators;
 mod prune;
+mod resume;
 mod round_trip;
 mod trouble;
 
@@ -16,7 +17,7 @@ use herm::brain::InPlace;
 use herm::ids::SystemRandom;
 use herm::receipt::Trusted;
 use herm::snapshot::store::MemoryStore;
-use herm::snapshot::{OperatorKey, Restoring, Secrecy, Store, Vault};
+use herm::snapshot::{OperatorKey, Rehearse, Restoring, Secrecy, Store, Vault, Verifying};
 use herm::{Brain, BrainId, Draft, StepKind};
 use herm_tests::brains::{skill_text, slug};
 use herm_tests::{ManualClock, TempBrains, signer};
@@ -47,6 +48,11 @@ fn how() -> Restoring {
         progress: None,
         inspect: None,
     }
+}
+
+/// Every snapshot read, and the last one put together.
+fn verifying() -> Verifying {
+    Verifying { version: None, rehearse: Rehearse::Last, trusted: how().trusted }
 }
 
 /// One step that looks like a task's: two messages, a line of the log, and now and then a skill.

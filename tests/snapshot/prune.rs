@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use herm::ErrorKind;
+use herm::receipt::Trusted;
 use herm::snapshot::store::{MemoryStore, ObjectName};
-use herm::snapshot::{Keeping, Store};
+use herm::snapshot::{Keeping, Rehearse, Store, Verifying};
 use herm_tests::TempBrains;
 
-use super::{grown, how, id, key, step, vault, vault_of};
+use super::{grown, how, id, key, step, vault, vault_of, verifying};
 
 #[tokio::test]
 async fn what_stays_can_be_restored_and_what_goes_takes_its_chunks_along() {
@@ -26,7 +27,7 @@ async fn what_stays_can_be_restored_and_what_goes_takes_its_chunks_along() {
     let pruned = vault.prune(&here.layout(), &id("7"), Keeping { last: 3 }).await.unwrap();
     let after = store.list(&ObjectName::new("brains/7").unwrap(), None).await.unwrap().len();
     assert!(pruned.objects > 0 && after < before, "{pruned:?}, {before} → {after}");
-    let verified = vault.verify(&id("7"), None).await.unwrap();
+    let verified = vault.verify(&here.layout(), &id("7"), &verifying()).await.unwrap();
     assert_eq!(verified.findings, Vec::<String>::new());
     for lock in &locks[9..] {
         let there = TempBrains::new();
@@ -89,14 +90,45 @@ async fn verifying_names_every_snapshot_that_is_damaged() {
     vault.push(&here.layout(), &id("7")).await.unwrap();
     step(&mut brain, 500);
     vault.push(&here.layout(), &id("7")).await.unwrap();
-    let sound = vault.verify(&id("7"), None).await.unwrap();
+    let sound = vault.verify(&here.layout(), &id("7"), &verifying()).await.unwrap();
     assert!(sound.findings.is_empty() && sound.snapshots == 2 && sound.objects > 5, "{sound:?}");
+    assert_eq!((sound.rehearsed, sound.receipts), (1, 152), "the last one is put together as a restore does");
+    let every = Verifying { rehearse: Rehearse::All, ..verifying() };
+    assert_eq!(vault.verify(&here.layout(), &id("7"), &every).await.unwrap().rehearsed, 2);
+    // Whose receipts count is found out by putting it together, and nothing is left of that.
+    let stranger = Trusted::Keys(vec![herm::Signer::from_seed([8; 32]).public().clone()]);
+    let strange =
+        vault.verify(&here.layout(), &id("7"), &Verifying { trusted: stranger, ..verifying() }).await.unwrap();
+    assert!(strange.findings.len() == 1 && strange.findings[0].contains("not a trusted key"), "{strange:?}");
+    let left: Vec<_> = std::fs::read_dir(here.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains("verify")), "{left:?}");
     let chunks = store.list(&ObjectName::new("brains/7/chunk").unwrap(), None).await.unwrap();
     store.remove(&chunks[0].name).await.unwrap();
-    let damaged = vault.verify(&id("7"), None).await.unwrap();
+    let damaged = vault.verify(&here.layout(), &id("7"), &verifying()).await.unwrap();
     assert!(damaged.findings.iter().all(|finding| finding.contains("is missing")), "{damaged:?}");
     assert_eq!(damaged.findings.len(), 2, "a chunk that both need is named for both: {damaged:?}");
+    // A usual push asks only for what changed; one that looks at the store puts back what is missing.
+    let idle = vault.push(&here.layout(), &id("7")).await.unwrap();
+    assert!(!idle.moved && idle.objects == 0, "{idle:?}");
+    let last = vault.head(&id("7")).await.unwrap().unwrap();
+    store.remove(&ObjectName::new(format!("brains/7/{}", last.object)).unwrap()).await.unwrap();
+    let whole = vault.push_whole(&here.layout(), &id("7")).await.unwrap();
+    assert!(!whole.moved && whole.objects == 2, "a chunk and the manifest: {whole:?}");
+    let mended = vault.verify(&here.layout(), &id("7"), &verifying()).await.unwrap();
+    assert_eq!(mended.findings, Vec::<String>::new());
+    // Nothing is let go of while something that stays is not whole.
+    store.remove(&chunks[0].name).await.unwrap();
+    let error = vault.prune(&here.layout(), &id("7"), Keeping { last: 1 }).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.message().contains("missing in the store"), "{error}");
+    assert_eq!(vault.heads(&id("7")).await.unwrap().len(), 3, "only a head of the new generation has come");
+    vault.push_whole(&here.layout(), &id("7")).await.unwrap();
+    vault.prune(&here.layout(), &id("7"), Keeping { last: 1 }).await.unwrap();
+    let there = TempBrains::new();
+    vault.restore(&there.layout(), &id("7"), &how()).await.unwrap();
+    assert_eq!(there.open("7").unwrap().lock(), brain.lock());
+    let heads = vault.heads(&id("7")).await.unwrap().len();
     // A name that herm does not give is no head.
     store.put(&ObjectName::new("brains/7/head/9").unwrap(), b"junk".to_vec()).await.unwrap();
-    assert_eq!(vault.heads(&id("7")).await.unwrap().len(), 2);
+    assert_eq!(vault.heads(&id("7")).await.unwrap().len(), heads);
 }

@@ -78,6 +78,71 @@ async fn a_small_step_uploads_little_of_a_large_brain() {
 }
 
 #[tokio::test]
+async fn after_a_restore_the_next_push_sends_only_what_changed() {
+    let (here, there) = (TempBrains::new(), TempBrains::new());
+    drop(grown(&here, "7", 1_500));
+    let (_, vault) = vault();
+    let first = vault.push(&here.layout(), &id("7")).await.unwrap();
+    vault.restore(&there.layout(), &id("7"), &how()).await.unwrap();
+    let mut brain = there.open("7").unwrap();
+    let same = vault.push(&there.layout(), &id("7")).await.unwrap();
+    assert!(!same.moved && same.objects == 0, "{same:?}");
+    step(&mut brain, 2_000);
+    let next = vault.push(&there.layout(), &id("7")).await.unwrap();
+    assert!(first.objects > 50 && next.objects < 12, "{} objects, then {}", first.objects, next.objects);
+    // What was taken over from the restore is what packing from nothing gives.
+    let fresh = vault_of(Arc::new(MemoryStore::new()), key(3), "fresh");
+    assert_eq!(fresh.push(&there.layout(), &id("7")).await.unwrap().head.manifest, next.head.manifest);
+}
+
+#[tokio::test]
+async fn what_is_searched_is_found_where_a_large_brain_arrives() {
+    let (here, there) = (TempBrains::new(), TempBrains::new());
+    let mut brain = here.make("7");
+    let mut draft = Draft::new();
+    for number in 0..6_000 {
+        let content = match number {
+            4_000 => "缓存 in the middle of nowhere".to_owned(),
+            _ => format!("remark {number} about quince{} {}", number % 7, "and so on ".repeat(20)),
+        };
+        let (task, role) = ("talk".to_owned(), herm::memory::Role::User);
+        draft.message(herm::memory::Message { task, subscriber: None, role, content, at: Moment(5) });
+    }
+    let fact = |key: &str, value: &str| Fact {
+        subscriber: None,
+        key: key.to_owned(),
+        value: value.to_owned(),
+        task: "talk".to_owned(),
+        at: Moment(5),
+    };
+    draft.fact(fact("orchard", "full of medlars"));
+    brain.settle(&draft, StepKind::Task, "a long talk").unwrap();
+    brain.close().unwrap();
+    let (_, vault) = vault();
+    vault.push(&here.layout(), &id("7")).await.unwrap();
+    vault.restore(&there.layout(), &id("7"), &how()).await.unwrap();
+    let database = rusqlite::Connection::open(there.file("7", "memory.db")).unwrap();
+    for index in ["messages_fts", "facts_fts", "task_log_fts"] {
+        // With 1, the index is compared with the rows it is of.
+        database.execute(&format!("INSERT INTO {index} ({index}, rank) VALUES ('integrity-check', 1)"), []).unwrap();
+    }
+    let count = |index: &str, words: &str| -> i64 {
+        let query = format!("SELECT count(*) FROM {index} WHERE {index} MATCH ?1");
+        database.query_row(&query, [words], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(count("messages_fts", "quince3"), 856);
+    assert_eq!((count("facts_fts", "medlar"), count("grams_fts", "缓存")), (1, 1));
+    drop(database);
+    // And the index grows from there.
+    let mut back = there.open("7").unwrap();
+    step(&mut back, 1);
+    back.close().unwrap();
+    let database = rusqlite::Connection::open(there.file("7", "memory.db")).unwrap();
+    database.execute("INSERT INTO messages_fts (messages_fts, rank) VALUES ('integrity-check', 1)", []).unwrap();
+    assert!(!there.file("7", "index.db").exists());
+}
+
+#[tokio::test]
 async fn a_directory_keeps_snapshots_and_nothing_in_it_tells_what_they_hold() {
     let (here, there, dir) = (TempBrains::new(), TempBrains::new(), tempfile::tempdir().unwrap());
     let brain = grown(&here, "7", 100);

@@ -100,6 +100,25 @@ async fn a_wrong_key_and_no_key_are_said_so() {
 }
 
 #[tokio::test]
+async fn from_plain_text_to_a_key_there_is_a_way_and_it_is_said() {
+    let here = TempBrains::new();
+    drop(grown(&here, "7", 3));
+    let store = Arc::new(MemoryStore::new());
+    vault_of(store.clone(), Secrecy::Plaintext, "plain").push(&here.layout(), &id("7")).await.unwrap();
+    let sealed = vault_of(store, key(1), "sealed");
+    for error in [
+        sealed.push(&here.layout(), &id("7")).await.unwrap_err(),
+        sealed.restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        assert!(error.message().contains("are not encrypted, and here is a key"), "{error}");
+        assert!(error.hint_text().is_some_and(|hint| hint.contains("name another directory")), "{error:?}");
+    }
+    // The way: another place, where everything is pushed once more.
+    vault().1.push(&here.layout(), &id("7")).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_store_that_was_taken_back_is_refused() {
     let (here, there) = (TempBrains::new(), TempBrains::new());
     let mut brain = grown(&here, "7", 3);

@@ -8,10 +8,11 @@ use herm::harness::{Pushing, Snapshotting};
 use herm::ids::SystemRandom;
 use herm::receipt::{PublicKey, Trusted};
 use herm::snapshot::store::{LocalStore, probe};
-use herm::snapshot::{OperatorKey, Secrecy, Store, Vault};
-use herm::{Error, ErrorKind, Result, SystemClock};
+use herm::snapshot::{Lease, OperatorKey, Secrecy, Store, Taken, Vault};
+use herm::{BrainId, Error, ErrorKind, Result, SystemClock};
 
 use crate::backends::secret;
+use crate::commands::in_runtime;
 use crate::config::{Settings, SnapshotEntry};
 
 /// What the command line says about encryption.
@@ -132,6 +133,27 @@ impl Settings {
         self.snapshot().trust.iter().map(|did| did.parse()).collect()
     }
 
+    /// Does something with a brain that moves it. Where brains are leased, only while the lease is ours, and not with
+    /// a brain that was taken further elsewhere.
+    pub(crate) fn while_leased<T>(&self, id: &BrainId, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some(ttl) = self.lease() else { return work() };
+        in_runtime(async {
+            let vault = self.vault(Wish::AsConfigured, Purpose::Write).await?;
+            let lease = take(&vault, id, ttl).await?;
+            let done = match vault.refuse_behind(&self.layout, id).await {
+                Ok(()) => work(),
+                Err(error) => Err(error),
+            };
+            give_back(&vault, &lease).await;
+            done
+        })
+    }
+
+    /// For how long a brain is leased; `None` where nobody asked for that.
+    pub(crate) fn lease(&self) -> Option<Duration> {
+        self.snapshot().lease_secs.map(|seconds| Duration::from_secs(u64::from(seconds.max(5))))
+    }
+
     /// How a harness snapshots: not at all, where the file says nothing of it.
     pub(crate) async fn snapshotting(&self) -> Result<Option<Snapshotting>> {
         let Some(said) = self.said.snapshot.as_ref().filter(|said| said.auto.unwrap_or(true)) else { return Ok(None) };
@@ -141,11 +163,30 @@ impl Settings {
         };
         Ok(Some(Snapshotting {
             pushing,
-            lease: said.lease_secs.map(|seconds| Duration::from_secs(u64::from(seconds.max(5)))),
+            lease: self.lease(),
             trusted: self.trusted_keys()?,
             flush_within: Duration::from_secs(said.flush_secs.unwrap_or(30).into()),
             ..Snapshotting::new(Arc::new(self.vault(Wish::AsConfigured, Purpose::Write).await?))
         }))
+    }
+}
+
+/// Takes the lease of a brain, or says who has it.
+pub(crate) async fn take(vault: &Vault, id: &BrainId, ttl: Duration) -> Result<Lease> {
+    match vault.take_lease(id, ttl).await? {
+        Taken::Ours(lease) => Ok(lease),
+        Taken::Busy { owner, wait } => Err(Error::conflict(format!("{owner} works on brain {id}; nothing was done"))
+            .hint(format!(
+                "do it there, or try again when it is done; a lease that nobody renews is free after {} s",
+                wait.as_secs()
+            ))),
+    }
+}
+
+/// Gives a lease back, so that nobody has to wait for it.
+pub(crate) async fn give_back(vault: &Vault, lease: &Lease) {
+    if let Err(error) = vault.release_lease(lease).await {
+        tracing::debug!(%error, "a lease was not given back; it runs out by itself");
     }
 }
 

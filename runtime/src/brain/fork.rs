@@ -72,7 +72,7 @@ fn put_together(
     database.begin_arrival()?;
     let content: Vec<&str> = Table::USAGE.into_iter().chain(Table::MEMORY).map(Table::name).collect();
     for table in memory::carried(&from.connection)?.iter().filter(|table| content.contains(&table.name())) {
-        from.read_rows(table, None, &mut |row| database.put_rows(table, row.bytes).map(|_| Flow::On))?;
+        from.read_rows(table, None, &mut |row| database.put_rows(table, row.bytes, &mut None).map(|_| Flow::On))?;
     }
     database.finish_arrival()?;
     let connection = &database.connection;

@@ -10,6 +10,8 @@
 //!
 //! The layout is described in `docs/formats/brain.md`.
 
+mod arrival;
+mod beside;
 mod bundle_files;
 mod carry;
 mod draft;
@@ -34,8 +36,9 @@ mod undo;
 mod verify;
 mod witness;
 
-pub use carry::InPlace;
-pub(crate) use carry::{Arrival, Moment, refuse_collisions};
+pub use arrival::InPlace;
+pub(crate) use arrival::{Arrival, Vouched};
+pub(crate) use carry::{Moment, refuse_collisions};
 pub use draft::Draft;
 pub use editor::{Editor, Layer};
 pub use history::{ChangeRecord, StepKind, StepRecord};

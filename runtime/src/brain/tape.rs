@@ -177,6 +177,8 @@ impl Reader {
 /// A receipt with the place where its line ends.
 #[derive(Debug)]
 pub(super) struct KeptLine {
+    pub(super) step: i64,
+    pub(super) digest: String,
     pub(super) envelope: String,
     pub(super) ends_at: u64,
 }
@@ -186,11 +188,12 @@ pub(super) fn batch(connection: &Connection, first: u64, last: u64) -> Result<Ve
     let failed = |source| sql("read memory.db", source);
     let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let mut statement = connection
-        .prepare_cached("SELECT envelope, ends_at FROM receipts WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq")
+        .prepare_cached("SELECT step, digest, envelope, ends_at FROM receipts WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq")
         .map_err(failed)?;
     let rows = statement
         .query_map((number(first), number(last)), |row| {
-            Ok(KeptLine { envelope: row.get(0)?, ends_at: row.get::<_, i64>(1)?.unsigned_abs() })
+            let ends_at = row.get::<_, i64>(3)?.unsigned_abs();
+            Ok(KeptLine { step: row.get(0)?, digest: row.get(1)?, envelope: row.get(2)?, ends_at })
         })
         .map_err(failed)?;
     rows.collect::<rusqlite::Result<_>>().map_err(failed)

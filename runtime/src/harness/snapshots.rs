@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{Harness, Inner, Place};
-use crate::brain::{InPlace, Reader};
+use crate::brain::{InPlace, Reader, Settled};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::BrainId;
 use crate::receipt::{PublicKey, Trusted};
@@ -440,7 +440,17 @@ impl Inner {
         if let Some(brain) = place.take() {
             super::close_now(brain).await?;
         }
-        let restored = self.fetch(snapshots, id, None, in_place).await?;
+        let restored = match self.fetch(snapshots, id, None, in_place).await {
+            // Another process on this machine was asked for it too, and was faster.
+            Err(error)
+                if error.kind() == ErrorKind::Conflict
+                    && in_place == InPlace::Refuse
+                    && self.layout.brain(id).is_dir() =>
+            {
+                return Ok(());
+            }
+            restored => restored?,
+        };
         snapshots.lost().remove(id);
         if let Some(aside) = &restored.aside {
             self.tidy_aside(id, aside, restored.head.version)?;
@@ -504,11 +514,16 @@ impl Inner {
         }
     }
 
-    /// Takes back what lost.
-    pub(super) async fn take_back(&self, id: &BrainId, place: &mut Place) -> Result<()> {
+    /// Takes back what lost; whether the step is in the history of what the store has all the same. Whoever slept
+    /// between a push and its answer cannot tell from the heads, for those may have been pruned.
+    pub(super) async fn take_back(&self, id: &BrainId, place: &mut Place, step: &Settled) -> Result<bool> {
         let snapshots = self.snapshots()?;
         snapshots.leases().remove(id);
-        self.catch_up(snapshots, id, place).await
+        self.catch_up(snapshots, id, place).await?;
+        let (layout, id, version, hash) = (self.layout.clone(), id.clone(), step.version, step.after);
+        let looked =
+            tokio::task::spawn_blocking(move || Reader::open(&layout, &id)?.has_been(version, &hash, None)).await;
+        looked.map_err(|_| Error::internal("looking at a brain was interrupted"))?
     }
 }
 

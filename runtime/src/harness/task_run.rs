@@ -112,13 +112,16 @@ impl Harness {
             }
             if settled.moved {
                 match inner.push_before_answer(id).await? {
-                    PushedStep::Lost(error) => return Err(inner.told_lost(id, desk, wanting, error).await),
+                    PushedStep::Lost(error) => {
+                        inner.take_back_lost(id, desk, wanting, &settled, error).await?;
+                        keep_settled(&mut outcome, settled);
+                        return Ok(outcome);
+                    }
                     PushedStep::NotYet(why) => outcome.unpushed = Some(why),
                     PushedStep::Done | PushedStep::Later => {}
                 }
             }
-            outcome.receipt = settled.receipt.as_ref().and_then(|kept| serde_json::from_str(&kept.envelope).ok());
-            outcome.settled = Some(settled);
+            keep_settled(&mut outcome, settled);
         }
         inner.after_task(desk, wanting);
         Ok(outcome)
@@ -126,25 +129,32 @@ impl Harness {
 }
 
 impl Inner {
-    /// Takes back a step that lost against another operator's, and says so.
-    async fn told_lost(
+    /// Takes back a step that lost against another operator's, and says so. It is no loss where others went on from the
+    /// step itself: then it is in the store's history, and stays.
+    async fn take_back_lost(
         self: &Arc<Self>,
         id: &BrainId,
         desk: Arc<Mutex<Desk>>,
         wanting: super::Wanting,
+        settled: &Settled,
         error: Error,
-    ) -> Error {
+    ) -> Result<()> {
+        let mut has_counted = false;
         // A tool that outstayed its time holds the brain; the next task finds out and catches up.
         if let Ok(desk) = Arc::try_unwrap(desk) {
             let mut place = desk.into_inner().unwrap_or_else(PoisonError::into_inner).into_place();
-            if let Err(left) = self.take_back(id, &mut place).await {
-                tracing::warn!(brain = %id, error = %left, "the next task catches up with the store");
+            match self.take_back(id, &mut place, settled).await {
+                Ok(counted) => has_counted = counted,
+                Err(left) => tracing::warn!(brain = %id, error = %left, "the next task catches up with the store"),
             }
             drop(place);
         }
         drop(wanting);
-        Error::conflict(format!("the step of this task lost: {}", error.message()))
-            .hint("it is taken back here; run the task again, and it goes on from what is there now")
+        if has_counted {
+            return Ok(());
+        }
+        Err(Error::conflict(format!("the step of this task lost: {}", error.message()))
+            .hint("it is taken back here; run the task again, and it goes on from what is there now"))
     }
 
     /// What follows a task, off the caller's path.
@@ -157,6 +167,11 @@ impl Inner {
         let inner = Arc::clone(self);
         tokio::task::spawn_blocking(move || inner.maintain_place(place, wanting));
     }
+}
+
+fn keep_settled(outcome: &mut Outcome, settled: Settled) {
+    outcome.receipt = settled.receipt.as_ref().and_then(|kept| serde_json::from_str(&kept.envelope).ok());
+    outcome.settled = Some(settled);
 }
 
 fn outcome_of(frame: &TaskFrame, finished: &Finished) -> Outcome {

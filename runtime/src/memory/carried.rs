@@ -82,6 +82,22 @@ impl Carried {
         self.changing
     }
 
+    /// Which of its columns has this name.
+    pub(super) fn position(&self, column: &str) -> Option<usize> {
+        self.columns.iter().position(|name| name == column)
+    }
+
+    /// The cells of the next row, and what comes after it.
+    pub(crate) fn take_row<'r>(&self, mut rows: &'r [u8]) -> Result<(Vec<CellIn<'r>>, &'r [u8])> {
+        let mut cells = Vec::with_capacity(self.columns.len());
+        for _ in 0..self.columns.len() {
+            let (cell, rest) = take_cell(rows).ok_or_else(|| damaged(self))?;
+            cells.push(cell);
+            rows = rest;
+        }
+        Ok((cells, rows))
+    }
+
     /// Whether its rows are ordered by a number, so that reading can begin in the middle.
     pub fn has_places(&self) -> bool {
         self.leading.is_some()
@@ -214,25 +230,30 @@ impl Database {
     }
 
     /// Puts rows into a table that must be empty of them. `rows` is what [`read_rows`](Self::read_rows)
-    /// gave, one after the other; how many there were.
-    pub(crate) fn put_rows(&self, table: &Carried, mut rows: &[u8]) -> Result<u64> {
+    /// gave, one after the other; how many there were. `end` is where the rows before them ended, and then where these
+    /// do.
+    pub(crate) fn put_rows(&self, table: &Carried, mut rows: &[u8], end: &mut Option<Place>) -> Result<u64> {
         let marks = vec!["?"; table.columns.len()].join(", ");
         let query = format!("INSERT INTO {} ({}) VALUES ({marks})", table.name, table.columns.join(", "));
         let mut put = self.connection.prepare_cached(&query).map_err(|source| sql("write memory.db", source))?;
+        let leading = table.leading.as_deref().and_then(|leading| table.position(leading));
         let mut count = 0;
         while !rows.is_empty() {
-            let mut cells = Vec::with_capacity(table.columns.len());
-            for _ in 0..table.columns.len() {
-                let (cell, rest) = take_cell(rows).ok_or_else(|| damaged(table))?;
-                cells.push(cell);
-                rows = rest;
-            }
+            let (cells, rest) = table.take_row(rows)?;
+            rows = rest;
             put.execute(rusqlite::params_from_iter(&cells)).map_err(|source| {
                 Error::corrupt(format!("a row of {} in the snapshot is not one: {source}", table.name))
                     .hint("restore an earlier snapshot")
                     .because(source)
             })?;
             count += 1;
+            let key = match (leading.and_then(|at| cells.get(at)), &table.leading) {
+                (Some(CellIn::Integer(key)), _) => *key,
+                (None, Some(_)) => self.connection.last_insert_rowid(),
+                _ => 0,
+            };
+            let before = end.filter(|before| before.key == key).map_or(0, |before| before.ordinal);
+            *end = Some(Place { key, ordinal: before + 1 });
         }
         Ok(count)
     }
@@ -277,8 +298,8 @@ fn put_cell(bytes: &mut Vec<u8>, cell: ValueRef<'_>, table: &Carried) -> Result<
 }
 
 /// A cell as it arrives.
-#[derive(Debug)]
-enum CellIn<'a> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CellIn<'a> {
     Null,
     Integer(i64),
     Text(&'a str),
@@ -374,6 +395,7 @@ mod tests {
         from.connection
             .execute_batch(
                 "INSERT INTO blobs (digest, content) VALUES (x'02', x'00ff'), (x'01', x'');
+                 INSERT INTO changes (seq, path) VALUES (1, 'a'), (2, 'a'), (2, 'b');
                  INSERT INTO skill_usage VALUES (3, 'a', 'agent', 5, 'active', 0, 1, 2, 3, NULL, 9, NULL, -1);",
             )
             .unwrap();
@@ -381,7 +403,9 @@ mod tests {
             let rows = all(&from, &table, None);
             to.clear_rows(&table).unwrap();
             let bytes: Vec<u8> = rows.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
-            assert_eq!(to.put_rows(&table, &bytes).unwrap(), rows.len() as u64);
+            let mut end = None;
+            assert_eq!(to.put_rows(&table, &bytes, &mut end).unwrap(), rows.len() as u64);
+            assert_eq!(end, all(&to, &table, None).last().map(|(place, _)| *place), "{}", table.name);
             assert_eq!(all(&to, &table, None), rows, "{}", table.name);
         }
     }
@@ -394,7 +418,7 @@ mod tests {
         let long = [&[2u8][..], &u64::MAX.to_le_bytes()].concat();
         let not_text = [&[2u8][..], &1u64.to_le_bytes(), &[0xff]].concat();
         for bad in [&[9u8][..], &[1, 2, 3], &long, &not_text, &[0]] {
-            assert!(database.put_rows(steps, bad).is_err(), "{bad:?}");
+            assert!(database.put_rows(steps, bad, &mut None).is_err(), "{bad:?}");
         }
     }
 }

@@ -9,6 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::index_beside::IndexBeside;
 use crate::error::{Error, Result};
 
 /// No single value is larger: files of a brain, the largest thing stored, stay below it.
@@ -61,6 +62,13 @@ impl Database {
     pub(crate) fn finish_arrival(&self) -> Result<()> {
         super::logical::rehash(&self.connection)?;
         super::index::rebuild_in_one_go(&self.connection)?;
+        self.connection.execute_batch("COMMIT").map_err(|source| sql("fill memory.db", source))
+    }
+
+    /// The same, where the full-text indexes are built beside it; they are asked for when they are needed.
+    pub(crate) fn finish_arrival_with(&self, indexes: impl FnOnce() -> Result<IndexBeside>) -> Result<()> {
+        super::logical::rehash(&self.connection)?;
+        indexes()?.move_into(&self.connection)?;
         self.connection.execute_batch("COMMIT").map_err(|source| sql("fill memory.db", source))
     }
 

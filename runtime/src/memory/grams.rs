@@ -67,9 +67,13 @@ pub(super) fn pairs(run: &str, closing: bool, out: &mut String) {
     }
 }
 
+/// The first byte of U+1100 in UTF-8.
+const LEAST_FIRST_BYTE: u8 = 0xE1;
+
 /// What the second index holds for a text; `None` for the many texts that need none.
 pub(super) fn grams(text: &str) -> Option<String> {
-    if !text.chars().any(is_unspaced) {
+    // The first byte of every such character is larger: most texts need no look at their characters.
+    if !text.bytes().any(|byte| byte >= LEAST_FIRST_BYTE) || !text.chars().any(is_unspaced) {
         return None;
     }
     let mut out = String::new();

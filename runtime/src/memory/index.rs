@@ -83,7 +83,7 @@ pub(super) fn add(connection: &Connection, source: Source, id: i64) -> Result<()
     add_grams(connection, source, id, &text, scope)
 }
 
-fn add_grams(connection: &Connection, source: Source, id: i64, text: &str, scope: i64) -> Result<()> {
+pub(super) fn add_grams(connection: &Connection, source: Source, id: i64, text: &str, scope: i64) -> Result<()> {
     let Some(grams) = grams(text) else { return Ok(()) };
     connection
         .prepare_cached("INSERT INTO grams_fts (rowid, grams, scope) VALUES (?1, ?2, ?3)")
@@ -152,22 +152,23 @@ fn replace_all(connection: &Connection) -> Result<()> {
 /// How much of an index is put together in memory before it is written: SQLite's own default, and what
 /// building a whole index is a third faster with.
 const USUAL_BATCH: i64 = 1 << 20;
-const LARGE_BATCH: i64 = 4 << 20;
+pub(super) const LARGE_BATCH: i64 = 4 << 20;
 
 /// Like [`rebuild`], for an index that is built from nothing: fewer and larger pieces to merge.
 pub(super) fn rebuild_in_one_go(connection: &Connection) -> Result<()> {
-    let batch = |bytes: i64| -> Result<()> {
-        for source in Source::ALL {
-            let table = source.table();
-            connection
-                .execute(&format!("INSERT INTO {table}_fts ({table}_fts, rank) VALUES ('hashsize', ?1)"), [bytes])
-                .map_err(|error| sql("rebuild the index of memory.db", error))?;
-        }
-        Ok(())
-    };
-    batch(LARGE_BATCH)?;
+    set_batch(connection, LARGE_BATCH)?;
     rebuild(connection)?;
-    batch(USUAL_BATCH)
+    set_batch(connection, USUAL_BATCH)
+}
+
+pub(super) fn set_batch(connection: &Connection, bytes: i64) -> Result<()> {
+    for source in Source::ALL {
+        let table = source.table();
+        connection
+            .execute(&format!("INSERT INTO {table}_fts ({table}_fts, rank) VALUES ('hashsize', ?1)"), [bytes])
+            .map_err(|error| sql("rebuild the index of memory.db", error))?;
+    }
+    Ok(())
 }
 
 /// Builds every index again from the tables: all of them or, on an error, none.

@@ -71,7 +71,7 @@ impl Table {
     }
 }
 
-/// A chunk of a table whose rows a step touched.
+/// A chunk of a table whose rows a step touched; or a group of chunks.
 pub(super) type Touched = BTreeSet<(Table, i64)>;
 
 const CHUNK: i64 = 0;
@@ -86,6 +86,10 @@ pub(super) fn refresh(connection: &Connection, touched: &Touched) -> Result<()> 
         put_node(connection, table, CHUNK, chunk, digests.get(&chunk))?;
         groups.insert((table, chunk.div_euclid(FAN_OUT)));
     }
+    refresh_groups(connection, groups)
+}
+
+fn refresh_groups(connection: &Connection, groups: Touched) -> Result<()> {
     for (table, group) in groups {
         let chunks = nodes(connection, table, CHUNK, group * FAN_OUT, group * FAN_OUT + FAN_OUT - 1)?;
         let digest = (!chunks.is_empty()).then(|| rows::group(table.name(), group, chunks));
@@ -141,7 +145,7 @@ pub fn recompute(connection: &Connection, part: &str, tables: &[Table]) -> Resul
 /// Computes every node again from the rows.
 pub fn rehash(connection: &Connection) -> Result<()> {
     connection.execute("DELETE FROM hash_nodes", []).map_err(|source| sql("hash memory.db", source))?;
-    let mut touched = Touched::new();
+    let mut groups = Touched::new();
     for table in Table::USAGE.into_iter().chain(Table::MEMORY) {
         let outside = format!("SELECT count(*) FROM {} WHERE abs(id / 2) > {}", table.name(), i64::MAX / 8);
         let strange: i64 =
@@ -150,9 +154,12 @@ pub fn rehash(connection: &Connection) -> Result<()> {
             return Err(Error::corrupt(format!("{} rows of {} have ids that no herm gave", strange, table.name()))
                 .hint("give them small ids, or restore the brain from a snapshot"));
         }
-        touched.extend(chunk_digests(connection, table, i64::MIN, i64::MAX)?.into_keys().map(|chunk| (table, chunk)));
+        for (chunk, digest) in chunk_digests(connection, table, i64::MIN, i64::MAX)? {
+            put_node(connection, table, CHUNK, chunk, Some(&digest))?;
+            groups.insert((table, chunk.div_euclid(FAN_OUT)));
+        }
     }
-    refresh(connection, &touched)
+    refresh_groups(connection, groups)
 }
 
 /// The digests of the chunks that hold rows with ids `first` to `last`.

@@ -15,6 +15,7 @@ mod evidence;
 mod evolver_rows;
 mod grams;
 mod index;
+mod index_beside;
 pub mod layers;
 mod logical;
 mod query;
@@ -24,8 +25,8 @@ pub mod undo;
 mod usage_rows;
 mod writer;
 
-pub(crate) use carried::chunk_of;
 pub use carried::{Carried, Changing, Flow, Place, RowRead, carried};
+pub(crate) use carried::{CellIn, chunk_of};
 pub use db::{Access, Database, sql};
 pub use evidence::{
     Evidence, EvidenceStatus, EvidenceSummary, EvidenceTotals, EvidenceView, ImportedSession, ImportedTurn, Origin,
@@ -35,6 +36,7 @@ pub(crate) use evidence::{fold as fold_evidence, keep_window, next_number, take_
 pub use evolver_rows::{EvolverChange, EvolverRows, Notes, QueueRow};
 pub(crate) use evolver_rows::{add_change, mark_rolled_back};
 pub use index::{Source, heal as heal_indexes, rebuild as rebuild_indexes};
+pub(crate) use index_beside::IndexBeside;
 pub use logical::{Table, recompute, rehash, stored};
 pub use query::{MAX_QUERY_CHARS, Shaped, shape};
 pub use schema::SCHEMA_VERSION;

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::envelope::Envelope;
 use super::key::PublicKey;
 use super::statement::{CHECKPOINT_TYPE, RECEIPT_TYPE, STATEMENT_TYPE};
+use crate::brain::Vouched;
 use crate::error::Result;
 use crate::ids::sha256;
 
@@ -57,8 +58,16 @@ impl Checked {
     }
 
     /// Takes one more line of a tape that is read piece by piece; what does not hold with it.
-    pub(crate) fn take_line(&mut self, line: &str, trusted: &Trusted) -> Result<(), String> {
-        take(self, line, trusted)
+    pub(crate) fn take_line(&mut self, line: &str, trusted: &Trusted) -> Result<Vouched, String> {
+        let statement = take(self, line, trusted)?;
+        let text = |value: Option<&str>| value.map(str::to_owned);
+        Ok(Vouched {
+            digest: self.last.clone().unwrap_or_default(),
+            version: self.version,
+            before: text(subject(&statement, "bundle/before", "blake3")),
+            after: text(subject(&statement, "bundle/after", "blake3")),
+            transcript: text(statement["predicate"]["task"]["transcript"]["sha256"].as_str()),
+        })
     }
 }
 
@@ -83,7 +92,7 @@ pub fn check<'l>(lines: impl IntoIterator<Item = &'l str>, trusted: &Trusted) ->
 
 const MAX_FINDINGS: usize = 20;
 
-fn take(checked: &mut Checked, line: &str, trusted: &Trusted) -> Result<(), String> {
+fn take(checked: &mut Checked, line: &str, trusted: &Trusted) -> Result<Value, String> {
     let say = |error: crate::error::Error| error.message().to_owned();
     let envelope = Envelope::parse(line).map_err(say)?;
     let key = signer_of(&envelope, checked, trusted)?;
@@ -101,10 +110,11 @@ fn take(checked: &mut Checked, line: &str, trusted: &Trusted) -> Result<(), Stri
         return Err("something stands after the checkpoint".to_owned());
     }
     match statement["predicateType"].as_str() {
-        Some(RECEIPT_TYPE) => follow(checked, &statement, sha256(&payload)),
-        Some(CHECKPOINT_TYPE) => close(checked, &statement),
-        _ => Err(format!("the predicate is of type {}", statement["predicateType"])),
+        Some(RECEIPT_TYPE) => follow(checked, &statement, sha256(&payload))?,
+        Some(CHECKPOINT_TYPE) => close(checked, &statement)?,
+        _ => return Err(format!("the predicate is of type {}", statement["predicateType"])),
     }
+    Ok(statement)
 }
 
 fn signer_of(envelope: &Envelope, checked: &Checked, trusted: &Trusted) -> Result<PublicKey, String> {

@@ -29,13 +29,15 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 mod vault;
+mod verify;
 
 pub use head::{HEAD_SCHEMA, Head, Writer};
 pub use key::OperatorKey;
 pub use lease::{Lease, Taken};
 pub use manifest::{Manifest, ReceiptHead, SNAPSHOT_SCHEMA, TableEntry};
-pub use prune::{Keeping, Pruned, Verified};
+pub use prune::{Keeping, Pruned};
 pub use push::Pushed;
 pub use restore::{Inspect, Inspecting, Progress, Restored, Restoring};
 pub use store::Store;
 pub use vault::{Secrecy, Vault};
+pub use verify::{Rehearse, Verified, Verifying};

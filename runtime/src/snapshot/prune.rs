@@ -12,7 +12,7 @@ use super::cipher::{Cipher, What};
 use super::head::{self, Commit, Head, place};
 use super::manifest::Manifest;
 use super::push::retried;
-use super::vault::{Missing, Vault};
+use super::vault::{Missing, Vault, Whereabouts};
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest};
 use crate::layout::Layout;
@@ -37,52 +37,50 @@ pub struct Pruned {
     pub bytes: u64,
 }
 
-/// What verifying the snapshots of a brain found.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Verified {
-    /// Snapshots that were looked at.
-    pub snapshots: u64,
-    /// Objects that were read and opened.
-    pub objects: u64,
-    /// What does not hold, a line each.
-    pub findings: Vec<String>,
-}
-
 impl Vault {
     /// Lets go of all snapshots of a brain but those that are to stay, and of every chunk that only
-    /// they needed.
+    /// they needed. Where something that must stay is not there, nothing goes.
     pub async fn prune(&self, layout: &Layout, id: &BrainId, keeping: Keeping) -> Result<Pruned> {
         let cipher = self.cipher(id, Missing::Refuse).await?;
         let head = self.begin_generation(layout, id).await?;
         let heads = self.heads(id).await?;
         // Several heads can point to one snapshot: it counts once.
-        let stays = |head: &Head| {
-            let later = heads.iter().filter(|other| other.number > head.number && other.manifest != head.manifest);
-            later.map(|other| other.manifest).collect::<BTreeSet<_>>().len() < keeping.last.max(1)
-        };
-        let (kept, gone): (Vec<&Head>, Vec<&Head>) = heads.iter().partition(|head| stays(head));
+        let (mut kept, mut gone, mut different) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for head in heads.iter().rev() {
+            different.insert(head.manifest);
+            if different.len() <= keeping.last.max(1) { kept.push(head) } else { gone.push(head) }
+        }
+        let chunks = self.store.list(&place(id, "chunk")?, None).await?;
         let mut needed = BTreeSet::new();
         for head in &kept {
-            self.mark(head, &cipher, &mut needed).await?;
+            self.mark(head, &cipher, &self.whereabouts_in(head, &chunks), &mut needed).await?;
+        }
+        let there: BTreeSet<&str> = chunks.iter().map(|object| object.name.last()).collect();
+        let missing = needed.iter().filter(|name| !there.contains(name.as_str())).count();
+        if missing > 0 {
+            return Err(Error::corrupt(format!(
+                "{missing} chunks that snapshots of brain {id} need are missing in the store; nothing was removed"
+            ))
+            .hint(format!(
+                "see which with `herm snapshot verify {id}`; `herm snapshot create {id}` puts back what the brain here has"
+            )));
         }
         let mut pruned = Pruned { kept: kept.len() as u64, removed: gone.len() as u64, ..Pruned::default() };
         // Heads go first: nobody must find one whose chunks are gone.
-        for old in &gone {
+        for old in gone.iter().rev() {
             self.store.remove(&place(id, &format!("head/{:020}", old.number))?).await?;
         }
-        let manifests: BTreeSet<String> = kept.iter().map(|head| head.object.clone()).collect();
-        for (kind, prefix) in [("manifest", place(id, "manifest")?), ("chunk", place(id, "chunk")?)] {
-            for object in self.store.list(&prefix, None).await? {
-                let generation = object.name.as_str().rsplit('/').nth(1).and_then(|text| text.parse::<u64>().ok());
-                let is_needed = match kind {
-                    "manifest" => manifests.iter().any(|name| object.name.as_str().ends_with(name.as_str())),
-                    _ => needed.contains(object.name.last()),
-                };
-                if generation.is_some_and(|generation| generation < head.generation) && !is_needed {
-                    self.store.remove(&object.name).await?;
-                    pruned.objects += 1;
-                    pruned.bytes += object.bytes;
-                }
+        let manifests: BTreeSet<String> =
+            kept.iter().map(|head| place(id, &head.object).map(|name| name.to_string())).collect::<Result<_>>()?;
+        let mut objects = self.store.list(&place(id, "manifest")?, None).await?;
+        objects.retain(|object| !manifests.contains(object.name.as_str()));
+        objects.extend(chunks.into_iter().filter(|object| !needed.contains(object.name.last())));
+        for object in objects {
+            let generation = object.name.as_str().rsplit('/').nth(1).and_then(|text| text.parse::<u64>().ok());
+            if generation.is_some_and(|generation| generation < head.generation) {
+                self.store.remove(&object.name).await?;
+                pruned.objects += 1;
+                pruned.bytes += object.bytes;
             }
         }
         Ok(pruned)
@@ -115,8 +113,13 @@ impl Vault {
     }
 
     /// Notes the name of every chunk a snapshot needs.
-    async fn mark(&self, head: &Head, cipher: &Cipher, needed: &mut BTreeSet<String>) -> Result<()> {
-        let from = self.whereabouts(head).await?;
+    async fn mark(
+        &self,
+        head: &Head,
+        cipher: &Cipher,
+        from: &Whereabouts,
+        needed: &mut BTreeSet<String>,
+    ) -> Result<()> {
         let bytes = retried(|| self.manifest_bytes(head, cipher)).await?;
         let (manifest, _) = Manifest::parse(&bytes)?;
         for table in &manifest.tables {
@@ -128,7 +131,7 @@ impl Vault {
                         let new = needed.insert(cipher.name(&digest).to_string());
                         // What hangs below a node that is marked is marked.
                         if below > 0 && new {
-                            let object = self.object(head, cipher, &from, &digest).await?;
+                            let object = self.object(head, cipher, from, &digest).await?;
                             let node = cipher.open(&head.brain, What::Chunk { digest: &digest }, &object)?;
                             next.extend(chunk::references(&node, &table.name, below)?);
                         }
@@ -136,64 +139,6 @@ impl Vault {
                     references = next;
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Reads and opens every object of the snapshots of a brain, or of one version.
-    pub async fn verify(&self, id: &BrainId, version: Option<u64>) -> Result<Verified> {
-        let mut verified = Verified::default();
-        let cipher = self.cipher(id, Missing::Refuse).await?;
-        let mut seen = BTreeSet::new();
-        let mut previous: Option<Head> = None;
-        for number in head::numbers(&*self.store, id, None).await? {
-            let found = match head::read(&*self.store, id, number).await {
-                Ok(found) => found,
-                Err(error) => {
-                    verified.findings.push(error.message().to_owned());
-                    continue;
-                }
-            };
-            let Some((head, _)) = found else { continue };
-            if let Some(before) = previous.replace(head.clone())
-                && before.number + 1 == head.number
-                && head.previous != Some(Digest::of(&before.to_bytes()?))
-            {
-                verified.findings.push(format!("head {number} does not follow head {}", before.number));
-            }
-            if version.is_some_and(|version| version != head.version) {
-                continue;
-            }
-            verified.snapshots += 1;
-            if let Err(error) = self.verify_snapshot(&head, &cipher, &mut seen, &mut verified).await {
-                verified.findings.push(format!("version {}: {}", head.version, error.message()));
-            }
-        }
-        Ok(verified)
-    }
-
-    async fn verify_snapshot(
-        &self,
-        head: &Head,
-        cipher: &Cipher,
-        seen: &mut BTreeSet<Digest>,
-        verified: &mut Verified,
-    ) -> Result<()> {
-        let bytes = retried(|| self.manifest_bytes(head, cipher)).await?;
-        verified.objects += 1;
-        let (manifest, _) = Manifest::parse(&bytes)?;
-        let from = retried(|| self.whereabouts(head)).await?;
-        for (at, digest) in self.expand(head, &manifest, cipher, &from).await? {
-            if seen.contains(&digest) {
-                continue;
-            }
-            verified.objects += 1;
-            let object = self.object(head, cipher, &from, &digest).await?;
-            let content = cipher.open(&head.brain, What::Chunk { digest: &digest }, &object)?;
-            let table = manifest.tables.get(at).map(|table| table.name.as_str()).unwrap_or_default();
-            chunk::body(&content, table, 0)?;
-            // Only what is sound: a damaged chunk is named for every snapshot that needs it.
-            seen.insert(digest);
         }
         Ok(())
     }

@@ -1,13 +1,15 @@
 //! Pushing a brain to a vault: pack, upload what is new, then move the head.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::cache::Cache;
-use super::cipher::{Cipher, What};
+use super::cipher::{Cipher, OVERHEAD, What};
 use super::head::{self, Commit, HEAD_SCHEMA, Head, Writer};
+use super::manifest::MAX_MANIFEST_BYTES;
 use super::pack::{Packed, pack};
 use super::store::{ObjectName, Store};
 use super::vault::{Missing, Vault, chunk_name};
@@ -37,23 +39,59 @@ pub struct Pushed {
     pub bytes: u64,
 }
 
+/// How a push knows what is in the store already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Knowing {
+    /// From the push before: only what changed is read.
+    ByCache,
+    /// From a list of what there is: everything is read, and what is missing is put back.
+    ByListing,
+}
+
 impl Vault {
     /// Pushes a brain as it is now. `Conflict` where the store's head is one this brain has never been
     /// at: someone else took the brain further, and what was done here since must be done again there.
     pub async fn push(&self, layout: &Layout, id: &BrainId) -> Result<Pushed> {
+        self.push_knowing(layout, id, Knowing::ByCache).await
+    }
+
+    /// Refuses a brain that was taken further elsewhere: what is done with it here would lose.
+    pub async fn refuse_behind(&self, layout: &Layout, id: &BrainId) -> Result<()> {
+        let Some(head) = self.head_to_trust(layout, id).await? else { return Ok(()) };
+        let (layout, id) = (layout.clone(), id.clone());
+        let looked = tokio::task::spawn_blocking(move || refuse_fenced(&Reader::open(&layout, &id)?, &head)).await;
+        looked.map_err(|_| Error::internal("looking at a brain was interrupted"))?
+    }
+
+    /// The same, but looks whether every object of it is in the store, and puts back those that are not.
+    pub async fn push_whole(&self, layout: &Layout, id: &BrainId) -> Result<Pushed> {
+        self.push_knowing(layout, id, Knowing::ByListing).await
+    }
+
+    async fn push_knowing(&self, layout: &Layout, id: &BrainId, knowing: Knowing) -> Result<Pushed> {
         let cipher = self.cipher(id, Missing::Make).await?;
         let describe = self.store.describe();
         let (mut objects, mut bytes) = (0, 0);
         for _ in 0..ROUNDS {
             let last = self.last(layout, id, &cipher).await?;
             let base = last.as_ref().map(|(head, _)| head.clone());
-            let (packed, sent) = self.pack_and_send(layout, id, base.clone(), &cipher).await?;
+            let (packed, sent) = self.pack_and_send(layout, id, base, &cipher, knowing).await?;
             objects += sent.objects;
             bytes += sent.bytes;
             if let Some((head, digest)) = &last
                 && head.manifest == packed.digest
             {
                 self.remember(layout, &describe, head, digest)?;
+                if knowing == Knowing::ByListing {
+                    let name = head::place(id, &head.object)?;
+                    if retried(|| self.store.get(&name, MAX_MANIFEST_BYTES + OVERHEAD)).await?.is_none() {
+                        let object = self.seal_manifest(&cipher, head, &packed)?;
+                        objects += 1;
+                        bytes += object.len() as u64;
+                        retried(|| self.store.put(&name, object.clone())).await?;
+                    }
+                    self.store.sync().await?;
+                }
                 return Ok(Pushed { head: head.clone(), moved: false, objects, bytes });
             }
             let head = cipher.sealed_head(self.next_head(last.as_ref(), &packed)?)?;
@@ -81,7 +119,7 @@ impl Vault {
     /// Pushes a brain to a store that is empty and stays on its own: nothing is remembered of it.
     pub(super) async fn export_to(&self, layout: &Layout, id: &BrainId) -> Result<Head> {
         let cipher = self.cipher(id, Missing::Make).await?;
-        let (packed, _) = self.pack_and_send(layout, id, None, &cipher).await?;
+        let (packed, _) = self.pack_and_send(layout, id, None, &cipher, Knowing::ByCache).await?;
         let head = cipher.sealed_head(self.next_head(None, &packed)?)?;
         self.store.put(&head::place(id, &head.object)?, self.seal_manifest(&cipher, &head, &packed)?).await?;
         head::commit(&*self.store, &head).await?;
@@ -130,7 +168,19 @@ impl Vault {
         id: &BrainId,
         base: Option<Head>,
         cipher: &Cipher,
+        knowing: Knowing,
     ) -> Result<(Packed, Sent)> {
+        let there: Option<BTreeSet<String>> = match knowing {
+            Knowing::ByCache => None,
+            Knowing::ByListing => {
+                let listed = self.store.list(&head::place(id, "chunk")?, None).await?;
+                let names = listed.iter().filter(|object| {
+                    let generation = object.name.as_str().rsplit('/').nth(1).and_then(|text| text.parse::<u64>().ok());
+                    generation <= base.as_ref().map(|base| base.generation)
+                });
+                Some(names.map(|object| object.name.last().to_owned()).collect())
+            }
+        };
         let (sender, receiver) = mpsc::channel(AT_ONCE);
         let (place, cipher, layout, id) = (self.place_of(cipher), cipher.clone(), layout.clone(), id.clone());
         let packing = tokio::task::spawn_blocking(move || {
@@ -138,9 +188,15 @@ impl Vault {
             if let Some(base) = &base {
                 refuse_fenced(&reader, base)?;
             }
-            let cache = Cache::load(&layout.brain(&id), &place, base.as_ref().map(|base| &base.manifest));
+            let cache = match there {
+                Some(_) => Cache::default(),
+                None => Cache::load(&layout.brain(&id), &place, base.as_ref().map(|base| &base.manifest)),
+            };
             let generation = base.as_ref().map_or(0, |base| base.generation);
             pack(&reader, &cache, &mut |digest, chunk| {
+                if there.as_ref().is_some_and(|there| there.contains(&cipher.name(digest).to_string())) {
+                    return Ok(());
+                }
                 let object = cipher.seal(&id, What::Chunk { digest }, chunk)?;
                 let name = chunk_name(&id, generation, &cipher.name(digest))?;
                 // Nobody receives any more: the upload failed, and its error is the one that counts.

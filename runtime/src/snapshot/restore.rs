@@ -1,5 +1,6 @@
 //! Restoring a brain: everything is fetched, put together aside and verified before anyone sees it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 
-use super::chunk::{self, LEAST_BYTES, MAX_CHUNK_BYTES};
+use super::cache::{Cache, TableCache};
+use super::chunk::{self, LEAST_BYTES, MAX_CHUNK_BYTES, Piece};
 use super::cipher::{Cipher, OVERHEAD, What};
 use super::head::Head;
 use super::manifest::Manifest;
@@ -18,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::fsio;
 use crate::ids::{BrainId, Digest};
 use crate::layout::Layout;
+use crate::memory::{Carried, Changing, SCHEMA_VERSION};
 use crate::receipt::{Checked, Trusted};
 
 /// Chunks that are on their way at once.
@@ -76,11 +79,45 @@ pub struct Restored {
 /// A chunk that is to come: the table it belongs to, and its digest.
 type Coming = (usize, Digest);
 
+/// What whoever fetches hands over.
+#[derive(Debug)]
+enum Came {
+    /// A chunk of a table, opened and checked.
+    Chunk { table: usize, digest: Digest, content: Vec<u8> },
+    /// Everything has come. Whoever does not hear this must not put anything in place.
+    All,
+}
+
+/// Everything that a snapshot is made of, beside its manifest.
+#[derive(Debug, Default)]
+pub(super) struct Expanded {
+    /// Every chunk of rows, table by table, in order.
+    pub(super) chunks: Vec<Coming>,
+    /// Every node above them.
+    pub(super) nodes: Vec<Coming>,
+}
+
 impl Vault {
     /// Restores a brain. On an error nothing is where the brain would be.
     pub async fn restore(&self, layout: &Layout, id: &BrainId, how: &Restoring) -> Result<Restored> {
         let (head, is_last, cipher) = self.wanted_head(layout, id, how.version).await?;
-        let bytes = retried(|| self.manifest_bytes(&head, &cipher)).await?;
+        let restored = self.restore_head(layout, &head, &cipher, how).await?;
+        if is_last {
+            self.remember(layout, &self.store.describe(), &head, &Digest::of(&head.to_bytes()?))?;
+        }
+        Ok(restored)
+    }
+
+    /// Restores what a head points to.
+    pub(super) async fn restore_head(
+        &self,
+        layout: &Layout,
+        head: &Head,
+        cipher: &Cipher,
+        how: &Restoring,
+    ) -> Result<Restored> {
+        let id = &head.brain;
+        let bytes = retried(|| self.manifest_bytes(head, cipher)).await?;
         let (manifest, _) = Manifest::parse(&bytes)?;
         if how.in_place == InPlace::Refuse && layout.brain(id).symlink_metadata().is_ok() {
             return Err(Error::conflict(format!("brain {id} is already there"))
@@ -93,26 +130,27 @@ impl Vault {
             return Err(Error::unavailable(format!("restoring brain {id} takes {needed} bytes, and {free} are free"))
                 .hint("free some space and try again"));
         }
-        let from = retried(|| self.whereabouts(&head)).await?;
-        let coming = self.expand(&head, &manifest, &cipher, &from).await?;
+        let from = retried(|| self.whereabouts(head)).await?;
+        let Expanded { chunks: mut coming, nodes } = self.expand(head, &manifest, cipher, &from).await?;
+        let rank = |(at, _): &Coming| manifest.tables.get(*at).map(|table| Arrival::rank(&table.name));
+        coming.sort_by_key(rank);
         let total = coming.len() as u64;
         let (sender, receiver) = mpsc::channel(AT_ONCE);
+        // What comes out of a file is pushed nowhere from there.
+        let place = self.remembers.then(|| self.place_of(cipher));
         let putting = {
-            let (layout, id, how, head) = (layout.clone(), id.clone(), how.clone(), head.clone());
-            let cipher = cipher.clone();
-            tokio::task::spawn_blocking(move || put_together(&layout, &id, &how, &head, &cipher, &bytes, receiver))
+            let (layout, id, how) = (layout.clone(), id.clone(), how.clone());
+            let cached = Cached { place, manifest: head.manifest, nodes };
+            tokio::task::spawn_blocking(move || put_together(&layout, &id, &how, &bytes, receiver, cached))
         };
-        let fetched = self.fetch((&head, &cipher, &from), coming, sender, how.progress.as_ref()).await;
+        let fetched = self.fetch((head, cipher, &from), coming, sender, how.progress.as_ref()).await;
         let put = putting.await.map_err(|_| Error::internal("restoring was interrupted"))?;
         let (receipts, aside) = match (fetched, put) {
             // Whoever puts together stops when nothing comes any more: then the reason is here.
             (Err(error), _) => return Err(error),
             (Ok(()), put) => put?,
         };
-        if is_last {
-            self.remember(layout, &self.store.describe(), &head, &Digest::of(&head.to_bytes()?))?;
-        }
-        Ok(Restored { files: manifest.files(), head, chunks: total, receipts, aside })
+        Ok(Restored { files: manifest.files(), head: head.clone(), chunks: total, receipts, aside })
     }
 
     /// The head of the version that is asked for, and whether it is the last one.
@@ -133,7 +171,7 @@ impl Vault {
         Ok((head, false, cipher))
     }
 
-    /// Every chunk of rows, in order. Nodes are fetched on the way; they cannot name themselves, for
+    /// Every chunk of rows, in order, and every node. Nodes are fetched on the way; they cannot name themselves, for
     /// that their digest would have to be known before their content.
     pub(super) async fn expand(
         &self,
@@ -141,8 +179,8 @@ impl Vault {
         manifest: &Manifest,
         cipher: &Cipher,
         from: &Whereabouts,
-    ) -> Result<Vec<Coming>> {
-        let mut coming = Vec::new();
+    ) -> Result<Expanded> {
+        let Expanded { chunks: mut coming, nodes: mut above } = Expanded::default();
         for (at, table) in manifest.tables.iter().enumerate() {
             let before = coming.len();
             // Every chunk but the last of a table has at least so many bytes.
@@ -151,6 +189,7 @@ impl Vault {
                 let mut references = references.clone();
                 for below in (1..=level).rev() {
                     let mut nodes = Vec::new();
+                    above.extend(references.iter().map(|digest| (at, *digest)));
                     let mut fetching = futures_util::stream::iter(references)
                         .map(|digest| async move { (digest, self.object(head, cipher, from, &digest).await) })
                         .buffered(AT_ONCE);
@@ -165,7 +204,7 @@ impl Vault {
                 refuse_too_many((coming.len() - before) as u64, most, &table.name)?;
             }
         }
-        Ok(coming)
+        Ok(Expanded { chunks: coming, nodes: above })
     }
 
     /// The object of a chunk.
@@ -189,20 +228,32 @@ impl Vault {
         })
     }
 
+    /// A chunk, opened on a thread where it keeps nobody waiting.
+    async fn chunk(&self, head: &Head, cipher: &Cipher, from: &Whereabouts, digest: Digest) -> Result<Vec<u8>> {
+        let object = self.object(head, cipher, from, &digest).await?;
+        let (brain, cipher) = (head.brain.clone(), cipher.clone());
+        let opening =
+            tokio::task::spawn_blocking(move || cipher.open(&brain, What::Chunk { digest: &digest }, &object));
+        opening.await.map_err(|_| Error::internal("opening a chunk was interrupted"))?
+    }
+
     async fn fetch(
         &self,
         (head, cipher, from): (&Head, &Cipher, &Whereabouts),
         coming: Vec<Coming>,
-        sender: mpsc::Sender<(usize, Digest, Vec<u8>)>,
+        sender: mpsc::Sender<Came>,
         progress: Option<&Progress>,
     ) -> Result<()> {
         let total = coming.len() as u64;
         let mut fetching = futures_util::stream::iter(coming)
-            .map(|(table, digest)| async move { (table, digest, self.object(head, cipher, from, &digest).await) })
+            .map(|(table, digest)| async move {
+                let content = self.chunk(head, cipher, from, digest).await?;
+                Ok::<Came, Error>(Came::Chunk { table, digest, content })
+            })
             .buffered(AT_ONCE);
         let mut arrived = 0;
-        while let Some((table, digest, object)) = fetching.next().await {
-            if sender.send((table, digest, object?)).await.is_err() {
+        while let Some(came) = fetching.next().await {
+            if sender.send(came?).await.is_err() {
                 // Whoever puts together has given up, and says why.
                 return Ok(());
             }
@@ -211,6 +262,8 @@ impl Vault {
                 progress(arrived, total);
             }
         }
+        // Whoever puts together may have given up by now, and says why.
+        let _ = sender.send(Came::All).await;
         Ok(())
     }
 }
@@ -223,21 +276,39 @@ fn refuse_too_many(found: u64, most: u64, table: &str) -> Result<()> {
         .hint("restore an earlier version with `herm restore ID --version N`"))
 }
 
+/// What the next push has to know: where the chunks went, and which nodes there are.
+#[derive(Debug)]
+struct Cached {
+    place: Option<String>,
+    manifest: Digest,
+    nodes: Vec<Coming>,
+}
+
 /// Puts the brain together aside, verifies it, and gives it its place; how many receipts it has, and where
 /// the one went that was there.
 fn put_together(
     layout: &Layout,
     id: &BrainId,
     how: &Restoring,
-    head: &Head,
-    cipher: &Cipher,
     manifest: &[u8],
-    coming: mpsc::Receiver<(usize, Digest, Vec<u8>)>,
+    coming: mpsc::Receiver<Came>,
+    cached: Cached,
 ) -> Result<(u64, Option<PathBuf>)> {
     let (manifest, rims) = Manifest::parse(manifest)?;
-    let arrival = Arrival::begin(layout, id, how.wait, manifest.database)?;
-    let filled = fill(&arrival, (head, cipher, how), &manifest, &rims, coming)
-        .and_then(|()| verify(&arrival, &manifest, &how.trusted));
+    let mut arrival = begin(layout, id, how.wait, &manifest)?;
+    // Others may have restored it while this one waited for them.
+    if how.in_place == InPlace::Refuse && layout.brain(id).symlink_metadata().is_ok() {
+        arrival.abandon();
+        return Err(Error::conflict(format!(
+            "brain {id} has come into place meanwhile; someone else restored or made it"
+        ))
+        .hint(format!("it is there: see it with `herm brain show {id}`, or set it aside with --replace")));
+    }
+    let filled = fill(&mut arrival, how.inspect.as_ref(), &manifest, &rims, coming).and_then(|pieces| {
+        let receipts = verify(&mut arrival, &manifest, &how.trusted)?;
+        keep_cache(&arrival, &manifest, pieces, cached);
+        Ok(receipts)
+    });
     match filled {
         Ok(receipts) => arrival.settle_in(layout, how.in_place).map(|aside| (receipts, aside)),
         Err(error) => {
@@ -247,48 +318,80 @@ fn put_together(
     }
 }
 
+fn begin(layout: &Layout, id: &BrainId, wait: Duration, manifest: &Manifest) -> Result<Arrival> {
+    let searched = manifest.tables.iter().filter(|table| Arrival::is_searched(&table.name));
+    Arrival::begin(layout, id, wait, manifest.database, searched.map(|table| table.bytes).sum())
+}
+
+/// Puts the rows of all tables into their places; the chunks of each table.
 fn fill(
-    arrival: &Arrival,
-    (head, cipher, how): (&Head, &Cipher, &Restoring),
+    arrival: &mut Arrival,
+    inspect: Option<&Inspect>,
     manifest: &Manifest,
     rims: &[&[u8]],
-    mut coming: mpsc::Receiver<(usize, Digest, Vec<u8>)>,
-) -> Result<()> {
-    let expected: Vec<&str> = arrival.tables().iter().map(|table| table.name()).collect();
-    let listed: Vec<&str> = manifest.tables.iter().map(|table| table.name.as_str()).collect();
-    if expected != listed {
+    mut coming: mpsc::Receiver<Came>,
+) -> Result<Vec<Vec<Piece>>> {
+    let tables: Vec<Carried> = arrival.tables().to_vec();
+    if !tables.iter().map(Carried::name).eq(manifest.tables.iter().map(|table| table.name.as_str())) {
         return Err(broken("the snapshot does not have the tables of its schema".to_owned()));
     }
-    let mut left: Vec<(u64, u64)> = manifest.tables.iter().map(|table| (table.rows, table.bytes)).collect();
-    let mut put = |at: usize, rows: &[u8]| -> Result<()> {
-        let (Some(table), Some(left)) = (arrival.tables().get(at), left.get_mut(at)) else {
+    let mut order: Vec<usize> = (0..tables.len()).collect();
+    order.sort_by_key(|at| tables.get(*at).map(|table| Arrival::rank(table.name())));
+    let mut pieces = vec![Vec::new(); tables.len()];
+    let mut next = coming.blocking_recv();
+    for at in order {
+        let (Some(table), Some(entry), Some(found)) = (tables.get(at), manifest.tables.get(at), pieces.get_mut(at))
+        else {
             return Err(Error::internal("a table that is not there"));
         };
         let more = || broken(format!("{} has more rows than its manifest says", table.name()));
-        if let Some(Inspect(inspect)) = &how.inspect {
-            inspect(table.name(), rows)?;
+        let (mut rows_left, mut bytes_left, mut end) = (entry.rows, entry.bytes, None);
+        let mut put = |rows: &[u8]| -> Result<Option<Piece>> {
+            if let Some(Inspect(inspect)) = inspect {
+                inspect(table.name(), rows)?;
+            }
+            let bytes = rows.len() as u64;
+            bytes_left = bytes_left.checked_sub(bytes).ok_or_else(more)?;
+            let rows = arrival.put_rows(table, rows, &mut end)?;
+            rows_left = rows_left.checked_sub(rows).ok_or_else(more)?;
+            Ok(end.map(|end| Piece { digest: Digest::from([0; 32]), end, rows, bytes }))
+        };
+        let is_next = |came: &mut Came| matches!(came, Came::Chunk { table, .. } if *table == at);
+        while let Some(Came::Chunk { digest, content, .. }) = next.take_if(is_next) {
+            let piece = put(chunk::body(&content, table.name(), 0)?)?;
+            found.extend(piece.map(|piece| Piece { digest, ..piece }));
+            next = coming.blocking_recv();
         }
-        left.1 = left.1.checked_sub(rows.len() as u64).ok_or_else(more)?;
-        let count = arrival.put_rows(table, rows)?;
-        left.0 = left.0.checked_sub(count).ok_or_else(more)?;
-        Ok(())
-    };
-    let mut at = 0;
-    while let Some((table, digest, object)) = coming.blocking_recv() {
-        while at < table {
-            put(at, rims.get(at).copied().unwrap_or_default())?;
-            at += 1;
+        put(rims.get(at).copied().unwrap_or_default())?;
+        if (rows_left, bytes_left) != (0, 0) {
+            return Err(broken(format!("{} has fewer rows than its manifest says", table.name())));
         }
-        let chunk = cipher.open(&head.brain, What::Chunk { digest: &digest }, &object)?;
-        let name = listed.get(table).copied().unwrap_or_default();
-        put(table, chunk::body(&chunk, name, 0)?)?;
     }
-    for (at, rim) in rims.iter().enumerate().skip(at) {
-        put(at, rim)?;
+    match next {
+        Some(Came::All) => Ok(pieces),
+        // The reason is with whoever fetches.
+        _ => Err(Error::unavailable("not everything has come").hint("try again")),
     }
-    match left.iter().zip(&listed).find(|(left, _)| **left != (0, 0)) {
-        None => Ok(()),
-        Some((_, table)) => Err(broken(format!("{table} has fewer rows than its manifest says"))),
+}
+
+/// Keeps what the next push needs to send only what changed.
+fn keep_cache(arrival: &Arrival, manifest: &Manifest, pieces: Vec<Vec<Piece>>, cached: Cached) {
+    // Rows of an earlier schema are about to become others.
+    let Some(place) = cached.place.filter(|_| manifest.database == SCHEMA_VERSION) else { return };
+    let saved = pieces.into_iter().enumerate().zip(arrival.tables()).map(|((at, pieces), table)| {
+        let nodes = cached.nodes.iter().filter(|(of, _)| *of == at).map(|(_, digest)| *digest).collect();
+        let hashes = match table.changing() {
+            Changing::Hashed(hashed) => arrival.chunk_digests(hashed)?,
+            _ => BTreeMap::new(),
+        };
+        Ok((table.name().to_owned(), TableCache { pieces, nodes, hashes }))
+    });
+    let saved = saved
+        .collect::<Result<_>>()
+        .and_then(|tables| Cache { place, manifest: Some(cached.manifest), tables }.save(arrival.staging()));
+    if let Err(error) = saved {
+        // Only a cache: without it the next snapshot reads and sends everything.
+        tracing::debug!(%error, "the cache of snapshots was not kept");
     }
 }
 
@@ -297,16 +400,13 @@ fn broken(what: String) -> Error {
 }
 
 /// Checks the content against the lock, and the receipts from the first to the last.
-fn verify(arrival: &Arrival, manifest: &Manifest, trusted: &Trusted) -> Result<u64> {
+fn verify(arrival: &mut Arrival, manifest: &Manifest, trusted: &Trusted) -> Result<u64> {
     let mut checked = Checked::default();
-    arrival.complete(&manifest.lock, &mut |lines| {
-        for line in lines {
-            let number = checked.receipts + 1;
-            checked
-                .take_line(line, trusted)
-                .map_err(|what| broken(format!("receipt {number} of the snapshot does not hold: {what}")))?;
-        }
-        Ok(())
+    arrival.complete(&manifest.lock, &mut |line| {
+        let number = checked.receipts + 1;
+        checked
+            .take_line(line, trusted)
+            .map_err(|what| broken(format!("receipt {number} of the snapshot does not hold: {what}")))
     })?;
     let said = manifest.receipt.as_ref().map(|receipt| (receipt.seq, receipt.sha256.as_str()));
     let found = checked.last.as_deref().map(|last| (checked.receipts, last));

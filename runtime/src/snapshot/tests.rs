@@ -242,6 +242,25 @@ async fn rows_that_no_receipt_speaks_of_are_refused() {
     assert!(refused(forge.restore().await).message().contains("no receipts"));
 }
 
+/// In a store without encryption whoever can write to it can change rows that no hash covers.
+#[tokio::test]
+async fn steps_and_transcripts_that_no_receipt_speaks_of_are_refused() {
+    let mut forge = Forge::new().await;
+    let at = forge.table("steps");
+    let hash = forge.manifest.lock.bundle_hash.to_string();
+    let found = forge.rims[at].windows(hash.len()).position(|window| window == hash.as_bytes()).unwrap();
+    forge.rims[at][found] ^= 1;
+    let error = refused(forge.restore().await);
+    assert!(error.message().contains("not the one its receipt speaks of"), "{error}");
+    let mut forge = Forge::new().await;
+    let number = |n: i64| [&[1u8][..], &n.to_le_bytes()].concat();
+    let digest = crate::ids::sha256(b"{}");
+    let row = [number(1), cell(2, b"task"), cell(2, digest.as_bytes()), cell(3, b"{}"), number(1)].concat();
+    forge.add_row("transcripts", &row);
+    let error = refused(forge.restore().await);
+    assert!(error.message().contains("another transcript"), "{error}");
+}
+
 #[tokio::test]
 async fn more_and_fewer_rows_than_said_and_other_tables_are_refused() {
     let mut forge = Forge::new().await;

@@ -10,7 +10,7 @@ use super::lease::Watched;
 use super::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use super::pointer::{self, Pointer};
 use super::push::retried;
-use super::store::{Created, ObjectName, Store};
+use super::store::{Created, Listed, ObjectName, Store};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Random};
@@ -38,7 +38,7 @@ pub struct Vault {
     /// Someone beside the store who says where heads are.
     pointer: Option<Arc<dyn Pointer>>,
     /// Whether what was seen of the store counts.
-    remembers: bool,
+    pub(super) remembers: bool,
 }
 
 impl Vault {
@@ -218,6 +218,20 @@ impl Vault {
         missing: Missing,
     ) -> Result<DataKey> {
         let ours = wrapped.iter().rev().find(|(_, key)| key.wrapped_by == operator.id());
+        let plain = match wrapped.is_empty() {
+            true => head::last(&*self.store, brain).await?.filter(|(head, _)| head.seal.is_none()),
+            false => None,
+        };
+        if plain.is_some() {
+            return Err(Error::refused(format!(
+                "the snapshots of brain {brain} in {} are not encrypted, and here is a key; one store has them one way",
+                self.store.describe()
+            ))
+            .hint(
+                "to encrypt from now on, name another directory or prefix as `store` in [snapshot] and run `herm \
+                 snapshot create ID`; to go on in plain text, say --plaintext",
+            ));
+        }
         match (ours.or(wrapped.last()), missing) {
             (Some((_, key)), _) => operator.unwrap(brain, key),
             (None, Missing::Refuse) => {
@@ -351,17 +365,26 @@ impl Vault {
     /// Where the chunks of a brain are. A brain that was never pruned has one generation, and nothing
     /// has to be looked up.
     pub(super) async fn whereabouts(&self, head: &Head) -> Result<Whereabouts> {
+        let chunks = match head.generation {
+            0 => Vec::new(),
+            _ => self.store.list(&place(&head.brain, "chunk")?, None).await?,
+        };
+        Ok(self.whereabouts_in(head, &chunks))
+    }
+
+    /// The same, from a list of all chunks of the brain.
+    pub(super) fn whereabouts_in(&self, head: &Head, chunks: &[Listed]) -> Whereabouts {
         let mut found = Whereabouts { present: head.generation, earlier: HashMap::new() };
         if head.generation == 0 {
-            return Ok(found);
+            return found;
         }
-        for object in self.store.list(&place(&head.brain, "chunk")?, None).await? {
+        for object in chunks {
             let generation = object.name.as_str().rsplit('/').nth(1).and_then(|text| text.parse::<u64>().ok());
             if let Some(generation) = generation.filter(|generation| *generation <= head.generation) {
                 // Later generations come later and win.
                 found.earlier.insert(object.name.last().to_owned(), generation);
             }
         }
-        Ok(found)
+        found
     }
 }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Snapshot {
-    /// Snapshot a brain now
+    /// Snapshot a brain now; what is missing of it in the store is put back
     Create {
         /// The agent's number
         id: String,
@@ -25,9 +25,15 @@ pub(crate) enum Snapshot {
     /// What one snapshot holds
     #[command(disable_version_flag = true)]
     Show(OneSnapshot),
-    /// Read, decrypt and check every object of a brain's snapshots (exit 1 if something does not hold)
+    /// Check every object of a brain's snapshots, and the last one as a restore does (exit 1 if something does not hold)
     #[command(disable_version_flag = true)]
-    Verify(OneSnapshot),
+    Verify {
+        #[command(flatten)]
+        one: OneSnapshot,
+        /// Check every snapshot as a restore does, not only the last one
+        #[arg(long)]
+        all: bool,
+    },
     /// Let go of old snapshots and of what only they needed
     Prune {
         /// The agent's number

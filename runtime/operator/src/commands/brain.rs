@@ -207,6 +207,10 @@ fn verify(settings: &Settings, id: &BrainId) -> Result<Answer> {
 }
 
 fn adopt(settings: &Settings, id: &BrainId) -> Result<Answer> {
+    settings.while_leased(id, || adopt_now(settings, id))
+}
+
+fn adopt_now(settings: &Settings, id: &BrainId) -> Result<Answer> {
     let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Report))?;
     let lock_file = brain.drift().is_some_and(|drift| drift.lock_file);
     let adopted = brain.adopt()?;

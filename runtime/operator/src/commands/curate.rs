@@ -11,8 +11,15 @@ use crate::output::{Answer, columns};
 
 pub(super) fn run(settings: &Settings, id: &str, dry_run: bool) -> Result<Answer> {
     let id: BrainId = id.parse()?;
+    match dry_run {
+        true => pass(settings, &id, dry_run),
+        false => settings.while_leased(&id, || pass(settings, &id, dry_run)),
+    }
+}
+
+fn pass(settings: &Settings, id: &BrainId, dry_run: bool) -> Result<Answer> {
     let policy = settings.curator()?.policy;
-    let mut brain = Brain::open(&settings.layout, &id, &settings.opening(OnDrift::Refuse))?;
+    let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
     let report = match dry_run {
         true => Report { plan: curator::look(&mut brain, policy)?, settled: None },
         false => curator::run(&mut brain, policy)?,

@@ -179,9 +179,11 @@ impl Shown {
 }
 
 pub(super) fn undo(settings: &Settings, id: &BrainId, step: i64, on_changed: OnChanged) -> Result<Answer> {
-    let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
-    let undone = brain.undo(step, on_changed)?;
-    let unfinished = finish(brain)?;
+    let (undone, unfinished) = settings.while_leased(id, || {
+        let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
+        let undone = brain.undo(step, on_changed)?;
+        Ok((undone, finish(brain)?))
+    })?;
     let text = match &undone.settled {
         None => nothing(&undone.plan),
         Some(settled) => {

@@ -16,7 +16,8 @@ pub(super) fn run(settings: &Settings, command: &cli::Memory) -> Result<Answer> 
             search(settings, &id.parse()?, &query.join(" "), *limit, subscriber.as_deref())
         }
         cli::Memory::Add { id, text, target, subscriber, fact } => {
-            add(settings, &id.parse()?, text, *target, subscriber.as_deref(), fact.as_deref())
+            let id = id.parse()?;
+            settings.while_leased(&id, || add(settings, &id, text, *target, subscriber.as_deref(), fact.as_deref()))
         }
         cli::Memory::Show { id, subscriber } => show(settings, &id.parse()?, subscriber.as_deref()),
     }

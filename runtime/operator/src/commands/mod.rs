@@ -78,7 +78,7 @@ fn finish(brain: herm::Brain) -> Result<Option<String>> {
 }
 
 /// Runs what waits for a store.
-fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

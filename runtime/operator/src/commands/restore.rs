@@ -1,14 +1,16 @@
 //! `herm restore`, `herm brain fork`, `herm export` and `herm import`: brains that come from elsewhere.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use herm::brain::{InPlace, OnDrift};
+use herm::fsio::{self, OsLock};
 use herm::ids::SystemRandom;
 use herm::receipt::Trusted;
 use herm::snapshot::portable::{self, OnSecret};
 use herm::snapshot::store::ResumedStore;
 use herm::snapshot::{Progress, Restored, Restoring};
-use herm::{BrainId, ErrorKind, Layout, Reader, Result, SystemClock};
+use herm::{BrainId, Error, ErrorKind, Layout, Reader, Result, SystemClock};
 use serde_json::json;
 
 use super::snapshot::wish;
@@ -31,6 +33,7 @@ pub(super) fn restore(settings: &Settings, arguments: &cli::Restore, quiet: bool
         progress: progress(quiet),
         inspect: None,
     };
+    let _alone = alone(&layout, &id, settings.lock_wait)?;
     let restored = in_runtime(async {
         let secrecy = settings.secrecy(wish(arguments.plaintext))?;
         let resumed = Arc::new(ResumedStore::new(settings.store(Purpose::Read).await?, &layout.incoming(&id))?);
@@ -56,15 +59,30 @@ pub(super) fn restore(settings: &Settings, arguments: &cli::Restore, quiet: bool
     })
 }
 
+/// One restore of a brain at a time: what was fetched is kept in one place.
+fn alone(layout: &Layout, id: &BrainId, wait: Duration) -> Result<OsLock> {
+    fsio::create_dirs(&layout.locks())?;
+    let lock = layout.locks().join(format!("{id}.restore"));
+    OsLock::acquire(&lock, &format!("the restore of brain {id}"), wait).map_err(|error| match error.kind() {
+        ErrorKind::Conflict => Error::conflict(format!("brain {id} is being restored already: {}", error.message()))
+            .hint(format!("wait until it is done, and see it with `herm brain show {id}`")),
+        _ => error,
+    })
+}
+
 /// A bar at the foot of a terminal.
 fn progress(quiet: bool) -> Option<Progress> {
     let spinner = Mutex::new(Spinner::start().filter(|_| !quiet)?);
     Some(Arc::new(move |done, total| {
         let mut spinner = spinner.lock().unwrap_or_else(PoisonError::into_inner);
-        let filled = usize::try_from(done * 24 / total.max(1)).unwrap_or(0).min(24);
-        spinner.say(&format!("[{}{}] {done}/{total} chunks", "#".repeat(filled), "-".repeat(24 - filled)));
+        spinner.say(&bar(done, total));
         spinner.tick();
     }))
+}
+
+fn bar(done: u64, total: u64) -> String {
+    let filled = usize::try_from(done.saturating_mul(24) / total.max(1)).unwrap_or(0).min(24);
+    format!("[{}{}] {done}/{total} chunks", "#".repeat(filled), "-".repeat(24 - filled))
 }
 
 fn answer(layout: &Layout, id: &BrainId, restored: &Restored) -> Result<Answer> {
@@ -121,4 +139,17 @@ pub(super) fn import(settings: &Settings, arguments: &cli::Import) -> Result<Ans
     let restored = in_runtime(portable::import(&settings.layout, &arguments.file, secrecy, how, on_secret, doors))?;
     let id = restored.head.brain.clone();
     answer(&settings.layout, &id, &restored)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_fills_and_nothing_breaks_it() {
+        assert_eq!(bar(0, 8), "[------------------------] 0/8 chunks");
+        assert_eq!(bar(3, 8), "[#########---------------] 3/8 chunks");
+        assert_eq!(bar(8, 8), "[########################] 8/8 chunks");
+        assert_eq!(bar(u64::MAX, 0).matches('#').count(), 24);
+    }
 }

@@ -125,8 +125,12 @@ enum Keeping {
 
 fn keep(settings: &Settings, one: &OneSkill, keeping: Keeping) -> Result<Answer> {
     let id: BrainId = one.id.parse()?;
+    settings.while_leased(&id, || keep_now(settings, &id, one, keeping))
+}
+
+fn keep_now(settings: &Settings, id: &BrainId, one: &OneSkill, keeping: Keeping) -> Result<Answer> {
     let slug: Slug = one.slug.parse()?;
-    let mut brain = Brain::open(&settings.layout, &id, &settings.opening(OnDrift::Refuse))?;
+    let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
     let mut draft = Draft::new();
     let mut editor = brain.edit(&mut draft);
     let done = match keeping {

@@ -2,7 +2,7 @@
 
 use herm::snapshot::outbox::Outbox;
 use herm::snapshot::pointer::{Pointed, Pointer as _};
-use herm::snapshot::{Head, Keeping, OperatorKey, Vault};
+use herm::snapshot::{Head, Keeping, OperatorKey, Rehearse, Vault, Verifying};
 use herm::{BrainId, Error, Reader, Result, brain};
 use serde_json::json;
 
@@ -11,14 +11,14 @@ use crate::cli;
 use crate::config::Settings;
 use crate::exit;
 use crate::output::{Answer, columns};
-use crate::stores::{Purpose, Wish};
+use crate::stores::{Purpose, Wish, give_back, take};
 
 pub(super) fn run(settings: &Settings, command: &cli::Snapshot) -> Result<Answer> {
     match command {
         cli::Snapshot::Create { id, plaintext } => create(settings, &id.parse()?, wish(*plaintext)),
         cli::Snapshot::List { id, limit } => list(settings, &id.parse()?, *limit),
         cli::Snapshot::Show(one) => show(settings, one),
-        cli::Snapshot::Verify(one) => verify(settings, one),
+        cli::Snapshot::Verify { one, all } => verify(settings, one, *all),
         cli::Snapshot::Prune { id, keep, plaintext } => prune(settings, &id.parse()?, *keep, wish(*plaintext)),
         cli::Snapshot::Status { id } => status(settings, id.as_deref()),
         cli::Snapshot::Pointer { id } => pointer(settings, &id.parse()?),
@@ -83,7 +83,16 @@ fn pointer(settings: &Settings, id: &BrainId) -> Result<Answer> {
 fn create(settings: &Settings, id: &BrainId, wish: Wish) -> Result<Answer> {
     let pushed = in_runtime(async {
         let vault = settings.vault(wish, Purpose::Write).await?;
-        let pushed = vault.push(&settings.layout, id).await?;
+        let lease = match settings.lease() {
+            Some(ttl) => Some(take(&vault, id, ttl).await?),
+            None => None,
+        };
+        // Everything is looked at: whoever types this wants to know that it is there.
+        let pushed = vault.push_whole(&settings.layout, id).await;
+        if let Some(lease) = lease {
+            give_back(&vault, &lease).await;
+        }
+        let pushed = pushed?;
         let arrived = herm::snapshot::outbox::Arrived {
             version: pushed.head.version,
             head: pushed.head.number,
@@ -100,7 +109,13 @@ fn create(settings: &Settings, id: &BrainId, wish: Wish) -> Result<Answer> {
             "brain {id} version {} is in the store: {} objects, {} bytes\n",
             pushed.head.version, pushed.objects, pushed.bytes
         ),
-        false => format!("brain {id} version {} was in the store already\n", pushed.head.version),
+        false if pushed.objects == 0 => {
+            format!("brain {id} version {} was in the store already\n", pushed.head.version)
+        }
+        false => format!(
+            "brain {id} version {} was in the store already; {} objects of it were missing and are back\n",
+            pushed.head.version, pushed.objects
+        ),
     };
     Ok(Answer::new(text, to_json(&pushed)?))
 }
@@ -160,11 +175,20 @@ fn show(settings: &Settings, one: &cli::OneSnapshot) -> Result<Answer> {
     Ok(Answer::new(text, json!({ "head": head, "manifest": manifest })))
 }
 
-fn verify(settings: &Settings, one: &cli::OneSnapshot) -> Result<Answer> {
+fn verify(settings: &Settings, one: &cli::OneSnapshot, all: bool) -> Result<Answer> {
     let id: BrainId = one.id.parse()?;
-    let verified =
-        in_runtime(async { settings.vault(wish(one.plaintext), Purpose::Read).await?.verify(&id, one.version).await })?;
-    let mut text = format!("{} snapshots, {} objects read and opened\n", verified.snapshots, verified.objects);
+    let what = Verifying {
+        version: one.version,
+        rehearse: if all { Rehearse::All } else { Rehearse::Last },
+        trusted: settings.trusted()?,
+    };
+    let verified = in_runtime(async {
+        settings.vault(wish(one.plaintext), Purpose::Read).await?.verify(&settings.layout, &id, &what).await
+    })?;
+    let mut text = format!(
+        "{} snapshots, {} objects read and opened; {} put together as a restore does, {} receipts verified\n",
+        verified.snapshots, verified.objects, verified.rehearsed, verified.receipts
+    );
     for finding in &verified.findings {
         text.push_str(&format!("does not hold: {finding}\n"));
     }

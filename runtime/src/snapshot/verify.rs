@@ -1,0 +1,156 @@
+//! Verifying what is in a store, as a restore would, without putting anything in place.
+//!
+//! Every head, manifest, node and chunk is read and opened. Whether it all fits together (rows, bundle hash, receipts,
+//! signatures) is found out by restoring a snapshot into a directory that is thrown away.
+
+use std::collections::BTreeSet;
+
+use super::chunk;
+use super::cipher::{Cipher, What};
+use super::head::{self, Head};
+use super::manifest::Manifest;
+use super::push::retried;
+use super::restore::Restoring;
+use super::vault::{Missing, Vault};
+use crate::brain::InPlace;
+use crate::error::{Error, Result};
+use crate::fsio;
+use crate::ids::{BrainId, Digest};
+use crate::layout::Layout;
+use crate::receipt::Trusted;
+
+/// What to verify.
+#[derive(Debug, Clone)]
+pub struct Verifying {
+    /// One version; all where none is given.
+    pub version: Option<u64>,
+    /// Which snapshots are put together.
+    pub rehearse: Rehearse,
+    /// Whose receipts count.
+    pub trusted: Trusted,
+}
+
+/// Which snapshots are put together to see that they can be restored. Of the others every object is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rehearse {
+    /// The last of those that are looked at.
+    Last,
+    /// Every one of them.
+    All,
+}
+
+/// What verifying the snapshots of a brain found.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Verified {
+    /// Snapshots that were looked at.
+    pub snapshots: u64,
+    /// How many of them were put together as a restore does.
+    pub rehearsed: u64,
+    /// Objects that were read and opened.
+    pub objects: u64,
+    /// Receipts that were verified with the last one.
+    pub receipts: u64,
+    /// What does not hold, a line each.
+    pub findings: Vec<String>,
+}
+
+impl Vault {
+    /// Verifies the snapshots of a brain, or one version. Nothing of the brain that is here is touched; what is put
+    /// together is in a directory of its own, and thrown away.
+    pub async fn verify(&self, layout: &Layout, id: &BrainId, what: &Verifying) -> Result<Verified> {
+        let mut verified = Verified::default();
+        let cipher = self.cipher(id, Missing::Refuse).await?;
+        let (mut seen, mut sound) = (BTreeSet::new(), Vec::new());
+        let mut previous: Option<Head> = None;
+        for number in head::numbers(&*self.store, id, None).await? {
+            let found = match head::read(&*self.store, id, number).await {
+                Ok(found) => found,
+                Err(error) => {
+                    verified.findings.push(error.message().to_owned());
+                    continue;
+                }
+            };
+            let Some((head, _)) = found else { continue };
+            if let Some(before) = previous.replace(head.clone())
+                && before.number + 1 == head.number
+                && head.previous != Some(Digest::of(&before.to_bytes()?))
+            {
+                verified.findings.push(format!("head {number} does not follow head {}", before.number));
+            }
+            if what.version.is_some_and(|version| version != head.version) {
+                continue;
+            }
+            verified.snapshots += 1;
+            match self.verify_objects(&head, &cipher, &mut seen, &mut verified).await {
+                Ok(()) => sound.push(head),
+                Err(error) => verified.findings.push(format!("version {}: {}", head.version, error.message())),
+            }
+        }
+        // Several heads can point to one snapshot.
+        let mut done = BTreeSet::new();
+        let rehearsed = match what.rehearse {
+            Rehearse::Last => sound.iter().rev().take(1),
+            Rehearse::All => sound.iter().rev().take(usize::MAX),
+        };
+        for head in rehearsed.filter(|head| done.insert(head.manifest)) {
+            verified.rehearsed += 1;
+            match self.rehearse(layout, head, &cipher, &what.trusted).await {
+                Ok(receipts) => verified.receipts = verified.receipts.max(receipts),
+                Err(error) => verified.findings.push(format!("version {}: {}", head.version, error.message())),
+            }
+        }
+        Ok(verified)
+    }
+
+    /// Reads and opens everything a snapshot is made of.
+    async fn verify_objects(
+        &self,
+        head: &Head,
+        cipher: &Cipher,
+        seen: &mut BTreeSet<Digest>,
+        verified: &mut Verified,
+    ) -> Result<()> {
+        cipher.check_head(head)?;
+        let bytes = retried(|| self.manifest_bytes(head, cipher)).await?;
+        verified.objects += 1;
+        let (manifest, _) = Manifest::parse(&bytes)?;
+        let from = retried(|| self.whereabouts(head)).await?;
+        let expanded = self.expand(head, &manifest, cipher, &from).await?;
+        verified.objects += expanded.nodes.iter().filter(|(_, digest)| seen.insert(*digest)).count() as u64;
+        for (at, digest) in expanded.chunks {
+            if seen.contains(&digest) {
+                continue;
+            }
+            verified.objects += 1;
+            let object = self.object(head, cipher, &from, &digest).await?;
+            let content = cipher.open(&head.brain, What::Chunk { digest: &digest }, &object)?;
+            let table = manifest.tables.get(at).map(|table| table.name.as_str()).unwrap_or_default();
+            chunk::body(&content, table, 0)?;
+            // Only what is sound: a damaged chunk is named for every snapshot that needs it.
+            seen.insert(digest);
+        }
+        Ok(())
+    }
+
+    /// Restores a snapshot into a directory of its own, and throws it away; how many receipts were verified.
+    async fn rehearse(&self, layout: &Layout, head: &Head, cipher: &Cipher, trusted: &Trusted) -> Result<u64> {
+        let mut nonce = [0; 8];
+        self.random.fill(&mut nonce)?;
+        let name = format!(".verify-{}-{:016x}", head.brain, u64::from_le_bytes(nonce));
+        let scratch = Layout::new(layout.brains().join(name));
+        let how = Restoring {
+            version: Some(head.version),
+            in_place: InPlace::Refuse,
+            trusted: trusted.clone(),
+            wait: std::time::Duration::ZERO,
+            progress: None,
+            inspect: None,
+        };
+        let restored = self.restore_head(&scratch, head, cipher, &how).await;
+        let path = scratch.brains().to_owned();
+        let removed = tokio::task::spawn_blocking(move || fsio::remove_tree(&path)).await;
+        let restored = restored?;
+        removed.map_err(|_| Error::internal("throwing a rehearsal away was interrupted"))??;
+        Ok(restored.receipts)
+    }
+}
