@@ -163,6 +163,23 @@ fn clients_that_drip_are_cut_off_and_hold_nobody_up() {
 }
 
 #[test]
+fn a_client_that_takes_nothing_is_cut_off() {
+    let operator = answering_and(DONE, "[serve]\nsilence_secs = 1\nconnections = 2");
+    let serving = operator.serve();
+    let client = serving.client();
+    let request = format!("GET /openapi.json HTTP/1.1\r\nhost: {}\r\n\r\n", serving.address());
+    let mut greedy = client.connect();
+    // It asks and asks, and reads nothing: once everything between the two is full, it is cut off, and its next
+    // request fails.
+    let mut asked = 0_u32;
+    while greedy.write_all(request.as_bytes()).is_ok() {
+        asked += 1;
+        assert!(asked < 10_000_000, "it is never cut off");
+    }
+    assert_eq!(client.get("/healthz").status, 200);
+}
+
+#[test]
 fn hostile_words_come_back_as_they_are_and_nothing_is_served_as_a_page() {
     let hostile = r#"{"answer":"<script>alert(1)</script><img src=x onerror=alert(1)>"}"#;
     let operator = answering(hostile);

@@ -91,6 +91,8 @@ pub(super) struct Snapshots {
     closing: watch::Sender<bool>,
     /// Brains whose last push lost: the next task catches up first.
     lost: Mutex<HashSet<BrainId>>,
+    /// Brains whose last push failed, for whatever reason.
+    troubled: Mutex<HashSet<BrainId>>,
     pushed: AtomicU64,
     bytes: AtomicU64,
     failed: AtomicU64,
@@ -112,6 +114,7 @@ impl Snapshots {
             leases: Mutex::default(),
             closing: watch::Sender::new(false),
             lost: Mutex::default(),
+            troubled: Mutex::default(),
             pushed: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -124,6 +127,10 @@ impl Snapshots {
 
     fn lost(&self) -> MutexGuard<'_, HashSet<BrainId>> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn troubled(&self) -> MutexGuard<'_, HashSet<BrainId>> {
+        self.troubled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn leases(&self) -> MutexGuard<'_, HashMap<BrainId, Lease>> {
@@ -198,6 +205,7 @@ impl Inner {
         let pushed = vault.push(&self.layout, id).await;
         match &pushed {
             Ok(done) => {
+                snapshots.troubled().remove(id);
                 snapshots.pushed.fetch_add(1, Ordering::SeqCst);
                 snapshots.bytes.fetch_add(done.bytes, Ordering::SeqCst);
                 let arrived =
@@ -206,6 +214,7 @@ impl Inner {
             }
             Err(error) => {
                 snapshots.failed.fetch_add(1, Ordering::SeqCst);
+                snapshots.troubled().insert(id.clone());
                 if error.kind() == ErrorKind::Conflict {
                     snapshots.lost().insert(id.clone());
                 }
@@ -304,15 +313,20 @@ impl Inner {
         let running: Vec<(BrainId, Option<JoinHandle<()>>)> =
             snapshots.workers().iter_mut().map(|(id, worker)| (id.clone(), worker.handle.take())).collect();
         snapshots.closing.send_replace(true);
-        let mut late = Vec::new();
         for (id, handle) in running {
             let Some(mut handle) = handle else { continue };
-            let in_time = tokio::time::timeout_at(deadline, &mut handle).await.is_ok();
-            if !in_time {
+            if tokio::time::timeout_at(deadline, &mut handle).await.is_err() {
                 handle.abort();
                 snapshots.workers().remove(&id);
+                snapshots.troubled().insert(id);
             }
-            if !in_time || Outbox::load(&self.layout.brain(&id)).is_ok_and(|outbox| outbox.trouble.is_some()) {
+        }
+        // A push that gave up, perhaps because the brain moved under it, has a last try now that nothing moves.
+        let troubled: Vec<BrainId> = snapshots.troubled().drain().collect();
+        let mut late = Vec::new();
+        for id in troubled {
+            let pushed = tokio::time::timeout_at(deadline, self.push(snapshots, &id)).await;
+            if !matches!(pushed, Ok(Ok(_))) {
                 late.push(id.to_string());
             }
         }
