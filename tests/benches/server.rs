@@ -271,8 +271,7 @@ fn latency() {
     serving.stop();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    let settings =
-        EndpointSettings { stream: false, ..EndpointSettings::openai(&format!("{}/v1", model.url()), "m-1") };
+    let settings = EndpointSettings { stream: false, ..EndpointSettings::openai(format!("{}/v1", model.url()), "m-1") };
     let backend = OpenAi::new(ModelClient::new().expect("a client"), settings).expect("a backend");
     let harness = Harness::builder()
         .brains(operator.brains())

@@ -1,5 +1,6 @@
 //! Who may do what: keys, scopes, subscribers that never see each other, rates, money, and a server without keys.
 
+use herm_tests::model_server::{ModelServer, Step};
 use serde_json::{Value, json};
 
 use crate::{answering, operator, problem, run, saying, until, vault};
@@ -129,11 +130,69 @@ fn nothing_of_one_subscriber_reaches_another() {
         history["steps"].as_array().unwrap().iter().map(|step| (&step["seq"], step["summary"].is_null())).collect();
     assert_eq!(steps, [(&json!(3), false), (&json!(2), true), (&json!(1), false)]);
 
+    // What is undone is told in nobody's words.
+    drop(serving);
+    let undone = operator.herm().run(&["brain", "undo", "1", "3", "--force"]);
+    assert_eq!(undone.code, 0, "{undone:?}");
+    let serving = operator.serve();
+    let (alice, bob) = (serving.client().key(&keys[0]), serving.client().key(&keys[1]));
+    let history = alice.get("/v1/agents/1/history").json();
+    let rollback = &history["steps"][0];
+    assert_eq!((&rollback["kind"], &rollback["summary"]), (&json!("rollback"), &json!(null)));
+    assert_eq!(rollback["files"], json!([]));
+
     // The same idempotency key of another caller is another task.
     let (a, b) = (alice.with("idempotency-key", "k"), bob.with("idempotency-key", "k"));
     let (one, two) = (run(&a, "1", "contract A {}").json(), run(&b, "1", "contract B {}").json());
     assert_ne!(one["task"], two["task"]);
     assert_eq!((&one["state"], &two["state"]), (&json!("done"), &json!("done")));
+}
+
+#[test]
+fn a_key_of_one_agent_sees_no_task_of_another() {
+    let operator = answering(DONE).with_plain_brain("8");
+    let everywhere = operator.key(&["all", "--subscriber", "alice"]);
+    let (seven, boss) = (
+        operator.key(&["seven", "--subscriber", "alice", "--agents", "7"]),
+        operator.key(&["boss", "--operations", "operate", "--agents", "7"]),
+    );
+    let serving = operator.serve();
+    let client = serving.client();
+    let task = run(&client.key(&everywhere), "8", "go").json()["task"].as_str().unwrap().to_owned();
+    for key in [&seven, &boss] {
+        let client = client.key(key);
+        assert_eq!(client.get("/v1/tasks").json()["tasks"], json!([]));
+        problem(&client.get(&format!("/v1/tasks/{task}")), 404, "not_found");
+        problem(&client.delete(&format!("/v1/tasks/{task}")), 404, "not_found");
+        problem(&client.get("/v1/tasks?agent=8"), 404, "not_found");
+    }
+    assert_eq!(client.key(&everywhere).get("/v1/tasks?agent=8").json()["tasks"][0]["task"], json!(task));
+}
+
+#[test]
+fn tasks_side_by_side_never_spend_the_same_money_also_after_a_kill() {
+    // A reply costs at most 3; each task may cost 3.
+    let model = ModelServer::always(Step::never());
+    let config = format!(
+        "backend = \"fake\"\n[backends.fake]\nkind = \"openai\"\nbase_url = \"{}/v1\"\nmodel = \"m-1\"\nstream = false\n\
+         price = {{ input = 0, output = 1000000 }}\n[limits]\nreply_tokens = 3\n[serve]\ntask_micro_usd = 3\n",
+        model.url()
+    );
+    let operator = operator().configured(&config).with_plain_brain("7").with_plain_brain("8").with_plain_brain("9");
+    let key = operator.key(&["poor", "--budget", "0.000006"]);
+    let serving = operator.serve();
+    let later = |serving: &herm_tests::operator::Serving| serving.client().key(&key).with("prefer", "respond-async");
+    let client = later(&serving);
+    assert_eq!((run(&client, "7", "one").status, run(&client, "8", "two").status), (202, 202));
+    let refused = run(&client, "9", "three");
+    assert!(
+        problem(&refused, 429, "too_many_requests").contains("set aside for tasks that run: 6 of 6"),
+        "{refused:?}"
+    );
+    serving.kill();
+    let serving = operator.serve();
+    let refused = run(&later(&serving), "9", "three");
+    assert!(problem(&refused, 429, "too_many_requests").contains("6 of 6"), "{refused:?}");
 }
 
 #[test]
@@ -203,6 +262,8 @@ fn without_keys_only_this_machine_is_answered_and_no_page_of_another_site() {
         ("host", "evil.example:7700"),
         ("origin", "https://evil.example"),
         ("origin", "null"),
+        ("x-forwarded-for", "203.0.113.9"),
+        ("forwarded", "for=203.0.113.9"),
     ] {
         problem(&client.with(name, value).get("/v1/agents"), 403, "refused");
         problem(&client.with(name, value).post("/v1/agents/7/tasks", &json!({ "input": "x" })), 403, "refused");

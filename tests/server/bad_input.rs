@@ -44,9 +44,15 @@ fn paths_and_numbers_that_are_tricks_lead_nowhere() {
     let operator = answering(DONE);
     let serving = operator.serve();
     let client = serving.client();
-    for path in
-        ["/v1/agents/..%2f7", "/v1/agents/7%00", "/v1/agents/-1", "/v1/agents/07", "/v1/agents/7%2e", "/v1/agents/7%20"]
-    {
+    for path in [
+        "/v1/agents/..%2f7",
+        "/v1/agents/7%00",
+        "/v1/agents/-1",
+        "/v1/agents/07",
+        "/v1/agents/7%2e",
+        "/v1/agents/7%20",
+        "/v1/agents/%ff",
+    ] {
         problem(&client.get(path), 400, "invalid_input");
     }
     for path in [
@@ -160,6 +166,19 @@ fn clients_that_drip_are_cut_off_and_hold_nobody_up() {
     stream.write_all(head.as_bytes()).unwrap();
     let answer = herm_tests::http::Incoming::read(stream).expect("an answer").rest();
     assert_eq!(problem(&answer, 408, "timeout"), "the body stopped coming");
+    // One that never stops, and never comes to anything.
+    let mut stream = client.connect();
+    let head = head.replace("content-length: 100", "content-length: 1000000");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut dripping = stream.try_clone().unwrap();
+    let drips = std::thread::spawn(move || {
+        while dripping.write_all(b" ").is_ok() {
+            std::thread::park_timeout(std::time::Duration::from_millis(100));
+        }
+    });
+    let answer = herm_tests::http::Incoming::read(stream).expect("an answer").rest();
+    assert_eq!(problem(&answer, 408, "timeout"), "the body comes too slowly");
+    drips.join().unwrap();
 }
 
 #[test]

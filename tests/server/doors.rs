@@ -121,7 +121,7 @@ fn whatever_the_document_allows_makes_no_server_error() {
     let serving = operator.serve();
     let examples = std::env::var("HERM_EXAMPLES").unwrap_or_else(|_| "15".to_owned());
     let output = Command::new(python.with_file_name("schemathesis"))
-        .args(["run", "--checks", "not_a_server_error,content_type_conformance", "--workers", "2", "--seed", "7"])
+        .args(["run", "--checks", "not_a_server_error,content_type_conformance", "--workers", "1", "--seed", "7"])
         .args(["--phases", "examples,coverage,fuzzing", "--max-examples", &examples])
         // What waits for the end of a task, or ends the process's readiness on purpose, is tested elsewhere.
         .args(["--exclude-path", "/readyz"])

@@ -138,6 +138,9 @@ fn a_brain_is_pushed_lost_and_comes_back_by_itself() {
     let serving = operator.serve();
     let restored = serving.client().post_nothing("/v1/agents/7/restore");
     assert_eq!((restored.status, &restored.json()["head"]["version"]), (200, &json!(3)), "{restored:?}");
+    // An older version would be left behind by the next task, which asks the store.
+    let older = serving.client().post("/v1/agents/7/restore", &json!({ "version": 2, "replace": true }));
+    assert!(problem(&older, 409, "conflict").starts_with("the store has version 3"), "{older:?}");
 }
 
 #[test]

@@ -127,6 +127,11 @@ async fn a_task_is_run_when_it_is_paid_for_and_paid_for_only_when_it_is_billable
         assert_eq!(failed.json()["outcome"]["status"], "failed");
         assert_eq!(facilitator.asked("/settle"), 1);
 
+        // However it is spelled.
+        let spelled = base64(format!("{}   ", unbase64(&paid("one", "1000"))).as_bytes());
+        let again = run(&client.with("payment-signature", &spelled), "7", "again");
+        assert_eq!(problem(&again, 409, "conflict"), "this payment was used already");
+
         // A payment pays once; one that is not good, or not what was asked for, pays nothing.
         problem(&run(&with("one"), "7", "again"), 409, "conflict");
         assert!(problem(&run(&with("bad"), "7", "go"), 402, "payment_required").contains("insufficient_funds"));
@@ -138,6 +143,13 @@ async fn a_task_is_run_when_it_is_paid_for_and_paid_for_only_when_it_is_billable
         // Settling that fails at the end is told, and the answer is not handed out.
         let late = run(&with("late"), "7", "go");
         assert!(problem(&late, 402, "payment_required").contains("authorization_expired"), "{late:?}");
+        let listed = client.get("/v1/tasks?state=failed").json()["tasks"][0].clone();
+        let unpaid = client.get(&format!("/v1/tasks/{}", listed["task"].as_str().unwrap()));
+        assert!(!unpaid.body.contains("done\\\""), "{unpaid:?}");
+        assert_eq!(
+            (&unpaid.json()["outcome"], &unpaid.json()["problem"]["kind"]),
+            (&json!(null), &json!("payment_required"))
+        );
 
         // The same task again costs nothing: it is the same task.
         let keyed = with("four").with("idempotency-key", "k");
@@ -152,6 +164,46 @@ async fn a_task_is_run_when_it_is_paid_for_and_paid_for_only_when_it_is_billable
     })
     .await
     .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paid_task_that_was_cut_off_is_settled_after_the_restart() {
+    let facilitator = Facilitator::default();
+    let answering = facilitator.clone();
+    let address = web_server::serve(Arc::new(move |asked| answering.answer(asked))).await;
+    let more = format!(
+        "[serve.x402]\nfacilitator = \"{address}\"\npay_to = \"0xherm\"\nnetwork = \"eip155:8453\"\nasset = \"0xtoken\"\n\
+         amount = \"1000\"\ntoken_name = \"USDC\"\ntoken_version = \"2\""
+    );
+    tokio::task::spawn_blocking(move || {
+        let model = ModelServer::start(vec![Step::never(), Step::chat(DONE)]);
+        let operator = with_model_and(&model, &more);
+        let serving = operator.serve();
+        let client = serving.client().with("payment-signature", &paid("one", "1000")).with("prefer", "respond-async");
+        let task = run(&client, "7", "go").json()["task"].as_str().unwrap().to_owned();
+        until("a request", || (!model.requests().is_empty()).then_some(()));
+        serving.kill();
+        let serving = operator.serve();
+        let view = crate::over(&serving.client(), &task);
+        assert_eq!((&view["state"], facilitator.asked("/settle")), (&json!("done"), 1), "{view}");
+        assert_eq!(unbase64(view["payment"].as_str().unwrap())["transaction"], "0xabc");
+        // The same payment for another task, after the restart.
+        problem(&run(&serving.client().with("payment-signature", &paid("one", "1000")), "7", "more"), 409, "conflict");
+    })
+    .await
+    .unwrap();
+}
+
+#[test]
+fn a_payment_is_not_lost_to_a_facilitator_that_is_away() {
+    let more = "[serve.x402]\nfacilitator = \"http://127.0.0.1:1\"\npay_to = \"0xherm\"\nnetwork = \"eip155:8453\"\n\
+                asset = \"0xtoken\"\namount = \"1000\"";
+    let operator = answering_and(DONE, more);
+    let serving = operator.serve();
+    let client = serving.client().with("payment-signature", &paid("one", "1000"));
+    for _ in 0..2 {
+        problem(&run(&client, "7", "go"), 503, "unavailable");
+    }
 }
 
 #[test]

@@ -25,9 +25,9 @@ fn the_probes_tell_what_works() {
     let probe = operator.brains().join(".operator/probe");
     std::fs::remove_dir_all(&probe).unwrap();
     std::fs::write(&probe, "in the way").unwrap();
-    let ready = client.get("/readyz");
-    assert_eq!(ready.status, 503, "{ready:?}");
+    let ready = until("a probe that fails", || Some(client.get("/readyz")).filter(|ready| ready.status == 503));
     assert_ne!(ready.json()["probes"]["brain"], "ok");
+    assert_eq!(ready.json()["probes"]["store"], "ok");
 }
 
 #[test]
@@ -57,6 +57,12 @@ fn what_happens_is_counted() {
     assert_eq!(value("herm_output_tokens_total"), 3.0);
     assert_eq!((value("herm_tasks_running"), value("herm_tasks_waiting")), (0.0, 0.0));
     assert!(value("herm_pool_bytes") > 0.0);
+    // Made-up methods are one label.
+    for number in 0..50 {
+        client.send(&format!("M{number}"), "/", None);
+    }
+    let methods = client.get("/metrics").body.lines().filter(|line| line.contains("method=\"other\"")).count();
+    assert_eq!(methods, 1);
     // Every line is one that Prometheus reads.
     for line in answer.body.lines().filter(|line| !line.starts_with('#')) {
         let (name, value) = line.rsplit_once(' ').unwrap();

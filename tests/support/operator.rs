@@ -158,6 +158,11 @@ impl Serving {
         self.child.wait().expect("it ends")
     }
 
+    /// Waits until it has ended by itself.
+    pub fn wait(mut self) -> ExitStatus {
+        self.child.wait().expect("it ends")
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");

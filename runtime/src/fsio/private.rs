@@ -1,7 +1,7 @@
 //! Files for their owner alone: keys.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -44,16 +44,26 @@ pub fn read_private(path: &Path) -> Result<String> {
         .map_err(|source| Error::invalid(format!("{} is not text", path.display())).because(source))
 }
 
-/// Writes a new file that only its owner can read, piece by piece. What was written stays when a piece cannot be.
-pub fn write_stream<P: AsRef<[u8]>>(path: &Path, pieces: impl Iterator<Item = P>) -> Result<()> {
-    let failed = |source| Error::io("write", path, source);
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(|errno| failed(errno.into()))?;
-    let mut file = std::fs::File::from(fd);
-    for piece in pieces {
-        file.write_all(piece.as_ref()).map_err(failed)?;
+/// A new file that only its owner can read, written piece by piece.
+#[derive(Debug)]
+pub struct PrivateFile {
+    path: PathBuf,
+    file: std::fs::File,
+}
+
+impl PrivateFile {
+    /// Makes it. What is there already is an error.
+    pub fn create(path: &Path) -> Result<Self> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))
+            .map_err(|errno| Error::io("write", path, errno.into()))?;
+        Ok(Self { path: path.to_owned(), file: std::fs::File::from(fd) })
     }
-    Ok(())
+
+    /// Writes the next piece.
+    pub fn write(&mut self, piece: &[u8]) -> Result<()> {
+        self.file.write_all(piece).map_err(|source| Error::io("write", &self.path, source))
+    }
 }
 
 /// Removes a file; nothing there is no error.

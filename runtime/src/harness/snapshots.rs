@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::{Harness, Inner, Place};
 use crate::brain::{InPlace, Reader, Settled};
@@ -67,6 +68,8 @@ pub struct SnapshotCounters {
     pub failed: u64,
     /// Brains with a push under way or waiting.
     pub pending: u64,
+    /// For how many seconds the one that waits longest has.
+    pub lag_secs: u64,
 }
 
 /// The first pause after a push that failed; each later one is twice as long.
@@ -103,6 +106,8 @@ pub(super) struct Snapshots {
 struct Worker {
     /// Something was settled since its last push began.
     again: bool,
+    /// Since when something is due.
+    since: Instant,
     handle: Option<JoinHandle<()>>,
 }
 
@@ -187,6 +192,7 @@ impl Harness {
             bytes: snapshots.bytes.load(Ordering::SeqCst),
             failed: snapshots.failed.load(Ordering::SeqCst),
             pending: snapshots.workers().len() as u64,
+            lag_secs: snapshots.workers().values().map(|worker| worker.since.elapsed().as_secs()).max().unwrap_or(0),
         })
     }
 }
@@ -267,7 +273,7 @@ impl Inner {
         }
         let (inner, brain) = (Arc::clone(self), id.clone());
         let handle = executor.spawn(async move { inner.keep_pushing(&brain).await });
-        workers.insert(id.clone(), Worker { again: false, handle: Some(handle) });
+        workers.insert(id.clone(), Worker { again: false, since: Instant::now(), handle: Some(handle) });
     }
 
     /// Pushes until nothing is due or trying again cannot help.
@@ -297,7 +303,10 @@ impl Inner {
             }
             let mut workers = snapshots.workers();
             match workers.get_mut(id) {
-                Some(worker) if worker.again => worker.again = false,
+                Some(worker) if worker.again => {
+                    worker.again = false;
+                    worker.since = Instant::now();
+                }
                 _ => {
                     workers.remove(id);
                     return;

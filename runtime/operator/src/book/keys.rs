@@ -125,12 +125,23 @@ pub(crate) fn make(random: &dyn Random) -> Result<(String, String, blake3::Hash)
     Ok((format!("{PREFIX}_{id}_{secret}"), id, hash(&secret)))
 }
 
+/// Does something to the keys, so that every process hears of it, or not at all.
+fn changing<T>(connection: &Connection, change: impl FnOnce() -> Result<T>) -> Result<T> {
+    connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+    let heard = || connection.execute("UPDATE generation SET keys = keys + 1", []).map_err(failed);
+    let changed = change().and_then(|changed| heard().map(|_| changed));
+    let end = if changed.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    connection.execute_batch(end).map_err(failed)?;
+    changed
+}
+
 /// Keeps a key.
 pub(crate) fn add(connection: &Connection, key: &Key) -> Result<()> {
     let agents = key.agents.as_ref().map(|agents| joined(agents.iter().map(BrainId::as_str)));
     let operations = joined(key.operations.iter().map(|operation| operation.name()));
     let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    connection
+    let insert = || {
+        connection
         .execute(
             "INSERT INTO keys (id, name, hash, subscriber, agents, operations, rate, micro_usd, created_at, expires_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -147,18 +158,20 @@ pub(crate) fn add(connection: &Connection, key: &Key) -> Result<()> {
                 key.expires_at.map(Moment::millis),
             ),
         )
-        .and_then(|_| connection.execute("UPDATE generation SET keys = keys + 1", []))
         .map(|_| ())
         .map_err(failed)
+    };
+    changing(connection, insert)
 }
 
 /// Ends a key; whether it was one that still opened something.
 pub(crate) fn revoke(connection: &Connection, id: &str, now: Moment) -> Result<bool> {
-    let changed = connection
-        .execute("UPDATE keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL", (id, now.millis()))
-        .and_then(|changed| connection.execute("UPDATE generation SET keys = keys + 1", []).map(|_| changed))
-        .map_err(failed)?;
-    Ok(changed > 0)
+    changing(connection, || {
+        connection
+            .execute("UPDATE keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL", (id, now.millis()))
+            .map(|changed| changed > 0)
+            .map_err(failed)
+    })
 }
 
 /// Every key there is or was, oldest first.

@@ -2,6 +2,7 @@
 //! that are paused. One SQLite file; one thread writes, many writes a commit.
 
 pub(crate) mod keys;
+pub(crate) mod payments;
 pub(crate) mod tasks;
 
 use std::path::Path;
@@ -43,11 +44,21 @@ CREATE TABLE tasks (
   finished_at INTEGER,
   status TEXT,
   outcome TEXT,
-  problem TEXT
+  problem TEXT,
+  payment TEXT
 ) STRICT;
 CREATE INDEX tasks_by_owner ON tasks (owner, id);
+CREATE INDEX tasks_by_agent ON tasks (agent, id);
+CREATE INDEX tasks_by_state ON tasks (state, id);
 CREATE INDEX tasks_unfinished ON tasks (state) WHERE finished_at IS NULL;
 CREATE INDEX tasks_by_end ON tasks (finished_at);
+CREATE TABLE payments (
+  id BLOB PRIMARY KEY,
+  task TEXT NOT NULL UNIQUE,
+  payment TEXT NOT NULL,
+  is_open INTEGER NOT NULL,
+  at INTEGER NOT NULL
+) STRICT;
 CREATE TABLE paused (
   agent TEXT PRIMARY KEY,
   at INTEGER NOT NULL
@@ -65,14 +76,23 @@ const WAITING: usize = 4_096;
 const TOGETHER: usize = 256;
 
 /// A write, and what to tell whoever waits for it once it is committed or is not.
-type Work = Box<dyn FnOnce(&Connection) -> Told + Send>;
+type Work = Box<dyn FnOnce(&Connection) -> (Done, Told) + Send>;
 type Told = Box<dyn FnOnce(Option<&Error>) + Send>;
+
+/// Whether a piece of work is to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Well,
+    Badly,
+}
 
 /// The open book. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Book {
     writes: mpsc::Sender<Work>,
     reading: Arc<Mutex<Connection>>,
+    /// For lists, which may take longer than anyone at the door should wait.
+    listing: Arc<Mutex<Connection>>,
 }
 
 impl Book {
@@ -80,13 +100,14 @@ impl Book {
     pub(crate) fn open(layout: &Layout) -> Result<Self> {
         let path = layout.book();
         let writing = open(&path)?;
-        let reading = open(&path)?;
+        let (reading, listing) = (open(&path)?, open(&path)?);
         let (writes, waiting) = mpsc::channel(WAITING);
         std::thread::Builder::new()
             .name("book".into())
             .spawn(move || write_all(&writing, waiting))
             .map_err(|source| Error::unavailable("no thread can be started").because(source))?;
-        Ok(Self { writes, reading: Arc::new(Mutex::new(reading)) })
+        let shared = |connection| Arc::new(Mutex::new(connection));
+        Ok(Self { writes, reading: shared(reading), listing: shared(listing) })
     }
 
     /// Writes, and waits until it is on disk.
@@ -97,14 +118,16 @@ impl Book {
         let (tell, told) = oneshot::channel();
         let work: Work = Box::new(move |connection| {
             let done = work(connection);
-            Box::new(move |lost| {
+            let how = if done.is_ok() { Done::Well } else { Done::Badly };
+            let told: Told = Box::new(move |lost| {
                 let done = match lost {
                     None => done,
                     Some(error) => Err(Error::new(error.kind(), error.message())),
                 };
                 // Whoever no longer waits does not need to know.
                 let _ = tell.send(done);
-            })
+            });
+            (how, told)
         });
         let gone = || Error::internal("the operator's book is closed");
         self.writes.send(work).await.map_err(|_| gone())?;
@@ -118,6 +141,16 @@ impl Book {
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what may take a while, off the executor's threads.
+    pub(crate) async fn list<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let listing = Arc::clone(&self.listing);
+        let read = tokio::task::spawn_blocking(move || work(&listing.lock().unwrap_or_else(PoisonError::into_inner)));
+        read.await.map_err(|_| Error::internal("reading the operator's book was interrupted"))?
     }
 
     /// Pauses a brain, or lets it go on.
@@ -197,7 +230,11 @@ fn write_all(connection: &Connection, mut waiting: mpsc::Receiver<Work>) {
 /// Does one piece of work within the commit; one that fails leaves nothing behind.
 fn one(connection: &Connection, work: Work, told: &mut Vec<Told>) -> Result<()> {
     run(connection, "SAVEPOINT work")?;
-    told.push(work(connection));
+    let (done, tell) = work(connection);
+    told.push(tell);
+    if done == Done::Badly {
+        run(connection, "ROLLBACK TO work")?;
+    }
     run(connection, "RELEASE work")
 }
 

@@ -66,13 +66,15 @@ pub(crate) struct TaskRow {
     pub(crate) outcome: Option<String>,
     /// Why there is none, as JSON.
     pub(crate) problem: Option<String>,
+    /// What the facilitator said when its payment was taken.
+    pub(crate) payment: Option<String>,
 }
 
 const COLUMNS: &str = "id, agent, owner, key, idempotency, digest, request, state, cancelled, created_at, started_at, \
-    finished_at, status, outcome, problem";
+    finished_at, status, outcome, problem, payment";
 /// The same for lists, which carry neither answers nor questions.
 const LISTED: &str = "id, agent, owner, key, idempotency, digest, NULL, state, cancelled, created_at, started_at, \
-    finished_at, status, NULL, problem";
+    finished_at, status, NULL, problem, NULL";
 
 /// What became of a task that was to be kept.
 #[derive(Debug)]
@@ -92,7 +94,7 @@ pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<Kept> {
     }
     connection
         .prepare_cached(&format!(
-            "INSERT INTO tasks ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
+            "INSERT INTO tasks ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"
         ))
         .and_then(|mut add| {
             add.execute(rusqlite::params![
@@ -111,6 +113,7 @@ pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<Kept> {
                 row.status,
                 row.outcome,
                 row.problem,
+                row.payment,
             ])
         })
         .map(|_| Kept::New)
@@ -146,6 +149,10 @@ pub(crate) struct End {
     pub(crate) outcome: Option<String>,
     /// Why there is none, as JSON.
     pub(crate) problem: Option<String>,
+    /// What the facilitator said when its payment was taken.
+    pub(crate) payment: Option<String>,
+    /// Whether the same request may be tried again: nothing came of this one, and nothing was changed.
+    pub(crate) may_be_tried_again: bool,
     /// What it cost.
     pub(crate) micro_usd: u64,
     /// When.
@@ -156,11 +163,20 @@ pub(crate) struct End {
 pub(crate) fn finish(connection: &Connection, id: &TaskId, key: Option<&str>, end: &End) -> Result<()> {
     connection
         .prepare_cached(
-            "UPDATE tasks SET state = ?2, finished_at = ?3, status = ?4, outcome = ?5, problem = ?6, request = NULL \
-             WHERE id = ?1 AND finished_at IS NULL",
+            "UPDATE tasks SET state = ?2, finished_at = ?3, status = ?4, outcome = ?5, problem = ?6, payment = ?7, \
+             request = NULL, idempotency = iif(?8, NULL, idempotency) WHERE id = ?1 AND finished_at IS NULL",
         )
         .and_then(|mut put| {
-            put.execute((id.as_str(), end.state.name(), end.at.millis(), &end.status, &end.outcome, &end.problem))
+            put.execute((
+                id.as_str(),
+                end.state.name(),
+                end.at.millis(),
+                &end.status,
+                &end.outcome,
+                &end.problem,
+                &end.payment,
+                end.may_be_tried_again,
+            ))
         })
         .map_err(failed)?;
     charge(connection, key, end.micro_usd)
@@ -198,8 +214,8 @@ fn one(connection: &Connection, which: &str, value: impl rusqlite::ToSql) -> Res
 pub(crate) struct Wanted {
     /// Whose; everyone's, where it does not say.
     pub(crate) owner: Option<String>,
-    /// Of which agent.
-    pub(crate) agent: Option<String>,
+    /// Of which agents; all, where it does not say.
+    pub(crate) agents: Option<Vec<String>>,
     /// In which state.
     pub(crate) state: Option<String>,
     /// Those before this one.
@@ -208,17 +224,29 @@ pub(crate) struct Wanted {
     pub(crate) limit: usize,
 }
 
-/// Tasks, newest first, without answers.
+/// Tasks, newest first, without answers. Only what is asked for is in the query, so that an index serves it.
 pub(crate) fn list(connection: &Connection, wanted: &Wanted) -> Result<Vec<TaskRow>> {
-    let mut statement = connection
-        .prepare_cached(&format!(
-            "SELECT {LISTED} FROM tasks WHERE (?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR agent = ?2) \
-             AND (?3 IS NULL OR state = ?3) AND (?4 IS NULL OR id < ?4) ORDER BY id DESC LIMIT ?5"
-        ))
-        .map_err(failed)?;
-    let limit = i64::try_from(wanted.limit).unwrap_or(i64::MAX);
-    let mut rows =
-        statement.query((&wanted.owner, &wanted.agent, &wanted.state, &wanted.before, limit)).map_err(failed)?;
+    let mut conditions = vec!["1".to_owned()];
+    let mut values: Vec<&dyn rusqlite::ToSql> = Vec::new();
+    for (column, value) in [("owner =", &wanted.owner), ("state =", &wanted.state), ("id <", &wanted.before)] {
+        if let Some(value) = value {
+            values.push(value);
+            conditions.push(format!("{column} ?{}", values.len()));
+        }
+    }
+    if let Some(agents) = &wanted.agents {
+        let first = values.len() + 1;
+        values.extend(agents.iter().map(|agent| agent as &dyn rusqlite::ToSql));
+        let places: Vec<String> = (first..=values.len()).map(|place| format!("?{place}")).collect();
+        conditions.push(format!("agent IN ({})", places.join(", ")));
+    }
+    let query = format!(
+        "SELECT {LISTED} FROM tasks WHERE {} ORDER BY id DESC LIMIT {}",
+        conditions.join(" AND "),
+        wanted.limit
+    );
+    let mut statement = connection.prepare_cached(&query).map_err(failed)?;
+    let mut rows = statement.query(values.as_slice()).map_err(failed)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next().map_err(failed)? {
         found.push(read(row)?);
@@ -264,5 +292,6 @@ fn read(row: &Row<'_>) -> Result<TaskRow> {
         status: text(12)?,
         outcome: text(13)?,
         problem: text(14)?,
+        payment: text(15)?,
     })
 }

@@ -35,6 +35,10 @@ pub(crate) struct ServeEntry {
     /// Seconds that running tasks have to end when the server stops; 25 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) shutdown_secs: Option<u64>,
+    /// What a task may cost at most, in millionths of a dollar, where its key has a budget and it names no limit; 500,000
+    /// unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) task_micro_usd: Option<u64>,
     /// Seconds in which the head of a request has to come; 10 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) head_secs: Option<u64>,
@@ -90,6 +94,8 @@ pub(crate) struct ServeLimits {
     pub(crate) keep_tasks_days: u32,
     /// Seconds that running tasks have when the server stops.
     pub(crate) shutdown_secs: u64,
+    /// What a task may cost, where nobody says.
+    pub(crate) task_micro_usd: u64,
     /// In which the head of a request has to come.
     pub(crate) head: Duration,
     /// For which a caller may neither send nor take anything.
@@ -108,6 +114,7 @@ impl ServeEntry {
             waiting: self.waiting.unwrap_or(1_024),
             keep_tasks_days: self.keep_tasks_days.unwrap_or(7),
             shutdown_secs: self.shutdown_secs.unwrap_or(25),
+            task_micro_usd: self.task_micro_usd.unwrap_or(500_000).max(1),
             head: Duration::from_secs(self.head_secs.unwrap_or(10).max(1)),
             silence: Duration::from_secs(self.silence_secs.unwrap_or(30).max(1)),
         };

@@ -56,6 +56,8 @@ pub(crate) struct Parts {
     pub(crate) readers: Arc<Readers>,
     /// What is counted.
     pub(crate) meter: Meter,
+    /// How the last probes went, and when.
+    pub(crate) probed: tokio::sync::Mutex<Option<(Instant, super::status::Probed)>>,
     /// Where spans go, if anywhere.
     pub(crate) traces: Option<Traces>,
     /// Who takes payment.

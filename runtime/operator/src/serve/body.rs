@@ -1,5 +1,7 @@
 //! What a caller sends: a body within its size and time, read as JSON.
 
+use std::time::Instant;
+
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::header::CONTENT_TYPE;
@@ -68,11 +70,27 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
+/// A body that comes is read as long as it comes faster than this, in bytes a second, once it has come for a while.
+const LEAST_RATE: f64 = 1_024.0;
+
+/// Whether a body comes too slowly to be waited for.
+pub(crate) fn drips(app: &App, began: Instant, bytes: u64) -> Answered<()> {
+    let took = began.elapsed();
+    match took > app.limits.silence && (bytes as f64) < LEAST_RATE * took.as_secs_f64() {
+        true => {
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the body comes too slowly").hint("send it again"))
+        }
+        false => Ok(()),
+    }
+}
+
 /// A whole body, within its limits.
 async fn read(app: &App, body: Body) -> Answered<Vec<u8>> {
     let (mut bytes, most) = (Vec::new(), app.limits.body_bytes);
     let mut pieces = body.into_data_stream();
+    let began = Instant::now();
     while let Some(piece) = next(app, &mut pieces).await? {
+        drips(app, began, bytes.len() as u64)?;
         if bytes.len() + piece.len() > most {
             return Err(too_large(most as u64));
         }

@@ -147,6 +147,13 @@ pub(crate) fn check_local(headers: &HeaderMap) -> Answered<()> {
         Problem::new(StatusCode::FORBIDDEN, "refused", format!("{what}, and there are no keys here"))
             .hint("use http://127.0.0.1 or http://localhost, or make a key with `herm keys create`")
     };
+    // Who comes through a proxy is not on this machine, whatever the proxy says the host is.
+    if ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via"]
+        .iter()
+        .any(|name| headers.contains_key(*name))
+    {
+        return Err(refused("the request came through a proxy"));
+    }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if !is_loopback(host) {
         return Err(refused("the request names another host"));
@@ -230,5 +237,10 @@ mod tests {
         assert!(!request("127.0.0.1:7700", Some("https://evil.example")));
         assert!(!request("127.0.0.1:7700", Some("null")));
         assert!(!request("evil.example:7700", None));
+        let mut forwarded = HeaderMap::new();
+        forwarded.insert(HOST, "127.0.0.1:7700".parse().unwrap());
+        assert!(check_local(&forwarded).is_ok());
+        forwarded.insert("x-forwarded-for", "203.0.113.9".parse().unwrap());
+        assert!(check_local(&forwarded).is_err());
     }
 }

@@ -99,8 +99,9 @@ pub(crate) async fn list(
             let receipt = reader.receipt_of(record.seq)?;
             // What was said in another's task stays theirs, in the line and in the names of files.
             let is_shown = operates
-                || record.kind != StepKind::Task
-                || match receipt {
+                || !matches!(record.kind, StepKind::Task | StepKind::Rollback)
+                // What is undone is told in the words of the step that is undone.
+                || record.kind == StepKind::Task && match receipt {
                     Some(seq) => match reader.receipts(seq, seq)?.pop() {
                         Some(taped) => seen.sees(&statement(&taped.envelope)?),
                         None => false,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::{Stream, stream};
-use herm::{BrainId, Cancel, Event, Moment, TaskId};
+use herm::{BrainId, Cancel, Error, Event, Moment, TaskId};
 use tokio::sync::watch;
 
 use super::problem::Problem;
@@ -49,8 +49,6 @@ pub(crate) struct Ended {
     pub(crate) view: TaskView,
     /// What to answer instead, where it came to no outcome.
     pub(crate) problem: Option<Problem>,
-    /// What the facilitator said of the payment.
-    pub(crate) payment: Option<String>,
 }
 
 impl Live {
@@ -105,6 +103,14 @@ impl Live {
         self.tell();
     }
 
+    /// Tells whoever waits that the next process goes on with it.
+    pub(crate) fn leave(&self) {
+        let error = Error::unavailable("the server stops; the task goes on when it is back")
+            .hint(format!("ask for /v1/tasks/{} then, or send the same Idempotency-Key again", self.id));
+        let view = self.view();
+        self.end(Ended { view, problem: Some(error.into()) });
+    }
+
     fn tell(&self) {
         self.happened.send_modify(|count| *count += 1);
     }
@@ -138,6 +144,8 @@ impl Live {
     /// Everything that happens, from the event behind `from` on; the last is the end.
     pub(crate) fn follow(self: Arc<Self>, from: usize) -> impl Stream<Item = (usize, Told)> {
         let happened = self.happened.subscribe();
+        // A number from elsewhere is no reason to miss what comes.
+        let from = from.min(self.now().events.len());
         stream::unfold(Some((self, happened, from)), |state| async move {
             let (live, mut happened, at) = state?;
             loop {

@@ -21,13 +21,13 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt as _};
 use serde_json::{Map, Value, json};
 
+use super::Server;
 use super::agents::looked_at;
 use super::app::App;
 use super::caller::Caller;
 use super::problem::{Answered, Problem};
 use super::receipts::{Seen, statement};
-use super::tasks::{Accepted, Job, TaskRequest, accept};
-use super::{Server, tasks};
+use super::tasks::{Accepted, Job, OnDisconnect, TaskRequest, accept};
 use crate::book::keys::Operation;
 use crate::config::Settings;
 
@@ -178,12 +178,15 @@ impl Doors {
     async fn run_task(&self, caller: &Caller, arguments: &Map<String, Value>) -> Answered<Value> {
         caller.needs(Operation::Run)?;
         let agent = caller.agent(text(arguments, "agent"))?;
-        let request = TaskRequest { input: text(arguments, "input").to_owned(), ..TaskRequest::default() };
+        let request = TaskRequest {
+            input: text(arguments, "input").to_owned(),
+            on_disconnect: OnDisconnect::Cancel,
+            ..TaskRequest::default()
+        };
         let job = Job::new(&self.app, caller, agent, request, None, false)?;
         match accept(&self.app, caller, job, &axum::http::HeaderMap::new()).await? {
             Accepted::Known(view) => Ok(json!(view)),
-            Accepted::Live(live) => {
-                let leaving = tasks::Leaving::new(Arc::clone(&live), tasks::OnDisconnect::Cancel);
+            Accepted::Live(live, leaving) => {
                 let ended = live.ended().await;
                 leaving.stays();
                 match &ended.problem {

@@ -50,7 +50,7 @@ impl Times {
 struct Counts(Mutex<BTreeMap<String, u64>>);
 
 /// More different values than any label should have; what is beyond is counted together.
-const MOST_VALUES: usize = 200;
+const MOST_VALUES: usize = 1_000;
 
 impl Counts {
     fn add(&self, labels: String) {
@@ -122,11 +122,11 @@ impl Meter {
             Event::Reply { millis, .. } => self.replies.add(Duration::from_millis(*millis)),
             Event::Retry { class, .. } => self.backend_errors.add(format!("class=\"{}\"", label(class))),
             Event::ToolResult { tool, status, millis, .. } => {
-                let tool = label(tool);
+                // A model makes up names of tools; they are refused, and counted together.
+                let tool = if status.name() == "refused" { "refused".to_owned() } else { label(tool) };
                 self.tool_results.add(format!("tool=\"{tool}\",status=\"{}\"", status.name()));
                 let times = {
                     let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
-                    // A model makes up names of tools; they are refused, and counted together.
                     let tool =
                         if tools.len() < MOST_VALUES || tools.contains_key(&tool) { tool } else { "other".into() };
                     Arc::clone(tools.entry(tool).or_default())
@@ -158,6 +158,10 @@ impl Meter {
 
     /// Counts a request that was answered.
     pub(crate) fn answered(&self, method: &str, route: &str, status: u16, took: Duration) {
+        let method = match method {
+            known @ ("GET" | "POST" | "DELETE" | "HEAD" | "OPTIONS" | "PUT" | "PATCH") => known,
+            _ => "other",
+        };
         self.requests.add(format!("method=\"{}\",route=\"{}\",status=\"{status}\"", label(method), label(route)));
         self.request_times.add(took);
     }
@@ -221,6 +225,7 @@ impl Meter {
             ("herm_snapshot_bytes_total", "counter", "Bytes of snapshots that were sent.", snapshots.bytes),
             ("herm_snapshots_failed_total", "counter", "Tries to push a snapshot that failed.", snapshots.failed),
             ("herm_snapshots_pending", "gauge", "Brains whose last step is not in the store.", snapshots.pending),
+            ("herm_snapshot_lag_seconds", "gauge", "For how long the one that waits longest has.", snapshots.lag_secs),
             (
                 "herm_spans_dropped_total",
                 "counter",

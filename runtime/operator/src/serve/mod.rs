@@ -117,6 +117,7 @@ impl Server {
     /// Answers until it is told to stop; then lets tasks end, and flushes snapshots.
     pub(crate) async fn run(self) -> Result<()> {
         let Self { app, listener, _lock, .. } = self;
+        operate::sweep(&app.settings.layout)?;
         let again = tasks::resume(&app).await?;
         if again > 0 {
             tracing::info!(again, "tasks of the process before are taken up");
@@ -163,6 +164,7 @@ async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
         gate: entry.x402.as_ref().map(payment::Gate::new).transpose()?,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
+        probed: tokio::sync::Mutex::default(),
         traces: traces::Traces::from_environment()?,
         began: Instant::now(),
         closing: watch::Sender::new(false),
@@ -195,6 +197,7 @@ async fn stop_on_signal(app: App) {
         match live.durable {
             true => {
                 live.abort();
+                live.leave();
                 app.hall.forget(&live.id);
             }
             false => live.cancel.cancel(),

@@ -8,7 +8,7 @@ use herm::{Error, Limits};
 
 use super::app::App;
 use super::caller::Caller;
-use super::problem::Answered;
+use super::problem::{Answered, Problem};
 use crate::book::keys;
 
 /// Money set aside by tasks that have not ended, by key.
@@ -27,21 +27,30 @@ impl Money {
     /// Sets aside what a task may cost, and holds the task to it.
     pub(crate) fn reserve(&self, app: &App, caller: &Caller, limits: &mut Limits) -> Answered<Option<Reserved>> {
         let Some((key, budget)) = caller.key().and_then(|key| Some((key, key.micro_usd?))) else { return Ok(None) };
-        let spent = app.book.read(|connection| keys::spent(connection, &key.id))?;
+        // Locked first: what a task has cost is charged before what it set aside is free.
         let mut aside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let spent = app.book.read(|connection| keys::spent(connection, &key.id))?;
         let held = aside.get(&key.id).copied().unwrap_or(0);
         let left = budget.saturating_sub(spent).saturating_sub(held);
         if left == 0 {
-            let what = match held {
-                0 => format!("the budget of this key is used up: {spent} of {budget} millionths of a dollar"),
-                _ => format!("the budget of this key is set aside for tasks that run: {held} of {budget}"),
-            };
-            return Err(Error::refused(what).hint("wait for them, or ask the operator for a larger budget").into());
+            if held > 0 {
+                let what = format!("the budget of this key is set aside for tasks that run: {held} of {budget}");
+                return Err(Problem::too_many(what, 5));
+            }
+            let what = format!("the budget of this key is used up: {spent} of {budget} millionths of a dollar");
+            return Err(Error::refused(what).hint("ask the operator for a larger budget").into());
         }
-        let amount = limits.micro_usd.map_or(left, |wish| wish.min(left));
+        let amount = limits.micro_usd.unwrap_or(app.limits.task_micro_usd).min(left);
         limits.micro_usd = Some(amount);
         *aside.entry(key.id.clone()).or_default() += amount;
         Ok(Some(Reserved { money: self.clone(), key: key.id.clone(), amount }))
+    }
+
+    /// Sets aside again what a task of an earlier process had.
+    pub(crate) fn reserve_again(&self, key: &str, amount: u64) -> Reserved {
+        let mut aside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *aside.entry(key.to_owned()).or_default() += amount;
+        Reserved { money: self.clone(), key: key.to_owned(), amount }
     }
 }
 

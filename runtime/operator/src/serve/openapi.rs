@@ -1,5 +1,7 @@
 //! The OpenAPI document, from the handlers themselves.
 
+use std::sync::OnceLock;
+
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
@@ -47,5 +49,6 @@ pub(crate) fn text() -> String {
 
 /// The document.
 pub(crate) async fn document() -> Response {
-    ([(CONTENT_TYPE, "application/json")], text()).into_response()
+    static TEXT: OnceLock<String> = OnceLock::new();
+    ([(CONTENT_TYPE, "application/json")], TEXT.get_or_init(text).as_str()).into_response()
 }

@@ -1,5 +1,8 @@
 //! What only an operator may do with a brain.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -10,19 +13,19 @@ use herm::curator;
 use herm::evolver::auto::Mode;
 use herm::evolver::select::Ranking;
 use herm::evolver::{Ground, Routine, auto, routine};
+use herm::fsio::PrivateFile;
 use herm::ids::SystemRandom;
 use herm::snapshot::Restoring;
 use herm::snapshot::outbox::Outbox;
 use herm::snapshot::portable::{self, OnSecret};
-use herm::{BrainId, Error, Result, SystemClock};
+use herm::{BrainId, Error, Layout, Result, SystemClock};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 use super::agents::{here, looked_at};
 use super::app::App;
-use super::body::{OptionalPayload, next, too_large};
+use super::body::{OptionalPayload, drips, next, too_large};
 use super::caller::{Caller, no_agent};
 use super::problem::{Answered, ProblemDocument};
 use crate::book::keys::Operation;
@@ -169,6 +172,17 @@ pub(crate) async fn restore(
     caller.needs(Operation::Operate)?;
     let id = caller.agent(&id)?;
     let in_place = if how.replace { InPlace::SetAside } else { InPlace::Refuse };
+    if let (Some(version), Some(vault)) = (how.version, &app.vault)
+        && let Some(head) = vault.head(&id).await?
+        && version < head.version
+    {
+        return Err(Error::conflict(format!(
+            "the store has version {}, and the next task would go on from that one",
+            head.version
+        ))
+        .hint(format!("to go on from version {version}, use `herm brain fork {id} NEW --version {version}`"))
+        .into());
+    }
     Ok(Json(as_json(&app.harness.restore(&id, how.version, in_place).await?)?))
 }
 
@@ -227,12 +241,18 @@ impl Incoming {
         let incoming = Self { path: path.clone() };
         let most = app.limits.import_bytes;
         let (sender, mut receiver) = tokio::sync::mpsc::channel::<axum::body::Bytes>(8);
+        // The file is there before anyone can leave.
+        let mut file = PrivateFile::create(&path)?;
         let writing = tokio::task::spawn_blocking(move || {
-            herm::fsio::write_stream(&path, std::iter::from_fn(|| receiver.blocking_recv()))
+            while let Some(piece) = receiver.blocking_recv() {
+                file.write(&piece)?;
+            }
+            Ok::<_, Error>(())
         });
         let mut pieces = body.into_data_stream();
-        let mut bytes = 0_u64;
+        let (began, mut bytes) = (Instant::now(), 0_u64);
         while let Some(piece) = next(app, &mut pieces).await? {
+            drips(app, began, bytes)?;
             bytes += piece.len() as u64;
             if bytes > most {
                 return Err(too_large(most));
@@ -254,6 +274,18 @@ impl Drop for Incoming {
             tracing::warn!(%error, "a file that was imported is left behind");
         }
     }
+}
+
+/// Removes what imports of a process that was killed left behind.
+pub(crate) fn sweep(layout: &Layout) -> Result<()> {
+    let dir = layout.book().with_file_name("");
+    let entries = std::fs::read_dir(&dir).map_err(|source| Error::io("list", &dir, source))?;
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with("import-") {
+            herm::fsio::remove_file(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a brain takes tasks.
@@ -342,7 +374,8 @@ pub(crate) async fn snapshots(
         return Err(no_agent(&id));
     }
     let one = |head: &herm::snapshot::Head| json!({ "number": head.number, "version": head.version, "bundleHash": head.bundle_hash, "at": head.at });
-    let outbox = match app.has(&id) {
+    // What it says of the store is the operator's business.
+    let outbox = match app.has(&id) && caller.is_operator() {
         true => Some(as_json(&Outbox::load(&app.settings.layout.brain(&id))?)?),
         false => None,
     };

@@ -1,9 +1,8 @@
 //! Tasks that are paid for, with x402 version 2: 402 with what it costs, a signed payment with the next try, verified
 //! before the task runs and settled only if its outcome is billable.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::http::header::HeaderName;
@@ -85,9 +84,6 @@ fn reason(answer: &Value, field: &str) -> String {
 pub(crate) struct Gate {
     facilitator: Arc<dyn Facilitator>,
     wanted: Value,
-    timeout: Duration,
-    /// Payments that were shown, and until when they are remembered: each pays for one task.
-    shown: Arc<Mutex<HashMap<blake3::Hash, Instant>>>,
 }
 
 /// A payment that is good, and not taken yet.
@@ -131,8 +127,7 @@ impl Gate {
             "maxTimeoutSeconds": seconds,
             "extra": { "name": entry.token_name, "version": entry.token_version },
         });
-        let timeout = Duration::from_secs(seconds);
-        Self { facilitator, wanted, timeout, shown: Arc::default() }
+        Self { facilitator, wanted }
     }
 
     /// Lets a task pass whose payment is good.
@@ -154,23 +149,15 @@ impl Gate {
         if !same {
             return Err(self.required(agent, "the payment is not what is asked for here"));
         }
-        self.remember(blake3::hash(header.as_bytes()))?;
         match self.facilitator.verify(&payment, &self.wanted).await? {
             Ok(()) => Ok(Paid { gate: self.clone(), payment }),
             Err(why) => Err(self.required(agent, &format!("the payment is not good: {why}"))),
         }
     }
 
-    /// Each payment is shown once, as long as it could be taken.
-    fn remember(&self, payment: blake3::Hash) -> Answered<()> {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        shown.retain(|_, until| *until > now);
-        match shown.insert(payment, now + self.timeout) {
-            None => Ok(()),
-            Some(_) => Err(Problem::new(StatusCode::CONFLICT, "conflict", "this payment was used already")
-                .hint("sign a new one for each task")),
-        }
+    /// The payment of a task that an earlier process accepted.
+    pub(crate) fn taken_up(&self, payment: Value) -> Paid {
+        Paid { gate: self.clone(), payment }
     }
 
     fn required(&self, agent: &BrainId, why: &str) -> Problem {
@@ -191,6 +178,23 @@ impl Gate {
 }
 
 impl Paid {
+    /// The payment as it was shown.
+    pub(crate) fn payment(&self) -> &Value {
+        &self.payment
+    }
+
+    /// What makes it this payment and no other, however it is spelled: the payer's number for it, where it has one, else
+    /// everything that was signed.
+    pub(crate) fn id(&self) -> [u8; 32] {
+        let signed = &self.payment["payload"];
+        let authorization = &signed["authorization"];
+        let what = match (&authorization["nonce"], &authorization["from"]) {
+            (Value::String(nonce), from) => format!("{}/{}", from.to_string().to_lowercase(), nonce.to_lowercase()),
+            _ => canonical(signed),
+        };
+        *blake3::Hasher::new_derive_key("herm payment v1").update(what.as_bytes()).finalize().as_bytes()
+    }
+
     /// Takes the payment; the text of `PAYMENT-RESPONSE`.
     pub(crate) async fn settle(self) -> Answered<String> {
         let settled = self.gate.facilitator.settle(&self.payment, &self.gate.wanted).await;
@@ -201,8 +205,23 @@ impl Paid {
                 "payment_required",
                 format!("the task is done, and its payment was not taken: {why}"),
             )
-            .hint("the answer is kept under the task's id once the operator has settled it")),
+            .hint("ask the operator; the receipt of the task is in the brain")),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// A value as text, whatever the order of its fields.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let mut sorted: Vec<_> = fields.iter().collect();
+            sorted.sort_by_key(|(name, _)| *name);
+            let parts: Vec<String> =
+                sorted.iter().map(|(name, value)| format!("{name:?}:{}", canonical(value))).collect();
+            format!("{{{}}}", parts.join(","))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        other => other.to_string(),
     }
 }

@@ -111,6 +111,19 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "invalid_input", detail)
     }
 
+    /// A problem as it was written down.
+    pub(crate) fn read_back(document: &serde_json::Value) -> Self {
+        let text = |name: &str| document[name].as_str().map(str::to_owned);
+        let status = document["status"].as_u64().and_then(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
+        let mut problem = Self::new(
+            status.unwrap_or(StatusCode::CONFLICT),
+            &text("kind").unwrap_or_else(|| "conflict".to_owned()),
+            text("detail").unwrap_or_else(|| "the task came to nothing".to_owned()),
+        );
+        problem.0.hint = text("hint");
+        problem
+    }
+
     /// The HTTP status.
     pub(crate) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)

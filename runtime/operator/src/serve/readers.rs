@@ -9,6 +9,7 @@ use herm::brain::{Counts, Manifest};
 use herm::{BrainId, Digest, Error, Layout, Reader, Result};
 
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::skills::SkillRow;
 
@@ -62,9 +63,17 @@ impl Look {
 }
 
 /// Brains that are open for looking, those used last at the end.
-#[derive(Default)]
 pub(crate) struct Readers {
     idle: Mutex<VecDeque<Look>>,
+    /// So many look at once: tasks need the same threads.
+    room: Semaphore,
+}
+
+impl Default for Readers {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Self { idle: Mutex::default(), room: Semaphore::new(2 * cores) }
+    }
 }
 
 impl std::fmt::Debug for Readers {
@@ -85,6 +94,8 @@ impl Readers {
         id: &BrainId,
         work: impl FnOnce(&mut Look) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        // The semaphore is never closed.
+        let _room = self.room.acquire().await;
         let (readers, layout, id) = (Arc::clone(self), layout.clone(), id.clone());
         let looking = tokio::task::spawn_blocking(move || {
             let mut look = readers.open(&layout, &id)?;
@@ -105,14 +116,16 @@ impl Readers {
             at.and_then(|at| idle.remove(at))
         };
         let here = || layout.brain(id).metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+        // Before it is opened: one that takes its place meanwhile is noticed the next time.
+        let place = here();
         if let Some(mut look) = known
-            && here() == Some(look.place)
+            && place == Some(look.place)
         {
             look.reader.refresh()?;
             return Ok(look);
         }
         let reader = Reader::open(layout, id)?;
-        Ok(Look { id: id.clone(), reader, place: here().unwrap_or_default(), skills: None, figures: None })
+        Ok(Look { id: id.clone(), reader, place: place.unwrap_or_default(), skills: None, figures: None })
     }
 
     fn put_back(&self, look: Look) {

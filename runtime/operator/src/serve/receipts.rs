@@ -15,7 +15,7 @@ use super::caller::Caller;
 use super::problem::{Answered, Problem, ProblemDocument};
 
 /// How many receipts are looked through for those of one subscriber.
-const LOOKED_THROUGH: u64 = 2_000;
+const LOOKED_THROUGH: u64 = 500;
 
 /// The statement inside an envelope. Not checked here.
 pub(crate) fn statement(envelope: &str) -> Result<Value> {
@@ -87,14 +87,16 @@ pub(crate) struct ReceiptRow {
     after: Option<String>,
 }
 
+/// The digest that a statement has under a name.
+pub(crate) fn subject(statement: &Value, name: &str) -> Option<String> {
+    let subjects = statement["subject"].as_array()?;
+    let found = subjects.iter().find(|subject| subject["name"] == name)?;
+    found["digest"].as_object()?.values().next()?.as_str().map(str::to_owned)
+}
+
 fn row(seq: u64, statement: &Value) -> ReceiptRow {
     let predicate = &statement["predicate"];
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let subject = |name: &str| {
-        let subjects = statement["subject"].as_array()?;
-        let found = subjects.iter().find(|subject| subject["name"] == name)?;
-        found["digest"].as_object()?.values().next()?.as_str().map(str::to_owned)
-    };
     ReceiptRow {
         seq,
         at: text(&predicate["at"]),
@@ -103,8 +105,8 @@ fn row(seq: u64, statement: &Value) -> ReceiptRow {
         task: text(&predicate["task"]["id"]),
         status: text(&predicate["task"]["status"]),
         model: text(&predicate["task"]["model"]),
-        before: subject("bundle/before"),
-        after: subject("bundle/after"),
+        before: subject(statement, "bundle/before"),
+        after: subject(statement, "bundle/after"),
     }
 }
 
@@ -133,18 +135,18 @@ pub(crate) async fn list(
         let mut receipts = Vec::new();
         while at > stop && receipts.len() < limit {
             let first = at.saturating_sub(limit as u64 - 1).max(1);
-            for taped in look.reader.receipts(first, at)?.into_iter().rev() {
-                if receipts.len() == limit {
-                    break;
-                }
+            let mut batch = look.reader.receipts(first, at)?;
+            // Where numbers are missing, none is looked at twice.
+            at = first - 1;
+            while let Some(taped) = batch.pop() {
                 let statement = statement(&taped.envelope)?;
                 if seen.sees(&statement) {
                     receipts.push(row(taped.seq, &statement));
                 }
-                at = taped.seq - 1;
-            }
-            if first == 1 {
-                at = at.min(if receipts.len() == limit { at } else { 0 });
+                if receipts.len() == limit {
+                    at = taped.seq - 1;
+                    break;
+                }
             }
         }
         let next = (at > 0).then_some(at + 1);

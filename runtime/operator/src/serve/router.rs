@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{CACHE_CONTROL, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -91,6 +93,17 @@ async fn surround(State(app): State<App>, request: Request, next: Next) -> Respo
                 Ok(response) => response,
                 Err(_) => Problem::from(herm::Error::internal("answering this request panicked")).into_response(),
             },
+        }
+    };
+    let answering = async {
+        let response = answering.await;
+        // What the framework refuses by itself is told like everything else.
+        let is_plain =
+            response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/plain"));
+        match response.status().is_client_error() && is_plain {
+            true => Problem::new(response.status(), "invalid_input", "the path or a part of it cannot be read")
+                .into_response(),
+            false => response,
         }
     };
     let mut response = REQUEST_ID.scope(id.clone(), answering).await;

@@ -1,6 +1,7 @@
 //! How the server is: for people, for probes and for Prometheus.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
@@ -65,6 +66,7 @@ pub(crate) async fn status(State(app): State<App>, caller: Caller) -> Answered<J
     let (open, bytes) = app.harness.pool_weight();
     let now = app.clock.now();
     let mut busy = app.hall.busy();
+    busy.retain(|busy| caller.sees(&busy.agent));
     busy.sort_by(|a, b| (b.waiting, &a.agent).cmp(&(a.waiting, &b.agent)));
     let layout = app.settings.layout.clone();
     let brains = tokio::task::spawn_blocking(move || brain::list(&layout).map(|ids| ids.len()));
@@ -170,47 +172,63 @@ const PROBE: Duration = Duration::from_secs(5);
     responses((status = 200, description = "It can", body = Object), (status = 503, description = "It cannot", body = Object))
 )]
 pub(crate) async fn readyz(State(app): State<App>) -> Response {
+    // One probe at a time, and its result for everyone who asks within a moment: anyone may ask.
+    let mut probed = app.probed.lock().await;
+    let said = match &*probed {
+        Some((at, said)) if at.elapsed() < PROBED_EVERY => said.clone(),
+        _ => {
+            let said = probe(&app).await;
+            *probed = Some((Instant::now(), said.clone()));
+            said
+        }
+    };
+    drop(probed);
+    let closing = app.is_closing();
+    let ready = !closing && said.values().all(|word| *word == "ok");
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(json!({ "ready": ready, "closing": closing, "probes": said }))).into_response()
+}
+
+/// What was probed, and how it went.
+pub(crate) type Probed = BTreeMap<&'static str, &'static str>;
+
+/// For so long a probe counts.
+const PROBED_EVERY: Duration = Duration::from_secs(1);
+
+async fn probe(app: &App) -> Probed {
     let probing = app.clone();
-    let brain = tokio::task::spawn_blocking(move || probe_brain(&probing));
-    let brain = match tokio::time::timeout(PROBE, brain).await {
-        Ok(Ok(probed)) => probed,
-        Ok(Err(_)) => Err(Error::internal("the probe was interrupted")),
-        Err(_) => Err(Error::unavailable("the probe took too long")),
+    let brain = async move {
+        let probed = tokio::task::spawn_blocking(move || probe_brain(&probing)).await;
+        probed.map_err(|_| Error::internal("the probe was interrupted"))?
     };
     let book = app.book.write(|connection| {
         connection
             .query_row("SELECT count(*) FROM paused", [], |_| Ok(()))
             .map_err(|source| herm::memory::sql("use the operator's book", source))
     });
-    let book = match tokio::time::timeout(PROBE, book).await {
-        Ok(probed) => probed,
-        Err(_) => Err(Error::unavailable("the probe took too long")),
+    let store = async {
+        match &app.vault {
+            Some(vault) => ask_store(vault).await,
+            None => Ok(()),
+        }
     };
-    let store = match &app.vault {
-        None => None,
-        Some(vault) => Some(match tokio::time::timeout(PROBE, ask_store(vault)).await {
-            Ok(asked) => asked,
-            Err(_) => Err(Error::unavailable("the store took too long")),
-        }),
-    };
-    let closing = app.is_closing();
-    let mut ready = !closing;
-    let mut said = serde_json::Map::new();
-    for (name, probed) in [("brain", Some(brain)), ("book", Some(book)), ("store", store)] {
-        let Some(probed) = probed else { continue };
-        // Who asks may be anyone: the kind is enough, the log has the rest.
-        let word = match probed {
-            Ok(()) => "ok",
-            Err(error) => {
-                tracing::warn!(probe = name, %error, "not ready");
-                ready = false;
-                error.kind().name()
-            }
-        };
-        said.insert(name.to_owned(), json!(word));
+    let mut said = Probed::from([("brain", in_time(brain).await), ("book", in_time(book).await)]);
+    if app.vault.is_some() {
+        said.insert("store", in_time(store).await);
     }
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(json!({ "ready": ready, "closing": closing, "probes": said }))).into_response()
+    said
+}
+
+/// How a probe went, in a word. Who asks may be anyone: the kind is enough, the log has the rest.
+async fn in_time(probe: impl Future<Output = Result<()>>) -> &'static str {
+    let probed = tokio::time::timeout(PROBE, probe).await;
+    match probed.unwrap_or_else(|_| Err(Error::unavailable("the probe took too long"))) {
+        Ok(()) => "ok",
+        Err(error) => {
+            tracing::warn!(%error, "not ready");
+            error.kind().name()
+        }
+    }
 }
 
 /// Asks for the head of a brain that nobody has.
@@ -218,12 +236,19 @@ async fn ask_store(vault: &herm::snapshot::Vault) -> Result<()> {
     vault.head(&"0".parse()?).await.map(|_| ())
 }
 
+/// How many probes a scratch brain remembers.
+const PROBES_KEPT: u64 = 200;
+
 /// Writes a step into a brain beside the others, finds it again, and removes nothing: the brain is kept for the next
 /// probe.
 fn probe_brain(app: &App) -> Result<()> {
     let above = app.settings.layout.book().with_file_name("probe");
     let layout = Layout::new(above);
     let id: BrainId = "1".parse()?;
+    // It remembers every probe, and is begun anew before that is much.
+    if brain::glance(&layout, &id).is_ok_and(|(lock, _)| lock.version > PROBES_KEPT) {
+        herm::fsio::remove_tree(&layout.brain(&id))?;
+    }
     let opening = Opening { wait: Duration::from_millis(500), ..Opening::default() };
     let seed = Seed { id: &id, files: &[("system.md", b"A brain that only shows that brains work here.\n")] };
     let (mut brain, _) = Brain::hydrate(&layout, &id, &Source::Seed(seed), &opening)?;
@@ -267,8 +292,13 @@ pub(crate) async fn tidy(app: App) {
     loop {
         tokio::time::sleep(EVERY).await;
         let days = i64::from(app.limits.keep_tasks_days);
-        let before = herm::Moment(app.clock.now().millis() - days * 86_400_000);
-        if let Err(error) = app.book.write(move |connection| crate::book::tasks::forget(connection, before)).await {
+        let before = |days: i64| herm::Moment(app.clock.now().millis() - days * 86_400_000);
+        let (tasks, payments) = (before(days), before(days.max(2)));
+        let forget = move |connection: &rusqlite::Connection| {
+            crate::book::payments::forget(connection, payments)?;
+            crate::book::tasks::forget(connection, tasks)
+        };
+        if let Err(error) = app.book.write(forget).await {
             tracing::warn!(%error, "old tasks were not let go");
         }
     }

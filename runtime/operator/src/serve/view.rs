@@ -32,6 +32,9 @@ pub(crate) struct TaskView {
     /// Why nothing came of it.
     #[schema(value_type = Option<ProblemDocument>)]
     pub(crate) problem: Option<Value>,
+    /// What the facilitator said when the task was paid for: the text of `PAYMENT-RESPONSE`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) payment: Option<String>,
 }
 
 impl TaskView {
@@ -53,6 +56,7 @@ impl TaskView {
             finished_at: None,
             outcome: None,
             problem: None,
+            payment: None,
         }
     }
 
@@ -69,6 +73,7 @@ impl TaskView {
             finished_at: row.finished_at.map(|at| at.to_string()),
             outcome: json(row.outcome),
             problem: json(row.problem),
+            payment: row.payment,
         }
     }
 }

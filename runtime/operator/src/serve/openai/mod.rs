@@ -99,6 +99,7 @@ pub(crate) async fn completions(
         return Err(Problem::not_found(format!("there is no model {:?}", request.model)).into());
     }
     request.check()?;
+    let idempotency = super::tasks::idempotency_key(&headers)?;
     let task = TaskRequest {
         input: request.input()?,
         limits: Some(LimitsRequest {
@@ -106,34 +107,30 @@ pub(crate) async fn completions(
             ..LimitsRequest::default()
         }),
         dry_run: false,
-        on_disconnect: OnDisconnect::Cancel,
+        // A client that sends a key asks again for the same answer; one without has nothing to ask with.
+        on_disconnect: if idempotency.is_some() { OnDisconnect::Continue } else { OnDisconnect::Cancel },
     };
-    let idempotency = super::tasks::idempotency_key(&headers)?;
     let job = Job::new(&app, &caller, agent, task, idempotency, false)?;
-    let created = app.clock.now().millis() / 1_000;
-    let head = Head { model: request.model.clone(), created };
-    let live = match accept(&app, &caller, job, &headers).await? {
+    let head = Head { model: request.model.clone(), created: app.clock.now().millis() / 1_000 };
+    let with_usage = request.wants_usage();
+    match accept(&app, &caller, job, &headers).await? {
         Accepted::Known(view) => {
-            let ended = Ended { view: *view, problem: None, payment: None };
-            return if request.stream {
-                Ok(sse(stream::iter(head.pieces(&ended, request.wants_usage()))))
-            } else {
-                Ok(Json(head.completion(&ended.view)?).into_response())
-            };
+            let problem = view.problem.as_ref().filter(|_| view.outcome.is_none()).map(Problem::read_back);
+            let ended = Ended { view: *view, problem };
+            match request.stream {
+                true => Ok(sse(stream::iter(head.pieces(&ended, with_usage)))),
+                false => head.whole(&ended),
+            }
         }
-        Accepted::Live(live) => live,
-    };
-    let leaving = Leaving::new(Arc::clone(&live), OnDisconnect::Cancel);
-    if request.stream {
-        let following = app.meter.following();
-        return Ok(head.stream(live, leaving, request.wants_usage(), following));
+        Accepted::Live(live, leaving) if request.stream => {
+            Ok(head.stream(live, leaving, with_usage, app.meter.following()))
+        }
+        Accepted::Live(live, leaving) => {
+            let ended = live.ended().await;
+            leaving.stays();
+            head.whole(&ended)
+        }
     }
-    let ended = live.ended().await;
-    leaving.stays();
-    if let Some(problem) = &ended.problem {
-        return Err(problem.clone().into());
-    }
-    Ok(Json(head.completion(&ended.view)?).into_response())
 }
 
 /// What every piece of an answer begins with.
@@ -143,6 +140,18 @@ struct Head {
 }
 
 impl Head {
+    /// The answer in one piece.
+    fn whole(&self, ended: &Ended) -> Result<Response, OpenAiError> {
+        if let Some(problem) = &ended.problem {
+            return Err(problem.clone().into());
+        }
+        let mut response = Json(self.completion(&ended.view)?).into_response();
+        if let Some(payment) = ended.view.payment.as_ref().and_then(|text| text.parse().ok()) {
+            response.headers_mut().insert(super::payment::PAYMENT_RESPONSE, payment);
+        }
+        Ok(response)
+    }
+
     fn completion(&self, view: &TaskView) -> Result<Value, OpenAiError> {
         let (content, finish) = spoken(view)?;
         Ok(json!({

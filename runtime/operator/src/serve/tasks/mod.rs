@@ -24,7 +24,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::app::App;
 use super::body::{Asked, Payload, page};
 use super::caller::Caller;
-use super::live::{Ended, Live};
+use super::live::Live;
 use super::problem::{Answered, Problem, ProblemDocument};
 use super::view::TaskView;
 use crate::book::keys::Operation;
@@ -62,34 +62,41 @@ pub(crate) async fn submit(
     let agent = caller.agent(&id)?;
     let later = prefers_async(&headers);
     let idempotency = idempotency_key(&headers)?;
-    let on_disconnect = request.on_disconnect;
     let job = Job::new(&app, &caller, agent, request, idempotency, later)?;
-    let accepted = accept(&app, &caller, job, &headers).await?;
-    let live = match accepted {
-        Accepted::Known(view) => return Ok(Json(*view).into_response()),
-        Accepted::Live(live) => live,
-    };
-    if later {
-        let place = format!("/v1/tasks/{}", live.id);
-        let headers = [(LOCATION, place), (PREFERENCE_APPLIED, "respond-async".to_owned())];
-        return Ok((StatusCode::ACCEPTED, headers, Json(live.view())).into_response());
+    match accept(&app, &caller, job, &headers).await? {
+        Accepted::Known(view) if later => Ok(accepted(*view)),
+        Accepted::Known(view) if wants_events(&headers) => Ok(stream::only_end(&view)),
+        Accepted::Known(view) => finished(&view),
+        Accepted::Live(live, leaving) if later => {
+            leaving.stays();
+            Ok(accepted(live.view()))
+        }
+        Accepted::Live(live, leaving) if wants_events(&headers) => Ok(events_of(&app, live, 0, Some(leaving))),
+        Accepted::Live(live, leaving) => {
+            let ended = live.ended().await;
+            leaving.stays();
+            match &ended.problem {
+                Some(problem) => Err(problem.clone()),
+                None => finished(&ended.view),
+            }
+        }
     }
-    let leaving = Leaving::new(Arc::clone(&live), on_disconnect);
-    if wants_events(&headers) {
-        return Ok(events_of(&app, live, 0, Some(leaving)));
-    }
-    let ended = live.ended().await;
-    leaving.stays();
-    answer(&ended)
 }
 
-/// What is answered when a task is over.
-fn answer(ended: &Ended) -> Answered<Response> {
-    if let Some(problem) = &ended.problem {
-        return Err(problem.clone());
+/// The answer to a task that is left to run.
+fn accepted(view: TaskView) -> Response {
+    let place = format!("/v1/tasks/{}", view.task);
+    let headers = [(LOCATION, place), (PREFERENCE_APPLIED, "respond-async".to_owned())];
+    (StatusCode::ACCEPTED, headers, Json(view)).into_response()
+}
+
+/// The answer to a task that is over, the first time and every time after.
+fn finished(view: &TaskView) -> Answered<Response> {
+    if let Some(problem) = view.problem.as_ref().filter(|_| view.outcome.is_none()) {
+        return Err(Problem::read_back(problem));
     }
-    let mut response = Json(&ended.view).into_response();
-    if let Some(payment) = ended.payment.as_ref().and_then(|text| text.parse().ok()) {
+    let mut response = Json(view).into_response();
+    if let Some(payment) = view.payment.as_ref().and_then(|text| text.parse().ok()) {
         response.headers_mut().insert(super::payment::PAYMENT_RESPONSE, payment);
     }
     Ok(response)
@@ -183,20 +190,27 @@ pub(crate) async fn list(
         return Err(Problem::invalid(format!("{state:?} is not a state of a task")));
     }
     let agent = asked.agent.as_deref().map(|text| caller.agent(text)).transpose()?;
+    let agents = match (&agent, caller.key().and_then(|key| key.agents.as_ref())) {
+        (Some(agent), _) => Some(vec![agent.to_string()]),
+        (None, Some(agents)) => Some(agents.iter().map(ToString::to_string).collect()),
+        (None, None) => None,
+    };
     let cursor: Option<TaskId> = asked.cursor.map(TaskId::try_from).transpose()?;
     let wanted = Wanted {
         owner: (!caller.is_operator()).then(|| caller.owner()),
-        agent: agent.as_ref().map(ToString::to_string),
+        agents,
         state: asked.state,
         before: cursor.as_ref().map(ToString::to_string),
         limit,
     };
-    let mut tasks: Vec<TaskView> =
-        app.book.read(|connection| rows::list(connection, &wanted))?.into_iter().map(TaskView::of_row).collect();
+    let listed = wanted.clone();
+    let found = app.book.list(move |connection| rows::list(connection, &listed)).await?;
+    let mut tasks: Vec<TaskView> = found.into_iter().map(TaskView::of_row).collect();
     // Those that are not written down yet are known here.
     for live in app.hall.tasks() {
         let view = live.view();
         let fits = caller.owns(&live.owner)
+            && caller.sees(&live.agent)
             && agent.as_ref().is_none_or(|agent| *agent == live.agent)
             && wanted.state.as_ref().is_none_or(|state| *state == view.state)
             && cursor.as_ref().is_none_or(|cursor| live.id < *cursor);
@@ -224,10 +238,13 @@ pub(crate) fn find(app: &App, caller: &Caller, text: &str) -> Answered<Found> {
     let missing = || Problem::not_found("there is no such task").hint("see your tasks with `GET /v1/tasks`");
     let id: TaskId = text.parse().map_err(|_| missing())?;
     if let Some(live) = app.hall.task(&id) {
-        return if caller.owns(&live.owner) { Ok(Found::Live(live)) } else { Err(missing()) };
+        let is_theirs = caller.owns(&live.owner) && caller.sees(&live.agent);
+        return if is_theirs { Ok(Found::Live(live)) } else { Err(missing()) };
     }
     match app.book.read(|connection| rows::get(connection, &id))? {
-        Some(row) if caller.owns(&row.owner) => Ok(Found::Kept(Box::new(TaskView::of_row(row)))),
+        Some(row) if caller.owns(&row.owner) && caller.sees(&row.agent) => {
+            Ok(Found::Kept(Box::new(TaskView::of_row(row))))
+        }
         _ => Err(missing()),
     }
 }
@@ -270,7 +287,7 @@ pub(crate) async fn follow(
     let from = last.and_then(|text| text.parse().ok()).unwrap_or(0);
     Ok(match find(&app, &caller, &task)? {
         Found::Live(live) => events_of(&app, live, from, None),
-        Found::Kept(view) => stream::only_outcome(&view),
+        Found::Kept(view) => stream::only_end(&view),
     })
 }
 
@@ -290,6 +307,12 @@ pub(crate) async fn cancel(State(app): State<App>, caller: Caller, Path(task): P
             .hint("look at it with `GET /v1/tasks/{task}`")
     };
     match find(&app, &caller, &task)? {
+        Found::Kept(view) if view.finished_at.is_none() => {
+            // Left by an earlier process and not taken up yet: so it never is.
+            let id = view.task.parse()?;
+            app.book.write(move |connection| rows::cancel(connection, &id)).await?;
+            Ok((StatusCode::ACCEPTED, Json(*view)).into_response())
+        }
         Found::Kept(view) => Err(over(&view.state)),
         Found::Live(live) => {
             let view = live.view();

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::super::app::App;
 use super::super::live::Live;
-use super::run::{Job, What, start};
+use super::request::OnDisconnect;
+use super::run::{Job, Running, What, start};
+use crate::book::payments;
 use crate::book::tasks::{self as rows, End, State, TaskRow};
 
 /// Takes up what was left; how many are run again.
@@ -22,17 +24,36 @@ pub(crate) async fn resume(app: &App) -> Result<usize> {
         let settled = tokio::task::spawn_blocking(move || settled(&looking, &row).map(|end| (end, row)));
         let Ok(found) = settled.await else { continue };
         match found {
-            Ok((Some(end), row)) => {
-                let key = row.key.clone();
-                app.book.write(move |connection| rows::finish(connection, &row.id, key.as_deref(), &end)).await?;
-            }
-            Ok((None, row)) => again += usize::from(run_again(app, row)),
+            Ok((Some(end), row)) => finish(app, end, row).await?,
+            Ok((None, row)) => again += usize::from(run_again(app, row)?),
             Err(error) => {
                 tracing::warn!(task = %id, %agent, %error, "a task was left and cannot be taken up; the next start tries again");
             }
         }
     }
     Ok(again)
+}
+
+/// Writes down how a task of an earlier process ended, and takes its payment if it is billable.
+async fn finish(app: &App, mut end: End, row: TaskRow) -> Result<()> {
+    let held = app.book.read(|connection| payments::open(connection, &row.id))?;
+    let billable = end.outcome.as_deref().is_some_and(|outcome| outcome.contains("\"billable\":true"));
+    if let (Some(payment), Some(gate), true) = (held, &app.gate, billable) {
+        match gate.taken_up(payment).settle().await {
+            Ok(response) => end.payment = Some(response),
+            Err(problem) => {
+                end.state = State::Failed;
+                end.outcome = None;
+                end.problem = serde_json::to_string(&problem).ok();
+            }
+        }
+    }
+    let key = row.key.clone();
+    let write = move |connection: &rusqlite::Connection| {
+        payments::close(connection, &row.id)?;
+        rows::finish(connection, &row.id, key.as_deref(), &end)
+    };
+    app.book.write(write).await
 }
 
 /// How a task ended, if it did; `None` where it is to be run.
@@ -45,15 +66,22 @@ fn settled(app: &App, row: &TaskRow) -> Result<Option<End>> {
             let outcome = read_back(&reader, row, &status)?;
             let micro_usd = outcome["usage"]["microUsd"].as_u64().unwrap_or(0);
             let (status, outcome) = (Some(status), Some(outcome.to_string()));
-            return Ok(Some(End { state: State::Done, status, outcome, problem: None, micro_usd, at }));
+            return Ok(Some(End { status, outcome, micro_usd, ..nothing(State::Done, at) }));
         }
     }
     if row.cancelled || row.request.is_none() {
-        let problem = json!({ "kind": "conflict", "detail": "the task was cancelled before it was over" });
+        let problem =
+            json!({ "kind": "conflict", "status": 409, "detail": "the task was cancelled before it was over" });
         let problem = Some(problem.to_string());
-        return Ok(Some(End { state: State::Cancelled, status: None, outcome: None, problem, micro_usd: 0, at }));
+        return Ok(Some(End { problem, ..nothing(State::Cancelled, at) }));
     }
     Ok(None)
+}
+
+/// An end without anything to tell.
+fn nothing(state: State, at: herm::Moment) -> End {
+    let (status, outcome, problem, payment) = (None, None, None, None);
+    End { state, status, outcome, problem, payment, may_be_tried_again: false, micro_usd: 0, at }
 }
 
 /// The outcome of a settled task, from its transcript and its receipt.
@@ -81,7 +109,7 @@ fn read_back(reader: &Reader, row: &TaskRow, status: &str) -> Result<Value> {
         outcome["skillsLoaded"] = slugs(&task["skills"]["loaded"]);
         outcome["skillsChanged"] = task["skills"]["changed"].clone();
         outcome["version"] = predicate["version"].clone();
-        outcome["bundleHash"] = predicate["after"].clone();
+        outcome["bundleHash"] = json!(super::super::receipts::subject(&statement, "bundle/after"));
         outcome["receiptSeq"] = json!(seq);
         outcome["receipt"] = serde_json::from_str(&taped.envelope).unwrap_or_default();
     }
@@ -93,10 +121,10 @@ fn slugs(loaded: &Value) -> Value {
 }
 
 /// Runs a task that was accepted and changed nothing; whether it could be read.
-fn run_again(app: &App, row: TaskRow) -> bool {
+fn run_again(app: &App, row: TaskRow) -> Result<bool> {
     let Some(what) = row.request.as_deref().and_then(|text| serde_json::from_str::<What>(text).ok()) else {
         tracing::warn!(task = %row.id, "a task was left and cannot be read");
-        return false;
+        return Ok(false);
     };
     let job = Job {
         id: row.id.clone(),
@@ -107,9 +135,14 @@ fn run_again(app: &App, row: TaskRow) -> bool {
         idempotency: row.idempotency,
         digest: row.digest,
         durable: true,
+        on_disconnect: OnDisconnect::Continue,
     };
+    let held = app.book.read(|connection| payments::open(connection, &job.id))?;
+    let paid = held.zip(app.gate.as_ref()).map(|(payment, gate)| gate.taken_up(payment));
+    let reserved = job.key.as_deref().zip(job.what.limits.micro_usd);
+    let reserved = reserved.map(|(key, amount)| app.money.reserve_again(key, amount));
     let live = Arc::new(Live::new(row.id, row.agent, row.owner, true, row.created_at));
     let ticket = app.hall.enter_again(Arc::clone(&live));
-    start(app, job, live, ticket, None, None, None);
-    true
+    start(Running { app: app.clone(), job, live, paid, reserved, parent: None }, ticket);
+    Ok(true)
 }

@@ -1,8 +1,10 @@
 //! One task, from its acceptance to its end.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode};
+use futures_util::FutureExt as _;
 use herm::task::Keep;
 use herm::{BrainId, Digest, Error, Event, Limits, Outcome, Status, SubscriberId, Task, TaskId, Watch};
 use serde::{Deserialize, Serialize};
@@ -16,7 +18,9 @@ use super::super::payment::Paid;
 use super::super::problem::{Answered, Problem};
 use super::super::traces::TaskTrace;
 use super::super::view::{OutcomeView, TaskView};
-use super::request::TaskRequest;
+use super::Leaving;
+use super::request::{OnDisconnect, TaskRequest};
+use crate::book::payments;
 use crate::book::tasks::{self as rows, End, Kept, State, TaskRow};
 
 /// A task that is to run.
@@ -32,6 +36,8 @@ pub(crate) struct Job {
     pub(super) digest: [u8; 32],
     /// Whether it is written down before it runs.
     pub(super) durable: bool,
+    /// What becomes of it when its caller leaves.
+    pub(super) on_disconnect: OnDisconnect,
 }
 
 /// What is to be done, as the book keeps it until it is.
@@ -54,6 +60,8 @@ impl Job {
         idempotency: Option<String>,
         later: bool,
     ) -> Answered<Self> {
+        // As it was sent: what the operator allows may be another thing tomorrow, and the task is still the same.
+        let asked = serde_json::to_vec(&(&agent, &request)).unwrap_or_default();
         let limits = request.limits.unwrap_or_default().lower(&app.task_limits)?;
         let what =
             What { input: request.input, limits, dry_run: request.dry_run, subscriber: caller.subscriber().cloned() };
@@ -63,16 +71,16 @@ impl Job {
             hasher.update(&(owner.len() as u64).to_le_bytes()).update(owner.as_bytes()).update(key.as_bytes());
             *hasher.finalize().as_bytes()
         });
-        let digest = *Digest::of(&serde_json::to_vec(&(&agent, &what)).unwrap_or_default()).bytes();
         let job = Self {
             id: TaskId::new(app.clock.now(), &*app.random)?,
             agent,
             owner,
             key: caller.key().map(|key| key.id.clone()),
             what,
-            digest,
-            durable: later || idempotency.is_some(),
+            digest: *Digest::of(&asked).bytes(),
+            durable: later || idempotency.is_some() || app.gate.is_some(),
             idempotency,
+            on_disconnect: request.on_disconnect,
         };
         job.task().validate()?;
         Ok(job)
@@ -112,21 +120,22 @@ impl Job {
             status: None,
             outcome: None,
             problem: None,
+            payment: None,
         })
     }
 }
 
 /// A task that was accepted, now or before.
 pub(crate) enum Accepted {
-    /// It waits or runs.
-    Live(Arc<Live>),
+    /// It waits or runs; the caller who leaves may take it along.
+    Live(Arc<Live>, Leaving),
     /// It is over: its idempotency key is known.
     Known(Box<TaskView>),
 }
 
 /// Accepts a task: checks that it can run here, that there is room and money, writes it down where it must outlive the
-/// process, and lets it run.
-pub(crate) async fn accept(app: &App, caller: &Caller, mut job: Job, headers: &HeaderMap) -> Answered<Accepted> {
+/// process, and lets it run. Once there is a place for it, that is finished whoever still waits.
+pub(crate) async fn accept(app: &App, caller: &Caller, job: Job, headers: &HeaderMap) -> Answered<Accepted> {
     if app.is_closing() {
         return Err(Error::unavailable("the server is stopping").hint("try again in a moment").into());
     }
@@ -147,31 +156,70 @@ pub(crate) async fn accept(app: &App, caller: &Caller, mut job: Job, headers: &H
         Some(gate) => Some(gate.admit(headers, &job.agent).await?),
         None => None,
     };
-    let reserved = app.money.reserve(app, caller, &mut job.what.limits)?;
     let now = app.clock.now();
     let live = Arc::new(Live::new(job.id.clone(), job.agent.clone(), job.owner.clone(), job.durable, now));
-    let ticket = app.hall.enter(Arc::clone(&live))?;
-    if job.durable {
-        let row = job.row(&live, State::Queued);
-        let kept = match row {
-            Ok(row) => app.book.write(move |connection| rows::add(connection, &row)).await,
-            Err(error) => Err(error),
-        };
-        match kept {
-            Ok(Kept::New) => {}
-            Ok(Kept::Known(known)) => {
-                app.hall.forget(&job.id);
-                return known_task(app, &job, *known);
-            }
-            Err(error) => {
-                app.hall.forget(&job.id);
-                return Err(error.into());
-            }
+    let leaving = Leaving::new(Arc::clone(&live), job.on_disconnect);
+    let parent = headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let taking = TakingIn { app: app.clone(), caller: caller.clone(), live: Arc::clone(&live), paid, parent };
+    let taken = tokio::spawn(taking.take(job)).await;
+    match taken.map_err(|_| Error::internal("accepting a task was interrupted"))?? {
+        None => Ok(Accepted::Live(live, leaving)),
+        Some((job, known)) => {
+            leaving.stays();
+            known_task(app, &job, known)
         }
     }
-    let parent = headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
-    start(app, job, Arc::clone(&live), ticket, paid, reserved, parent);
-    Ok(Accepted::Live(live))
+}
+
+/// A task on its way in.
+struct TakingIn {
+    app: App,
+    caller: Caller,
+    live: Arc<Live>,
+    paid: Option<Paid>,
+    parent: Option<String>,
+}
+
+impl TakingIn {
+    /// Takes a task in; or says which one it is, if its idempotency key came in meanwhile.
+    async fn take(self, mut job: Job) -> Answered<Option<(Job, TaskRow)>> {
+        let Self { app, caller, live, paid, parent } = self;
+        let reserved = app.money.reserve(&app, &caller, &mut job.what.limits)?;
+        let ticket = app.hall.enter(Arc::clone(&live))?;
+        if job.durable {
+            let kept = match job.row(&live, State::Queued) {
+                Ok(row) => write_in(&app, row, paid.as_ref()).await,
+                Err(error) => Err(error),
+            };
+            match kept {
+                Ok(Kept::New) => {}
+                Ok(Kept::Known(known)) => {
+                    app.hall.forget(&job.id);
+                    return Ok(Some((job, *known)));
+                }
+                Err(error) => {
+                    app.hall.forget(&job.id);
+                    return Err(error.into());
+                }
+            }
+        }
+        start(Running { app, job, live, paid, reserved, parent }, ticket);
+        Ok(None)
+    }
+}
+
+/// Writes a task down with its payment, which must be a new one.
+async fn write_in(app: &App, row: TaskRow, paid: Option<&Paid>) -> herm::Result<Kept> {
+    let payment = paid.map(|paid| (paid.id(), paid.payment().clone()));
+    app.book
+        .write(move |connection| {
+            let kept = rows::add(connection, &row)?;
+            if let (Kept::New, Some((id, payment))) = (&kept, payment) {
+                payments::add(connection, &id, &row.id, &payment, row.created_at)?;
+            }
+            Ok(kept)
+        })
+        .await
 }
 
 /// What a task is whose idempotency key was seen before.
@@ -183,7 +231,9 @@ fn known_task(app: &App, job: &Job, known: TaskRow) -> Answered<Accepted> {
     if known.finished_at.is_none()
         && let Some(live) = app.hall.task(&known.id)
     {
-        return Ok(Accepted::Live(live));
+        // Someone else's task to take along: the one who came first decides.
+        let leaving = Leaving::new(Arc::clone(&live), OnDisconnect::Continue);
+        return Ok(Accepted::Live(live, leaving));
     }
     // It may have ended between the two looks.
     let row = app.book.read(|connection| rows::get(connection, &known.id))?.unwrap_or(known);
@@ -191,28 +241,21 @@ fn known_task(app: &App, job: &Job, known: TaskRow) -> Answered<Accepted> {
 }
 
 /// Lets a task run, whoever still waits for it.
-pub(super) fn start(
-    app: &App,
-    job: Job,
-    live: Arc<Live>,
-    ticket: Ticket,
-    paid: Option<Paid>,
-    reserved: Option<Reserved>,
-    parent: Option<String>,
-) {
-    let running = Running { app: app.clone(), job, live: Arc::clone(&live), paid, reserved, parent };
+pub(super) fn start(running: Running, ticket: Ticket) {
+    let live = Arc::clone(&running.live);
     let handle = tokio::spawn(running.run(ticket));
     live.set_abort(handle.abort_handle());
 }
 
-struct Running {
-    app: App,
-    job: Job,
-    live: Arc<Live>,
-    paid: Option<Paid>,
-    reserved: Option<Reserved>,
+/// A task with everything it needs to run.
+pub(super) struct Running {
+    pub(super) app: App,
+    pub(super) job: Job,
+    pub(super) live: Arc<Live>,
+    pub(super) paid: Option<Paid>,
+    pub(super) reserved: Option<Reserved>,
     /// The caller's own trace, as `traceparent` says it.
-    parent: Option<String>,
+    pub(super) parent: Option<String>,
 }
 
 /// How a task ended, before anyone is told.
@@ -225,9 +268,15 @@ enum Came {
 
 impl Running {
     async fn run(mut self, ticket: Ticket) {
-        let came = self.come(ticket).await;
+        let came = AssertUnwindSafe(self.come(ticket)).catch_unwind().await;
+        let came = came
+            .unwrap_or_else(|_| Came::ToNothing(State::Failed, Error::internal("running this task panicked").into()));
         let (end, ended) = match came {
-            Came::Left => return,
+            Came::Left => {
+                self.live.leave();
+                self.app.hall.forget(&self.job.id);
+                return;
+            }
             Came::To(outcome) => self.outcome(&outcome).await,
             Came::ToNothing(state, problem) => self.nothing(state, problem),
         };
@@ -292,7 +341,11 @@ impl Running {
         if let Some(trace) = trace {
             trace.heard(&event);
         }
-        self.live.heard(event);
+        self.live.heard(match event {
+            // The last reply is the answer, and that is told when it is paid for.
+            Event::Reply { turn, millis, .. } if self.paid.is_some() => Event::Reply { turn, millis, text: "".into() },
+            event => event,
+        });
     }
 
     /// The server stops before it was this task's turn.
@@ -306,11 +359,16 @@ impl Running {
 
     async fn outcome(&mut self, outcome: &Outcome) -> (End, Ended) {
         self.app.meter.finished(outcome);
-        let (mut payment, mut problem) = (None, None);
+        let micro_usd = outcome.usage.micro_usd.unwrap_or(0);
+        let mut payment = None;
         if let Some(paid) = self.paid.take().filter(|_| outcome.billable) {
             match paid.settle().await {
                 Ok(response) => payment = Some(response),
-                Err(unsettled) => problem = Some(unsettled),
+                // What is not paid for is not handed out, now or later.
+                Err(unsettled) => {
+                    let (end, ended) = self.nothing(State::Failed, unsettled);
+                    return (End { micro_usd, may_be_tried_again: false, ..end }, ended);
+                }
             }
         }
         let json = serde_json::to_value(OutcomeView::of(outcome)).unwrap_or_default();
@@ -321,7 +379,9 @@ impl Running {
             status: Some(outcome.status.name().to_owned()),
             outcome: Some(json.to_string()),
             problem: None,
-            micro_usd: outcome.usage.micro_usd.unwrap_or(0),
+            payment: payment.clone(),
+            may_be_tried_again: false,
+            micro_usd,
             at,
         };
         let view = TaskView {
@@ -329,23 +389,33 @@ impl Running {
             status: end.status.clone(),
             finished_at: Some(at.to_string()),
             outcome: Some(json),
+            payment,
             ..self.live.view()
         };
-        (end, Ended { view, problem, payment })
+        (end, Ended { view, problem: None })
     }
 
     fn nothing(&self, state: State, problem: Problem) -> (End, Ended) {
         self.app.meter.failed(&problem.kind);
         let json = serde_json::to_value(&problem).unwrap_or_default();
         let at = self.app.clock.now();
-        let end = End { state, status: None, outcome: None, problem: Some(json.to_string()), micro_usd: 0, at };
+        let end = End {
+            state,
+            status: None,
+            outcome: None,
+            problem: Some(json.to_string()),
+            payment: None,
+            may_be_tried_again: problem.status == StatusCode::SERVICE_UNAVAILABLE.as_u16(),
+            micro_usd: 0,
+            at,
+        };
         let view = TaskView {
             state: state.name().to_owned(),
             finished_at: Some(at.to_string()),
             problem: Some(json),
             ..self.live.view()
         };
-        (end, Ended { view, problem: Some(problem), payment: None })
+        (end, Ended { view, problem: Some(problem) })
     }
 
     async fn write_down(&self, end: End) {
@@ -353,6 +423,7 @@ impl Running {
         let row = self.job.row(&self.live, end.state);
         let written = self.app.book.write(move |connection| {
             if durable {
+                payments::close(connection, &id)?;
                 return rows::finish(connection, &id, key.as_deref(), &end);
             }
             let row = TaskRow {

@@ -43,8 +43,11 @@ pub(crate) fn events_of(app: &App, live: Arc<Live>, from: usize, leaving: Option
 }
 
 /// All that is left to tell of a task that is over.
-pub(super) fn only_outcome(view: &TaskView) -> Response {
-    let sent = event("outcome", 1, view);
+pub(super) fn only_end(view: &TaskView) -> Response {
+    let sent = match view.problem.as_ref().filter(|_| view.outcome.is_none()) {
+        Some(problem) => event("problem", 1, problem),
+        None => event("outcome", 1, view),
+    };
     Sse::new(stream::iter([Ok::<_, Infallible>(sent)])).into_response()
 }
 
