@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use herm::backend::{Client as ModelClient, EndpointSettings, OpenAi, Router};
 use herm::{Brain, BrainId, Harness, Layout, Opening, Seed, Source, Task};
 use herm_tests::generate;
-use herm_tests::http::Client;
 use herm_tests::model_server::{Gate, ModelServer, Step};
 use herm_tests::operator::{Operator, Serving};
 
@@ -329,7 +328,6 @@ fn many() {
     row("memory: and 1,000 streams of events", format!("{following:.0} MiB"), "≤ 300 MiB");
     row("memory: after they ended", format!("{after:.0} MiB"), "");
     row("a page of 500 of 10,000 agents", format!("{:.0} ms", took.as_secs_f64() * 1e3), "");
-    drop(Client::new(serving.address()));
 }
 
 /// A brain of 5,000 skills, as the page asks for it.
@@ -337,6 +335,7 @@ fn skills() {
     let model = ModelServer::always(Step::chat(ANSWER));
     let operator = Operator::new(HERM).configured(&config(&model));
     let from = operator.path().join("source");
+    std::fs::create_dir_all(&from).expect("a directory");
     generate::write_bundle(&from, 5_000);
     let run = operator.herm().run(&["init", "1", "--from", from.to_str().expect("UTF-8")]);
     assert_eq!(run.code, 0, "{run:?}");

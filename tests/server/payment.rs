@@ -75,6 +75,14 @@ impl Facilitator {
     }
 }
 
+/// What a task costs.
+fn price(facilitator: &str) -> String {
+    format!(
+        "[serve.x402]\nfacilitator = \"{facilitator}\"\npay_to = \"0xherm\"\nnetwork = \"eip155:8453\"\nasset = \"0xtoken\"\n\
+         amount = \"1000\"\ntoken_name = \"USDC\"\ntoken_version = \"2\""
+    )
+}
+
 fn paid(nonce: &str, amount: &str) -> String {
     let accepted = json!({
         "scheme": "exact", "network": "eip155:8453", "amount": amount, "asset": "0xtoken", "payTo": "0xherm",
@@ -89,10 +97,7 @@ async fn a_task_is_run_when_it_is_paid_for_and_paid_for_only_when_it_is_billable
     let facilitator = Facilitator::default();
     let answering = facilitator.clone();
     let address = web_server::serve(Arc::new(move |asked| answering.answer(asked))).await;
-    let more = format!(
-        "[serve.x402]\nfacilitator = \"{address}\"\npay_to = \"0xherm\"\nnetwork = \"eip155:8453\"\nasset = \"0xtoken\"\n\
-         amount = \"1000\"\ntoken_name = \"USDC\"\ntoken_version = \"2\""
-    );
+    let more = price(&address);
     tokio::task::spawn_blocking(move || {
         let model = ModelServer::start(vec![
             Step::chat(DONE),
@@ -171,10 +176,7 @@ async fn a_paid_task_that_was_cut_off_is_settled_after_the_restart() {
     let facilitator = Facilitator::default();
     let answering = facilitator.clone();
     let address = web_server::serve(Arc::new(move |asked| answering.answer(asked))).await;
-    let more = format!(
-        "[serve.x402]\nfacilitator = \"{address}\"\npay_to = \"0xherm\"\nnetwork = \"eip155:8453\"\nasset = \"0xtoken\"\n\
-         amount = \"1000\"\ntoken_name = \"USDC\"\ntoken_version = \"2\""
-    );
+    let more = price(&address);
     tokio::task::spawn_blocking(move || {
         let model = ModelServer::start(vec![Step::never(), Step::chat(DONE)]);
         let operator = with_model_and(&model, &more);
@@ -196,9 +198,7 @@ async fn a_paid_task_that_was_cut_off_is_settled_after_the_restart() {
 
 #[test]
 fn a_payment_is_not_lost_to_a_facilitator_that_is_away() {
-    let more = "[serve.x402]\nfacilitator = \"http://127.0.0.1:1\"\npay_to = \"0xherm\"\nnetwork = \"eip155:8453\"\n\
-                asset = \"0xtoken\"\namount = \"1000\"";
-    let operator = answering_and(DONE, more);
+    let operator = answering_and(DONE, &price("http://127.0.0.1:1"));
     let serving = operator.serve();
     let client = serving.client().with("payment-signature", &paid("one", "1000"));
     for _ in 0..2 {

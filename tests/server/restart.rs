@@ -157,7 +157,7 @@ fn a_second_server_on_the_same_brains_is_refused() {
     let _serving = operator.serve();
     let second = operator.herm().run(&["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!(second.code, 5, "{second:?}");
-    assert!(second.stderr.contains("the server of these brains"), "{second:?}");
+    assert!(second.stderr.contains("a server runs on these brains already"), "{second:?}");
 }
 
 #[test]

@@ -50,7 +50,9 @@ pub(super) fn run(arguments: &Top) -> Result<Answer> {
 }
 
 async fn look(client: &Client, url: &str, key: Option<&SecretString>) -> Result<Value> {
-    let (code, answer) = client.get_json(url, key, MOST).await?;
+    let (code, answer) = client.get_json(url, key, MOST).await.map_err(|error| {
+        Error::new(error.kind(), error.message()).hint("is `herm serve` running there? name its address with --url")
+    })?;
     match code {
         200 => Ok(answer),
         401 => Err(Error::refused("the server wants a key").hint("put one with the operation operate into HERM_KEY")),

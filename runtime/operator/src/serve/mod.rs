@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use herm::fsio::OsLock;
 use herm::ids::SystemRandom;
-use herm::{Error, Harness, Result, SystemClock, brain};
+use herm::{Error, ErrorKind, Harness, Result, SystemClock, brain};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -66,7 +66,12 @@ impl Server {
         let entry = settings.said.serve.clone().unwrap_or_default();
         let place = listen.or(entry.listen.as_deref()).unwrap_or(LISTEN);
         let book = Book::open(&settings.layout)?;
-        let lock = OsLock::acquire(&settings.layout.server_lock(), "the server of these brains", Duration::ZERO)?;
+        let lock = OsLock::acquire(&settings.layout.server_lock(), "the server of these brains", Duration::ZERO)
+            .map_err(|error| match error.kind() {
+                ErrorKind::Conflict => Error::conflict("a server runs on these brains already")
+                    .hint("use it, stop it first, or name another directory with --brains"),
+                _ => error,
+            })?;
         let keyring = Keyring::default();
         let addresses: Vec<SocketAddr> = tokio::net::lookup_host(place)
             .await
