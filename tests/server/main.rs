@@ -75,7 +75,7 @@ fn problem(answer: &Answer, status: u16, kind: &str) -> String {
 
 /// Looks until something is so; a test that never sees it fails.
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..2_000 {
+    for _ in 0..12_000 {
         if let Some(seen) = look() {
             return seen;
         }

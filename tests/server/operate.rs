@@ -20,8 +20,11 @@ fn a_brain_is_looked_at_from_every_side() {
     assert_eq!(agent["counts"], shown["brain"]["counts"]);
 
     let list = client.get("/v1/agents/1/skills?limit=3").json();
-    assert_eq!((&list["total"], &list["next"], list["skills"].as_array().unwrap().len()), (&json!(7), &json!("3"), 3));
-    let rest = client.get("/v1/agents/1/skills?limit=100&cursor=3").json();
+    assert_eq!(
+        (&list["total"], &list["next"], list["skills"].as_array().unwrap().len()),
+        (&json!(7), &json!("oracle-review"), 3)
+    );
+    let rest = client.get("/v1/agents/1/skills?limit=100&cursor=oracle-review").json();
     assert_eq!((&rest["next"], rest["skills"].as_array().unwrap().len()), (&json!(null), 4));
     let used = client.get("/v1/agents/1/skills?sort=uses&limit=1").json();
     assert_eq!((&used["skills"][0]["slug"], &used["skills"][0]["uses"]), (&json!("reentrancy-check"), &json!(1)));
@@ -122,6 +125,10 @@ fn a_brain_is_pushed_lost_and_comes_back_by_itself() {
     assert_eq!(run(&client, "7", "go").status, 200);
     let pushed = client.post_nothing("/v1/agents/7/snapshot");
     assert_eq!((pushed.status, &pushed.json()["head"]["version"]), (200, &json!(2)), "{pushed:?}");
+    let counted = client.get("/metrics").body;
+    let value = |name: &str| counted.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    assert!(value("herm_snapshots_pushed_total ") >= Some(1), "{counted}");
+    assert_eq!(value("herm_snapshot_lag_seconds "), Some(0), "{counted}");
     let snapshots = client.get("/v1/agents/7/snapshots").json();
     assert_eq!((&snapshots["configured"], &snapshots["head"]["version"]), (&json!(true), &json!(2)));
     problem(&client.post_nothing("/v1/agents/7/restore"), 409, "conflict");

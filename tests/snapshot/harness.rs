@@ -399,6 +399,11 @@ async fn a_step_that_others_went_on_from_is_not_told_lost_even_if_its_head_is_pr
     let how = Snapshotting { pushing: Pushing::BeforeTheAnswer, ..snapshotting(store.clone(), "one") };
     let first = harness(&one, how);
     first.run(&id("7"), Task::new("first")).await.unwrap();
+    // What follows the first task has pushed, too: the next head is that of the second.
+    first.maintain(&id("7")).await.unwrap();
+    while first.snapshot_counters().unwrap().pending > 0 {
+        tokio::task::yield_now().await;
+    }
     *store.meanwhile.lock().unwrap() = Some(two);
     let settled = first.run(&id("7"), Task::new("second")).await.unwrap().settled.unwrap();
     let reader = Reader::open(&one.layout(), &id("7")).unwrap();

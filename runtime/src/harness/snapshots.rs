@@ -187,12 +187,17 @@ impl Harness {
     /// How pushes went; `None` where nothing is snapshotted.
     pub fn snapshot_counters(&self) -> Option<SnapshotCounters> {
         let snapshots = self.inner.snapshots.as_ref()?;
+        let (pending, lag_secs) = {
+            let workers = snapshots.workers();
+            let lag = workers.values().map(|worker| worker.since.elapsed().as_secs()).max();
+            (workers.len() as u64, lag.unwrap_or(0))
+        };
         Some(SnapshotCounters {
             pushed: snapshots.pushed.load(Ordering::SeqCst),
             bytes: snapshots.bytes.load(Ordering::SeqCst),
             failed: snapshots.failed.load(Ordering::SeqCst),
-            pending: snapshots.workers().len() as u64,
-            lag_secs: snapshots.workers().values().map(|worker| worker.since.elapsed().as_secs()).max().unwrap_or(0),
+            pending,
+            lag_secs,
         })
     }
 }

@@ -165,10 +165,7 @@ pub(crate) async fn list(
 ) -> Answered<Json<SkillList>> {
     let id = looked_at(&app, &caller, &id)?;
     let limit = page(asked.limit, 100, 1_000)?;
-    let skip: usize = match asked.cursor.as_deref() {
-        None => 0,
-        Some(text) => text.parse().map_err(|_| Problem::invalid("that is no cursor of this list"))?,
-    };
+    let after: Option<Slug> = asked.cursor.as_deref().map(str::parse).transpose()?;
     let state = asked.state.as_deref().unwrap_or("present");
     let fits_state: fn(&SkillRow) -> bool = match state {
         "present" => |row| row.state != "archived",
@@ -194,9 +191,18 @@ pub(crate) async fn list(
             all.iter().filter(|row| fits_state(row) && q.as_ref().is_none_or(|q| has(row, q))).collect();
         found.sort_by(|a, b| by(a, b));
         let total = found.len();
+        // Behind the last one that was shown, wherever it stands now; one that is gone is looked for where it stood.
+        let skip = after.map_or(0, |after| {
+            let last = all.iter().find(|row| row.slug == after.as_str());
+            found.partition_point(|row| match last {
+                Some(last) => by(row, last).is_le(),
+                None => row.slug.as_str() <= after.as_str(),
+            })
+        });
         let skills: Vec<SkillRow> = found.into_iter().skip(skip).take(limit).cloned().collect();
-        let end = skip.saturating_add(skills.len());
-        Ok(SkillList { skills, next: (end < total).then(|| end.to_string()), total })
+        let more = skip + skills.len() < total;
+        let next = skills.last().filter(|_| more).map(|last| last.slug.clone());
+        Ok(SkillList { skills, next, total })
     });
     Ok(Json(list.await?))
 }
