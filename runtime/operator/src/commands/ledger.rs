@@ -54,8 +54,7 @@ fn file_line(change: &ChangeRecord) -> String {
 pub(super) fn diff(settings: &Settings, id: &BrainId, from: u64, to: Option<u64>, stat: bool) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
     let to = to.unwrap_or_else(|| reader.lock().version);
-    let (mut json, text) = compared(&reader, from, to, if stat { Shows::Names } else { Shows::Texts })?;
-    json["id"] = json!(id);
+    let (json, text) = compared(&reader, from, to, if stat { Shows::Names } else { Shows::Texts })?;
     Ok(Answer::new(text, json).note("messages, facts and the task log are not compared"))
 }
 
@@ -84,7 +83,10 @@ pub(crate) fn compared(reader: &Reader, from: u64, to: u64, shows: Shows) -> Res
         files.push(json);
     }
     text.extend(compared.skills.iter().map(skill_line));
-    Ok((json!({ "from": from, "to": to, "files": files, "skills": to_json(&compared.skills)? }), text))
+    let json = json!({
+        "id": reader.id(), "from": from, "to": to, "files": files, "skills": to_json(&compared.skills)?,
+    });
+    Ok((json, text))
 }
 
 fn head(id: &BrainId, compared: &Comparison) -> String {
