@@ -9,6 +9,10 @@ use crate::ids::{BrainId, Digest, RelPath, Slug};
 pub const SYSTEM: &str = "system.md";
 /// Name and tool whitelist.
 pub const MANIFEST: &str = "manifest.json";
+/// Which components and constants the brain runs with.
+pub const TUNING: &str = "tuning.json";
+/// Programs that stand in for tools.
+pub const TOOLS_DIR: &str = "tools";
 /// What the agent remembers for everyone, frozen into each prompt.
 pub const MEMORY_LAYER: &str = "MEMORY.md";
 /// What it remembers of its users in general.
@@ -120,6 +124,11 @@ impl Layout {
     /// The file whose lock belongs to the one server of these brains.
     pub fn server_lock(&self) -> PathBuf {
         self.brains.join(".operator").join("serve.lock")
+    }
+
+    /// What successors leave behind: verdicts, approvals, and forks while they live.
+    pub fn successors(&self) -> PathBuf {
+        self.brains.join(".successor")
     }
 
     /// Where a new brain is put together before it is renamed into place.

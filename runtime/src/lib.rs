@@ -46,9 +46,11 @@ pub mod schema;
 pub mod session;
 pub mod skill;
 pub mod snapshot;
+pub mod successor;
 pub mod task;
 pub mod text;
 pub mod tool;
+pub mod tuning;
 
 pub use brain::{Brain, Draft, Opening, Reader, Seed, Settled, Source, StepKind};
 pub use clock::{Clock, Moment, SystemClock};

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// From the ground up. A module may use those before it, and itself.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 11] = [
     &["error"],
-    &["clock", "ids", "layout", "fsio", "redact", "schema", "text"],
+    &["clock", "ids", "layout", "fsio", "redact", "schema", "text", "tuning"],
     &["bundle", "skill"],
     &["memory"],
     &["brain"],
@@ -15,6 +15,7 @@ const LAYERS: [&[&str]; 10] = [
     &["session", "receipt", "curator", "evolver"],
     &["snapshot"],
     &["harness"],
+    &["successor"],
 ];
 
 /// Inside a layer, who may use whom.

@@ -8,7 +8,7 @@ use crate::layout;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// `system.md` and `manifest.json`.
+    /// `system.md`, `manifest.json`, `tuning.json` and `tools/`.
     System,
     /// `MEMORY.md`, `USER.md` and `users/`.
     Layer1,
@@ -45,10 +45,11 @@ impl Part {
         }
         match path.split_once('/') {
             None => match path {
-                layout::SYSTEM | layout::MANIFEST => Some(Self::System),
+                layout::SYSTEM | layout::MANIFEST | layout::TUNING => Some(Self::System),
                 layout::MEMORY_LAYER | layout::USER_LAYER => Some(Self::Layer1),
                 _ => None,
             },
+            Some((layout::TOOLS_DIR, _)) => Some(Self::System),
             Some((layout::USERS_DIR, _)) => Some(Self::Layer1),
             Some((layout::SKILLS_DIR, _)) => Some(Self::Skills),
             Some((layout::PATTERNS_DIR, _)) => Some(Self::Patterns),
@@ -61,7 +62,7 @@ impl Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parts {
-    /// `system.md` and `manifest.json`.
+    /// `system.md`, `manifest.json`, `tuning.json` and `tools/`.
     pub system: Digest,
     /// `MEMORY.md`, `USER.md` and `users/`.
     pub layer1: Digest,

@@ -1,0 +1,80 @@
+//! What a successor may use up. Crossing any of it ends the successor and the verdict is REJECT.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// What a successor may use up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Budget {
+    /// Seconds on the wall.
+    pub wall_secs: u64,
+    /// Millionths of a dollar for models.
+    pub micro_usd: u64,
+    /// Bytes on disk.
+    pub disk_bytes: u64,
+    /// Percent of one processor.
+    pub cpu_percent: u32,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Processes and threads.
+    pub processes: u32,
+    /// Files.
+    pub files: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            wall_secs: 3_600,
+            micro_usd: 5_000_000,
+            disk_bytes: 10_000_000_000,
+            cpu_percent: 200,
+            memory_bytes: 4 << 30,
+            processes: 256,
+            files: 200_000,
+        }
+    }
+}
+
+impl Budget {
+    /// The rules budgets obey.
+    pub fn validate(&self) -> Result<()> {
+        let rule = if self.wall_secs == 0 || self.wall_secs > 86_400 {
+            "the time is 1 second to 24 hours"
+        } else if self.cpu_percent < 10 {
+            "the processor time is at least 10 % of one processor"
+        } else if self.memory_bytes < 64 << 20 {
+            "the memory is at least 64 MiB"
+        } else if self.processes < 16 {
+            "there are at least 16 processes"
+        } else if self.disk_bytes < 16 << 20 || self.files < 1_000 {
+            "the disk is at least 16 MiB and 1,000 files"
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid(format!("this budget cannot be: {rule}"))
+            .hint("leave it out: an hour, 5.00 USD, 10 GB, 200 % of a processor"))
+    }
+}
+
+/// What a successor used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Spent {
+    /// Milliseconds on the wall.
+    pub wall_millis: u64,
+    /// Milliseconds on processors.
+    pub cpu_millis: u64,
+    /// Millionths of a dollar for models.
+    pub micro_usd: u64,
+    /// The most bytes on disk.
+    pub disk_bytes: u64,
+    /// The most memory.
+    pub memory_bytes: u64,
+    /// The most processes and threads.
+    pub processes: u32,
+    /// The most files.
+    pub files: u64,
+}

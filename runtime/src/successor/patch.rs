@@ -1,0 +1,246 @@
+//! A patch: a proposed change of the runtime or of a brain, as a file with a hash. The format is
+//! described in `docs/formats/patch.md`.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::ids::{RelPath, sha256};
+use crate::layout;
+use crate::tuning::{Component, Migration, Tuning};
+
+/// The format this build reads.
+pub const PATCH_SCHEMA: &str = "herm/patch@1";
+/// The largest patch file.
+pub const MAX_PATCH_BYTES: usize = 8 << 20;
+/// The most changes in one patch.
+const MAX_CHANGES: usize = 64;
+
+/// A proposed change, with the bytes it was read from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Patch {
+    content: PatchFile,
+    bytes: Vec<u8>,
+}
+
+/// What a patch file holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PatchFile {
+    /// Always [`PATCH_SCHEMA`].
+    pub schema: String,
+    /// What it does, in a line.
+    pub title: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What it changes, in order.
+    pub changes: Vec<Change>,
+}
+
+/// One change of a patch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum Change {
+    /// Constants of the runtime.
+    Constants {
+        /// Their new values.
+        set: Box<Tuning>,
+    },
+    /// Another registered implementation of a component.
+    Component {
+        /// The component.
+        component: Component,
+        /// The implementation.
+        to: String,
+    },
+    /// Another role: `system.md`, whole or by edits.
+    Role {
+        /// The whole text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        content: Option<String>,
+        /// Texts that each stand in it exactly once, and what they become.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        edits: Vec<Edit>,
+    },
+    /// Another implementation of a tool.
+    Tool {
+        /// The tool.
+        name: String,
+        /// Another registered tool in its place.
+        #[serde(default, rename = "use", skip_serializing_if = "Option::is_none")]
+        other: Option<String>,
+        /// A program in its place.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        executable: Option<Executable>,
+    },
+    /// A change of the schema of `memory.db`.
+    Migration(Migration),
+    /// Files of the bundle: skills, memory, patterns, manifest.
+    Files {
+        /// New contents by path.
+        #[serde(default)]
+        set: BTreeMap<String, String>,
+        /// Paths to remove.
+        #[serde(default)]
+        remove: Vec<String>,
+    },
+}
+
+/// A text and what it becomes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edit {
+    /// Stands in the file exactly once.
+    pub find: String,
+    /// Stands there afterwards.
+    pub replace: String,
+}
+
+/// A program that is a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Executable {
+    /// The program as text, for scripts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The program in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base64: Option<String>,
+    /// What it does; as the tool it replaces, where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The JSON Schema of its arguments; as the tool it replaces, where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+}
+
+impl Executable {
+    /// The program's bytes.
+    pub fn program(&self) -> Result<Vec<u8>> {
+        match (&self.text, &self.base64) {
+            (Some(text), None) => Ok(text.clone().into_bytes()),
+            (None, Some(encoded)) => STANDARD
+                .decode(encoded)
+                .map_err(|source| Error::invalid("the program of a tool is not base64").because(source)),
+            _ => Err(Error::invalid("the program of a tool is given as text or as base64, one of them")
+                .hint("docs/formats/patch.md describes the file")),
+        }
+    }
+}
+
+impl Patch {
+    /// Reads a patch file.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let hint = "docs/formats/patch.md describes the file";
+        if bytes.len() > MAX_PATCH_BYTES {
+            return Err(Error::invalid(format!("a patch has at most {MAX_PATCH_BYTES} bytes")).hint(hint));
+        }
+        let content: PatchFile = serde_json::from_slice(bytes)
+            .map_err(|source| Error::invalid(format!("that is not a patch: {source}")).hint(hint))?;
+        let patch = Self { content, bytes: bytes.to_vec() };
+        patch.validate()?;
+        Ok(patch)
+    }
+
+    /// A patch made by this process.
+    pub fn new(title: &str, why: Option<String>, changes: Vec<Change>) -> Result<Self> {
+        let content = PatchFile { schema: PATCH_SCHEMA.to_owned(), title: title.to_owned(), why, changes };
+        let mut bytes = serde_json::to_vec_pretty(&content)
+            .map_err(|source| Error::internal("a patch cannot be written").because(source))?;
+        bytes.push(b'\n');
+        let patch = Self { content, bytes };
+        patch.validate()?;
+        Ok(patch)
+    }
+
+    /// The hash that names it: `sha256:` and the SHA-256 of its file.
+    pub fn hash(&self) -> String {
+        format!("sha256:{}", sha256(&self.bytes))
+    }
+
+    /// The bytes of its file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What it does, in a line.
+    pub fn title(&self) -> &str {
+        &self.content.title
+    }
+
+    /// Why.
+    pub fn why(&self) -> Option<&str> {
+        self.content.why.as_deref()
+    }
+
+    /// What it changes.
+    pub fn changes(&self) -> &[Change] {
+        &self.content.changes
+    }
+
+    fn validate(&self) -> Result<()> {
+        let bad = |what: String| Err(Error::invalid(what).hint("docs/formats/patch.md describes the file"));
+        if self.content.schema != PATCH_SCHEMA {
+            return bad(format!("the patch has the format {:?}; this herm reads {PATCH_SCHEMA:?}", self.content.schema));
+        }
+        if self.content.title.trim().is_empty() || self.content.title.chars().count() > 200 {
+            return bad("a patch has a title of at most 200 characters".to_owned());
+        }
+        if self.content.changes.is_empty() || self.content.changes.len() > MAX_CHANGES {
+            return bad(format!("a patch has 1 to {MAX_CHANGES} changes"));
+        }
+        self.content.changes.iter().try_for_each(validate_change)
+    }
+}
+
+fn validate_change(change: &Change) -> Result<()> {
+    let bad = |what: &str| Err(Error::invalid(what).hint("docs/formats/patch.md describes the file"));
+    match change {
+        Change::Constants { set } => {
+            if set.is_as_built() {
+                return bad("a change of constants sets at least one");
+            }
+            if !set.tools.is_empty() || !set.migrations.is_empty() {
+                return bad("tools and migrations have kinds of change of their own");
+            }
+            set.validate()
+        }
+        Change::Component { component, to } => Tuning::default().swap(*component, to),
+        Change::Role { content, edits } => match (content, edits.is_empty()) {
+            (Some(text), true) if !text.trim().is_empty() => Ok(()),
+            (None, false) if edits.iter().all(|edit| !edit.find.is_empty()) => Ok(()),
+            _ => bad("a change of the role has a content or edits, one of them, and none is empty"),
+        },
+        Change::Tool { other, executable, .. } => match (other, executable) {
+            (Some(_), None) => Ok(()),
+            (None, Some(executable)) => executable.program().map(drop),
+            _ => bad("a change of a tool names another tool or brings a program, one of them"),
+        },
+        Change::Migration(migration) if migration.up.trim().is_empty() || migration.down.trim().is_empty() => {
+            bad("a migration has a way up and a way down")
+        }
+        Change::Migration(_) => Ok(()),
+        Change::Files { set, remove } => {
+            if set.is_empty() && remove.is_empty() {
+                return bad("a change of files names at least one");
+            }
+            for path in set.keys().chain(remove) {
+                let path: RelPath = path.parse()?;
+                if crate::bundle::Part::of(path.as_str()).is_none() {
+                    return Err(Error::invalid(format!("{path} is not part of a brain"))
+                        .hint("docs/formats/brain.md lists what a brain holds"));
+                }
+                if matches!(path.as_str(), layout::TUNING | layout::SYSTEM) || path.as_str().starts_with("tools/") {
+                    return Err(Error::invalid(format!("{path} is not changed as a file"))
+                        .hint("use the kinds constants, component, role and tool"));
+                }
+            }
+            Ok(())
+        }
+    }
+}
