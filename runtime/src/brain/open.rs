@@ -20,6 +20,7 @@ use crate::layout::{self, Layout};
 use crate::memory::{self, Access, Database, Found, Search, search};
 use crate::skill::command::Commands;
 use crate::skill::{Catalog, Index};
+use crate::tuning::Tuning;
 
 /// The files of a brain are made durable every so many steps, and when it is closed. Until then a crash
 /// is repaired from the journal.
@@ -369,6 +370,14 @@ impl Brain {
         match self.read_content(&layout::rel(layout::MANIFEST)?)? {
             None => Ok(None),
             Some(bytes) => Manifest::parse(&bytes).map(Some),
+        }
+    }
+
+    /// Which components and constants the brain runs with.
+    pub fn tuning(&self) -> Result<Tuning> {
+        match self.read_content(&layout::rel(layout::TUNING)?)? {
+            None => Ok(Tuning::default()),
+            Some(bytes) => Tuning::parse(&bytes),
         }
     }
 

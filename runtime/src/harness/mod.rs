@@ -25,7 +25,7 @@ pub use replay::{Replayed, replay};
 pub use snapshots::{Pushing, SnapshotCounters, Snapshotting};
 pub use task_run::Watch;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use pool::{Place, Pool, Wanting};
@@ -33,11 +33,12 @@ use pool::{Place, Pool, Wanting};
 use crate::backend::Router;
 use crate::brain::{Brain, Opening};
 use crate::error::{Error, Result};
-use crate::ids::{BrainId, Random};
-use crate::layout::Layout;
+use crate::ids::{BrainId, Random, sha256};
+use crate::layout::{self, Layout};
 use crate::receipt::Signer;
 use crate::task::{Outcome, Task};
-use crate::tool::{Permissions, Secrets, Surroundings, Toolbox};
+use crate::tool::{Permissions, Program, Programs, Secrets, Surroundings, Toolbox};
+use crate::tuning::{ToolSwap, Tuning};
 
 /// Brains, backends and tools in one process. Cheap to clone; all clones are one harness.
 #[derive(Debug, Clone)]
@@ -68,6 +69,8 @@ pub(crate) struct Inner {
     curated: Mutex<HashMap<BrainId, maintain::Curated>>,
     /// What maintenance changed.
     counted: maintain::Counted,
+    /// Who runs programs that stand in for tools; nobody, unless said.
+    programs: Option<Arc<dyn Programs>>,
     /// Where brains are snapshotted to; nowhere, unless said.
     snapshots: Option<snapshots::Snapshots>,
 }
@@ -120,6 +123,23 @@ impl Harness {
 }
 
 impl Inner {
+    /// The programs that stand in for tools of a brain, checked against their digests.
+    fn programs_of(&self, brain: &Brain, tuning: &Tuning) -> Result<BTreeMap<String, Program>> {
+        let Some(runner) = &self.programs else { return Ok(BTreeMap::new()) };
+        let mut programs = BTreeMap::new();
+        for (name, swap) in &tuning.tools {
+            let ToolSwap::Executable(said) = swap else { continue };
+            let path = layout::rel(&format!("{}/{name}", layout::TOOLS_DIR))?;
+            let content = brain.read_content(&path)?.filter(|content| sha256(content) == said.sha256);
+            let content = content.ok_or_else(|| {
+                Error::corrupt(format!("{path} is not the program that tuning.json names"))
+                    .hint("undo the change of tuning.json, or restore the brain from a snapshot")
+            })?;
+            programs.insert(name.clone(), Program::new(name, content.into(), Arc::clone(runner)));
+        }
+        Ok(programs)
+    }
+
     /// Waits for a brain's place and sees to it that the brain is open in it.
     async fn open(self: &Arc<Self>, id: &BrainId) -> Result<(Place, Wanting)> {
         let (mut place, wanting) = self.pool.take(id).await;

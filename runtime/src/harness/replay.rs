@@ -138,6 +138,7 @@ async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, c
     let (source, id_too, target) = (layout.clone(), id.clone(), copy.clone());
     let (transcript, brain, before, expected) = blocking(move || rewind(&source, &id_too, seq, &target)).await?;
     let at = transcript.at;
+    let tuning = Arc::new(brain.tuning()?);
     let slot = Arc::new(tokio::sync::Mutex::new(Some(brain)));
     let around = Around {
         surroundings: Arc::new(Surroundings {
@@ -147,6 +148,7 @@ async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, c
         task: Some(transcript.task.clone()),
         until: None,
         original: Some(layout.brain(id)),
+        tuning: Arc::clone(&tuning),
     };
     let desk = Arc::new(Mutex::new(Desk::new(slot.lock_owned().await, at).in_session(around)));
     let until = Instant::now() + Duration::from_secs(3_600);
@@ -165,7 +167,8 @@ async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, c
         commanded: OnceLock::new(),
     });
     let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::new(Secrets::default()), None);
-    let mut toolbox = toolbox.only(&transcript.tools);
+    // Programs in the place of tools speak from the record: they touched more than the brain.
+    let mut toolbox = toolbox.swapped(&tuning, &Default::default())?.only(&transcript.tools);
     // Tools that this process does not have can still speak from the record.
     for name in &transcript.tools {
         if toolbox.get(name).is_some() {
@@ -198,6 +201,7 @@ async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, c
         toolbox: &toolbox,
         caller: &caller,
         limits: &limits,
+        tuning: Arc::clone(&tuning),
         learning: transcript.learning,
         cancel: &Cancel::new(),
         events: None,
