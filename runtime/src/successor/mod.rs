@@ -4,6 +4,7 @@
 //! - [`Sample`] is what one case gave on one side.
 //! - [`Verdict`] is the judgement, computed and signed by the parent.
 
+pub mod apply;
 mod budget;
 pub mod evaluation;
 mod measure;
