@@ -29,6 +29,7 @@
 
 mod availability;
 mod ending;
+mod inside;
 pub mod janitor;
 mod limits;
 mod refusal;
@@ -45,6 +46,7 @@ mod linux;
 
 pub use availability::{Availability, available};
 pub use ending::{Ending, How, Used};
+pub use inside::channel;
 pub use janitor::Lease;
 pub use limits::{Budget, Limits};
 pub use refusal::Refusal;

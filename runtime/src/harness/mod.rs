@@ -11,6 +11,7 @@
 
 mod agents;
 mod builder;
+mod calls;
 mod evolve;
 mod maintain;
 mod pool;
@@ -19,8 +20,10 @@ mod snapshots;
 mod task_run;
 
 pub use builder::HarnessBuilder;
+pub(crate) use calls::ManyCalls;
 pub use evolve::Evolving;
 pub use maintain::{Curating, Maintained, MaintenanceCounters};
+pub(crate) use replay::rerun;
 pub use replay::{Replayed, replay};
 pub use snapshots::{Pushing, SnapshotCounters, Snapshotting};
 pub use task_run::Watch;
@@ -30,7 +33,7 @@ use std::sync::{Arc, Mutex};
 
 use pool::{Place, Pool, Wanting};
 
-use crate::backend::Router;
+use crate::backend::{Chain, Router};
 use crate::brain::{Brain, Opening};
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Random, sha256};
@@ -96,6 +99,11 @@ impl Harness {
     /// The tools.
     pub fn toolbox(&self) -> &Toolbox {
         &self.inner.toolbox
+    }
+
+    /// Who speaks for a brain, in the order they are asked: by this wish, or as always.
+    pub fn speakers(&self, id: &BrainId, wish: Option<&str>, manifest: Option<&str>) -> Result<Chain> {
+        self.inner.router.route(id, wish, manifest)
     }
 
     /// The key that signs.

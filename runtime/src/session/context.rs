@@ -109,9 +109,12 @@ impl Fit<'_> {
                 open.iter().partition(|at| size(**at) <= share * weight(**at));
             if small.is_empty() {
                 for at in large {
-                    if let Some(text) = texts.get_mut(at) {
-                        let room = (share * weight(at)).max(self.shrunk_bytes);
-                        *text = condensed(text, &words, room).into();
+                    let room = (share * weight(at)).max(self.shrunk_bytes);
+                    if let Some(text) = texts.get_mut(at).filter(|text| text.len() > room) {
+                        let short = condensed(text, &words, room);
+                        if short.len() < text.len() {
+                            *text = short.into();
+                        }
                     }
                 }
                 return;

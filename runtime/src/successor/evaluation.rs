@@ -113,7 +113,8 @@ pub enum Part {
         /// How many at once.
         at_once: u32,
     },
-    /// A command in a sandbox of its own, with the brain at `/work/brain`.
+    /// A command in a sandbox of its own, with the brain below `/work/brains`. Files it leaves in `/work/artifacts`
+    /// are kept.
     Command {
         /// Its name.
         name: String,
@@ -207,8 +208,6 @@ pub enum Check {
     TokensAtMost(u64),
     /// At most so many milliseconds on the wall.
     MillisAtMost(u64),
-    /// At most so many bytes of memory.
-    MemoryAtMost(u64),
 }
 
 impl Check {
@@ -225,7 +224,6 @@ impl Check {
             Self::NotCalled(tool) => format!("{tool} does not run"),
             Self::TokensAtMost(most) => format!("at most {most} tokens"),
             Self::MillisAtMost(most) => format!("at most {most} ms"),
-            Self::MemoryAtMost(most) => format!("at most {most} bytes of memory"),
         }
     }
 }

@@ -5,12 +5,18 @@
 //! - [`Verdict`] is the judgement, computed and signed by the parent.
 
 pub mod apply;
+mod broker;
 mod budget;
 pub mod evaluation;
 mod measure;
 mod patch;
+mod sessions;
+mod speakers;
 mod verdict;
+mod wire;
+mod worker;
 
+pub use broker::{Broker, Purse};
 pub use budget::{Budget, Spent};
 pub use evaluation::{EVALUATION_SCHEMA, Evaluation};
 pub use measure::{Arm, Better, Checked, Metric, Sample};
@@ -18,3 +24,4 @@ pub use patch::{Change, Edit, Executable, MAX_PATCH_BYTES, PATCH_SCHEMA, Patch, 
 pub use verdict::{
     Artifact, Base, CheckCounts, Comparison, Direction, Identity, Ruling, VERDICT_SCHEMA, VERDICT_TYPE, Verdict, Walls,
 };
+pub use worker::take_over;

@@ -13,6 +13,7 @@ mod dispatch;
 mod loading;
 mod outside;
 mod program;
+mod sandboxed;
 mod toolbox;
 
 pub use context::{Agents, Context, Secrets, TaskFrame};
@@ -22,6 +23,7 @@ pub use dispatch::{ToolReport, dispatch};
 pub use loading::{Around, Surroundings};
 pub use outside::Outside;
 pub use program::{Program, Programs};
+pub use sandboxed::Sandboxed;
 pub use toolbox::{Permissions, Toolbox};
 
 use std::time::Duration;
