@@ -65,6 +65,10 @@ pub(crate) mod place {
         Ok(format!("herm-{random:016x}"))
     }
 
+    pub(crate) fn make_passage(path: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(path)
+    }
+
     pub(crate) fn make_private(path: &Path) -> io::Result<()> {
         std::fs::create_dir_all(path)
     }

@@ -47,9 +47,9 @@ impl Lease {
         let root = root.canonicalize()?;
         let making = lock_root(&root)?;
         let directory = root.join(place::random_name()?);
-        place::make_private(&directory)?;
+        place::make_passage(&directory)?;
         place::make_private(&directory.join("work"))?;
-        let file = fs::OpenOptions::new().append(true).create_new(true).open(directory.join(LEASE))?;
+        let file = private_file(&directory.join(LEASE))?;
         file.lock()?;
         drop(making);
         Ok(Self { held: Arc::new(Held { directory, file: Mutex::new(file) }) })
@@ -89,6 +89,14 @@ impl Drop for Held {
         // What is left is the janitor's: the lock goes with us.
         let _ = place::remove(&self.directory);
     }
+}
+
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = fs::OpenOptions::new();
+    options.append(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 /// Waits for the lock of a root.

@@ -30,6 +30,8 @@ pub(crate) struct Groups {
     cpu: Option<(Version, PathBuf)>,
     accounting: Option<(Version, PathBuf)>,
     directories: Vec<PathBuf>,
+    /// Processes in them that are not the program's: the init, and bubblewrap around it.
+    ours: u32,
 }
 
 /// What the kernel counted.
@@ -97,10 +99,15 @@ fn places(mounts: &str, own: &str) -> Vec<Place> {
 
 impl Groups {
     /// Makes the groups that can be made, and sets their limits. `note` hears of each before it is there.
-    pub(crate) fn make(name: &str, limits: &Limits, note: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<Self> {
+    pub(crate) fn make(
+        name: &str,
+        limits: &Limits,
+        ours: u32,
+        note: &mut dyn FnMut(&Path) -> io::Result<()>,
+    ) -> io::Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let own = fs::read_to_string("/proc/self/cgroup")?;
-        let mut groups = Self::default();
+        let mut groups = Self { ours, ..Self::default() };
         for place in places(&mounts, &own) {
             let wanted = ["memory", "pids", "cpu", "cpuacct"];
             let useful =
@@ -144,8 +151,9 @@ impl Groups {
                 let _ = set("memory.oom.group", "1".into());
                 self.memory = here;
             }
-            // One more for the init.
-            ("pids", _) if set("pids.max", (u64::from(limits.processes) + 1).to_string()).is_ok() => {
+            ("pids", _)
+                if set("pids.max", (u64::from(limits.processes) + u64::from(self.ours)).to_string()).is_ok() =>
+            {
                 self.processes = here;
             }
             ("cpu", Version::One) => {
@@ -208,10 +216,10 @@ impl Groups {
         }
     }
 
-    /// Processes and threads now, without the init.
+    /// Processes and threads of the program now.
     pub(crate) fn processes(&self) -> Option<u32> {
         let (_, directory) = self.processes.as_ref()?;
-        u32::try_from(number(&directory.join("pids.current"))?.saturating_sub(1)).ok()
+        u32::try_from(number(&directory.join("pids.current"))?.saturating_sub(self.ours.into())).ok()
     }
 
     pub(crate) fn cpu_used(&self) -> Option<Duration> {

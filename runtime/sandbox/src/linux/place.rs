@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::{cgroup, tree};
 
-pub(crate) use super::tree::{make_private, remove};
+pub(crate) use super::tree::{make_passage, make_private, remove};
 
 /// How long processes may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);

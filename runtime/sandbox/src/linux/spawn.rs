@@ -254,7 +254,8 @@ fn attempt(plan: &Plan, tier: Tier) -> Result<Built, Failed> {
         Cgroups::Never => Groups::default(),
         Cgroups::WhereWritable => {
             let mut note = |path: &Path| plan.lease.note(&Entry::Cgroup(path.to_owned()));
-            Groups::make(&plan.lease.name(), &plan.limits, &mut note).map_err(refused("make control groups"))?
+            let ours = if tier == Tier::Bubblewrap { 2 } else { 1 };
+            Groups::make(&plan.lease.name(), &plan.limits, ours, &mut note).map_err(refused("make control groups"))?
         }
     };
     let built = converse(plan, tier, bubblewrap, &targets, &groups);
@@ -427,11 +428,14 @@ impl Plan {
         let failed = |error: io::Error| setup("find our own binary", error, TRY_AGAIN);
         let mut binds = self.binds.clone();
         let needed = self.program == Program::Ourselves || tier == Tier::Bubblewrap;
-        let libraries: Vec<_> = if needed { libraries() } else { Vec::new() };
-        // The kernel's own name for it holds even if the file was replaced; bubblewrap needs a path.
+        let mut libraries: Vec<_> = if needed { libraries() } else { Vec::new() };
+        // What lies in a directory that is bound anyway is seen there.
+        libraries.retain(|library| !binds.iter().any(|bind| library.inside.starts_with(&bind.inside)));
+        let root = rustix::process::geteuid().is_root();
+        // The kernel's own name for it holds even if the file was replaced, but only root can take a tree by it.
         let exe = match tier {
-            Tier::Namespaces => PathBuf::from("/proc/self/exe"),
-            Tier::Bubblewrap => std::env::current_exe().map_err(failed)?,
+            Tier::Namespaces if root => PathBuf::from("/proc/self/exe"),
+            Tier::Namespaces | Tier::Bubblewrap => std::env::current_exe().map_err(failed)?,
         };
         let program = match &self.program {
             Program::At(path) => path.clone(),
@@ -446,7 +450,7 @@ impl Plan {
         } else {
             binds.extend(libraries);
         }
-        let user = match rustix::process::geteuid().is_root() && self.layers.has(Layer::TransientUser) {
+        let user = match root && self.layers.has(Layer::TransientUser) {
             false => None,
             true => {
                 let random = place::random().map_err(|error| setup("choose a user", error, TRY_AGAIN))?;

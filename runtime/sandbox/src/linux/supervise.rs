@@ -299,7 +299,7 @@ impl Supervisor {
         let nameless = self.tree.device().and_then(|device| self.windows.nameless(device)).unwrap_or_default();
         let size = match self.tree.measure() {
             Ok(size) => Size { bytes: size.bytes + nameless.disk, files: size.files + nameless.files },
-            Err(Unmeasured::Hidden(_)) => {
+            Err(Unmeasured::Hidden) => {
                 // Whoever hides what it takes is taken to take too much.
                 self.exceed(Budget::Files, self.limits.files, self.used.files_peak);
                 return None;

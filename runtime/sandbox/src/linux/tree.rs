@@ -28,7 +28,7 @@ pub(crate) struct Tree {
 #[derive(Debug)]
 pub(crate) enum Unmeasured {
     /// Part of it is hidden, or too deep to be looked at: nobody does that by accident.
-    Hidden(PathBuf),
+    Hidden,
     /// The disk did not let us look.
     Failed(io::Error),
 }
@@ -79,7 +79,7 @@ impl Tree {
                     Ok(stat) => stat,
                     Err(Errno::NOENT) => continue,
                     // It may not be searched: make that so, and look again next time.
-                    Err(Errno::ACCESS) => return Err(Unmeasured::Hidden(path)),
+                    Err(Errno::ACCESS) => return Err(Unmeasured::Hidden),
                     Err(error) => return Err(Unmeasured::Failed(error.into())),
                 };
                 size.files += 1;
@@ -107,10 +107,10 @@ impl Tree {
                 match open() {
                     Ok(directory) => Ok(Some(directory)),
                     Err(Errno::NOENT) => Ok(None),
-                    Err(_) => Err(Unmeasured::Hidden(path.into())),
+                    Err(_) => Err(Unmeasured::Hidden),
                 }
             }
-            Err(Errno::NAMETOOLONG) => Err(Unmeasured::Hidden(path.into())),
+            Err(Errno::NAMETOOLONG) => Err(Unmeasured::Hidden),
             // It was moved or replaced: its contents are found where they are now, next time.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::AGAIN) => Ok(None),
             Err(error) => Err(Unmeasured::Failed(error.into())),
@@ -264,12 +264,21 @@ fn empty(directory: &OwnedFd) -> io::Result<Option<std::ffi::CString>> {
     Ok(first)
 }
 
-/// Makes a directory that nobody else can enter. One that is there already is left as it is.
+/// Makes a directory that nobody else can look into. Others may pass through if they know the name of what is in it:
+/// the sandbox's user is one of them.
+pub(crate) fn make_passage(path: &Path) -> io::Result<()> {
+    make(path, Mode::RWXU | Mode::XGRP | Mode::XOTH)
+}
+
+/// Makes a directory that nobody else can enter.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
-    match rustix::fs::mkdirat(CWD, path, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    make(path, Mode::RWXU)
+}
+
+fn make(path: &Path, mode: Mode) -> io::Result<()> {
+    rustix::fs::mkdirat(CWD, path, mode)?;
+    // Whatever mask the process has.
+    Ok(rustix::fs::chmod(path, mode)?)
 }
 
 #[cfg(test)]
@@ -310,7 +319,7 @@ mod tests {
             rustix::fs::mkdirat(&at, "deeper", Mode::RWXU).unwrap();
             at = rustix::fs::openat(&at, "deeper", DIRECTORY, Mode::empty()).unwrap();
         }
-        assert!(matches!(Tree::open(&top).unwrap().measure(), Err(Unmeasured::Hidden(_))));
+        assert!(matches!(Tree::open(&top).unwrap().measure(), Err(Unmeasured::Hidden)));
         remove(&top).unwrap();
         assert!(!top.exists());
         remove(&top).unwrap();
