@@ -53,3 +53,47 @@ impl CountedPipe {
         Ok(0)
     }
 }
+
+/// What a lease needs of any system.
+pub(crate) mod place {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    use std::io;
+    use std::path::Path;
+
+    pub(crate) fn random_name() -> io::Result<String> {
+        let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
+        Ok(format!("herm-{random:016x}"))
+    }
+
+    pub(crate) fn make_passage(path: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(path)
+    }
+
+    pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(path)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "nothing hostile ever ran in it here")]
+    pub(crate) fn remove(path: &Path) -> io::Result<()> {
+        match std::fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    pub(crate) fn end_process(_: i32, _: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    pub(crate) fn end_members(_: &Path) -> io::Result<u32> {
+        Ok(0)
+    }
+
+    pub(crate) fn remove_group(_: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    pub(crate) fn unmount_below(_: &Path) -> io::Result<u32> {
+        Ok(0)
+    }
+}

@@ -8,4 +8,5 @@ mod lease;
 mod sweep;
 
 pub use lease::Lease;
+pub(crate) use lease::{Entry, LEASE};
 pub use sweep::{Swept, sweep};
