@@ -16,6 +16,9 @@ const MAX_BYTES: usize = 4 << 20;
 /// The most cases of one evaluation, repetitions included.
 const MAX_CASES: u64 = 20_000;
 
+/// The most goals and guards of one evaluation, together: each is compared in every resample.
+pub const MAX_CONDITIONS: usize = 64;
+
 /// What a successor runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -290,7 +293,10 @@ impl Evaluation {
     pub fn validate(&self) -> Result<()> {
         let bad = |what: String| Err(Error::invalid(what).hint("docs/formats/evaluation.md describes the file"));
         if self.schema != EVALUATION_SCHEMA {
-            return bad(format!("the evaluation has the format {:?}; this herm reads {EVALUATION_SCHEMA:?}", self.schema));
+            return bad(format!(
+                "the evaluation has the format {:?}; this herm reads {EVALUATION_SCHEMA:?}",
+                self.schema
+            ));
         }
         if self.parts.is_empty() {
             return bad("an evaluation needs at least one part".to_owned());
@@ -309,6 +315,9 @@ impl Evaluation {
         }
         for part in &self.parts {
             validate_part(part)?;
+        }
+        if self.goals.len() + self.guards.len() > MAX_CONDITIONS {
+            return bad(format!("an evaluation has at most {MAX_CONDITIONS} goals and guards"));
         }
         let wanted = self.goals.iter().map(|goal| (&goal.part, goal.by));
         for (part, share) in wanted.chain(self.guards.iter().map(|guard| (&guard.part, guard.slack))) {

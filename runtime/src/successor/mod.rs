@@ -5,13 +5,24 @@
 //! - [`Verdict`] is the judgement, computed and signed by the parent.
 
 mod budget;
+mod caveats;
+mod conditions;
 pub mod evaluation;
+mod figures;
+#[cfg(test)]
+mod fixtures;
+mod judge;
 mod measure;
+mod pairs;
 mod patch;
+pub mod statistics;
+mod summary;
 mod verdict;
 
 pub use budget::{Budget, Spent};
+pub use conditions::{GoalStanding, GuardStanding, goal_standing, guard_standing};
 pub use evaluation::{EVALUATION_SCHEMA, Evaluation};
+pub use judge::{Judgement, judge};
 pub use measure::{Arm, Better, Checked, Metric, Sample};
 pub use patch::{Change, Edit, Executable, MAX_PATCH_BYTES, PATCH_SCHEMA, Patch, PatchFile};
 pub use verdict::{
