@@ -16,6 +16,9 @@ const MAX_BYTES: usize = 4 << 20;
 /// The most cases of one evaluation, repetitions included.
 const MAX_CASES: u64 = 20_000;
 
+/// The most goals and guards of one evaluation, together: each is compared in every resample.
+pub const MAX_CONDITIONS: usize = 64;
+
 /// What a successor runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -310,6 +313,9 @@ impl Evaluation {
         }
         for part in &self.parts {
             validate_part(part)?;
+        }
+        if self.goals.len() + self.guards.len() > MAX_CONDITIONS {
+            return bad(format!("an evaluation has at most {MAX_CONDITIONS} goals and guards"));
         }
         let wanted = self.goals.iter().map(|goal| (&goal.part, goal.by));
         for (part, share) in wanted.chain(self.guards.iter().map(|guard| (&guard.part, guard.slack))) {

@@ -7,18 +7,29 @@
 pub mod apply;
 mod broker;
 mod budget;
+mod caveats;
+mod conditions;
 pub mod evaluation;
+mod figures;
+#[cfg(test)]
+mod fixtures;
+mod judge;
 mod measure;
+mod pairs;
 mod patch;
 mod sessions;
 mod speakers;
+pub mod statistics;
+mod summary;
 mod verdict;
 mod wire;
 mod worker;
 
 pub use broker::{Broker, Purse};
 pub use budget::{Budget, Spent};
+pub use conditions::{GoalStanding, GuardStanding, goal_standing, guard_standing};
 pub use evaluation::{EVALUATION_SCHEMA, Evaluation};
+pub use judge::{Judgement, judge};
 pub use measure::{Arm, Better, Checked, Metric, Sample};
 pub use patch::{Change, Edit, Executable, MAX_PATCH_BYTES, PATCH_SCHEMA, Patch, PatchFile};
 pub use verdict::{
