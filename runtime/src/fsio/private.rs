@@ -66,6 +66,11 @@ impl PrivateFile {
     }
 }
 
+/// Makes a new file for someone else's output.
+pub fn create_output(path: &Path) -> Result<std::fs::File> {
+    PrivateFile::create(path).map(|made| made.file)
+}
+
 /// Makes a new file that can be run. What is there already is an error.
 pub fn write_program(path: &Path, content: &[u8]) -> Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

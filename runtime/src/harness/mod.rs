@@ -35,6 +35,7 @@ use pool::{Place, Pool, Wanting};
 
 use crate::backend::{Chain, Router};
 use crate::brain::{Brain, Opening};
+use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Random, sha256};
 use crate::layout::{self, Layout};
@@ -104,6 +105,16 @@ impl Harness {
     /// Who speaks for a brain, in the order they are asked: by this wish, or as always.
     pub fn speakers(&self, id: &BrainId, wish: Option<&str>, manifest: Option<&str>) -> Result<Chain> {
         self.inner.router.route(id, wish, manifest)
+    }
+
+    /// The moment, by the clock of the harness.
+    pub fn now(&self) -> Moment {
+        self.inner.opening.clock.now()
+    }
+
+    /// Where randomness comes from.
+    pub fn random(&self) -> &dyn Random {
+        &*self.inner.random
     }
 
     /// The key that signs.

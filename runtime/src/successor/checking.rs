@@ -53,7 +53,8 @@ impl Case<'_> {
         };
         put(Metric::Turns, result.turns.map(f64::from));
         if let Some(calls) = &result.calls {
-            let count = |wanted: fn(EvidenceStatus) -> bool| calls.iter().filter(|call| wanted(call.status)).count() as f64;
+            let count =
+                |wanted: fn(EvidenceStatus) -> bool| calls.iter().filter(|call| wanted(call.status)).count() as f64;
             put(Metric::ToolCalls, Some(count(|status| status != EvidenceStatus::Refused)));
             put(Metric::ToolErrors, Some(count(|status| status != EvidenceStatus::Ok)));
         }
@@ -63,6 +64,7 @@ impl Case<'_> {
         put(Metric::CpuMicros, result.cpu_micros.map(|micros| micros as f64));
         put(Metric::WallMicros, Some(wall.as_micros() as f64));
         put(Metric::LatencyP99Micros, result.latency_p99_micros.map(|micros| micros as f64));
+        put(Metric::MemoryBytes, result.memory_bytes.map(|bytes| bytes as f64));
         if !checks.is_empty() {
             put(Metric::Solved, Some(checks.iter().filter(|check| check.passed).count() as f64 / checks.len() as f64));
         }
@@ -129,7 +131,13 @@ mod tests {
     use crate::task::{CallRecord, Status};
 
     fn result() -> CaseResult {
-        let call = |tool: &str, status| CallRecord { turn: 1, tool: tool.to_owned(), status, summary: String::new(), millis: 1 };
+        let call = |tool: &str, status| CallRecord {
+            turn: 1,
+            tool: tool.to_owned(),
+            status,
+            summary: String::new(),
+            millis: 1,
+        };
         CaseResult {
             status: Some(Status::Converged),
             answer: Some(r#"{"total": 7, "note": "fine"}"#.to_owned()),

@@ -5,19 +5,25 @@
 //! - [`Verdict`] is the judgement, computed and signed by the parent.
 
 pub mod apply;
+mod arms;
+mod artifacts;
 mod broker;
 mod budget;
 mod caveats;
+mod checking;
 mod conditions;
 pub mod evaluation;
 mod figures;
 #[cfg(test)]
 mod fixtures;
+mod fork;
 mod judge;
 mod measure;
 mod pairs;
 mod patch;
+mod records;
 mod sessions;
+mod side;
 mod speakers;
 pub mod statistics;
 mod summary;
@@ -29,9 +35,11 @@ pub use broker::{Broker, Purse};
 pub use budget::{Budget, Spent};
 pub use conditions::{GoalStanding, GuardStanding, goal_standing, guard_standing};
 pub use evaluation::{EVALUATION_SCHEMA, Evaluation};
+pub use fork::{SuccessorFork, forks, sweep};
 pub use judge::{Judgement, judge};
 pub use measure::{Arm, Better, Checked, Metric, Sample};
 pub use patch::{Change, Edit, Executable, MAX_PATCH_BYTES, PATCH_SCHEMA, Patch, PatchFile};
+pub use records::{Record, Records};
 pub use verdict::{
     Artifact, Base, CheckCounts, Comparison, Direction, Identity, Ruling, VERDICT_SCHEMA, VERDICT_TYPE, Verdict, Walls,
 };

@@ -51,7 +51,7 @@ pub(super) enum ToWorker {
 }
 
 /// What a worker works on.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Setup {
     pub(super) brain: BrainId,
     /// The file of the patch; none on the baseline's side.
@@ -157,6 +157,7 @@ pub(super) struct CaseResult {
     pub(super) kept_facts: Option<f64>,
     pub(super) cpu_micros: Option<u64>,
     pub(super) latency_p99_micros: Option<u64>,
+    pub(super) memory_bytes: Option<u64>,
     /// Digests of what was asked.
     pub(super) asked: Vec<String>,
     /// Replies that came from the record.

@@ -41,8 +41,8 @@ impl Sandboxed {
             output: 1 << 20,
         };
         (spec.stdin, spec.stdout) = (Input::Piped, Output::Piped);
-        let mut running = herm_sandbox::spawn(spec)
-            .map_err(|refusal| Error::unavailable(refusal.message()).hint(refusal.hint()))?;
+        let mut running =
+            herm_sandbox::spawn(spec).map_err(|refusal| Error::unavailable(refusal.message()).hint(refusal.hint()))?;
         let (stdin, stdout) = (running.stdin.take(), running.stdout.take());
         let mut written = Vec::new();
         std::thread::scope(|scope| {
