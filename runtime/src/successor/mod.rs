@@ -6,6 +6,7 @@
 
 mod budget;
 mod caveats;
+mod chart;
 mod conditions;
 pub mod evaluation;
 mod figures;
@@ -15,6 +16,7 @@ mod judge;
 mod measure;
 mod pairs;
 mod patch;
+mod report;
 pub mod statistics;
 mod summary;
 mod verdict;
@@ -25,6 +27,7 @@ pub use evaluation::{EVALUATION_SCHEMA, Evaluation};
 pub use judge::{Judgement, judge};
 pub use measure::{Arm, Better, Checked, Metric, Sample};
 pub use patch::{Change, Edit, Executable, MAX_PATCH_BYTES, PATCH_SCHEMA, Patch, PatchFile};
+pub use report::{MAX_REPORT_BYTES, Report};
 pub use verdict::{
     Artifact, Base, CheckCounts, Comparison, Direction, Identity, Ruling, VERDICT_SCHEMA, VERDICT_TYPE, Verdict, Walls,
 };
