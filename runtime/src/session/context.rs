@@ -100,7 +100,8 @@ impl Fit<'_> {
         // The newest result is what the model asked for last: it counts twice.
         let weight = |at: usize| if at == newest { 2 } else { 1 };
         let mut open: Vec<usize> = results;
-        let mut left = self.budget.saturating_sub(others);
+        // A quarter stays free: the next result should not make every text of the conversation another one.
+        let mut left = (self.budget / 4 * 3).saturating_sub(others);
         // What is smaller than its share stays whole and leaves the rest of its share to the others.
         loop {
             let weights: usize = open.iter().map(|at| weight(*at)).sum();

@@ -29,6 +29,12 @@ pub(crate) fn of(found: &Found<'_>, verdict: Ruling) -> Vec<String> {
     kind(unbelievable(found.cases), "values that cannot be");
     kind(found.statistics.iter().filter(|one| is_asked_for(found, one)).flat_map(strength).collect(), "of this kind");
     kind(unguarded(found), "metrics");
+    let short =
+        found.cases.iter().filter(|case| (case.pairs.len() as u64) < u64::from(found.evaluation.repeat)).count();
+    if short > 0 {
+        let cases = counted(short, "case was", "cases were");
+        caveats.push(format!("{cases} repeated fewer than the {} times that were asked for.", found.evaluation.repeat));
+    }
     let failing = found.tallies.iter().filter(|tally| tally.outcome() == Outcome::Failing).count();
     if failing > 0 {
         caveats.push(format!("{} with and without the patch.", counted(failing, "check fails", "checks fail")));

@@ -56,7 +56,8 @@ pub fn micros(value: f64) -> String {
         format!("{} s", three(value / 1_000_000.0))
     } else {
         let seconds = (value / 1_000_000.0).round();
-        format!("{} min {} s", grouped((seconds / 60.0).floor()), seconds % 60.0)
+        let minutes = format!("{} min", grouped((seconds / 60.0).floor()));
+        if seconds % 60.0 == 0.0 { minutes } else { format!("{minutes} {} s", seconds % 60.0) }
     }
 }
 

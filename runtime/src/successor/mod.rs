@@ -10,6 +10,7 @@ mod artifacts;
 mod broker;
 mod budget;
 mod caveats;
+mod chart;
 mod checking;
 mod conditions;
 pub mod evaluation;
@@ -22,6 +23,7 @@ mod measure;
 mod pairs;
 mod patch;
 mod records;
+mod report;
 mod sessions;
 mod side;
 mod speakers;
@@ -40,6 +42,7 @@ pub use judge::{Judgement, judge};
 pub use measure::{Arm, Better, Checked, Metric, Sample};
 pub use patch::{Change, Edit, Executable, MAX_PATCH_BYTES, PATCH_SCHEMA, Patch, PatchFile};
 pub use records::{Record, Records};
+pub use report::{MAX_REPORT_BYTES, Report};
 pub use verdict::{
     Artifact, Base, CheckCounts, Comparison, Direction, Identity, Ruling, VERDICT_SCHEMA, VERDICT_TYPE, Verdict, Walls,
 };
