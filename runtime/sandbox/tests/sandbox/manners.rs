@@ -1,0 +1,5 @@
+//! placeholder
+use crate::harness::Test;
+pub fn tests() -> Vec<Test> {
+    vec![]
+}
