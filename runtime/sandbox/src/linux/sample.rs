@@ -36,12 +36,15 @@ pub(crate) struct Nameless {
 pub(crate) struct Windows {
     proc: OwnedFd,
     temporary: OwnedFd,
+    /// Whether `/tmp` is memory: it is the sandbox's own, except in a negative control.
+    temporary_is_memory: bool,
     page: u64,
 }
 
 impl Windows {
     pub(crate) fn new(proc: OwnedFd, temporary: OwnedFd) -> Self {
-        Self { proc, temporary, page: rustix::param::page_size() as u64 }
+        let temporary_is_memory = rustix::fs::fstatfs(&temporary).is_ok_and(|state| state.f_type == libc::TMPFS_MAGIC);
+        Self { proc, temporary, temporary_is_memory, page: rustix::param::page_size() as u64 }
     }
 
     /// A cheap look.
@@ -76,6 +79,9 @@ impl Windows {
 
     /// Bytes in the sandbox's `/tmp`, which is memory.
     fn temporary(&self) -> io::Result<u64> {
+        if !self.temporary_is_memory {
+            return Ok(0);
+        }
         let state = rustix::fs::fstatvfs(&self.temporary)?;
         Ok(state.f_blocks.saturating_sub(state.f_bfree).saturating_mul(state.f_frsize))
     }

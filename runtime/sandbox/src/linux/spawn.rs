@@ -234,6 +234,14 @@ impl Targets {
             port: port.local_addr()?.port(),
             abstract_name,
             file: plan.lease.directory().join(crate::janitor::LEASE),
+            root: {
+                let root = rustix::fs::stat("/")?;
+                (root.st_dev, root.st_ino)
+            },
+            namespaces: ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]
+                .iter()
+                .map(|kind| Ok(((*kind).to_owned(), fs::read_link(format!("/proc/self/ns/{kind}"))?)))
+                .collect::<io::Result<_>>()?,
             host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         };
         Ok(Self { told, _port: port, _socket: socket })
@@ -501,6 +509,7 @@ impl Plan {
         let failed = |error: io::Error| setup("supervise the sandbox", error, TRY_AGAIN);
         let Streams { program, stdin, stdout, stderr } = self.streams;
         drop(program);
+        built.groups.yield_to_others();
         let handle = built.init.handle.try_clone().map_err(failed)?;
         let shared = Arc::new(Shared::new(handle, self.limits.output).map_err(failed)?);
         let tree = Tree::open(&self.work).map_err(failed)?;

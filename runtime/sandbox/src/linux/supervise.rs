@@ -125,7 +125,7 @@ impl Supervisor {
     /// Ends everything. Whoever waits for a share of CPU time would wait with dying too.
     fn exceed(&self, budget: Budget, limit: u64, used: u64) {
         self.shared.exceed(budget, limit, used);
-        self.groups.stop_throttling();
+        self.groups.hasten();
     }
 
     /// Waits for something to happen. Tells whether the init is gone, and everything with it.
@@ -145,7 +145,7 @@ impl Supervisor {
         if ready[1] {
             let mut count = [0; 8];
             let _ = rustix::io::read(&self.shared.wake, &mut count);
-            self.groups.stop_throttling();
+            self.groups.hasten();
         }
         if self.control_open && ready[2] {
             self.hear();

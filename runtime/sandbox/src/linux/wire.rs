@@ -60,6 +60,10 @@ pub(crate) struct CanaryTargets {
     pub(crate) file: PathBuf,
     /// The host's name.
     pub(crate) host_name: String,
+    /// The device and number of the host's root.
+    pub(crate) root: (u64, u64),
+    /// The parent's own namespaces, by kind.
+    pub(crate) namespaces: Vec<(String, PathBuf)>,
 }
 
 /// From a stage to the parent.

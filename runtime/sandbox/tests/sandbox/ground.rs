@@ -20,6 +20,7 @@ pub struct Ground {
     pub directory: TempDir,
     pub targets: Targets,
     memory: i64,
+    queue: i64,
     _held: (TcpListener, TcpListener, UnixListener, UnixListener, OwnedFd),
 }
 
@@ -29,7 +30,8 @@ pub fn leases(directory: &Path) -> PathBuf {
 
 impl Ground {
     pub fn new() -> Self {
-        let directory = tempfile::Builder::new().prefix("herm-suite-").tempdir().unwrap();
+        // Not in /tmp: that is a directory of the sandbox as well.
+        let directory = tempfile::Builder::new().prefix("herm-suite-").tempdir_in("/var/tmp").unwrap();
         let top = directory.path().to_owned();
         fs::set_permissions(&top, fs::Permissions::from_mode(0o755)).unwrap();
         let secret_text = std::env::var(SECRET).unwrap_or_else(|_| "secret-of-the-host".into());
@@ -83,7 +85,7 @@ impl Ground {
             host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             home: "/root".into(),
         };
-        Self { directory, targets, memory, _held: (listener, listener6, pathname, hidden, mistake) }
+        Self { directory, targets, memory, queue, _held: (listener, listener6, pathname, hidden, mistake) }
     }
 
     /// The same targets, with what is bound at its place on the host.
@@ -112,6 +114,7 @@ impl Drop for Ground {
     fn drop(&mut self) {
         let remove = libc::IPC_RMID as usize;
         let _ = call(libc::SYS_shmctl, arguments(&[self.memory as usize, remove, 0]));
+        let _ = call(libc::SYS_close, arguments(&[self.queue as usize]));
         let _ = call(libc::SYS_mq_unlink, arguments(&[text(c"herm-probe")]));
     }
 }
