@@ -42,7 +42,6 @@ pub(crate) fn run(orders: &Orders, channel: bool) -> Vec<ProbeResult> {
     probe("processes_of_the_host", processes(orders));
     probe("descriptors", descriptors(channel));
     probe("environment", environment());
-    probe("user_outside", user_outside());
     if orders.layers.has(Layer::Landlock) && sys::landlock_abi() > 0 {
         probe("file_rules", denied(fs::read_dir("/"), "lists the root, which no rule allows"));
     }
@@ -185,16 +184,6 @@ fn namespaces(of_the_parent: &[(String, std::path::PathBuf)]) -> Outcome {
 fn environment() -> Outcome {
     let names: Vec<_> = std::env::vars_os().map(|(name, _)| name).filter(|name| name != "PWD").collect();
     if names.is_empty() { Ok("empty".into()) } else { Err(format!("inherits {names:?}")) }
-}
-
-/// Whoever is root outside stays root for what the other layers let through.
-fn user_outside() -> Outcome {
-    let map = read("/proc/self/uid_map")?;
-    match map.split_whitespace().nth(1) {
-        Some("0") => Err("is root outside".into()),
-        Some(user) => Ok(format!("user {user}")),
-        None => Err("the kernel does not tell who it is".into()),
-    }
 }
 
 fn host_name(of_the_host: &str) -> Outcome {

@@ -331,8 +331,8 @@ fn converse(
     let (Said::Hello, Some(sender)) = (&hello.message, hello.sender) else {
         return Err(unexpected(hello.message));
     };
-    let init = Process::hold(sender, tier == Tier::Namespaces).map_err(refused("hold the init"))?;
-    plan.note(sender).map_err(refused("write the lease"))?;
+    let init = Process::hold(sender.pid, tier == Tier::Namespaces).map_err(refused("hold the init"))?;
+    plan.note(sender.pid).map_err(refused("write the lease"))?;
     let outer = match tier {
         Tier::Namespaces => {
             first.reap();
@@ -352,7 +352,10 @@ fn converse(
         return Err(Failed::Refused(setup("look into the sandbox", "it sent no windows", TRY_AGAIN)));
     };
     let found = hear(&door, deadline, &mut said_aside)?;
-    let Said::Canary(canary) = found.message else { return Err(unexpected(found.message)) };
+    let Said::Canary(mut canary) = found.message else { return Err(unexpected(found.message)) };
+    // Whoever is root outside stays root for what the other layers let through. The kernel says who it is.
+    let detail = format!("user {} outside", sender.user);
+    canary.push(ProbeResult { probe: "user_outside".into(), held: sender.user != 0, detail });
     let enforced = plan.layers.has(Layer::Canary);
     layers.push(LayerReport {
         layer: Layer::Canary,

@@ -116,6 +116,16 @@ const SEEN: &[&str] = &["read_a_key_of_the_machine", "read_the_home", "see_mount
 const SEEN_WITHOUT_RULES: &[&str] =
     &["list_the_root_of_the_host", "read_run", "read_what_everybody_can_read", "sysfs", "write_into_an_open_directory"];
 
+/// What the caller's own user can reach of the caller's files.
+const OWN_FILES: &[&str] = &[
+    "hard_link_to_a_secret",
+    "read_a_secret",
+    "read_through_the_top",
+    "symlink_to_a_secret",
+    "symlinked_directory",
+    "write_beside_work",
+];
+
 const fn row(off: &'static [Layer], must: &'static [&'static str]) -> Row {
     Row { off, must, as_root: &[], as_nobody: &[], may: &[] }
 }
@@ -154,11 +164,7 @@ fn rows() -> Vec<Vec<Row>> {
         ],
         vec![
             Row { may: &["kernel_keys", "open_terminals"], ..row(&[Landlock, MountView], SEEN) },
-            Row {
-                as_nobody: &["read_a_secret", "read_through_the_top", "symlinked_directory"],
-                may: &["symlink_to_a_secret", "hard_link_to_a_secret"],
-                ..row(&[], SEEN_WITHOUT_RULES)
-            },
+            Row { as_nobody: OWN_FILES, ..row(&[], SEEN_WITHOUT_RULES) },
         ],
         vec![
             Row { may: ROUTES, ..row(&[Landlock, NetworkNamespace], NETWORK) },
@@ -189,7 +195,7 @@ fn rows() -> Vec<Vec<Row>> {
                     "write_into_root",
                     "write_into_usr",
                 ],
-                as_nobody: &["read_a_secret", "read_through_the_top", "symlinked_directory"],
+                as_nobody: OWN_FILES,
                 may: &[
                     "symlink_to_a_secret",
                     "hard_link_to_a_secret",

@@ -1,4 +1,4 @@
-//! Programs that take too much, or do not want to end. They run inside.
+//! Programs that take too much, or do not want to end; and some that do no harm. They run inside.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -27,7 +27,13 @@ pub fn run(attack: &[&str]) -> ExitCode {
         ["stubborn"] => stubborn(),
         ["burn", threads, milliseconds] => burn(threads.parse().unwrap(), milliseconds.parse().unwrap()),
         ["flood"] => flood(),
-        ["sleep"] => std::thread::sleep(Duration::from_secs(3_600)),
+        ["say", ..] => say(),
+        ["echo"] => drop(std::io::copy(&mut std::io::stdin(), &mut std::io::stdout())),
+        ["channel"] => channel(),
+        ["exit", code] => return ExitCode::from(code.parse::<u8>().unwrap()),
+        ["die"] => drop(call(libc::SYS_kill, arguments(&[std::process::id() as usize, libc::SIGTERM as usize]))),
+        ["write"] => fs::write("result", "made inside").unwrap(),
+        ["sleep", ..] => std::thread::sleep(Duration::from_secs(3_600)),
         ["nothing"] => {}
         other => panic!("no such attack: {other:?}"),
     }
@@ -183,4 +189,24 @@ fn flood() {
         let _ = std::io::stdout().write_all(&chunk);
         let _ = std::io::stderr().write_all(&chunk);
     }
+}
+
+/// Tells what it was given.
+fn say() {
+    let variables: Vec<_> = std::env::vars().collect();
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let place = std::env::current_dir().unwrap();
+    println!("{}", serde_json::to_string(&(variables, words, place)).unwrap());
+}
+
+/// Answers on the channel what it hears there, in capitals.
+fn channel() {
+    use std::io::Read as _;
+    use std::os::fd::FromRawFd as _;
+    let number: i32 = std::env::var("HERM_CHANNEL").unwrap().parse().unwrap();
+    // SAFETY: the sandbox put the channel there for us alone.
+    let mut channel = unsafe { std::os::unix::net::UnixStream::from_raw_fd(number) };
+    let mut heard = [0; 5];
+    channel.read_exact(&mut heard).unwrap();
+    channel.write_all(&heard.to_ascii_uppercase()).unwrap();
 }

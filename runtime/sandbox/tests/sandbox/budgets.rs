@@ -106,8 +106,11 @@ fn attack(attack: &str, budget: Budget) -> Result<(), NotRun> {
 
 fn attack_with(attack: &str, budget: Budget, cgroups: Cgroups) -> Result<(), NotRun> {
     let mut limits = limits();
-    if budget == Budget::Wall {
-        limits.wall = Duration::from_millis(700);
+    match budget {
+        Budget::Wall => limits.wall = Duration::from_millis(700),
+        // Where memory is short the disk is waited for: that is not what is measured here.
+        Budget::Disk | Budget::Files => limits.memory = 2_048 * MIB,
+        _ => {}
     }
     // Times are measured on a machine that may do something else: one more try before it counts.
     let mut said = verdict(attack, budget, &limits, &run(attack, &limits, cgroups));

@@ -50,7 +50,7 @@ fn controls() -> Result<(), NotRun> {
             continue;
         }
         tried += 1;
-        if let Found::Stopped(how) = in_a_process(probe.name, &targets) {
+        if let Found::Stopped(how) = in_a_process(probe.name, &targets, &ground.targets.open_directory) {
             vacuous.push(format!("{}: {how}", probe.name));
         }
     }

@@ -121,7 +121,6 @@ impl Drop for Ground {
 
 /// What a finished program said.
 pub struct Finished {
-    pub report: SpawnReport,
     pub ending: Ending,
     pub output: String,
     pub errors: String,
@@ -130,7 +129,6 @@ pub struct Finished {
 /// Runs a spec with piped streams to its end.
 pub fn finish(spec: Spec, input: &str) -> Result<Finished, Refusal> {
     let mut running = spawn(spec)?;
-    let report = running.report.clone();
     if let Some(mut stdin) = running.stdin.take() {
         // A program that does not read is free not to.
         let _ = stdin.write_all(input.as_bytes());
@@ -149,7 +147,7 @@ pub fn finish(spec: Spec, input: &str) -> Result<Finished, Refusal> {
     }
     let ending = running.wait();
     let output = String::from_utf8_lossy(&output).into_owned();
-    Ok(Finished { report, ending, output, errors: errors.join().unwrap() })
+    Ok(Finished { ending, output, errors: errors.join().unwrap() })
 }
 
 fn answer_datagrams() -> u16 {

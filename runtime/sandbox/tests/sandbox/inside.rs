@@ -1,6 +1,7 @@
 //! What this binary does inside a sandbox.
 
 use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::attacks;
@@ -29,18 +30,19 @@ pub fn of_kind(kind: &str) -> Vec<Probe> {
 /// Runs every probe in a process of its own, and says what each found.
 fn all(kind: &str) -> ExitCode {
     let (_, text) = targets();
-    // Tells probes that /work is the sandbox's.
-    let _ = std::fs::write("/work/.inside", "");
-    let found: Vec<(String, Found)> =
-        of_kind(kind).iter().map(|probe| (probe.name.to_owned(), in_a_process(probe.name, &text))).collect();
+    let found: Vec<(String, Found)> = of_kind(kind)
+        .iter()
+        .map(|probe| (probe.name.to_owned(), in_a_process(probe.name, &text, Path::new("."))))
+        .collect();
     println!("{}", serde_json::to_string(&found).unwrap());
     ExitCode::SUCCESS
 }
 
-/// Runs one probe in a process of its own. A probe without an answer counts as one that got out: nothing is skipped.
-pub fn in_a_process(name: &str, targets: &str) -> Found {
+/// Runs one probe in a process of its own, in a directory in which it may make things. A probe without an answer counts as one that got out: nothing is skipped.
+pub fn in_a_process(name: &str, targets: &str, directory: &Path) -> Found {
     let started = Command::new("/proc/self/exe")
         .args(["inside", "probe", name])
+        .current_dir(directory)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

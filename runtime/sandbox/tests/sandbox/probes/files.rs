@@ -17,7 +17,7 @@ pub fn escapes() -> Vec<Probe> {
         probe("write_into_proc", None, |_| make(Path::new("/proc/herm-probe"))),
         probe("write_into_dev", None, |_| make(Path::new("/dev/herm-probe"))),
         probe("write_into_an_open_directory", Anybody, |targets| make(&targets.open_directory.join(unique("probe")))),
-        probe("write_beside_work", None, |_| make(Path::new("/work/../herm-probe"))),
+        probe("write_beside_work", None, |_| make(Path::new("../herm-probe"))),
         probe("overwrite_what_is_bound", Anybody, |targets| {
             denied(OpenOptions::new().append(true).open(&targets.bound), "opened it for writing")
         }),
@@ -26,14 +26,13 @@ pub fn escapes() -> Vec<Probe> {
         }),
         probe("remove_what_is_bound", None, |targets| denied(fs::remove_file(&targets.bound), "removed it")),
         probe("replace_what_is_bound", None, |targets| {
-            let _ = fs::write("/work/other", "other");
-            denied(fs::rename("/work/other", &targets.bound), "replaced it")
+            let _ = fs::write("other", "other");
+            denied(fs::rename("other", &targets.bound), "replaced it")
         }),
         probe("read_a_secret", Anybody, |targets| without_secret(fs::read(&targets.secret), targets)),
         probe("read_what_everybody_can_read", Anybody, |targets| without_secret(fs::read(&targets.readable), targets)),
         probe("read_through_the_top", Anybody, |targets| {
-            let path = format!("/work/../../../../../..{}", targets.secret.display());
-            let path = if Path::new("/work/..").exists() { path } else { targets.secret.display().to_string() };
+            let path = format!("../../../../../../../../../../..{}", targets.secret.display());
             without_secret(fs::read(path), targets)
         }),
         probe("read_password_hashes", Root, |_| denied(fs::read("/etc/shadow"), "read /etc/shadow")),
@@ -44,21 +43,21 @@ pub fn escapes() -> Vec<Probe> {
             denied(fs::read("/etc/machine-id").or_else(|_| fs::read("/etc/os-release")), "read it")
         }),
         probe("symlink_to_a_secret", Anybody, |targets| {
-            let link = scratch(targets).join(unique("link"));
+            let link = Path::new(".").join(unique("link"));
             let _ = symlink(&targets.secret, &link);
             without_secret(fs::read(link), targets)
         }),
         probe("symlinked_directory", Anybody, |targets| {
-            let link = scratch(targets).join(unique("up"));
+            let link = Path::new(".").join(unique("up"));
             let _ = symlink("/", &link);
             without_secret(fs::read(link.join(targets.secret.strip_prefix("/").unwrap_or(&targets.secret))), targets)
         }),
         probe("hard_link_to_a_secret", Anybody, |targets| {
-            let link = scratch(targets).join(unique("hard"));
+            let link = Path::new(".").join(unique("hard"));
             denied(fs::hard_link(&targets.secret, link), "linked it")
         }),
         probe("hard_link_to_what_is_bound", None, |targets| {
-            denied(fs::hard_link(&targets.bound, "/work/hard-bound"), "linked it")
+            denied(fs::hard_link(&targets.bound, "hard-bound"), "linked it")
         }),
         probe("link_a_descriptor_back", None, |targets| {
             let Ok(file) = fs::File::open(&targets.bound) else { return Found::Stopped("cannot be opened".into()) };
@@ -66,12 +65,12 @@ pub fn escapes() -> Vec<Probe> {
             let follow = libc::AT_SYMLINK_FOLLOW as usize;
             let here = libc::AT_FDCWD as usize;
             denied(
-                call(libc::SYS_linkat, arguments(&[here, name.as_ptr() as usize, here, text(c"/work/back"), follow])),
+                call(libc::SYS_linkat, arguments(&[here, name.as_ptr() as usize, here, text(c"back"), follow])),
                 "linked it",
             )
         }),
-        probe("make_a_device", Root, |targets| {
-            let path = scratch(targets).join(unique("device"));
+        probe("make_a_device", Root, |_| {
+            let path = Path::new(".").join(unique("device"));
             let path = format!("{}\0", path.display());
             let device = 1 << 8 | 1;
             let here = libc::AT_FDCWD as usize;
@@ -97,8 +96,8 @@ pub fn escapes() -> Vec<Probe> {
             }
             Found::Stopped("none can be opened".into())
         }),
-        probe("give_a_file_capabilities", Root, |targets| {
-            let path = scratch(targets).join(unique("capable"));
+        probe("give_a_file_capabilities", Root, |_| {
+            let path = Path::new(".").join(unique("capable"));
             let _ = fs::write(&path, "");
             let path = format!("{}\0", path.display());
             // Version 2: one permitted capability, effective at once.
@@ -174,11 +173,6 @@ fn write_setting(path: &str) -> Found {
     denied(OpenOptions::new().write(true).open(path), format!("opened {path} for writing"))
 }
 
-/// A directory in which the probe may make things: /work inside, a directory of the suite on the host.
-fn scratch(targets: &Targets) -> &Path {
-    if fs::metadata("/work/.inside").is_ok() { Path::new("/work") } else { &targets.open_directory }
-}
-
 fn make(path: &Path) -> Found {
     let made = OpenOptions::new().write(true).create_new(true).open(path);
     if made.is_ok() {
@@ -195,7 +189,7 @@ fn open_by_handle() -> Found {
     let named = arguments(&[here, text(c"/"), handle.as_mut_ptr() as usize, address(&mount)]);
     // Without a real handle the call is made with an empty one: it must not be looked at at all.
     let _ = call(libc::SYS_name_to_handle_at, named);
-    let root = match fs::File::open("/work").or_else(|_| fs::File::open("/")) {
+    let root = match fs::File::open(".").or_else(|_| fs::File::open("/")) {
         Ok(root) => root,
         Err(error) => return Found::Stopped(error.to_string()),
     };
