@@ -305,10 +305,10 @@ impl Tuning {
     pub fn validate(&self) -> Result<()> {
         let bad = |what: String| Err(Error::invalid(what).hint("docs/formats/tuning.md has the ranges"));
         let range = |name: &str, value: Option<u64>, low: u64, high: u64| match value {
-            Some(value) if !(low..=high).contains(&value) => Err(Error::invalid(format!(
-                "{name} is {low} to {high}, not {value}"
-            ))
-            .hint("docs/formats/tuning.md has the ranges")),
+            Some(value) if !(low..=high).contains(&value) => {
+                Err(Error::invalid(format!("{name} is {low} to {high}, not {value}"))
+                    .hint("docs/formats/tuning.md has the ranges"))
+            }
             _ => Ok(()),
         };
         range("turns", self.turns.map(u64::from), 1, 8)?;

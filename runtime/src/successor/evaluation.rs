@@ -290,7 +290,10 @@ impl Evaluation {
     pub fn validate(&self) -> Result<()> {
         let bad = |what: String| Err(Error::invalid(what).hint("docs/formats/evaluation.md describes the file"));
         if self.schema != EVALUATION_SCHEMA {
-            return bad(format!("the evaluation has the format {:?}; this herm reads {EVALUATION_SCHEMA:?}", self.schema));
+            return bad(format!(
+                "the evaluation has the format {:?}; this herm reads {EVALUATION_SCHEMA:?}",
+                self.schema
+            ));
         }
         if self.parts.is_empty() {
             return bad("an evaluation needs at least one part".to_owned());

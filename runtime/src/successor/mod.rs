@@ -3,9 +3,11 @@
 //! - [`Patch`] is the proposed change, [`Evaluation`] what is run to judge it; both are files with a hash.
 //! - [`Sample`] is what one case gave on one side.
 //! - [`Verdict`] is the judgement, computed and signed by the parent.
+//! - [`gate`] is what stands between a verdict and a change: a steward, or a mesh of nodes.
 
 mod budget;
 pub mod evaluation;
+pub mod gate;
 mod measure;
 mod patch;
 mod verdict;

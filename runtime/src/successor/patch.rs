@@ -186,7 +186,10 @@ impl Patch {
     fn validate(&self) -> Result<()> {
         let bad = |what: String| Err(Error::invalid(what).hint("docs/formats/patch.md describes the file"));
         if self.content.schema != PATCH_SCHEMA {
-            return bad(format!("the patch has the format {:?}; this herm reads {PATCH_SCHEMA:?}", self.content.schema));
+            return bad(format!(
+                "the patch has the format {:?}; this herm reads {PATCH_SCHEMA:?}",
+                self.content.schema
+            ));
         }
         if self.content.title.trim().is_empty() || self.content.title.chars().count() > 200 {
             return bad("a patch has a title of at most 200 characters".to_owned());
