@@ -141,6 +141,11 @@ impl Stewards {
         self.keys.contains(key)
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     /// Whether there is nobody.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()

@@ -51,6 +51,15 @@ pub enum Gate {
 }
 
 impl Gate {
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::Mesh => "mesh",
+            Self::Both => "both",
+        }
+    }
+
     /// Whether a steward must approve.
     pub fn needs_steward(self) -> bool {
         matches!(self, Self::Human | Self::Both)
