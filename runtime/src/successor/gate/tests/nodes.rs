@@ -266,7 +266,7 @@ fn a_consensus_with_a_vote_that_was_changed_cannot_be_read() {
 struct Scripted(Vec<(u8, Answer)>);
 
 enum Answer {
-    Vote(SignedVote),
+    Vote(Box<SignedVote>),
     Fails,
     Never,
 }
@@ -276,7 +276,7 @@ impl Transport for Scripted {
     async fn ask(&self, member: &Member, _: &SignedProposal, _: Duration) -> Result<SignedVote> {
         let (_, answer) = self.0.iter().find(|(number, _)| *key(*number).public() == member.key).unwrap();
         match answer {
-            Answer::Vote(vote) => Ok(vote.clone()),
+            Answer::Vote(vote) => Ok(SignedVote::clone(vote)),
             Answer::Fails => Err(Error::unavailable("cannot reach it")),
             Answer::Never => std::future::pending().await,
         }
@@ -288,8 +288,8 @@ async fn everyone_is_asked_and_whoever_gives_no_vote_of_its_own_is_named() {
     let asked = proposal(1, 1);
     let about = asked.question();
     let script = Scripted(vec![
-        (2, Answer::Vote(vote(&about, YES, 2))),
-        (3, Answer::Vote(vote(&about, YES, 2))),
+        (2, Answer::Vote(Box::new(vote(&about, YES, 2)))),
+        (3, Answer::Vote(Box::new(vote(&about, YES, 2)))),
         (4, Answer::Fails),
         (5, Answer::Never),
     ]);
