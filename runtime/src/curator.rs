@@ -11,6 +11,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
 use crate::skill::{CreatedBy, State, Usage};
+use crate::tuning::Tuning;
 
 /// How the summary of a pass begins.
 pub(crate) const SUMMARY: &str = "curator: ";
@@ -43,6 +44,14 @@ impl Policy {
             .hint("stale after at least 1 day, archived not before that; 30 and 90 are usual"));
         }
         Ok(Self { stale_days, archive_days })
+    }
+
+    /// The same, with what a brain's tuning says.
+    pub fn tuned(self, tuning: &Tuning) -> Result<Self> {
+        let stale = tuning.stale_days.unwrap_or(self.stale_days);
+        // A tuning that only moves one of the two cannot put them in the wrong order.
+        let archive = tuning.archive_days.unwrap_or(self.archive_days.max(stale));
+        Self::new(stale.min(archive), archive)
     }
 
     /// The moments before which a skill must last have been active to be stale, and to be archived.

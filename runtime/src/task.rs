@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Slug, SubscriberId, TaskId};
 use crate::memory::EvidenceStatus;
 use crate::tool::SkillChange;
+use crate::tuning::Tuning;
 
 /// The most turns a session can have. Limits only go below it.
 pub const MAX_TURNS: u8 = 8;
@@ -73,6 +74,17 @@ impl Limits {
             return Ok(());
         };
         Err(Error::invalid(format!("these limits cannot be: {rule}")).hint("see `herm config schema` for the defaults"))
+    }
+
+    /// The same, held to what a brain's tuning allows at most.
+    #[must_use]
+    pub fn tuned(&self, tuning: &Tuning) -> Self {
+        Self {
+            turns: self.turns.min(tuning.turns.unwrap_or(MAX_TURNS)),
+            context_bytes: self.context_bytes.min(tuning.context_bytes.unwrap_or(usize::MAX)),
+            reply_tokens: self.reply_tokens.min(tuning.reply_tokens.unwrap_or(u32::MAX)),
+            ..self.clone()
+        }
     }
 
     /// The time a task has.

@@ -126,14 +126,12 @@ pub struct ExecutableTool {
     pub schema: Option<Value>,
 }
 
-/// A change of the schema of `memory.db`: indexes and views that can be made again at any time.
+/// A change of the schema of `memory.db`: indexes, which can be made again, and taken away, at any time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Migration {
-    /// Makes it.
+    /// The SQL that makes them. Their names begin with `x_`.
     pub up: String,
-    /// Takes it back.
-    pub down: String,
 }
 
 /// What a brain runs with. What is not said is as built.

@@ -163,7 +163,14 @@ fn memory(table: &mut Table, layout: &Layout, id: &BrainId, opening: &Opening) {
         ("search: no hit", "zzqqxx", Scope::Operator, 0.5),
         ("search: very common word, one subscriber", "guno", own, 10.0),
     ] {
-        let wanted = Search { text: query, scope, except_task: None, limit: 20, now: SystemClock.now() };
+        let wanted = Search {
+            text: query,
+            scope,
+            except_task: None,
+            limit: 20,
+            now: SystemClock.now(),
+            weights: Default::default(),
+        };
         let mut hits = 0;
         let time = cpu(31, || hits = brain.search(&wanted).expect("an answer").hits.len());
         table.ms(&format!("{what} ({hits} hits)"), time, bound);

@@ -72,7 +72,12 @@ fn millis(duration: Duration) -> f64 {
 
 /// The pure machine over 100,000 replies.
 fn machine() {
-    let rules = Rules { turns: 8, tools: vec!["scan".to_owned(), "note".to_owned()], context_bytes: 1 << 20 };
+    let rules = Rules {
+        turns: 8,
+        tools: vec!["scan".to_owned(), "note".to_owned()],
+        context_bytes: 1 << 20,
+        ..Rules::default()
+    };
     let report =
         ToolReport { status: EvidenceStatus::Ok, text: "L1 hit".to_owned(), summary: "1 hit".to_owned(), millis: 1 };
     let call = r#"I look first. {"tool": "scan", "args": {"limit": 3}}"#;

@@ -213,6 +213,7 @@ fn adopting_row_changes_makes_them_searchable_and_a_lost_role_is_refused() {
         except_task: None,
         limit: 5,
         now: brain.clock().now(),
+        weights: Default::default(),
     };
     assert_eq!(brain.search(&wanted).expect("found").hits.len(), 1);
     brain.close().expect("closed");

@@ -10,7 +10,12 @@ use herm::tool::ToolReport;
 use proptest::prelude::*;
 
 fn rules(turns: u8, tools: &[&str]) -> Rules {
-    Rules { turns, tools: tools.iter().map(|name| (*name).to_owned()).collect(), context_bytes: 1 << 20 }
+    Rules {
+        turns,
+        tools: tools.iter().map(|name| (*name).to_owned()).collect(),
+        context_bytes: 1 << 20,
+        ..Rules::default()
+    }
 }
 
 fn machine(turns: u8, tools: &[&str]) -> Machine {

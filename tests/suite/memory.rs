@@ -21,7 +21,7 @@ fn say(brain: &mut Brain, subscriber: Option<Digest>, texts: &[&str]) {
 
 fn found(brain: &mut Brain, text: &str, scope: Scope) -> Vec<String> {
     let now = brain.clock().now();
-    let wanted = Search { text, scope, except_task: None, limit: 20, now };
+    let wanted = Search { text, scope, except_task: None, limit: 20, now, weights: Default::default() };
     brain.search(&wanted).expect("an answer").hits.into_iter().map(|hit| hit.snippet).collect()
 }
 
@@ -163,7 +163,14 @@ fn facts_and_tasks_are_found_too_and_the_asking_task_is_left_out() {
         at,
     });
     brain.settle(&draft, StepKind::Task, "x").expect("settled");
-    let wanted = Search { text: "colour", scope: Scope::Operator, except_task: Some("t9"), limit: 9, now: at };
+    let wanted = Search {
+        text: "colour",
+        scope: Scope::Operator,
+        except_task: Some("t9"),
+        limit: 9,
+        now: at,
+        weights: Default::default(),
+    };
     let hits = brain.search(&wanted).expect("an answer").hits;
     let mut seen: Vec<(Source, &str)> = hits.iter().map(|hit| (hit.source, hit.snippet.as_str())).collect();
     seen.sort();
@@ -204,7 +211,14 @@ fn a_damaged_index_degrades_to_a_scan_and_is_rebuilt() {
     brain.close().expect("closed");
     damage(&brains, "messages_fts_data");
     let mut brain = brains.open("1").expect("still opens");
-    let wanted = Search { text: "vault", scope: Scope::Operator, except_task: None, limit: 5, now: Moment(0) };
+    let wanted = Search {
+        text: "vault",
+        scope: Scope::Operator,
+        except_task: None,
+        limit: 5,
+        now: Moment(0),
+        weights: Default::default(),
+    };
     let first = brain.search(&wanted).expect("an answer");
     assert!(first.degraded && first.hits.len() == 1, "{first:?}");
     let second = brain.search(&wanted).expect("an answer");
@@ -268,7 +282,7 @@ proptest! {
         let mut brain = brains.make("1");
         say(&mut brain, Some(who("alice")), &[&text]);
         for scope in [Scope::Operator, Scope::Subscriber(who("alice")), Scope::Subscriber(who("bob"))] {
-            let wanted = Search { text: &query, scope, except_task: None, limit: 3, now: Moment(0) };
+            let wanted = Search { text: &query, scope, except_task: None, limit: 3, now: Moment(0), weights: Default::default() };
             let answer = brain.search(&wanted).expect("an answer");
             prop_assert!(!answer.degraded);
             if scope == Scope::Subscriber(who("bob")) {

@@ -52,7 +52,14 @@ impl Tool for Recall {
         let limit = usize::try_from(args.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
         let found = cx
             .desk(move |desk| {
-                desk.search(&Search { text: &args.query, scope, except_task: Some(&current), limit, now })
+                desk.search(&Search {
+                    text: &args.query,
+                    scope,
+                    except_task: Some(&current),
+                    limit,
+                    now,
+                    weights: Default::default(),
+                })
             })
             .await?;
         let summary = fit::count(found.hits.len(), "hit");

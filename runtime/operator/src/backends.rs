@@ -7,7 +7,7 @@ use herm::backend::{
     Router, SchemaWay,
 };
 use herm::harness::Snapshotting;
-use herm::tool::{Permissions, Tool};
+use herm::tool::{Permissions, Sandboxed, Tool};
 use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
 use secrecy::SecretString;
 
@@ -40,6 +40,7 @@ pub(crate) fn harness(
         .router(router(settings, wish, model)?)
         .toolbox(toolbox)
         .permissions(permissions(settings))
+        .programs(Arc::new(Sandboxed::new(herm::successor::forks(&settings.layout))))
         .signer(settings.signer.get()?.clone())
         .wait(settings.lock_wait)
         .learning(settings.said.learning.unwrap_or(true))

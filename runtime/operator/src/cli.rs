@@ -3,6 +3,7 @@
 mod evolve;
 mod serve;
 mod snapshot;
+mod successor;
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ pub(crate) use evolve::{
 
 pub(crate) use serve::{CreateKey, Keys, Serve, Top};
 pub(crate) use snapshot::{Export, Import, OneSnapshot, Restore, Snapshot};
+pub(crate) use successor::{BudgetFlags, Evaluate, Successor};
 
 /// An embedded agent harness: brains that learn, one settled step at a time.
 #[derive(Debug, Parser)]
@@ -65,6 +67,9 @@ pub(crate) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Judge changes to the runtime in a sandboxed clone, before anyone applies them
+    #[command(subcommand)]
+    Successor(Successor),
     /// Improve skills from evidence of how their tasks went, under guards
     #[command(subcommand)]
     Evolve(Evolve),

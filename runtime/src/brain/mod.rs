@@ -14,6 +14,7 @@ mod arrival;
 mod beside;
 mod bundle_files;
 mod carry;
+mod copy;
 mod draft;
 mod editor;
 mod evidence;

@@ -20,6 +20,7 @@ use crate::layout::{self, Layout};
 use crate::memory::{self, Access, Database, Found, Search, search};
 use crate::skill::command::Commands;
 use crate::skill::{Catalog, Index};
+use crate::tuning::{Migration, Tuning};
 
 /// The files of a brain are made durable every so many steps, and when it is closed. Until then a crash
 /// is repaired from the journal.
@@ -147,8 +148,27 @@ impl Brain {
         brain.look(&parts, opening.on_drift)?;
         if opening.on_drift == OnDrift::Refuse {
             brain.database.begin_log()?;
+            brain.migrate();
         }
         Ok(brain)
+    }
+
+    /// Brings the indexes that the tuning asks for up to date. They are only ever a help: what is wrong with them
+    /// is said by whoever changes the tuning, and must not keep anyone from the brain.
+    pub(super) fn migrate(&mut self) {
+        let mut wanted = || -> Result<bool> {
+            let file = self.root.read(&layout::rel(layout::TUNING)?, 1 << 20)?;
+            let tuning = file.map_or_else(|| Ok(Tuning::default()), |bytes| Tuning::parse(&bytes))?;
+            memory::reconcile_migrations(&mut self.database.connection, &tuning.migrations)
+        };
+        if let Err(error) = wanted() {
+            tracing::warn!(brain = %self.id, %error, "indexes of the tuning are not made");
+        }
+    }
+
+    /// The same for someone who wants to know.
+    pub fn try_migrations(&mut self, migrations: &[Migration]) -> Result<()> {
+        memory::reconcile_migrations(&mut self.database.connection, migrations).map(drop)
     }
 
     /// Finishes what a crash left: the journal is the truth, the files follow. A brain that was only set
@@ -369,6 +389,14 @@ impl Brain {
         match self.read_content(&layout::rel(layout::MANIFEST)?)? {
             None => Ok(None),
             Some(bytes) => Manifest::parse(&bytes).map(Some),
+        }
+    }
+
+    /// Which components and constants the brain runs with.
+    pub fn tuning(&self) -> Result<Tuning> {
+        match self.read_content(&layout::rel(layout::TUNING)?)? {
+            None => Ok(Tuning::default()),
+            Some(bytes) => Tuning::parse(&bytes),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::ids::{BrainId, RelPath, Slug};
 use crate::layout::{self, Layout};
 use crate::memory::{Access, Database, Found, Search, search, sql};
 use crate::skill::{Index, Usage, store};
+use crate::tuning::Tuning;
 
 /// How much a brain holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -111,6 +112,12 @@ impl Reader {
             Error::corrupt(format!("manifest.json of brain {}: {}", self.id, error.message()))
                 .hint("put the file back as it was, or restore the brain from a snapshot")
         })
+    }
+
+    /// Which components and constants the brain runs with.
+    pub fn tuning(&self) -> Result<Tuning> {
+        let path = layout::rel(layout::TUNING)?;
+        self.root.read(&path, 1 << 20)?.map_or_else(|| Ok(Tuning::default()), |bytes| Tuning::parse(&bytes))
     }
 
     /// A text file of the brain, or `None` where there is none. Unreadable is an error.

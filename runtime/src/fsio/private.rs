@@ -66,6 +66,19 @@ impl PrivateFile {
     }
 }
 
+/// Makes a new file for someone else's output.
+pub fn create_output(path: &Path) -> Result<std::fs::File> {
+    PrivateFile::create(path).map(|made| made.file)
+}
+
+/// Makes a new file that can be run. What is there already is an error.
+pub fn write_program(path: &Path, content: &[u8]) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o755))
+        .map_err(|errno| Error::io("write", path, errno.into()))?;
+    std::fs::File::from(fd).write_all(content).map_err(|source| Error::io("write", path, source))
+}
+
 /// Removes a file; nothing there is no error.
 #[expect(clippy::disallowed_methods, reason = "this is the door")]
 pub fn remove_file(path: &Path) -> Result<()> {

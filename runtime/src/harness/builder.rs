@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Random, Slug, SystemRandom};
 use crate::layout::Layout;
 use crate::receipt::Signer;
-use crate::tool::{Outside, Permissions, Secrets, Surroundings, Tool, Toolbox};
+use crate::tool::{Outside, Permissions, Programs, Secrets, Surroundings, Tool, Toolbox};
 
 /// What open brains may weigh together, unless said otherwise.
 const POOL_BYTES: usize = 64 << 20;
@@ -44,6 +44,7 @@ pub struct HarnessBuilder {
     evolving: Option<Evolving>,
     surroundings: Surroundings,
     snapshotting: Option<Snapshotting>,
+    programs: Option<Arc<dyn Programs>>,
 }
 
 impl Default for HarnessBuilder {
@@ -66,6 +67,7 @@ impl Default for HarnessBuilder {
             evolving: Some(Evolving::default()),
             surroundings: Surroundings { environment: set_variables(), ..Surroundings::default() },
             snapshotting: None,
+            programs: None,
         }
     }
 }
@@ -211,6 +213,13 @@ impl HarnessBuilder {
         self
     }
 
+    /// Who runs programs that stand in for tools: see [`crate::tuning`]. Nobody, unless said; such tools are
+    /// then not there.
+    pub fn programs(mut self, programs: Arc<dyn Programs>) -> Self {
+        self.programs = Some(programs);
+        self
+    }
+
     /// The harness. Makes the signing key on first use.
     pub fn build(self) -> Result<Harness> {
         let brains = self.brains.ok_or_else(|| {
@@ -250,6 +259,7 @@ impl HarnessBuilder {
             curated: Mutex::default(),
             counted: super::maintain::Counted::default(),
             snapshots: self.snapshotting.map(Snapshots::new),
+            programs: self.programs,
         };
         Ok(Harness { inner: Arc::new(inner) })
     }

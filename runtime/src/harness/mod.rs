@@ -11,6 +11,7 @@
 
 mod agents;
 mod builder;
+mod calls;
 mod evolve;
 mod maintain;
 mod pool;
@@ -19,25 +20,29 @@ mod snapshots;
 mod task_run;
 
 pub use builder::HarnessBuilder;
+pub(crate) use calls::ManyCalls;
 pub use evolve::Evolving;
 pub use maintain::{Curating, Maintained, MaintenanceCounters};
+pub(crate) use replay::rerun;
 pub use replay::{Replayed, replay};
 pub use snapshots::{Pushing, SnapshotCounters, Snapshotting};
 pub use task_run::Watch;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use pool::{Place, Pool, Wanting};
 
-use crate::backend::Router;
+use crate::backend::{Chain, Router};
 use crate::brain::{Brain, Opening};
+use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::ids::{BrainId, Random};
-use crate::layout::Layout;
+use crate::ids::{BrainId, Random, sha256};
+use crate::layout::{self, Layout};
 use crate::receipt::Signer;
 use crate::task::{Outcome, Task};
-use crate::tool::{Permissions, Secrets, Surroundings, Toolbox};
+use crate::tool::{Permissions, Program, Programs, Secrets, Surroundings, Toolbox};
+use crate::tuning::{ToolSwap, Tuning};
 
 /// Brains, backends and tools in one process. Cheap to clone; all clones are one harness.
 #[derive(Debug, Clone)]
@@ -68,6 +73,8 @@ pub(crate) struct Inner {
     curated: Mutex<HashMap<BrainId, maintain::Curated>>,
     /// What maintenance changed.
     counted: maintain::Counted,
+    /// Who runs programs that stand in for tools; nobody, unless said.
+    programs: Option<Arc<dyn Programs>>,
     /// Where brains are snapshotted to; nowhere, unless said.
     snapshots: Option<snapshots::Snapshots>,
 }
@@ -95,6 +102,21 @@ impl Harness {
         &self.inner.toolbox
     }
 
+    /// Who speaks for a brain, in the order they are asked: by this wish, or as always.
+    pub fn speakers(&self, id: &BrainId, wish: Option<&str>, manifest: Option<&str>) -> Result<Chain> {
+        self.inner.router.route(id, wish, manifest)
+    }
+
+    /// The moment, by the clock of the harness.
+    pub fn now(&self) -> Moment {
+        self.inner.opening.clock.now()
+    }
+
+    /// Where randomness comes from.
+    pub fn random(&self) -> &dyn Random {
+        &*self.inner.random
+    }
+
     /// The key that signs.
     pub fn signer(&self) -> &Signer {
         &self.inner.signer
@@ -120,6 +142,23 @@ impl Harness {
 }
 
 impl Inner {
+    /// The programs that stand in for tools of a brain, checked against their digests.
+    fn programs_of(&self, brain: &Brain, tuning: &Tuning) -> Result<BTreeMap<String, Program>> {
+        let Some(runner) = &self.programs else { return Ok(BTreeMap::new()) };
+        let mut programs = BTreeMap::new();
+        for (name, swap) in &tuning.tools {
+            let ToolSwap::Executable(said) = swap else { continue };
+            let path = layout::rel(&format!("{}/{name}", layout::TOOLS_DIR))?;
+            let content = brain.read_content(&path)?.filter(|content| sha256(content) == said.sha256);
+            let content = content.ok_or_else(|| {
+                Error::corrupt(format!("{path} is not the program that tuning.json names"))
+                    .hint("undo the change of tuning.json, or restore the brain from a snapshot")
+            })?;
+            programs.insert(name.clone(), Program::new(name, content.into(), Arc::clone(runner)));
+        }
+        Ok(programs)
+    }
+
     /// Waits for a brain's place and sees to it that the brain is open in it.
     async fn open(self: &Arc<Self>, id: &BrainId) -> Result<(Place, Wanting)> {
         let (mut place, wanting) = self.pool.take(id).await;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::task_run;
-use crate::backend::{Chain, Completion, RetryPolicy, Scripted};
+use crate::backend::{Backend, Chain, RetryPolicy, Scripted};
 use crate::brain::{Brain, OnDrift, Opening, Reader};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use crate::ids::{BrainId, Digest, SystemRandom, sha256};
 use crate::layout::Layout;
 use crate::receipt::Envelope;
 use crate::session::machine::Call;
-use crate::session::{Caller, Cancel, Live, Run, Transcript, Turn};
+use crate::session::{Caller, Cancel, Finished, Live, Run, Transcript, Turn};
 use crate::task::Limits;
 use crate::tool::{
     Around, Card, Context, Desk, Output, Permission, Replay, Secrets, Surroundings, TaskFrame, Tool, ToolReport,
@@ -137,81 +137,134 @@ pub async fn replay(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, 
 async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, copy: &Layout) -> Result<Replayed> {
     let (source, id_too, target) = (layout.clone(), id.clone(), copy.clone());
     let (transcript, brain, before, expected) = blocking(move || rewind(&source, &id_too, seq, &target)).await?;
-    let at = transcript.at;
-    let slot = Arc::new(tokio::sync::Mutex::new(Some(brain)));
-    let around = Around {
-        surroundings: Arc::new(Surroundings {
-            environment: super::builder::set_variables(),
-            ..Surroundings::default()
-        }),
-        task: Some(transcript.task.clone()),
-        until: None,
-        original: Some(layout.brain(id)),
-    };
-    let desk = Arc::new(Mutex::new(Desk::new(slot.lock_owned().await, at).in_session(around)));
-    let until = Instant::now() + Duration::from_secs(3_600);
-    let frame = Arc::new(TaskFrame {
-        brain: id.clone(),
-        task: transcript.task.clone(),
-        subscriber: transcript.subscriber,
-        input: transcript.input.as_str().into(),
-        at,
-        path: vec![id.clone()],
-        until,
-        settles: false,
-        shares: transcript.sharing,
-        has_budget: false,
-        backend: None,
-        commanded: OnceLock::new(),
-    });
-    let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::new(Secrets::default()), None);
-    let mut toolbox = toolbox.only(&transcript.tools);
-    // Tools that this process does not have can still speak from the record.
-    for name in &transcript.tools {
-        if toolbox.get(name).is_some() {
-            continue;
-        }
-        toolbox.add(Arc::new(Absent(Card {
-            replay: Replay::Recorded,
-            ..Card::new(name, "", Permission::Read, json!({}))
-        })))?;
-    }
-    // What was spent then is not spent again.
-    let limits = Limits { total_tokens: None, micro_usd: None, ..transcript.limits.clone() };
-    let words: Vec<Completion> = transcript.turns.iter().map(|turn| turn.reply.clone()).collect();
-    let mut speaker = Scripted::playing(words.into_iter().map(Ok));
+    let mut speaker = Scripted::playing(transcript.turns.iter().map(|turn| Ok(turn.reply.clone())));
     if let Some(synthesis) = &transcript.synthesis {
         speaker = speaker.synthesising_with(Ok(synthesis.clone()));
     }
-    let chain = Chain { backends: vec![Arc::new(speaker)], policy: RetryPolicy::default() };
-    let caller = FromRecord {
-        live: Live(toolbox.clone()),
-        turns: transcript.turns.clone(),
-        next: AtomicUsize::new(0),
-        notes: Mutex::default(),
-    };
-    let finished = Run {
-        frame: Arc::clone(&frame),
-        desk: Arc::clone(&desk),
-        cx,
-        chain: &chain,
-        toolbox: &toolbox,
-        caller: &caller,
-        limits: &limits,
-        learning: transcript.learning,
-        cancel: &Cancel::new(),
-        events: None,
-        random: &SystemRandom,
-        replayed: Some(&transcript.stop),
-    }
-    .run()
-    .await?;
+    let again = Again { original: layout, transcript: &transcript, toolbox, speaker: Arc::new(speaker) };
+    let (finished, desk, frame, caller) = again.run(brain).await?;
     let same_prompt = finished.transcript.prompt == transcript.prompt;
     let settled = task_run::settle(&desk, &frame, finished, &transcript.limits).await?;
     let (mut recorded, diverged) = caller.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
     recorded.sort();
     recorded.dedup();
     Ok(Replayed { seq, before, expected, reached: settled.after, same_prompt, recorded, diverged })
+}
+
+/// A recorded task once more, on a brain that was changed first and with another speaker: how it would have gone.
+/// The brain is a copy below `workspace`, taken back to before the task, and is removed again; nothing is settled.
+pub(crate) async fn rerun(
+    layout: &Layout,
+    id: &BrainId,
+    seq: u64,
+    toolbox: &Toolbox,
+    workspace: &Path,
+    change: impl FnOnce(&mut Brain) -> Result<()> + Send + 'static,
+    speaker: impl FnOnce(&Transcript) -> Arc<dyn Backend>,
+) -> Result<Finished> {
+    let copy = Layout::new(workspace.join(format!("rerun-{}-{id}-{seq}", std::process::id())));
+    let (source, id_too, target) = (layout.clone(), id.clone(), copy.clone());
+    let rewound = blocking(move || {
+        let (transcript, mut brain, _, _) = rewind(&source, &id_too, seq, &target)?;
+        change(&mut brain)?;
+        Ok((transcript, brain))
+    });
+    let finished = async {
+        let (mut transcript, brain) = rewound.await?;
+        // A skill would be written by whoever spoke then.
+        transcript.learning = false;
+        let speaker = speaker(&transcript);
+        let again = Again { original: layout, transcript: &transcript, toolbox, speaker };
+        again.run(brain).await.map(|(finished, ..)| finished)
+    }
+    .await;
+    fsio::remove_tree(copy.brains())?;
+    finished
+}
+
+/// A recorded task, about to run again.
+struct Again<'a> {
+    original: &'a Layout,
+    transcript: &'a Transcript,
+    toolbox: &'a Toolbox,
+    speaker: Arc<dyn Backend>,
+}
+
+impl Again<'_> {
+    async fn run(self, brain: Brain) -> Result<(Finished, Arc<Mutex<Desk>>, Arc<TaskFrame>, FromRecord)> {
+        let Self { original: layout, transcript, toolbox, speaker } = self;
+        let id = &transcript.brain;
+        let at = transcript.at;
+        let tuning = Arc::new(brain.tuning()?);
+        let slot = Arc::new(tokio::sync::Mutex::new(Some(brain)));
+        let around = Around {
+            surroundings: Arc::new(Surroundings {
+                environment: super::builder::set_variables(),
+                ..Surroundings::default()
+            }),
+            task: Some(transcript.task.clone()),
+            until: None,
+            original: Some(layout.brain(id)),
+            tuning: Arc::clone(&tuning),
+        };
+        let desk = Arc::new(Mutex::new(Desk::new(slot.lock_owned().await, at).in_session(around)));
+        let until = Instant::now() + Duration::from_secs(3_600);
+        let frame = Arc::new(TaskFrame {
+            brain: id.clone(),
+            task: transcript.task.clone(),
+            subscriber: transcript.subscriber,
+            input: transcript.input.as_str().into(),
+            at,
+            path: vec![id.clone()],
+            until,
+            settles: false,
+            shares: transcript.sharing,
+            has_budget: false,
+            backend: None,
+            commanded: OnceLock::new(),
+        });
+        let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::new(Secrets::default()), None);
+        // Programs in the place of tools speak from the record: they touched more than the brain.
+        let mut toolbox = toolbox.swapped(&tuning, &Default::default())?.only(&transcript.tools);
+        // Tools that this process does not have can still speak from the record.
+        for name in &transcript.tools {
+            if toolbox.get(name).is_some() {
+                continue;
+            }
+            toolbox.add(Arc::new(Absent(Card {
+                replay: Replay::Recorded,
+                ..Card::new(name, "", Permission::Read, json!({}))
+            })))?;
+        }
+        // What was spent then is not spent again.
+        let limits = Limits { total_tokens: None, micro_usd: None, ..transcript.limits.clone() };
+        let limits = limits.tuned(&tuning);
+        let chain = Chain { backends: vec![speaker], policy: RetryPolicy::default() };
+        let caller = FromRecord {
+            live: Live(toolbox.clone()),
+            turns: transcript.turns.clone(),
+            next: AtomicUsize::new(0),
+            notes: Mutex::default(),
+        };
+        let finished = Run {
+            frame: Arc::clone(&frame),
+            desk: Arc::clone(&desk),
+            cx,
+            chain: &chain,
+            toolbox: &toolbox,
+            caller: &caller,
+            limits: &limits,
+            tuning: Arc::clone(&tuning),
+            learning: transcript.learning,
+            cancel: &Cancel::new(),
+            events: None,
+            random: &SystemRandom,
+            replayed: Some(&transcript.stop),
+        }
+        .run()
+        .await?;
+        Ok((finished, desk, frame, caller))
+    }
 }
 
 /// The transcript of a receipt, and the brain as it was before it.

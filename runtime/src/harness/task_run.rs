@@ -41,15 +41,19 @@ impl Harness {
         let _lease = inner.keep_lease(id);
         let brain = place.as_ref().ok_or_else(|| Error::internal("the brain is not open"))?;
         let manifest = brain.manifest()?;
+        let tuning = Arc::new(brain.tuning()?);
+        let limits = task.limits.tuned(&tuning);
+        let programs = inner.programs_of(brain, &tuning)?;
         let version = brain.lock().version;
         let at = inner.opening.clock.now();
         let chain = inner.router.route(
             id,
             task.backend.as_deref(),
-            manifest.as_ref().and_then(|manifest| manifest.backend.as_deref()),
+            tuning.backend.as_deref().or(manifest.as_ref().and_then(|manifest| manifest.backend.as_deref())),
         )?;
         let toolbox = inner
             .toolbox
+            .swapped(&tuning, &programs)?
             .permitted(manifest.as_ref().and_then(|manifest| manifest.tools.as_deref()), inner.permissions);
         let task_id = match task.id {
             Some(id) => id,
@@ -67,7 +71,7 @@ impl Harness {
             until,
             settles: task.keep == Keep::Settle,
             shares: inner.sharing,
-            has_budget: task.limits.total_tokens.is_some() || task.limits.micro_usd.is_some(),
+            has_budget: limits.total_tokens.is_some() || limits.micro_usd.is_some(),
             backend: task.backend.clone(),
             commanded: OnceLock::new(),
         });
@@ -76,6 +80,7 @@ impl Harness {
             task: Some(frame.task.clone()),
             until: Some(until),
             original: None,
+            tuning: Arc::clone(&tuning),
         };
         let desk = Arc::new(Mutex::new(Desk::new(place, at).in_session(around)));
         let agents = Arc::new(Neighbours(Arc::downgrade(inner)));
@@ -93,7 +98,8 @@ impl Harness {
             chain: &chain,
             toolbox: &toolbox,
             caller: &live,
-            limits: &task.limits,
+            limits: &limits,
+            tuning: Arc::clone(&tuning),
             learning: inner.learning,
             cancel: &watch.cancel,
             events: watch.events.as_ref(),
@@ -105,7 +111,7 @@ impl Harness {
         let mut outcome = outcome_of(&frame, &finished);
         if task.keep == Keep::Settle {
             let began = Instant::now();
-            let settled = settle(&desk, &frame, finished, &task.limits).await?;
+            let settled = settle(&desk, &frame, finished, &limits).await?;
             if let Some(events) = &watch.events {
                 let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
                 let _ = events.send(Event::Settled { version: settled.version, after: settled.after, millis });

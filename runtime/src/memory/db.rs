@@ -104,6 +104,18 @@ impl Database {
         copied
     }
 
+    /// The same by SQLite's backup, which is faster and keeps free pages.
+    pub(crate) fn back_up(&self, path: &Path) -> Result<()> {
+        let failed = |source| sql("copy memory.db", source);
+        let mut copy = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
+        let backup = rusqlite::backup::Backup::new(&self.connection, &mut copy).map_err(failed)?;
+        // All pages in one step: one read transaction, one moment.
+        match backup.step(-1).map_err(failed)? {
+            rusqlite::backup::StepResult::Done => Ok(()),
+            _ => Err(Error::unavailable("memory.db is busy and was not copied").hint("try again")),
+        }
+    }
+
     /// Opens, or makes, a database beside the brains that is nobody's memory: the operator's own book. As durable as a
     /// memory; its tables are its owner's.
     pub fn open_book(path: &Path) -> Result<Connection> {

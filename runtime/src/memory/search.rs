@@ -1,7 +1,7 @@
 //! Search over messages, facts and the task log.
 //!
-//! Every term is looked up on its own, newest first and at most `CANDIDATES` rows of each
-//! source, and the BM25 scores are added up. A rare term is thereby ranked over all its rows; a
+//! Every term is looked up on its own, newest first and at most so many rows of each
+//! source (see [`SearchWeights`]), and the BM25 scores are added up. A rare term is thereby ranked over all its rows; a
 //! word that is everywhere says little about which row is meant, and costs no more than a rare
 //! one.
 
@@ -16,12 +16,8 @@ use super::writer::SHARED;
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::ids::Digest;
+use crate::tuning::SearchWeights;
 
-/// How many of its newest rows a term may bring in from one source.
-const CANDIDATES: i64 = 400;
-/// How much of a score recency can add.
-const RECENCY_WEIGHT: f64 = 0.5;
-const RECENCY_HALF_LIFE_DAYS: f64 = 30.0;
 const SNIPPET_CHARS: usize = 160;
 
 /// Whose rows a search may see. The limit is part of the query, not a filter on its answer.
@@ -48,6 +44,8 @@ pub struct Search<'a> {
     pub limit: usize,
     /// For recency.
     pub now: Moment,
+    /// What it goes by.
+    pub weights: SearchWeights,
 }
 
 /// A row that was found.
@@ -83,7 +81,7 @@ pub fn search(connection: &Connection, search: &Search<'_>) -> Result<Found> {
         return Ok(Found::default());
     }
     let scopes = visible_scopes(connection, search.scope)?;
-    let (scores, degraded) = match score_by_index(connection, &shaped, &scopes) {
+    let (scores, degraded) = match score_by_index(connection, &shaped, &scopes, search.weights) {
         Ok(scores) => (scores, false),
         Err(error) if is_damage(&error) => {
             tracing::warn!(%error, "the full-text index is damaged; scanning instead");
@@ -128,7 +126,12 @@ fn visible_scopes(connection: &Connection, scope: Scope) -> Result<Scopes> {
 
 type Scores = BTreeMap<(Source, i64), f64>;
 
-fn score_by_index(connection: &Connection, shaped: &Shaped, scopes: &Scopes) -> rusqlite::Result<Scores> {
+fn score_by_index(
+    connection: &Connection,
+    shaped: &Shaped,
+    scopes: &Scopes,
+    weights: SearchWeights,
+) -> rusqlite::Result<Scores> {
     let mut scores = Scores::new();
     for Term { words, grams, .. } in &shaped.terms {
         // A row in which both indexes find the term counts once.
@@ -138,13 +141,13 @@ fn score_by_index(connection: &Connection, shaped: &Shaped, scopes: &Scopes) -> 
                 let table = source.table();
                 let columns = source.columns().replace(',', "");
                 let wanted = format!("{{{columns}}} : {words}{}", scopes.fts());
-                for_each_match(connection, &format!("{table}_fts"), &wanted, |id, score| {
+                for_each_match(connection, &format!("{table}_fts"), &wanted, weights.candidates, |id, score| {
                     of_term.insert((source, id), score);
                 })?;
             }
         }
         let wanted = format!("grams : {grams}{}", scopes.fts());
-        for_each_match(connection, "grams_fts", &wanted, |row, score| {
+        for_each_match(connection, "grams_fts", &wanted, weights.candidates, |row, score| {
             if let Some(key) = Source::from_gram_row(row) {
                 let best = of_term.entry(key).or_insert(score);
                 *best = best.max(score);
@@ -161,10 +164,11 @@ fn for_each_match(
     connection: &Connection,
     index: &str,
     wanted: &str,
+    candidates: u32,
     mut take: impl FnMut(i64, f64),
 ) -> rusqlite::Result<()> {
     let query = format!(
-        "SELECT rowid, -bm25({index}) FROM {index} WHERE {index} MATCH ?1 ORDER BY rowid DESC LIMIT {CANDIDATES}"
+        "SELECT rowid, -bm25({index}) FROM {index} WHERE {index} MATCH ?1 ORDER BY rowid DESC LIMIT {candidates}"
     );
     let mut statement = connection.prepare_cached(&query)?;
     let mut rows = statement.query([wanted])?;
@@ -206,9 +210,9 @@ fn best(
     order.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut hits: Vec<Hit> = Vec::new();
     for ((source, id), relevance) in order {
-        // Recency can lift a row by half at most: once that is not enough, nothing further is.
+        // Recency can lift a row by so much at most: once that is not enough, nothing further is.
         let worst = hits.get(search.limit - 1).map(|hit| hit.score);
-        if worst.is_some_and(|worst| relevance * (1.0 + RECENCY_WEIGHT) < worst) {
+        if worst.is_some_and(|worst| relevance * (1.0 + search.weights.recency) < worst) {
             break;
         }
         // The scope stands here too: the index is derived and must not be what privacy rests on.
@@ -222,7 +226,7 @@ fn best(
             continue;
         }
         let at = Moment(at);
-        let score = relevance * (1.0 + RECENCY_WEIGHT * recency(at, search.now));
+        let score = relevance * (1.0 + search.weights.recency * recency(at, search.now, search.weights.half_life_days));
         let hit = Hit { source, id, task, at, snippet: String::new(), score };
         let place = hits.partition_point(|other| better(other, &hit));
         hits.insert(place, hit);
@@ -246,9 +250,9 @@ fn better(a: &Hit, b: &Hit) -> bool {
 }
 
 /// 1 now, one half after the half-life, never negative; a row from the future counts as now.
-fn recency(at: Moment, now: Moment) -> f64 {
+fn recency(at: Moment, now: Moment, half_life_days: f64) -> f64 {
     let days = (now.millis().saturating_sub(at.millis())).max(0) as f64 / 86_400_000.0;
-    0.5_f64.powf(days / RECENCY_HALF_LIFE_DAYS)
+    0.5_f64.powf(days / half_life_days)
 }
 
 /// The text around the first place where a term, or the stem of one, stands.

@@ -10,19 +10,19 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::context::{self, Fit, Whose};
 use super::reply::{self, End, Object, Problem};
 use crate::backend::{ChatMessage, Finish, Speaker};
 use crate::ids::Digest;
 use crate::memory::EvidenceStatus;
 use crate::task::{CallRecord, MAX_TURNS, StopReason};
 use crate::tool::ToolReport;
+use crate::tuning::{Compressor, ReplyPolicy};
 
 /// How often the same call may fail before it is not made again.
 const FAILURES_ALLOWED: u8 = 2;
 /// How often a call that is not made again may be repeated before the session ends.
 const REPEATS_ALLOWED: u8 = 2;
-/// What is left of a tool result that had to shrink.
-const SHRUNK_BYTES: usize = 400;
 
 /// What a session goes by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,33 @@ pub struct Rules {
     pub tools: Vec<String>,
     /// Bytes the conversation may have.
     pub context_bytes: usize,
+    /// How it is made to fit.
+    #[serde(default)]
+    pub compressor: Compressor,
+    /// What is left of a text that is cut to its beginning.
+    #[serde(default = "shrunk_bytes")]
+    pub shrunk_bytes: usize,
+    /// What is taken for JSON.
+    #[serde(default)]
+    pub replies: ReplyPolicy,
+}
+
+fn shrunk_bytes() -> usize {
+    context::SHRUNK_BYTES
+}
+
+impl Default for Rules {
+    /// As built, without tools.
+    fn default() -> Self {
+        Self {
+            turns: MAX_TURNS,
+            tools: Vec::new(),
+            context_bytes: 2 << 20,
+            compressor: Compressor::default(),
+            shrunk_bytes: context::SHRUNK_BYTES,
+            replies: ReplyPolicy::default(),
+        }
+    }
 }
 
 /// A call the model made and the machine allows.
@@ -136,6 +163,14 @@ impl Said {
     fn text(&self) -> &Arc<str> {
         match self {
             Self::Reply(text) | Self::Result(text) | Self::Nudge(text) => text,
+        }
+    }
+
+    fn whose(&self) -> Whose {
+        match self {
+            Self::Reply(_) => Whose::Model,
+            Self::Result(_) => Whose::Tool,
+            Self::Nudge(_) => Whose::Runtime,
         }
     }
 }
@@ -243,7 +278,10 @@ impl Machine {
         let legal = self.legal();
         self.turn += 1;
         self.said.push(Said::Reply(if text.trim().is_empty() { "(nothing)".into() } else { text.into() }));
-        let reading = reply::read(text, finish == Finish::Length);
+        let mut reading = reply::read(text, finish == Finish::Length);
+        if self.rules.replies == ReplyPolicy::Strict {
+            reading.refuse_repaired();
+        }
         // What stands after a broken object may be a piece of it: it is never used.
         let whole = reading.objects.iter().take_while(|object| !matches!(object, Object::Broken { .. })).count();
         let chosen = reading.objects.iter().take(whole).position(|object| self.is_legal(object, legal));
@@ -370,8 +408,7 @@ impl Machine {
         self.phase = Phase::Done(Stop { reason, answer: None, message: Some(message) });
     }
 
-    /// The conversation, within its bytes: the oldest tool results shrink first, then the oldest
-    /// replies.
+    /// The conversation, within its bytes: tool results shrink first, then replies.
     fn messages(&self) -> Vec<ChatMessage> {
         let mut texts: Vec<Arc<str>> = self.said.iter().map(|said| Arc::clone(said.text())).collect();
         self.shrink(&mut texts);
@@ -394,35 +431,21 @@ impl Machine {
     }
 
     fn shrink(&self, texts: &mut [Arc<str>]) {
-        let mut total =
-            self.system.len() + self.input.len() + LAST_TURN.len() + texts.iter().map(|text| text.len()).sum::<usize>();
-        let kinds: [fn(&Said) -> bool; 2] =
-            [|said| matches!(said, Said::Result(_)), |said| matches!(said, Said::Reply(_))];
-        for kind in kinds {
-            for (said, text) in self.said.iter().zip(texts.iter_mut()) {
-                if total <= self.rules.context_bytes {
-                    return;
-                }
-                if kind(said) && text.len() > 2 * SHRUNK_BYTES {
-                    let short = shortened(text);
-                    total = total - text.len() + short.len();
-                    *text = short.into();
-                }
-            }
-        }
+        let fixed = self.system.len() + self.input.len() + LAST_TURN.len();
+        let whose: Vec<Whose> = self.said.iter().map(Said::whose).collect();
+        let fit = Fit {
+            compressor: self.rules.compressor,
+            shrunk_bytes: self.rules.shrunk_bytes,
+            budget: self.rules.context_bytes.saturating_sub(fixed),
+            input: &self.input,
+        };
+        fit.apply(&whose, texts);
     }
 }
 
 /// Said on the last turn.
 const LAST_TURN: &str = "[This is the last turn. Reply with the final answer now: one JSON object. \
 No tool can be called any more. If the work is not finished, answer with what you have and say what is missing.]";
-
-/// The beginning of a text, and how much was cut.
-fn shortened(text: &str) -> String {
-    let end = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= SHRUNK_BYTES).last().unwrap_or(0);
-    let head = text.get(..end).unwrap_or_default();
-    format!("{head}\n[shortened to fit the conversation: {} bytes were here]", text.len())
-}
 
 fn nothing_found(end: End) -> &'static str {
     match end {

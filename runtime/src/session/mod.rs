@@ -1,6 +1,7 @@
 //! One task against one brain.
 //!
 //! - [`machine`] decides: replies and results in, the next thing to do out. Pure and serialisable.
+//! - [`context`] makes a conversation fit: the registered compressors.
 //! - [`reply`] finds the JSON objects a model wrote in its text.
 //! - [`prompt`] writes the system message.
 //! - [`Session`] drives: it asks, calls and listens, and is the only part that waits for anything.
@@ -8,6 +9,7 @@
 //! - [`Transcript`] is everything a replay needs; [`account`] is what the brain remembers.
 
 pub mod account;
+pub mod context;
 mod drive;
 pub mod machine;
 pub mod prompt;

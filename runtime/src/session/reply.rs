@@ -43,6 +43,17 @@ pub struct Reading<'r> {
     pub left_out: usize,
 }
 
+impl Reading<'_> {
+    /// Nobody can use what had to be repaired.
+    pub fn refuse_repaired(&mut self) {
+        for object in &mut self.objects {
+            if let Object::Call { repaired: true, .. } | Object::Final { repaired: true, .. } = object {
+                *object = Object::Broken { problem: Problem::NotJson };
+            }
+        }
+    }
+}
+
 /// One object of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Object<'r> {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::account;
+use super::context;
 use super::drive::{Caller, Cancel, Driven, Events, Session, stop_of};
 use super::machine::{Machine, Rules, Stop};
 use super::prompt::{self, Prompt, Shown};
@@ -19,6 +20,7 @@ use crate::memory::layers;
 use crate::skill::guard;
 use crate::task::{CallRecord, Event, Limits, SkillMove, Status, StopReason, Usage};
 use crate::tool::{Card, Context, Desk, TaskFrame, Toolbox, at_desk, at_desk_quickly};
+use crate::tuning::Tuning;
 
 /// How long a tool that outstayed its time may still hold the desk.
 const PATIENCE_WITH_TOOLS: Duration = Duration::from_secs(30);
@@ -39,6 +41,8 @@ pub struct Run<'r> {
     pub caller: &'r dyn Caller,
     /// What it may use up.
     pub limits: &'r Limits,
+    /// Which components and constants the brain runs with.
+    pub tuning: Arc<Tuning>,
     /// Whether a hard task is learned from.
     pub learning: bool,
     /// Ends it early.
@@ -110,10 +114,14 @@ impl Run<'_> {
             examples: capabilities.needs_examples,
         })
         .into();
+        let tuning = &self.tuning;
         let rules = Rules {
             turns: self.limits.turns,
             tools: cards.iter().map(|card| card.name.clone()).collect(),
             context_bytes: self.limits.context_bytes.min(capabilities.context_bytes.unwrap_or(usize::MAX)),
+            compressor: tuning.compressor.unwrap_or_default(),
+            shrunk_bytes: tuning.shrunk_bytes.unwrap_or(context::SHRUNK_BYTES),
+            replies: tuning.replies.unwrap_or_default(),
         };
         let mut machine = Machine::new(rules.clone(), Arc::clone(&system), Arc::clone(&prepared.question));
         let answer = prompt::final_schema(&prepared.role);
@@ -173,6 +181,7 @@ impl Run<'_> {
         let frame = Arc::clone(&self.frame);
         let input = Arc::clone(&self.frame.input);
         let subscriber = self.frame.subscriber;
+        let tuning = Arc::clone(&self.tuning);
         at_desk_quickly(&self.desk, move |desk| {
             let role = desk.read(&layout::rel(layout::SYSTEM)?)?.ok_or_else(|| {
                 Error::corrupt("the brain has no system.md").hint("put it back, or restore the brain from a snapshot")
@@ -187,8 +196,9 @@ impl Run<'_> {
             desk.reload()?;
             let skills = desk.skills()?;
             let pinned = desk.pinned()?;
-            let shown =
-                prompt::choose(skills, &pinned, prompt::INDEX_BYTES, || desk.best_skills(&input, prompt::INDEX_BEST))?;
+            let budget = tuning.index_bytes.unwrap_or(prompt::INDEX_BYTES);
+            let most = tuning.index_best.unwrap_or(prompt::INDEX_BEST);
+            let shown = prompt::choose(skills, &pinned, budget, || desk.best_skills(&input, most))?;
             let archived = desk.archived()?;
             let question = match desk.invoke(&input)? {
                 Some(message) => {

@@ -16,6 +16,9 @@ const MAX_BYTES: usize = 4 << 20;
 /// The most cases of one evaluation, repetitions included.
 const MAX_CASES: u64 = 20_000;
 
+/// The most goals and guards of one evaluation, together: each is compared in every resample.
+pub const MAX_CONDITIONS: usize = 64;
+
 /// What a successor runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -113,7 +116,8 @@ pub enum Part {
         /// How many at once.
         at_once: u32,
     },
-    /// A command in a sandbox of its own, with the brain at `/work/brain`.
+    /// A command in a sandbox of its own, with the brain below `/work/brains`. Files it leaves in `/work/artifacts`
+    /// are kept.
     Command {
         /// Its name.
         name: String,
@@ -207,8 +211,6 @@ pub enum Check {
     TokensAtMost(u64),
     /// At most so many milliseconds on the wall.
     MillisAtMost(u64),
-    /// At most so many bytes of memory.
-    MemoryAtMost(u64),
 }
 
 impl Check {
@@ -225,7 +227,6 @@ impl Check {
             Self::NotCalled(tool) => format!("{tool} does not run"),
             Self::TokensAtMost(most) => format!("at most {most} tokens"),
             Self::MillisAtMost(most) => format!("at most {most} ms"),
-            Self::MemoryAtMost(most) => format!("at most {most} bytes of memory"),
         }
     }
 }
@@ -312,6 +313,9 @@ impl Evaluation {
         }
         for part in &self.parts {
             validate_part(part)?;
+        }
+        if self.goals.len() + self.guards.len() > MAX_CONDITIONS {
+            return bad(format!("an evaluation has at most {MAX_CONDITIONS} goals and guards"));
         }
         let wanted = self.goals.iter().map(|goal| (&goal.part, goal.by));
         for (part, share) in wanted.chain(self.guards.iter().map(|guard| (&guard.part, guard.slack))) {

@@ -39,6 +39,16 @@ pub enum Better {
     Higher,
 }
 
+impl Better {
+    /// How good a change is: more than zero is better, whichever way the metric goes.
+    pub fn gain(self, change: f64) -> f64 {
+        match self {
+            Self::Higher => change,
+            Self::Lower => -change,
+        }
+    }
+}
+
 /// A quantity that cases have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -137,6 +147,16 @@ impl Metric {
     /// runs of the same thing.
     pub fn is_noisy(self) -> bool {
         matches!(self, Self::CpuMicros | Self::WallMicros | Self::LatencyP99Micros | Self::MemoryBytes)
+    }
+
+    /// Whether it can have this value at all. A worker that says otherwise is not believed: one value
+    /// that is not a number would poison every mean.
+    pub fn can_be(self, value: f64) -> bool {
+        let most = match self {
+            Self::Solved | Self::KeptFacts => 1.0,
+            _ => 1e15,
+        };
+        (0.0..=most).contains(&value)
     }
 }
 

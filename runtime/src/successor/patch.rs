@@ -224,9 +224,7 @@ fn validate_change(change: &Change) -> Result<()> {
             (None, Some(executable)) => executable.program().map(drop),
             _ => bad("a change of a tool names another tool or brings a program, one of them"),
         },
-        Change::Migration(migration) if migration.up.trim().is_empty() || migration.down.trim().is_empty() => {
-            bad("a migration has a way up and a way down")
-        }
+        Change::Migration(migration) if migration.up.trim().is_empty() => bad("a migration has no SQL"),
         Change::Migration(_) => Ok(()),
         Change::Files { set, remove } => {
             if set.is_empty() && remove.is_empty() {

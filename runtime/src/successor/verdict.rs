@@ -64,13 +64,18 @@ pub struct Comparison {
     pub part: Option<String>,
     /// Which way it is better.
     pub better: Better,
-    /// Pairs.
+    /// Pairs: both sides ran and have the metric.
     pub pairs: usize,
+    /// Cases they belong to.
+    pub cases: usize,
+    /// What was resampled: cases, or repetitions where a noisy metric has few cases.
+    pub units: usize,
     /// The mean of the baseline.
     pub baseline: f64,
     /// The mean of the patched side.
     pub patched: f64,
-    /// The mean difference, patched less baseline, as a share of the baseline's mean.
+    /// The mean difference, patched less baseline, as a share of the baseline's mean; of the patched
+    /// side's mean, where the baseline's is 0.
     pub change: f64,
     /// The 95 % interval of that share.
     pub interval: [f64; 2],
@@ -80,7 +85,20 @@ pub struct Comparison {
     pub direction: Direction,
 }
 
-/// Checks, counted over pairs.
+impl Comparison {
+    /// How good the change is: more than zero is better, whichever way the metric goes.
+    pub fn gain(&self) -> f64 {
+        self.better.gain(self.change)
+    }
+
+    /// The interval of [`Comparison::gain`], the bad end first.
+    pub fn gain_interval(&self) -> [f64; 2] {
+        let [low, high] = self.interval.map(|end| self.better.gain(end));
+        [low.min(high), low.max(high)]
+    }
+}
+
+/// Checks, counted: one for each check of each case, decided by most of its repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckCounts {
@@ -94,6 +112,9 @@ pub struct CheckCounts {
     pub regressed: u64,
     /// Failed before, passed with the patch.
     pub fixed: u64,
+    /// Those whose repetitions disagree.
+    #[serde(default)]
+    pub flaky: u64,
 }
 
 /// A file that survives the successor.
@@ -153,7 +174,8 @@ pub struct Verdict {
     pub caveats: Vec<String>,
     /// Files that survive.
     pub artifacts: Vec<Artifact>,
-    /// Why it was rejected without a comparison: `sandbox_unavailable`, `budget_wall`, `patch_refused`, …
+    /// Why it was rejected: `check_regressed`, `guard_broken`, or, where there was nothing to compare,
+    /// `sandbox_unavailable`, `budget_wall`, `patch_refused`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What it was evaluated against.

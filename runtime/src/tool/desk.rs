@@ -15,6 +15,7 @@ use crate::layout;
 use crate::memory::{Fact, Found, Search};
 use crate::skill::visible::{Filter, Seen, visible};
 use crate::skill::{CreatedBy, Document, Files as _, Place, all_skills, guard, store, support_path};
+use crate::tuning::Tuning;
 
 /// A skill as the index shows it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -103,6 +104,11 @@ impl Desk {
     #[must_use]
     pub fn in_session(self, around: Around) -> Self {
         Self { around, ..self }
+    }
+
+    /// Which components and constants the brain runs with.
+    pub fn tuning(&self) -> &Arc<Tuning> {
+        &self.around.tuning
     }
 
     /// The brain.
@@ -354,9 +360,10 @@ impl Desk {
         self.draft.fact(fact);
     }
 
-    /// Searches the settled memory.
+    /// Searches the settled memory, by the brain's own weights.
     pub fn search(&mut self, wanted: &Search<'_>) -> Result<Found> {
-        self.brain()?.search(wanted)
+        let weights = self.around.tuning.search();
+        self.brain()?.search(&Search { weights, ..wanted.clone() })
     }
 
     /// The names of the patterns.

@@ -16,6 +16,7 @@ use crate::skill::preprocess::{self, InlineShell};
 use crate::skill::setup::{self, SetupNeeded};
 use crate::skill::template::Variables;
 use crate::skill::{CreatedBy, Delta, Document, Place, Usage, shell, support_path};
+use crate::tuning::{Selector, Tuning};
 
 /// What skills find around a brain: the same for every task of a harness.
 #[derive(Debug, Default)]
@@ -45,6 +46,8 @@ pub struct Around {
     pub until: Option<Instant>,
     /// Where the brain really is, if the one at the desk is a copy: a replay.
     pub original: Option<PathBuf>,
+    /// Which components and constants the brain runs with.
+    pub tuning: Arc<Tuning>,
 }
 
 impl Around {
@@ -209,11 +212,26 @@ impl Desk {
 
     /// The skills that fit `text` best, best first: the brain's own, then those outside.
     pub fn best_skills(&mut self, text: &str, most: usize) -> Result<Vec<Slug>> {
-        let mut best = self.brain()?.best_skills(text, most)?;
+        let mut best = match self.around.tuning.selector.unwrap_or_default() {
+            Selector::BestMatch => Vec::new(),
+            // Half of the places for what proved useful, the rest for what is near.
+            Selector::MostUsed => self.most_used(most / 2)?,
+        };
+        best.extend(self.brain()?.best_skills(text, most - best.len().min(most))?);
         if let Some(outside) = &self.around.surroundings.outside {
             best.extend(outside.best(text, most));
         }
         Ok(best)
+    }
+
+    /// The skills that were used most, the later used first among equals.
+    fn most_used(&mut self, most: usize) -> Result<Vec<Slug>> {
+        let mut used: Vec<(Slug, Usage)> =
+            self.brain()?.usage()?.into_iter().filter(|(_, usage)| usage.use_count > 0).collect();
+        used.sort_by(|a, b| {
+            (b.1.use_count, b.1.last_used_at).cmp(&(a.1.use_count, a.1.last_used_at)).then_with(|| a.0.cmp(&b.0))
+        });
+        Ok(used.into_iter().take(most).map(|(slug, _)| slug).collect())
     }
 
     /// What a skill still needs before it works.

@@ -12,6 +12,8 @@ mod desk;
 mod dispatch;
 mod loading;
 mod outside;
+mod program;
+mod sandboxed;
 mod toolbox;
 
 pub use context::{Agents, Context, Secrets, TaskFrame};
@@ -20,6 +22,8 @@ pub use desk::{Category, Desk, SkillCard, SkillChange};
 pub use dispatch::{ToolReport, dispatch};
 pub use loading::{Around, Surroundings};
 pub use outside::Outside;
+pub use program::{Program, Programs};
+pub use sandboxed::Sandboxed;
 pub use toolbox::{Permissions, Toolbox};
 
 use std::time::Duration;

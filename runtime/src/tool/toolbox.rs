@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::program::{Program, ProgramTool, Renamed};
 use super::{Permission, Tool};
 use crate::error::{Error, Result};
+use crate::tuning::{ToolSwap, Tuning};
 
 /// What the operator allows beyond the brain itself. Nothing, unless said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,6 +83,35 @@ impl Toolbox {
             .map(|(name, tool)| (name.clone(), Arc::clone(tool)))
             .collect();
         Self { tools }
+    }
+
+    /// The same tools with what a brain's tuning puts in their place. `programs` runs those that are programs;
+    /// one that is not there stays out.
+    pub fn swapped(&self, tuning: &Tuning, programs: &BTreeMap<String, Program>) -> Result<Self> {
+        let mut swapped = self.clone();
+        for (name, swap) in &tuning.tools {
+            let replaced = self.tools.get(name).map(|tool| tool.card().clone());
+            let tool: Arc<dyn Tool> = match swap {
+                ToolSwap::Use(other) => {
+                    let other = self.tools.get(other).ok_or_else(|| {
+                        Error::not_found(format!(
+                            "tuning.json puts {other:?} in the place of {name}, and there is no such tool"
+                        ))
+                        .hint("undo the change of tuning.json, or add the tool to the harness")
+                    })?;
+                    Arc::new(Renamed::new(name, Arc::clone(other)))
+                }
+                ToolSwap::Executable(said) => match programs.get(name) {
+                    Some(program) => Arc::new(ProgramTool::new(name, said, replaced.as_ref(), program.clone())),
+                    None => {
+                        swapped.tools.remove(name);
+                        continue;
+                    }
+                },
+            };
+            swapped.tools.insert(name.clone(), tool);
+        }
+        Ok(swapped)
     }
 
     /// Only the tools of these names.

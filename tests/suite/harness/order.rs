@@ -190,8 +190,14 @@ async fn an_agent_asked_on_behalf_of_a_subscriber_keeps_it_theirs() {
     harness.shutdown().await.expect("closed");
     let mut open = brains.open("2").expect("opened");
     let mut found = |scope| {
-        let wanted =
-            herm::memory::Search { text: "zanzibar", scope, except_task: None, limit: 5, now: herm::Moment(0) };
+        let wanted = herm::memory::Search {
+            text: "zanzibar",
+            scope,
+            except_task: None,
+            limit: 5,
+            now: herm::Moment(0),
+            weights: Default::default(),
+        };
         open.search(&wanted).expect("an answer").hits.len()
     };
     let digest = |name: &str| name.parse::<herm::SubscriberId>().expect("an id").digest();

@@ -17,6 +17,7 @@ mod serve;
 mod skill_list;
 mod skills;
 mod snapshot;
+mod successor;
 mod top;
 mod validate;
 
@@ -42,6 +43,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Answer> {
         Command::Evolve(command) => evolve::run(&settings()?, command),
         Command::Memory(command) => memory::run(&settings()?, command),
         Command::Snapshot(command) => snapshot::run(&settings()?, command),
+        Command::Successor(command) => successor::run(&settings()?, command),
         Command::Restore(arguments) => restore::restore(&settings()?, arguments, cli.quiet || cli.json),
         Command::Export(arguments) => restore::export(&settings()?, arguments),
         Command::Import(arguments) => restore::import(&settings()?, arguments),

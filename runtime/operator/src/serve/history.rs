@@ -277,7 +277,14 @@ pub(crate) async fn search(
     let limit = page(asked.limit, 20, 100)?;
     let (scope, now) = (caller.scope(), app.clock.now());
     let found = app.readers.look(&app.settings.layout, &id, move |look| {
-        look.reader.search(&Search { text: &asked.q, scope, except_task: None, limit, now })
+        look.reader.search(&Search {
+            text: &asked.q,
+            scope,
+            except_task: None,
+            limit,
+            now,
+            weights: Default::default(),
+        })
     });
     let found = found.await?;
     Ok(Json(Hits { hits: found.hits, degraded: found.degraded }))

@@ -202,7 +202,14 @@ impl Doors {
         let limit = arguments.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
         let (scope, now, query) = (caller.scope(), self.app.clock.now(), text(arguments, "query").to_owned());
         let found = self.app.readers.look(&self.app.settings.layout, &id, move |look| {
-            let search = Search { text: &query, scope, except_task: None, limit: limit.unwrap_or(10), now };
+            let search = Search {
+                text: &query,
+                scope,
+                except_task: None,
+                limit: limit.unwrap_or(10),
+                now,
+                weights: Default::default(),
+            };
             look.reader.search(&search)
         });
         Ok(json!({ "hits": found.await?.hits }))

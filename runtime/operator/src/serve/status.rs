@@ -264,7 +264,14 @@ fn probe_brain(app: &App) -> Result<()> {
     brain.settle(&draft, StepKind::Maintenance, "a probe")?;
     brain.close()?;
     let reader = Reader::open(&layout, &id)?;
-    let search = Search { text: "probed", scope: Scope::Operator, except_task: None, limit: 1, now };
+    let search = Search {
+        text: "probed",
+        scope: Scope::Operator,
+        except_task: None,
+        limit: 1,
+        now,
+        weights: Default::default(),
+    };
     let found = reader.search(&search)?;
     match found.hits.is_empty() || found.degraded {
         true => Err(Error::corrupt("what was just written is not found")),

@@ -254,7 +254,12 @@ impl Scene<'_> {
             examples: false,
         });
         let names = cards.iter().map(|card| card.name.clone()).collect();
-        let rules = Rules { turns: self.turns, tools: names, context_bytes: Limits::default().context_bytes };
+        let rules = Rules {
+            turns: self.turns,
+            tools: names,
+            context_bytes: Limits::default().context_bytes,
+            ..Rules::default()
+        };
         let mut machine = Machine::new(rules, system.into(), self.input.into());
         let schema = prompt::final_schema(self.role);
         let mut ran = Ran { calls: Vec::new(), turns: 0, stop: session::stop_of(&machine), asks: Vec::new() };

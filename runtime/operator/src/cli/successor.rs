@@ -1,0 +1,63 @@
+//! `herm successor` as it is typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Successor {
+    /// Judge a patch in a sandboxed clone; changes nothing (exit 0 APPROVE, 1 anything else)
+    Evaluate(Evaluate),
+    /// The verdicts so far
+    List,
+    /// One verdict
+    Show {
+        /// The verdict: the beginning of its name or hash
+        verdict: String,
+    },
+    /// Remove a verdict with its artifacts
+    Destroy {
+        /// The verdict: the beginning of its name or hash
+        verdict: String,
+    },
+    /// Remove what successors left whose parent was killed
+    Janitor,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Evaluate {
+    /// The agent's number
+    pub(crate) id: String,
+    /// The patch
+    #[arg(long, value_name = "FILE")]
+    pub(crate) patch: PathBuf,
+    /// The evaluation task
+    #[arg(long, value_name = "FILE")]
+    pub(crate) task: PathBuf,
+    #[command(flatten)]
+    pub(crate) budget: BudgetFlags,
+}
+
+/// What a successor may use up.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Budget")]
+pub(crate) struct BudgetFlags {
+    /// Seconds on the wall [default: 3600]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) wall: Option<u64>,
+    /// Dollars for models [default: 5.00]
+    #[arg(long, value_name = "DOLLARS")]
+    pub(crate) money: Option<f64>,
+    /// Megabytes on disk [default: 10000]
+    #[arg(long, value_name = "MB")]
+    pub(crate) disk: Option<u64>,
+    /// Percent of one processor [default: 200]
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) cpu: Option<u32>,
+    /// Megabytes of memory [default: 4295]
+    #[arg(long, value_name = "MB")]
+    pub(crate) memory: Option<u64>,
+    /// Processes and threads [default: 256]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) processes: Option<u32>,
+}

@@ -1,0 +1,57 @@
+//! Runs a program where it can reach nothing but what it was given, and ends it when it takes too much.
+//!
+//! A sandbox is a process tree in namespaces of its own: a root that holds only what [`Spec::binds`] lists, one
+//! writable directory at `/work`, a network with nothing but its own loopback, no capabilities, a system-call filter
+//! and, where the kernel has it, Landlock. Before the program starts, a canary tries to get out with exactly the
+//! program's restrictions; the program starts only when every attempt failed. What the program may take is bounded
+//! by [`Limits`], and crossing one ends everything inside.
+//!
+//! The caller's own binary is started again for the stages that build the sandbox, so [`take_over`] comes first in
+//! `main`:
+//!
+//! ```no_run
+//! use herm_sandbox::{How, Lease, Program, Spec};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     herm_sandbox::take_over();
+//!     let lease = Lease::take("/var/lib/herm/sandboxes")?;
+//!     let mut spec = Spec::new(Program::At("/bin/sh".into()), &lease);
+//!     spec.args = vec!["-c".into(), "echo hello > /work/said".into()];
+//!     spec.binds = herm_sandbox::Bind::system();
+//!     let ending = herm_sandbox::spawn(spec)?.wait();
+//!     assert_eq!(ending.how, How::Exited(0));
+//!     assert_eq!(std::fs::read_to_string(lease.work().join("said"))?, "hello\n");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! What stands between the program and the host is described in `docs/sandbox.md`, with what each layer stops.
+
+mod availability;
+mod ending;
+mod inside;
+pub mod janitor;
+mod limits;
+mod refusal;
+mod report;
+mod running;
+mod spec;
+
+#[cfg(target_os = "linux")]
+mod linux;
+
+#[cfg(not(target_os = "linux"))]
+#[path = "elsewhere.rs"]
+mod linux;
+
+pub use availability::{Availability, available};
+pub use ending::{Ending, How, Used};
+pub use inside::channel;
+pub use janitor::Lease;
+pub use limits::{Budget, Limits};
+pub use refusal::Refusal;
+pub use report::{LayerReport, ProbeResult, SpawnReport, Tier};
+pub use running::{Killer, OutputReader, Running, spawn, take_over};
+pub use spec::{
+    Bind, CHANNEL_DESCRIPTOR, CHANNEL_VARIABLE, Cgroups, Input, Layer, Layers, Output, Program, Spec, Tiers,
+};

@@ -1,0 +1,84 @@
+//! The second tier: the system's bubblewrap makes the namespaces, for machines that let it and nobody else.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use super::init::HOST_NAME;
+use super::stage::INSIDE;
+use super::view::{OURSELVES, WORK};
+use super::wire::Orders;
+
+/// Where it is. Not looked for in `PATH`: rules that let it make namespaces name this path.
+const PLACE: &str = "/usr/bin/bwrap";
+/// Where our own binary is seen, for the stage inside.
+const STAGE: &str = "/stage";
+
+/// Bubblewrap, if the machine has it.
+pub(crate) fn find() -> Option<PathBuf> {
+    Path::new(PLACE).exists().then(|| PLACE.into())
+}
+
+/// Whether it can forbid nested user namespaces; older ones cannot.
+fn can_forbid_nesting(program: &Path) -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let help = plain(program).arg("--help").stdin(Stdio::null()).output();
+        help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--disable-userns"))
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "bubblewrap is started here alone")]
+fn plain(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().current_dir("/");
+    command
+}
+
+/// Whether it works here, or why not.
+pub(crate) fn works() -> Result<(), String> {
+    let program = find().ok_or_else(|| format!("{PLACE} is not installed"))?;
+    let tried = plain(&program)
+        .args(["--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--", "/bin/true"])
+        .stdin(Stdio::null())
+        .output();
+    match tried {
+        Err(error) => Err(format!("{PLACE} cannot be started: {error}")),
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}
+
+/// Bubblewrap with our stage inside. Standard input, which it passes on, is the line to the parent.
+pub(crate) fn command(orders: &Orders) -> Command {
+    let program = orders.bubblewrap.clone().unwrap_or_else(|| PLACE.into());
+    let mut command = plain(&program);
+    command.args(["--unshare-user", "--unshare-all", "--uid", "1000", "--gid", "1000", "--hostname", HOST_NAME]);
+    command.args(["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]);
+    if can_forbid_nesting(&program) {
+        command.arg("--disable-userns");
+    }
+    for bind in &orders.binds {
+        match std::fs::read_link(&bind.host) {
+            Ok(target) if bind.host == bind.inside => command.arg("--symlink").arg(target).arg(&bind.inside),
+            _ if bind.optional => command.arg("--ro-bind-try").arg(&bind.host).arg(&bind.inside),
+            _ => command.arg("--ro-bind").arg(&bind.host).arg(&bind.inside),
+        };
+    }
+    command.args(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]);
+    command.arg("--bind").arg(&orders.work).arg(WORK);
+    command.args(["--remount-ro", "/", "--chdir", WORK, "--", STAGE, INSIDE]);
+    command
+}
+
+/// The binds that the stage inside needs, besides those of the program.
+pub(crate) fn stage_binds(ourselves: &Path, libraries: Vec<crate::spec::Bind>) -> Vec<crate::spec::Bind> {
+    let mut binds = vec![crate::spec::Bind::at(ourselves, STAGE)];
+    binds.extend(libraries);
+    binds
+}
+
+/// Where our own binary is seen.
+pub(crate) fn ourselves(host: &Path) -> crate::spec::Bind {
+    crate::spec::Bind::at(host, OURSELVES)
+}

@@ -1,0 +1,266 @@
+//! The init of a sandbox, process 1 inside: it finishes the set-up, starts the program, takes in what it orphans, and
+//! tells the parent how it ended. When it ends, the kernel ends everything inside.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::exit;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, WaitOptions};
+
+use super::stage::{Given, GivenUp, die_with_parent};
+use super::sys::{self, Fork};
+use super::view::{self, Failure, Trees};
+use super::wire::{Line, Orders, Said, Told};
+use super::{canary, restrict};
+use crate::report::{LayerReport, Tier};
+use crate::spec::{CHANNEL_DESCRIPTOR, CHANNEL_VARIABLE, Layer};
+
+/// The name of the host inside.
+pub(crate) const HOST_NAME: &str = "sandbox";
+/// How much the program yields to whoever shares its processors.
+const NICENESS: i32 = 5;
+
+/// Writes one of the kernel's own files.
+pub(crate) fn write(path: &str, text: &str) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
+}
+
+fn report(layer: Layer, on: bool, detail: &str) -> LayerReport {
+    LayerReport { layer, on, detail: detail.into() }
+}
+
+/// Sets up what needs rights: the network, the root, the name, the kernel's settings. Tells whether an error means that
+/// this machine does not allow it.
+pub(crate) fn set_up(
+    orders: &Orders,
+    trees: Option<Trees>,
+    made: &mut Vec<LayerReport>,
+) -> Result<(), (Failure, bool)> {
+    const OFF: &str = "switched off for a negative control";
+    let layers = &orders.layers;
+    let mut note = |layer, detail: &str| {
+        let on = layers.has(layer);
+        made.push(report(layer, on, if on { detail } else { OFF }));
+    };
+    note(Layer::Descriptors, "everything from 3 on was closed before the orders came");
+    note(Layer::Environment, "cleared");
+    if let Some(user) = orders.user {
+        note(Layer::TransientUser, &format!("user {user}"));
+    } else if layers.has(Layer::TransientUser) {
+        made.push(report(Layer::TransientUser, false, "only root can choose a user; it is the caller's"));
+    } else {
+        made.push(report(Layer::TransientUser, false, OFF));
+    }
+    let mut note = |layer, detail: &str| {
+        let on = layers.has(layer);
+        made.push(report(layer, on, if on { detail } else { OFF }));
+    };
+
+    if layers.has(Layer::NetworkNamespace) {
+        sys::loopback_up().map_err(|error| (("bring the loopback up".to_owned(), error), false))?;
+    }
+    note(Layer::NetworkNamespace, "its own loopback and nothing else");
+    match trees {
+        Some(trees) => view::enter(orders, trees).map_err(|failure| {
+            let unavailable = failure.0.contains("/proc");
+            (failure, unavailable)
+        })?,
+        None => host_view(orders).map_err(|failure| (failure, false))?,
+    }
+    if layers.has(Layer::HostName) {
+        rustix::system::sethostname(HOST_NAME.as_bytes())
+            .map_err(|error| (("set the host name".to_owned(), error.into()), false))?;
+    }
+    note(Layer::HostName, HOST_NAME);
+    note(Layer::IpcNamespace, "its own");
+    note(Layer::ProcessNamespace, "the init and what it starts");
+    if layers.has(Layer::NestedNamespaces) {
+        write("/proc/sys/user/max_user_namespaces", "0")
+            .map_err(|error| (("forbid nested user namespaces".to_owned(), error), false))?;
+    }
+    // Since Linux 6.14 each process namespace has its own; elsewhere the other limits hold.
+    if layers.has(Layer::ProcessNamespace) {
+        let _ = write("/proc/sys/kernel/pid_max", &orders.rlimits.processes.saturating_add(400).max(1_024).to_string());
+    }
+    if layers.has(Layer::MountView) {
+        view::close().map_err(|failure| (failure, false))?;
+    }
+    note(Layer::MountView, "a root of its own, read-only but for /work and /tmp");
+    Ok(())
+}
+
+/// A negative control that sees the host's files, but its own processes.
+fn host_view(orders: &Orders) -> Result<(), Failure> {
+    view::keep_mounts_to_ourselves().map_err(|error| ("keep mounts to ourselves".to_owned(), error))?;
+    if orders.layers.has(Layer::ProcessNamespace) {
+        view::fresh_proc_over_the_hosts().map_err(|error| ("mount a fresh /proc".to_owned(), error))?;
+    }
+    Ok(())
+}
+
+/// How the layers stand that bubblewrap built.
+pub(crate) fn by_bubblewrap(orders: &Orders) -> Vec<LayerReport> {
+    let mut reports = vec![
+        report(Layer::Descriptors, true, "everything from 3 on was closed before the orders came"),
+        report(Layer::Environment, true, "cleared"),
+    ];
+    reports.push(match orders.user {
+        Some(user) => report(Layer::TransientUser, true, &format!("user {user}")),
+        None => report(Layer::TransientUser, false, "only root can choose a user; it is the caller's"),
+    });
+    for layer in
+        [Layer::NetworkNamespace, Layer::MountView, Layer::HostName, Layer::IpcNamespace, Layer::ProcessNamespace]
+    {
+        reports.push(report(layer, true, "by bubblewrap"));
+    }
+    reports
+}
+
+/// Restricts itself, starts the program, and stays until it ended.
+pub(crate) fn run(given: Given, mut made: Vec<LayerReport>) -> Result<(), GivenUp> {
+    let looked_at = [open_directory("/proc"), open_directory("/tmp")];
+    let [Ok(proc), Ok(temporary)] = looked_at else {
+        return Err(given.fail("open /proc and /tmp", &io::Error::other("one of them is missing"), false));
+    };
+    limit_processes(&given)?;
+    // Should the machine run out of memory, the sandbox goes first.
+    let _ = write("/proc/self/oom_score_adj", "500");
+    let children = sys::child_signals().map_err(|error| given.fail("watch children", &error, false))?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|error| given.fail("become undumpable", &error.into(), false))?;
+    let restricted = restrict::restrict(&given.orders);
+    made.extend(restricted.map_err(|(step, error)| given.fail(step, &error, false))?);
+    made.sort_by_key(|report| report.layer);
+    {
+        use std::os::fd::AsFd as _;
+        given
+            .line
+            .send(&Said::Built(made), &[proc.as_fd(), temporary.as_fd()])
+            .map_err(|error| given.fail("report the layers", &error, false))?;
+    }
+    drop((proc, temporary));
+    match sys::fork() {
+        Err(error) => Err(given.fail("fork the program", &error, false)),
+        Ok(Fork::Child) => {
+            drop(children);
+            Err(become_program(given))
+        }
+        Ok(Fork::Parent(program)) => {
+            let Given { line, descriptors, .. } = given;
+            drop(descriptors);
+            watch(&line, &children, program)
+        }
+    }
+}
+
+fn open_directory(path: &str) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Set here, inside the user namespace, so that only what runs in it counts.
+fn limit_processes(given: &Given) -> Result<(), GivenUp> {
+    let limit = Some(given.orders.rlimits.processes);
+    if given.orders.tier == Tier::Bubblewrap && rustix::process::getrlimit(Resource::Nproc).maximum < limit {
+        return Ok(());
+    }
+    rustix::process::setrlimit(Resource::Nproc, Rlimit { current: limit, maximum: limit })
+        .map_err(|error| given.fail("limit processes", &error.into(), false))
+}
+
+/// Waits for the program, takes in orphans, and stops and continues everything when it is told to.
+fn watch(line: &Line, children: &OwnedFd, program: i32) -> Result<(), GivenUp> {
+    loop {
+        let mut wanted = [PollFd::new(line, PollFlags::IN), PollFd::new(children, PollFlags::IN)];
+        match poll(&mut wanted, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => return Err(GivenUp),
+            Ok(_) => {}
+        }
+        let (told, ended) = (!wanted[0].revents().is_empty(), !wanted[1].revents().is_empty());
+        if ended {
+            let mut signals = [0_u8; 1024];
+            while rustix::io::read(children, &mut signals).is_ok_and(|count| count > 0) {}
+            while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+                if pid.as_raw_nonzero().get() == program {
+                    // A parent that is gone needs no report.
+                    let _ = line.send(&Said::Ended(status.as_raw()), &[]);
+                    return Ok(());
+                }
+            }
+        }
+        if told {
+            match line.receive::<Told>() {
+                Ok(Some(heard)) => match heard.message {
+                    Told::Stop => {
+                        sys::signal_all(libc::SIGSTOP);
+                        line.send(&Said::Stopped, &[]).map_err(|_| GivenUp)?;
+                    }
+                    Told::Continue => sys::signal_all(libc::SIGCONT),
+                    Told::Go => {}
+                },
+                // Nobody is left who could want the result.
+                Ok(None) | Err(_) => return Err(GivenUp),
+            }
+        }
+    }
+}
+
+/// Runs the canary with the program's own restrictions, waits for the word, and becomes the program.
+fn become_program(given: Given) -> GivenUp {
+    let Given { line, orders, descriptors } = given;
+    let Some((door, streams)) = descriptors.split_first() else { return GivenUp };
+    let Ok(door) = sys::lift(door).map(Line::on) else { return GivenUp };
+    let given = Given { line: door, orders, descriptors: vec![] };
+    // Should the init end, the kernel ends us with it; without a process namespace this does.
+    if die_with_parent(&given).is_err() {
+        return GivenUp;
+    }
+    let lifted: io::Result<Vec<_>> = streams.iter().map(sys::lift).collect();
+    let Ok(lifted) = lifted else { return GivenUp };
+    drop(descriptors);
+    drop(line);
+    for (descriptor, number) in lifted.iter().zip([0, 1, 2, CHANNEL_DESCRIPTOR]) {
+        use std::os::fd::AsFd as _;
+        if let Err(error) = sys::place(descriptor.as_fd(), number) {
+            return given.fail("place the program's streams", &error, false);
+        }
+    }
+    let channel = lifted.len() > 3;
+    drop(lifted);
+    // A session of its own: no terminal of the caller is its own.
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::setpriority_process(None, NICENESS);
+    if let Err(error) = std::env::set_current_dir(view::work_inside(&given.orders)) {
+        return given.fail("go to the work directory", &error, false);
+    }
+    sys::default_signals();
+    let found = canary::run(&given.orders, channel);
+    if given.line.send(&Said::Canary(found), &[]).is_err() {
+        return GivenUp;
+    }
+    match given.line.receive::<Told>() {
+        Ok(Some(heard)) if heard.message == Told::Go => {}
+        _ => exit(1),
+    }
+    let error = command(&given.orders, channel).exec();
+    given.fail(format!("start {}", given.orders.program.display()), &error, false)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the program of a sandbox is started here alone")]
+fn command(orders: &Orders, channel: bool) -> std::process::Command {
+    let mut command = std::process::Command::new(Path::new(&orders.program));
+    command.args(&orders.args);
+    if orders.layers.has(Layer::Environment) {
+        command.env_clear();
+    }
+    command.envs(orders.environment.iter().map(|(name, value)| (name, value)));
+    if channel {
+        command.env(CHANNEL_VARIABLE, CHANNEL_DESCRIPTOR.to_string());
+    }
+    command
+}

@@ -1,0 +1,420 @@
+//! The supervisor: a thread that stays with a sandbox, holds its limits, and ends it.
+//!
+//! Wall time is a timer. Memory and processes are the kernel's where there are control groups. What must be sampled
+//! (the disk always, the rest elsewhere) is looked at the more often the nearer it is to its limit; from
+//! [`NEAR`] on, everything inside is stopped while it is looked at, so that a limit is crossed by no more than what
+//! fits into the slice of time before.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::cgroup::Groups;
+use super::handle::Shared;
+use super::sample::Windows;
+use super::spawn::Process;
+use super::streams::Pump;
+use super::tree::{Size, Tree, Unmeasured};
+use super::wire::{Line, Said, Told, timespec};
+use crate::ending::{Ending, How, Used};
+use crate::janitor::Lease;
+use crate::limits::{Budget, Limits};
+
+/// The share of a sampled limit at which everything is stopped while it is looked at.
+const NEAR: f64 = 0.80;
+/// The share of a sampled limit that counts as crossing it.
+const CROSSED: f64 = 0.98;
+/// The fastest that anything inside is thought to take memory or disk.
+const BYTES_A_MILLISECOND: f64 = 4_000_000.0;
+const FILES_A_MILLISECOND: f64 = 300.0;
+/// How often it is looked at most rarely.
+const RAREST_LOOK: Duration = Duration::from_millis(25);
+const RAREST_WALK: Duration = Duration::from_millis(100);
+const SHORTEST_SLICE: Duration = Duration::from_millis(1);
+/// How long the init may take to say that everything is stopped. Where CPU time is held, it waits like the others.
+const STOPPING: Duration = Duration::from_millis(150);
+/// At most this much of a stream is taken at once.
+const CHUNK: usize = 64 * 1024;
+
+/// What is known about the disk.
+#[derive(Debug, Clone, Copy)]
+struct Disk {
+    /// The last exact figure, and when it was taken.
+    last: Size,
+    taken: Instant,
+    /// How long that took.
+    cost: Duration,
+    /// The whole file system at that time.
+    around: Size,
+}
+
+pub(crate) struct Supervisor {
+    shared: Arc<Shared>,
+    ended: Sender<Ending>,
+    control: Line,
+    control_open: bool,
+    init: Process,
+    outer: Option<Process>,
+    windows: Windows,
+    tree: Tree,
+    groups: Groups,
+    limits: Limits,
+    pumps: Vec<Pump>,
+    lease: Lease,
+    started: Instant,
+    status: Option<i32>,
+    stopped: bool,
+    disk: Option<Disk>,
+    used: Used,
+}
+
+impl Supervisor {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        ended: Sender<Ending>,
+        (control, init, outer): (Line, Process, Option<Process>),
+        (windows, tree, groups): (Windows, Tree, Groups),
+        (limits, pumps, lease): (Limits, Vec<Pump>, Lease),
+    ) -> Self {
+        Self {
+            shared,
+            ended,
+            control,
+            control_open: true,
+            init,
+            outer,
+            windows,
+            tree,
+            groups,
+            limits,
+            pumps,
+            lease,
+            started: Instant::now(),
+            status: None,
+            stopped: false,
+            disk: None,
+            used: Used::default(),
+        }
+    }
+
+    /// Stays until nothing of the sandbox is left, and tells how it ended.
+    pub(crate) fn run(mut self) {
+        let mut next_look = self.started;
+        loop {
+            let now = Instant::now();
+            let verdict = self.shared.verdict();
+            if verdict.is_none() && now >= self.started + self.limits.wall {
+                let (limit, used) = (self.limits.wall.as_millis() as u64, self.started.elapsed().as_millis() as u64);
+                self.exceed(Budget::Wall, limit, used);
+            } else if verdict.is_none() && now >= next_look {
+                next_look = Instant::now() + self.look();
+            }
+            let deadline = next_look.min(self.started + self.limits.wall);
+            let ending = self.shared.verdict().is_some();
+            let timeout = if ending { RAREST_LOOK } else { deadline.saturating_duration_since(Instant::now()) };
+            if self.wait(timeout) {
+                break;
+            }
+        }
+        self.finish();
+    }
+
+    /// Ends everything. Whoever waits for a share of CPU time would wait with dying too.
+    fn exceed(&self, budget: Budget, limit: u64, used: u64) {
+        self.shared.exceed(budget, limit, used);
+        self.groups.stop_throttling();
+    }
+
+    /// Waits for something to happen. Tells whether the init is gone, and everything with it.
+    fn wait(&mut self, timeout: Duration) -> bool {
+        let mut wanted =
+            vec![PollFd::new(&self.shared.init, PollFlags::IN), PollFd::new(&self.shared.wake, PollFlags::IN)];
+        if self.control_open {
+            wanted.push(PollFd::new(&self.control, PollFlags::IN));
+        }
+        let pumps_from = wanted.len();
+        wanted.extend(self.pumps.iter().map(|pump| PollFd::new(&pump.from, PollFlags::IN)));
+        if poll(&mut wanted, Some(&timespec(timeout))).is_err() {
+            return false;
+        }
+        let ready: Vec<bool> = wanted.iter().map(|wanted| !wanted.revents().is_empty()).collect();
+        drop(wanted);
+        if ready[1] {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.shared.wake, &mut count);
+            self.groups.stop_throttling();
+        }
+        if self.control_open && ready[2] {
+            self.hear();
+        }
+        let mut closed = Vec::new();
+        for (index, _) in ready[pumps_from..].iter().enumerate().filter(|(_, ready)| **ready) {
+            if !self.pump(index) {
+                closed.push(index);
+            }
+        }
+        for index in closed.into_iter().rev() {
+            self.pumps.remove(index);
+        }
+        ready[0]
+    }
+
+    fn hear(&mut self) {
+        match self.control.receive::<Said>() {
+            Ok(Some(heard)) => match heard.message {
+                Said::Ended(status) => self.status = Some(status),
+                Said::Stopped => self.stopped = true,
+                _ => {}
+            },
+            Ok(None) | Err(_) => self.control_open = false,
+        }
+    }
+
+    /// Takes what a stream has, once. Tells whether there may be more.
+    fn pump(&mut self, index: usize) -> bool {
+        let pump = &mut self.pumps[index];
+        let mut chunk = vec![0; CHUNK];
+        match rustix::io::read(&pump.from, &mut chunk) {
+            Ok(0) => false,
+            Ok(count) => {
+                let within = self.shared.count_output(count);
+                if let Err(error) = pump.into.write_all(&chunk[..within]) {
+                    self.shared.end(How::Broken(format!("the program's output cannot be written: {error}")));
+                    return false;
+                }
+                within == count
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Looks at everything that can be crossed. Returns when to look again.
+    fn look(&mut self) -> Duration {
+        let mut pause = RAREST_LOOK;
+        let counted = self.groups.counted();
+        if counted.out_of_memory > 0 {
+            let peak = self.groups.memory_peak().unwrap_or(self.limits.memory);
+            self.exceed(Budget::Memory, self.limits.memory, peak);
+            return pause;
+        }
+        if counted.refused_forks > 0 {
+            let limit = u64::from(self.limits.processes);
+            self.exceed(Budget::Processes, limit, limit);
+            return pause;
+        }
+        if let Some(processes) = self.groups.processes() {
+            self.used.processes_peak = self.used.processes_peak.max(processes);
+        }
+        let stopped = self.look_at_processes(&mut pause);
+        if self.shared.verdict().is_none() {
+            self.look_at_disk(stopped, &mut pause);
+        }
+        if stopped || self.stopped {
+            self.go_on();
+        }
+        pause
+    }
+
+    /// Where no control group counts. Tells whether everything was stopped.
+    fn look_at_processes(&mut self, pause: &mut Duration) -> bool {
+        let (memory, processes) = (self.groups.holds_memory().is_none(), self.groups.holds_processes().is_none());
+        if !memory && !processes {
+            return false;
+        }
+        let Ok(sample) = self.windows.sample() else { return false };
+        if processes {
+            self.used.processes_peak = self.used.processes_peak.max(sample.tasks);
+            if sample.tasks > self.limits.processes {
+                self.exceed(Budget::Processes, self.limits.processes.into(), sample.tasks.into());
+                return false;
+            }
+        }
+        if !memory {
+            return false;
+        }
+        let device = self.tree.device().unwrap_or(0);
+        let nameless = self.windows.nameless(device).map_or(0, |nameless| nameless.memory);
+        let mut now = sample.memory + nameless;
+        let near = now as f64 >= self.limits.memory as f64 * NEAR;
+        if near {
+            self.stop();
+            let nameless = self.windows.nameless(device).map_or(nameless, |nameless| nameless.memory);
+            now = self.windows.exact_memory().unwrap_or(sample.memory) + nameless;
+        }
+        // Below that, what processes share is counted for each, and the figure says too much.
+        if near || sample.tasks <= 1 {
+            self.used.memory_peak = self.used.memory_peak.max(now);
+        }
+        let left = self.limits.memory as f64 * CROSSED - now as f64;
+        if near && left <= 0.0 {
+            self.exceed(Budget::Memory, self.limits.memory, now);
+        }
+        shorten(pause, left / BYTES_A_MILLISECOND);
+        near
+    }
+
+    fn look_at_disk(&mut self, mut stopped: bool, pause: &mut Duration) {
+        let around = self.tree.file_system().unwrap_or_default();
+        // At most this much can have been added; others who share the disk only make us look more often.
+        let guess = self.disk.map(|disk| Size {
+            bytes: disk.last.bytes + around.bytes.saturating_sub(disk.around.bytes),
+            files: disk.last.files + around.files.saturating_sub(disk.around.files),
+        });
+        let due = self.disk.is_none_or(|disk| disk.taken.elapsed() >= RAREST_WALK.max(disk.cost * 4));
+        let share = |size: Size| {
+            let bytes = size.bytes as f64 / self.limits.disk.max(1) as f64;
+            bytes.max(size.files as f64 / self.limits.files.max(1) as f64)
+        };
+        let near = guess.is_some_and(|guess| share(guess) >= NEAR);
+        let mut known = guess.unwrap_or_default();
+        if near || due || stopped {
+            if near && !stopped {
+                self.stop();
+                stopped = true;
+            }
+            match self.measure(around) {
+                None => return,
+                Some(size) => known = size,
+            }
+        }
+        let _ = stopped;
+        let (bytes, files) = (self.limits.disk as f64 * CROSSED, self.limits.files as f64 * CROSSED);
+        shorten(pause, (bytes - known.bytes as f64) / BYTES_A_MILLISECOND);
+        shorten(pause, (files - known.files as f64) / FILES_A_MILLISECOND);
+        // Looking must not take longer than running.
+        if let Some(disk) = self.disk
+            && near
+        {
+            *pause = (*pause).max(disk.cost / 2);
+        }
+    }
+
+    /// Measures the work directory. `None` if that ended the sandbox, or if the disk did not let us.
+    fn measure(&mut self, around: Size) -> Option<Size> {
+        let began = Instant::now();
+        let nameless = self.tree.device().and_then(|device| self.windows.nameless(device)).unwrap_or_default();
+        let size = match self.tree.measure() {
+            Ok(size) => Size { bytes: size.bytes + nameless.disk, files: size.files + nameless.files },
+            Err(Unmeasured::Hidden) => {
+                // Whoever hides what it takes is taken to take too much.
+                self.exceed(Budget::Files, self.limits.files, self.used.files_peak);
+                return None;
+            }
+            Err(Unmeasured::Failed(error)) => {
+                self.shared.end(How::Broken(format!("the work directory cannot be measured: {error}")));
+                return None;
+            }
+        };
+        self.disk = Some(Disk { last: size, taken: Instant::now(), cost: began.elapsed(), around });
+        self.used.disk_peak = self.used.disk_peak.max(size.bytes);
+        self.used.files_peak = self.used.files_peak.max(size.files);
+        if let Some((budget, limit, used)) = self.crossed(size) {
+            self.exceed(budget, limit, used);
+            return None;
+        }
+        Some(size)
+    }
+
+    fn crossed(&self, size: Size) -> Option<(Budget, u64, u64)> {
+        if size.bytes as f64 >= self.limits.disk as f64 * CROSSED {
+            Some((Budget::Disk, self.limits.disk, size.bytes))
+        } else if size.files as f64 >= self.limits.files as f64 * CROSSED {
+            Some((Budget::Files, self.limits.files, size.files))
+        } else {
+            None
+        }
+    }
+
+    /// Stops everything inside, so that it can be looked at.
+    fn stop(&mut self) {
+        self.stopped = false;
+        if !self.control_open || self.control.send(&Told::Stop, &[]).is_err() {
+            return;
+        }
+        let deadline = Instant::now() + STOPPING;
+        while !self.stopped && self.control_open && Instant::now() < deadline {
+            match self.control.readable_before(deadline) {
+                Ok(true) => self.hear(),
+                Ok(false) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn go_on(&mut self) {
+        self.stopped = false;
+        // If the init is gone there is nothing to go on.
+        let _ = self.control.send(&Told::Continue, &[]);
+    }
+
+    /// Nothing runs any more: takes in the last words, removes what is left, and tells how it ended.
+    fn finish(mut self) {
+        let gone = Instant::now();
+        let wall = gone.duration_since(self.started);
+        while self.control_open && self.control.readable_before(gone).unwrap_or(false) {
+            self.hear();
+        }
+        while !self.pumps.is_empty() {
+            if !self.pump(0) {
+                self.pumps.remove(0);
+            }
+        }
+        let inner = self.init.reap();
+        let outer = self.outer.as_mut().and_then(Process::reap);
+        let counted = self.groups.counted();
+        if let Ok(size) = self.tree.measure() {
+            self.used.disk_peak = self.used.disk_peak.max(size.bytes);
+            self.used.files_peak = self.used.files_peak.max(size.files);
+            if self.shared.verdict().is_none()
+                && let Some((budget, limit, used)) = self.crossed(size)
+            {
+                self.shared.exceed(budget, limit, used);
+            }
+        }
+        self.used.wall = wall;
+        self.used.output = self.shared.output();
+        self.used.cpu = self.groups.cpu_used().or(outer).or(inner).unwrap_or_default();
+        self.used.memory_peak = self.groups.memory_peak().unwrap_or(self.used.memory_peak);
+        if self.shared.verdict().is_none() && counted.out_of_memory > 0 {
+            self.shared.exceed(Budget::Memory, self.limits.memory, self.used.memory_peak);
+        }
+        if self.shared.verdict().is_none() && counted.refused_forks > 0 {
+            let limit = u64::from(self.limits.processes);
+            self.shared.exceed(Budget::Processes, limit, limit);
+        }
+        let verdict = self.shared.verdict();
+        let mut how = match (&verdict, self.status) {
+            (Some(verdict), _) => verdict.how.clone(),
+            (None, Some(status)) => ended(status),
+            (None, None) => How::Broken("the init of the sandbox ended without a word".into()),
+        };
+        if let Err(error) = self.groups.remove()
+            && !matches!(how, How::Exceeded { .. } | How::Broken(_))
+        {
+            how = How::Broken(format!("the control groups of the sandbox cannot be removed: {error}"));
+        }
+        let terminated_within = verdict.map(|verdict| gone.saturating_duration_since(verdict.at));
+        let ending = Ending { how, used: self.used.clone(), terminated_within };
+        let Self { ended, lease, init, outer, .. } = self;
+        drop((lease, init, outer));
+        // Nobody may wait for it any more.
+        let _ = ended.send(ending);
+    }
+}
+
+fn shorten(pause: &mut Duration, milliseconds: f64) {
+    let wanted = Duration::from_secs_f64((milliseconds / 1_000.0).clamp(0.0, 1.0));
+    *pause = (*pause).min(wanted).max(SHORTEST_SLICE);
+}
+
+fn ended(status: i32) -> How {
+    if libc::WIFSIGNALED(status) {
+        How::Signalled(libc::WTERMSIG(status))
+    } else {
+        How::Exited(libc::WEXITSTATUS(status))
+    }
+}

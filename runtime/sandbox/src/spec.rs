@@ -1,0 +1,229 @@
+//! What is to run, what it is given, and what stands around it.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::janitor::Lease;
+use crate::limits::Limits;
+
+/// The descriptor on which the program finds its channel.
+pub const CHANNEL_DESCRIPTOR: i32 = 3;
+/// The variable that names the channel's descriptor, set only if there is a channel.
+pub const CHANNEL_VARIABLE: &str = "HERM_CHANNEL";
+
+/// A program and the sandbox around it.
+#[derive(Debug)]
+pub struct Spec {
+    /// What is started.
+    pub program: Program,
+    /// Its arguments, without the program's own name.
+    pub args: Vec<String>,
+    /// Its whole environment: nothing else is passed on.
+    pub environment: Vec<(String, String)>,
+    /// What it can see of the host, read-only.
+    pub binds: Vec<Bind>,
+    /// The lease under which the sandbox lives: it names what is to be removed should this process die.
+    pub lease: Lease,
+    /// The host's directory that becomes `/work`, writable. If the caller is root, the directory and everything in it
+    /// is given to the sandbox's transient user.
+    pub work: PathBuf,
+    /// What it may take.
+    pub limits: Limits,
+    /// Its standard input.
+    pub stdin: Input,
+    /// Its standard output.
+    pub stdout: Output,
+    /// Its standard error.
+    pub stderr: Output,
+    /// A socket that the program finds at [`CHANNEL_DESCRIPTOR`], its only door to the outside.
+    pub channel: Option<OwnedFd>,
+    /// Which layers stand.
+    pub layers: Layers,
+    /// Whether control groups are used.
+    pub cgroups: Cgroups,
+    /// Which tiers may be used.
+    pub tiers: Tiers,
+}
+
+impl Spec {
+    /// A program in the directory of a lease, with the default limits, every layer, no arguments, no environment,
+    /// no binds and no streams.
+    pub fn new(program: Program, lease: &Lease) -> Self {
+        Self {
+            program,
+            args: Vec::new(),
+            environment: Vec::new(),
+            binds: Vec::new(),
+            lease: lease.clone(),
+            work: lease.work(),
+            limits: Limits::default(),
+            stdin: Input::Null,
+            stdout: Output::Null,
+            stderr: Output::Null,
+            channel: None,
+            layers: Layers::all(),
+            cgroups: Cgroups::WhereWritable,
+            tiers: Tiers::BestFirst,
+        }
+    }
+}
+
+/// What is started in the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Program {
+    /// The caller's own binary, with the shared libraries it has loaded. Its `main` runs again, inside, and sees the
+    /// arguments; [`take_over`](crate::take_over) returns there as usual.
+    Ourselves,
+    /// A path inside, such as `/bin/sh`.
+    At(PathBuf),
+}
+
+/// A file or directory of the host, read-only inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bind {
+    /// Where it is on the host.
+    pub host: PathBuf,
+    /// Where it is inside.
+    pub inside: PathBuf,
+    /// Whether it is left out if the host does not have it; otherwise its absence refuses the spawn.
+    pub optional: bool,
+}
+
+impl Bind {
+    /// The same path inside as on the host.
+    pub fn same(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        Self { host: path.clone(), inside: path, optional: false }
+    }
+
+    /// A path of the host at another place inside.
+    pub fn at(host: impl Into<PathBuf>, inside: impl Into<PathBuf>) -> Self {
+        Self { host: host.into(), inside: inside.into(), optional: false }
+    }
+
+    /// What a usual system needs to run its programs: `/usr`, `/bin`, `/lib` and their like. It holds no home, no
+    /// `/etc` beyond the linker's cache, no `/var`, no `/run`.
+    pub fn system() -> Vec<Self> {
+        ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store"]
+            .iter()
+            .map(|path| Self { optional: true, ..Self::same(Path::new(path)) })
+            .collect()
+    }
+}
+
+/// Where standard input comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// It is empty.
+    Null,
+    /// The caller writes it, through [`Running::stdin`](crate::Running::stdin).
+    Piped,
+}
+
+/// Where an output stream goes. Standard output and standard error together are bounded by [`Limits::output`].
+#[derive(Debug)]
+pub enum Output {
+    /// Nowhere; it is not counted either.
+    Null,
+    /// The caller reads it, through [`Running::stdout`](crate::Running::stdout) or
+    /// [`Running::stderr`](crate::Running::stderr). What is read is counted; what is not read stays in the pipe.
+    Piped,
+    /// Into a file of the host. The program never holds the file: the supervisor writes it, up to the limit.
+    File(File),
+}
+
+/// Whether control groups bound memory, processes and CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cgroups {
+    /// Where the caller may make them; elsewhere resource limits and sampling do it.
+    WhereWritable,
+    /// Never.
+    Never,
+}
+
+/// Which tiers may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tiers {
+    /// The first that works, in the order of [`Tier`](crate::Tier).
+    BestFirst,
+    /// This one or none.
+    Only(crate::Tier),
+}
+
+/// One of the walls around the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// Descriptors of the caller are closed.
+    Descriptors,
+    /// The environment is only what the spec lists.
+    Environment,
+    /// A user of its own for each sandbox; only if the caller is root.
+    TransientUser,
+    /// A root that holds only the binds.
+    MountView,
+    /// Processes outside cannot be seen.
+    ProcessNamespace,
+    /// A network with nothing but its own loopback.
+    NetworkNamespace,
+    /// System V shared memory and message queues of its own.
+    IpcNamespace,
+    /// A host name of its own.
+    HostName,
+    /// No further user namespaces inside.
+    NestedNamespaces,
+    /// No capabilities, not even in the sandbox's own user namespace.
+    Capabilities,
+    /// The kernel's file, signal and abstract-socket rules.
+    Landlock,
+    /// The system-call filter.
+    Seccomp,
+    /// Refusal of the program if a probe of the canary gets out. Without it, the probes run and are only reported.
+    Canary,
+}
+
+impl Layer {
+    /// Every layer, from the outside in.
+    pub const ALL: [Self; 13] = [
+        Self::Descriptors,
+        Self::Environment,
+        Self::TransientUser,
+        Self::MountView,
+        Self::ProcessNamespace,
+        Self::NetworkNamespace,
+        Self::IpcNamespace,
+        Self::HostName,
+        Self::NestedNamespaces,
+        Self::Capabilities,
+        Self::Landlock,
+        Self::Seccomp,
+        Self::Canary,
+    ];
+}
+
+/// Which layers stand: all of them, except in a negative control.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layers {
+    off: Vec<Layer>,
+}
+
+impl Layers {
+    /// Every layer.
+    pub fn all() -> Self {
+        Self { off: Vec::new() }
+    }
+
+    /// **For negative controls only**: a sandbox with holes, to show that the probes which a layer stops get out
+    /// without it. Never run anything in it that you would not run without a sandbox.
+    pub fn with_holes_for_a_negative_control(off: &[Layer]) -> Self {
+        Self { off: off.to_vec() }
+    }
+
+    /// Whether a layer stands.
+    pub fn has(&self, layer: Layer) -> bool {
+        !self.off.contains(&layer)
+    }
+}

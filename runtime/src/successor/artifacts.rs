@@ -1,0 +1,102 @@
+//! Files that commands left in `/work/artifacts`, copied out safely: regular files only, a bounded number of bounded
+//! size, no link followed at any level. Nobody is inside any more when this runs.
+
+use std::path::Path;
+
+use herm_sandbox::Lease;
+
+use super::measure::Arm;
+use crate::error::Result;
+use crate::fsio::{Kind, Root, Sync};
+use crate::ids::RelPath;
+
+/// Where commands leave them.
+const INSIDE: &str = "artifacts";
+/// The most files of one side.
+const MOST_FILES: usize = 64;
+/// The most bytes of one side.
+const MOST_BYTES: u64 = 16 << 20;
+/// The most directories that are looked into.
+const MOST_DIRS: usize = 64;
+
+/// Copies the artifacts of both sides below `to`; what was left behind, in words.
+pub(super) fn collect(leases: &[Lease; 2], to: &Path) -> Result<Vec<String>> {
+    let target = Root::open(to)?;
+    let mut left = Vec::new();
+    for (arm, lease) in Arm::BOTH.into_iter().zip(leases) {
+        let inside: RelPath = INSIDE.parse()?;
+        // A link in its place is not followed: then there is nothing.
+        let Ok(Some(root)) = Root::open(&lease.work()).and_then(|work| work.below(&inside)) else { continue };
+        let mut taking = Taking { arm, files: 0, bytes: 0, left: Vec::new() };
+        taking.take(&root, &target)?;
+        left.append(&mut taking.left);
+    }
+    Ok(left)
+}
+
+struct Taking {
+    arm: Arm,
+    files: usize,
+    bytes: u64,
+    left: Vec<String>,
+}
+
+impl Taking {
+    fn take(&mut self, root: &Root, target: &Root) -> Result<()> {
+        let mut dirs: Vec<Option<RelPath>> = vec![None];
+        let mut looked = 0;
+        while let Some(dir) = dirs.pop() {
+            looked += 1;
+            if looked > MOST_DIRS {
+                self.leave("more directories");
+                return Ok(());
+            }
+            let below = match &dir {
+                None => root.list(),
+                Some(dir) => match root.below(dir) {
+                    Ok(Some(below)) => below.list(),
+                    _ => continue,
+                },
+            };
+            for entry in below? {
+                let name = match &dir {
+                    None => entry.name.clone(),
+                    Some(dir) => format!("{dir}/{}", entry.name),
+                };
+                let Ok(path) = name.parse::<RelPath>() else {
+                    self.leave("a name that cannot be kept");
+                    continue;
+                };
+                match entry.kind {
+                    Kind::Dir => dirs.push(Some(path)),
+                    Kind::File if self.files >= MOST_FILES => {
+                        self.leave("more files");
+                        return Ok(());
+                    }
+                    Kind::File => self.copy(root, target, &path)?,
+                    Kind::Odd(what) => self.leave(what),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, root: &Root, target: &Root, path: &RelPath) -> Result<()> {
+        // One that is too large, or cannot be read, stays behind.
+        let Ok(Some(content)) = root.read(path, MOST_BYTES - self.bytes) else {
+            self.leave("a file that is too large or cannot be read");
+            return Ok(());
+        };
+        self.files += 1;
+        self.bytes += content.len() as u64;
+        let to: RelPath = format!("artifacts/{}/{path}", self.arm.name()).parse()?;
+        target.replace(&to, &content, Sync::Later)
+    }
+
+    fn leave(&mut self, what: &str) {
+        let sentence = format!("An artifact of the {} side stays behind: {what}.", self.arm.name());
+        if !self.left.contains(&sentence) {
+            self.left.push(sentence);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Money for a successor. The broker stands in the parent and holds the keys; the successor can only ask. What a
+//! question could cost at worst is set aside before it is forwarded, and what it did not cost is given back.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use tokio::time::Instant;
+
+use crate::backend::{Ask, Backend, BackendError, Chain, Completion, ErrorClass, Tokens};
+
+/// Forwards questions of a successor within its budget.
+#[derive(Debug)]
+pub struct Broker {
+    chain: Chain,
+    until: Instant,
+    purse: Mutex<Purse>,
+}
+
+/// What is left, and whether someone wanted more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Purse {
+    /// Millionths of a dollar that may still be set aside.
+    pub left: u64,
+    /// Millionths of a dollar that were spent.
+    pub spent: u64,
+    /// Whether a question was refused for want of money.
+    pub refused: bool,
+}
+
+impl Broker {
+    /// A broker with so many millionths of a dollar.
+    pub fn new(chain: Chain, micro_usd: u64, until: Instant) -> Self {
+        Self { chain, until, purse: Mutex::new(Purse { left: micro_usd, spent: 0, refused: false }) }
+    }
+
+    /// What is left.
+    pub fn purse(&self) -> Purse {
+        *self.purse_mut()
+    }
+
+    fn purse_mut(&self) -> std::sync::MutexGuard<'_, Purse> {
+        self.purse.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who is asked first.
+    pub fn first(&self) -> Option<&dyn Backend> {
+        self.chain.backends.first().map(|backend| &**backend)
+    }
+
+    /// Asks once for the successor.
+    pub async fn ask(&self, ask: &Ask) -> Result<Completion, BackendError> {
+        let Some(backend) = self.chain.backends.first() else {
+            return Err(BackendError::new(ErrorClass::BadRequest, "there is no backend to ask"));
+        };
+        let Some(price) = backend.capabilities().price else {
+            return Err(BackendError::new(
+                ErrorClass::Billing,
+                format!("{} has no known price, so a money budget cannot be held", backend.name()),
+            ));
+        };
+        let worst = price.of(worst_case(ask));
+        {
+            let mut purse = self.purse_mut();
+            let Some(left) = purse.left.checked_sub(worst) else {
+                purse.refused = true;
+                return Err(BackendError::new(
+                    ErrorClass::Billing,
+                    "the money of this successor does not allow another reply",
+                ));
+            };
+            purse.left = left;
+        }
+        // Set aside until it is known; a caller that goes away leaves it spent.
+        let answered = tokio::time::timeout_at(self.until, backend.complete(ask)).await;
+        let answered = answered.unwrap_or_else(|_| Err(BackendError::new(ErrorClass::Timeout, "the time was up")));
+        let cost = match &answered {
+            Ok(completion) => price.of(cost_of(completion, ask)).min(worst),
+            // Whether an endpoint charges for what failed is not known: at worst it does.
+            Err(_) => worst,
+        };
+        let mut purse = self.purse_mut();
+        purse.left += worst - cost;
+        purse.spent += cost;
+        answered
+    }
+}
+
+/// No token is shorter than a byte, and no reply is longer than what was asked for.
+fn worst_case(ask: &Ask) -> Tokens {
+    let bytes: u64 = ask.messages.iter().map(|message| message.content.len() as u64 + 16).sum();
+    Tokens { input: bytes, output: u64::from(ask.max_output_tokens), cached: 0 }
+}
+
+fn cost_of(completion: &Completion, ask: &Ask) -> Tokens {
+    completion.tokens.unwrap_or_else(|| {
+        let input = worst_case(ask).input;
+        Tokens { input, output: completion.text.len() as u64, cached: 0 }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Capabilities, ChatMessage, Finish, Price, Purpose, RetryPolicy, Speaker};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    #[derive(Debug, Default)]
+    struct Charging {
+        asked: AtomicU64,
+    }
+
+    #[async_trait::async_trait]
+    impl Backend for Charging {
+        fn name(&self) -> &str {
+            "charging"
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            // A dollar for a thousand tokens.
+            Capabilities {
+                price: Some(Price { input: 1_000_000_000, output: 1_000_000_000 }),
+                ..Capabilities::default()
+            }
+        }
+
+        async fn complete(&self, _: &Ask) -> Result<Completion, BackendError> {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            let tokens = Some(Tokens { input: 20, output: 30, cached: 0 });
+            Ok(Completion {
+                text: "{}".to_owned(),
+                finish: Finish::Stop,
+                model: "m".to_owned(),
+                tokens,
+                attestation: None,
+            })
+        }
+    }
+
+    fn ask() -> Ask {
+        Ask {
+            messages: vec![ChatMessage { role: Speaker::User, content: "hello".into() }],
+            purpose: Purpose::Turn,
+            legal: Arc::new(serde_json::Value::Bool(true)),
+            max_output_tokens: 100,
+            max_output_bytes: 1_000,
+            temperature: 0.0,
+        }
+    }
+
+    fn broker(micro_usd: u64, backend: Arc<Charging>) -> Arc<Broker> {
+        let chain = Chain { backends: vec![backend], policy: RetryPolicy::default() };
+        Arc::new(Broker::new(chain, micro_usd, Instant::now() + Duration::from_secs(60)))
+    }
+
+    #[tokio::test]
+    async fn fifty_questions_at_once_never_spend_more_than_the_budget() {
+        let backend = Arc::new(Charging::default());
+        // Each costs 0.05 USD and 0.121 at worst.
+        let broker = broker(500_000, Arc::clone(&backend));
+        let asked: Vec<_> = (0..50)
+            .map(|_| {
+                let broker = Arc::clone(&broker);
+                tokio::spawn(async move { broker.ask(&ask()).await.is_ok() })
+            })
+            .collect();
+        let mut answered = 0;
+        for one in asked {
+            answered += u64::from(one.await.unwrap());
+        }
+        let purse = broker.purse();
+        assert_eq!(answered, backend.asked.load(Ordering::SeqCst));
+        assert_eq!(purse.spent, answered * 50_000);
+        assert!(purse.spent <= 500_000 && purse.refused && answered >= 4, "{purse:?}");
+        assert_eq!(purse.left + purse.spent, 500_000, "what was set aside came back");
+    }
+
+    #[tokio::test]
+    async fn at_zero_nothing_is_forwarded() {
+        let backend = Arc::new(Charging::default());
+        let broker = broker(0, Arc::clone(&backend));
+        let error = broker.ask(&ask()).await.unwrap_err();
+        assert_eq!(error.class, ErrorClass::Billing);
+        assert_eq!(backend.asked.load(Ordering::SeqCst), 0);
+        assert!(broker.purse().refused);
+    }
+}
