@@ -3,7 +3,7 @@
 use super::measure::Metric;
 
 /// A share in percent: `18 %`, `3.4 %`, `0.02 %`. Only small ones have decimals.
-pub fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let value = share * 100.0;
     let digits = match value.abs() {
         size if size == 0.0 || size >= 9.95 => 0,
@@ -20,13 +20,13 @@ pub fn percent(share: f64) -> String {
 }
 
 /// A share in percent with its sign: `+18 %`, `−3.4 %`, `0 %`.
-pub fn signed_percent(share: f64) -> String {
+pub(crate) fn signed_percent(share: f64) -> String {
     let text = percent(share);
     if share > 0.0 && text != "0 %" { format!("+{text}") } else { text }
 }
 
 /// A share where rounding must not make it certain: only 1 is `100 %`, only 0 is `0 %`.
-pub fn certainty(share: f64) -> String {
+pub(crate) fn certainty(share: f64) -> String {
     if share < 1.0 && share > 0.995 {
         format!("{:.1} %", (share * 1_000.0).floor() / 10.0)
     } else if share > 0.0 && share < 0.005 {
@@ -37,7 +37,7 @@ pub fn certainty(share: f64) -> String {
 }
 
 /// A value of a metric with its unit: `840 µs`, `12.3 ms`, `1.4 MB`, `84 %`, `12,400`.
-pub fn quantity(metric: Metric, value: f64) -> String {
+pub(crate) fn quantity(metric: Metric, value: f64) -> String {
     match metric {
         Metric::Solved | Metric::KeptFacts => percent(value),
         Metric::CpuMicros | Metric::WallMicros | Metric::LatencyP99Micros => micros(value),
@@ -47,7 +47,7 @@ pub fn quantity(metric: Metric, value: f64) -> String {
 }
 
 /// A time: `840 µs`, `12.3 ms`, `1.24 s`, `3 min 20 s`.
-pub fn micros(value: f64) -> String {
+pub(crate) fn micros(value: f64) -> String {
     if value < 999.5 {
         format!("{value:.0} µs")
     } else if value < 999_500.0 {
@@ -62,7 +62,7 @@ pub fn micros(value: f64) -> String {
 }
 
 /// A size in decimal units: `840 B`, `12.3 kB`, `1.24 GB`.
-pub fn bytes(value: f64) -> String {
+pub(crate) fn bytes(value: f64) -> String {
     let mut value = value;
     for unit in ["B", "kB", "MB", "GB"] {
         if value < 999.5 {
@@ -74,12 +74,12 @@ pub fn bytes(value: f64) -> String {
 }
 
 /// A count or a mean of counts: `3`, `2.25`, `12,400`.
-pub fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if value.abs() >= 1_000.0 { grouped(value.round()) } else { three(value) }
 }
 
 /// How many of something: `1 case`, `12 cases`.
-pub fn counted(count: usize, one: &str, many: &str) -> String {
+pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{} {many}", grouped(count as f64)) }
 }
 
@@ -112,7 +112,7 @@ fn grouped(value: f64) -> String {
 }
 
 /// Text from outside, fit for a line: no control or direction characters, at most `most` characters.
-pub fn line(text: &str, most: usize) -> String {
+pub(crate) fn line(text: &str, most: usize) -> String {
     let mut kept: String = text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).take(most + 1).collect();
     if kept.chars().count() > most {
         kept = kept.chars().take(most.saturating_sub(1)).collect();
