@@ -154,9 +154,11 @@ async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
     let vault = snapshotting.as_ref().map(|how| Arc::clone(&how.vault));
     let harness: Harness = backends::harness(settings, None, None, tools, snapshotting)?;
     let paused: HashSet<_> = book.paused()?.into_iter().collect();
-    let mesh = match settings.gates()?.mesh {
-        Some(mesh) => Some(mesh::Door::open(settings, mesh, own_successor::verifier(settings)?)?),
-        None => None,
+    let mesh = match (settings.gates()?.mesh, &settings.said.mesh) {
+        (Some(mesh), Some(said)) => {
+            Some(mesh::Door::open(settings, mesh, own_successor::verifier(&harness, said.budget()?))?)
+        }
+        _ => None,
     };
     Ok(App::new(Parts {
         settings: settings.clone(),
