@@ -12,7 +12,7 @@ use super::{Counting, DAY, NOW, base, brains, key, patch, proposal, refusal, ver
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, SystemRandom};
-use crate::successor::{Base, Ruling, Verdict};
+use crate::successor::{Base, Better, Comparison, Direction, Metric, Ruling, Verdict};
 
 const STEWARD: u8 = 1;
 
@@ -284,6 +284,32 @@ fn the_steward_s_keys_are_read_as_did_keys() {
 }
 
 proptest! {
+    /// Approvals and votes name a verdict by its hash, so a verdict that was read must have the one it was signed with.
+    #[test]
+    fn a_verdict_that_was_read_has_the_hash_it_was_signed_with(
+        confidence in 0.0..1.0_f64,
+        figures in prop::array::uniform6(prop::num::f64::NORMAL | prop::num::f64::ZERO | prop::num::f64::SUBNORMAL),
+    ) {
+        let [baseline, patched, change, low, high, p] = figures;
+        let statistics = vec![Comparison {
+            metric: Metric::KeptFacts,
+            part: None,
+            better: Better::Higher,
+            pairs: 8,
+            cases: 8,
+            units: 8,
+            baseline,
+            patched,
+            change,
+            interval: [low, high],
+            p,
+            direction: Direction::Better,
+        }];
+        let signed = Verdict { confidence, statistics, ..verdict(Ruling::Approve) };
+        let read = Verdict::open(&signed.seal(&key(STEWARD)).unwrap(), key(STEWARD).public()).unwrap();
+        prop_assert_eq!(read.hash().unwrap(), signed.hash().unwrap());
+    }
+
     #[test]
     fn an_approval_with_any_one_byte_changed_is_refused(at in any::<prop::sample::Index>(), to in any::<u8>()) {
         let good = approval();
