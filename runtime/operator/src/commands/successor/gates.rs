@@ -104,10 +104,14 @@ pub(super) fn apply(settings: &Settings, wanted: &str) -> Result<Answer> {
     }
     let brain = record.verdict.base.brain.clone();
     let applied = settings.while_leased(&brain, || {
-        let passed = open_gates(settings, &record)?;
         in_runtime(async {
             let harness = harness(settings)?;
-            let applied = herm::successor::adopt(&harness, &record, &passed).await;
+            let applied = async {
+                // An approval is good for one time: it is not used up for what could not be done anyway.
+                herm::successor::rehearse(&harness, &record).await?;
+                herm::successor::adopt(&harness, &record, &open_gates(settings, &record)?).await
+            }
+            .await;
             harness.shutdown().await?;
             applied
         })
