@@ -63,7 +63,8 @@ pub(crate) struct Supervisor {
     groups: Groups,
     limits: Limits,
     pumps: Vec<Pump>,
-    lease: Lease,
+    /// Held as long as there is something to be swept.
+    _lease: Lease,
     started: Instant,
     status: Option<i32>,
     stopped: bool,
@@ -91,7 +92,7 @@ impl Supervisor {
             groups,
             limits,
             pumps,
-            lease,
+            _lease: lease,
             started: Instant::now(),
             status: None,
             stopped: false,
@@ -403,8 +404,9 @@ impl Supervisor {
         }
         let terminated_within = verdict.map(|verdict| gone.saturating_duration_since(verdict.at));
         let ending = Ending { how, used: self.used.clone(), terminated_within };
-        let Self { ended, lease, init, outer, .. } = self;
-        drop((lease, init, outer));
+        let ended = self.ended.clone();
+        // Everything that was held is gone before anybody hears of it.
+        drop(self);
         // Nobody may wait for it any more.
         let _ = ended.send(ending);
     }
