@@ -1,12 +1,12 @@
 //! Who approves, rejects and says nothing.
 
+use herm::ids::SystemRandom;
 use herm::successor::gate::vote::Standing;
-use herm::successor::gate::{EpochBook, NonceBook, SignedConsensus};
-use herm::successor::gate::{Gate, consensus};
-use herm::successor::{Records, Ruling, Verdict};
-use herm::{ErrorKind, Layout};
+use herm::successor::gate::{EpochBook, Gate, NonceBook, Proposer, SignedConsensus, consensus};
+use herm::successor::{Records, Ruling};
+use herm::{Layout, SystemClock};
 
-use super::{PATIENCE, Role, SILENCE, Town, counts, patch, silent};
+use super::{BRAIN, PATIENCE, Role, SILENCE, Town, counts, evaluation, patch, silent};
 
 #[test]
 fn five_honest_nodes_agree_and_the_epoch_is_closed_for_all_of_them() {
@@ -39,25 +39,53 @@ fn five_honest_nodes_agree_and_the_epoch_is_closed_for_all_of_them() {
     assert_eq!(town.ask(3, &town.proposal(2)).unwrap().said().ruling, Ruling::Approve);
 }
 
+/// From the command line to the gate: the proposer has no server of its own, and needs none.
 #[test]
-fn what_the_mesh_agreed_on_opens_the_proposer_s_gate_once() {
-    let town = Town::honest();
-    let asked = town.proposal(1);
-    let agreed = town.decide(&asked, PATIENCE);
+fn what_was_evaluated_is_proposed_agreed_on_and_opens_the_gate_once() {
+    let mut town = Town::asleep([Role::Common; 5]);
+    for place in &mut town.places[1..] {
+        place.serving = Some(place.operator.serve());
+    }
+    let own = town.node(1);
+    let file = |name: &str, content: &[u8]| {
+        let path = own.operator.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let patch_file = file("patch.json", patch().bytes());
+    let task_file = file("task.json", &serde_json::to_vec(&evaluation()).unwrap());
+    let run = own.operator.herm().run(&["successor", "evaluate", BRAIN, "--patch", &patch_file, "--task", &task_file]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let layout = Layout::new(own.operator.brains());
+    let (records, unreadable) = Records::new(&layout).all().unwrap();
+    assert_eq!((records.len(), unreadable), (1, vec![]));
+    let record = &records[0];
+
+    let (mesh, epochs) = (town.mesh(), EpochBook::open(&layout).unwrap());
+    let proposer = Proposer {
+        mesh: &mesh,
+        signer: &own.signer,
+        book: &epochs,
+        transport: &town.transport,
+        clock: &SystemClock,
+        random: &SystemRandom,
+    };
+    let proposing = proposer.propose(&record.verdict, &record.patch, &record.evaluation, PATIENCE);
+    let concluded = town.runtime.block_on(proposing).unwrap();
+    assert_eq!((counts(&concluded.consensus), concluded.untold), ((5, 5, true), vec![]));
+
     // The document says it all: whoever reads it counts again.
-    let read: SignedConsensus = SignedConsensus::parse(&agreed.to_line().unwrap()).unwrap();
-    let layout = Layout::new(town.node(1).operator.brains());
-    let (epochs, mut nonces) = (EpochBook::open(&layout).unwrap(), NonceBook::open(&layout).unwrap());
-    // What node 1 found itself; every node keeps the verdict that its vote names.
-    let own = agreed.said().votes.iter().find(|vote| vote.key() == town.node(1).signer.public()).unwrap();
-    let (records, _) = Records::new(&layout).all().unwrap();
-    let found = |verdict: &Verdict| verdict.hash().ok() == own.said().verdict_hash;
-    let verdict = records.into_iter().map(|record| record.verdict).find(found).unwrap();
-    let base = town.node(1).base();
-    let granted = consensus::check(&read, &verdict, &base, &town.mesh(), &epochs, &mut nonces).unwrap();
+    let read = SignedConsensus::parse(&concluded.consensus.to_line().unwrap()).unwrap();
+    let (base, mut nonces) = (own.base(), NonceBook::open(&layout).unwrap());
+    let granted = consensus::check(&read, &record.verdict, &base, &mesh, &epochs, &mut nonces).unwrap();
     Gate::Mesh.open(vec![granted]).unwrap().covers(&patch(), &base).unwrap();
-    let again = consensus::check(&read, &verdict, &base, &town.mesh(), &epochs, &mut nonces).unwrap_err();
-    assert_eq!(again.kind(), ErrorKind::Refused);
+    let again = consensus::check(&read, &record.verdict, &base, &mesh, &epochs, &mut nonces).unwrap_err();
+    assert_eq!(again.message(), format!("the consensus on {} was used before", concluded.proposal.hash()));
+    // Every other node has closed the epoch with it.
+    for place in &town.places[1..] {
+        let book = EpochBook::open(&Layout::new(place.operator.brains())).unwrap();
+        assert_eq!(book.closing(&base.brain, 1).unwrap().as_ref(), Some(&read));
+    }
 }
 
 #[test]

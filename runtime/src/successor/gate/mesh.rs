@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
+use super::consensus::SignedConsensus;
 use super::nonce::Nonce;
 use super::signed::{Predicate, Signed, Subject, check_hash};
 use super::vote::{Question, SignedVote};
@@ -196,6 +197,9 @@ pub trait Transport: Send + Sync {
     /// Asks one member for its vote and waits no longer than `within`. The vote is one that the member's own key
     /// signed; anything else is an error.
     async fn ask(&self, member: &Member, proposal: &SignedProposal, within: Duration) -> Result<SignedVote>;
+
+    /// Tells one member what came of a proposal, so that it closes the epoch, too.
+    async fn tell(&self, member: &Member, consensus: &SignedConsensus, within: Duration) -> Result<()>;
 }
 
 /// A member that gave no vote, and why as far as is known.
@@ -208,6 +212,12 @@ pub struct Silent {
     pub key: String,
     /// What came instead of a vote.
     pub why: String,
+}
+
+impl Silent {
+    pub(super) fn of(member: &Member, error: &Error) -> Self {
+        Self { name: member.name.clone(), key: member.key.to_string(), why: error.message().to_owned() }
+    }
 }
 
 /// What came of asking.
@@ -240,11 +250,7 @@ pub async fn gather(
     for (member, answer) in answers.await {
         match answer {
             Ok(vote) => gathered.votes.push(vote),
-            Err(error) => gathered.silent.push(Silent {
-                name: member.name.clone(),
-                key: member.key.to_string(),
-                why: error.message().to_owned(),
-            }),
+            Err(error) => gathered.silent.push(Silent::of(member, &error)),
         }
     }
     gathered

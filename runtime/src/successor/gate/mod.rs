@@ -16,6 +16,7 @@ mod http;
 pub mod mesh;
 mod node;
 mod nonce;
+mod proposer;
 mod signed;
 pub mod vote;
 
@@ -34,6 +35,7 @@ pub use http::HttpTransport;
 pub use mesh::{Member, Mesh, Proposal, SignedProposal, Transport, Verifier};
 pub use node::{Node, NodeParts};
 pub use nonce::{Nonce, NonceBook};
+pub use proposer::{Concluded, Proposer};
 pub use signed::{Predicate, Signed, Subject};
 pub use vote::{Question, SignedVote, Tally, Vote};
 
