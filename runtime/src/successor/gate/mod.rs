@@ -1,9 +1,9 @@
 //! Gates: nothing is applied because of a verdict alone.
 //!
 //! - The human gate is [`approval`]: a steward signs for one patch, one brain as it is, one verdict, once.
-//! - The mesh gate is [`mesh`]: nodes that do not trust each other's word verify a [`Proposal`](mesh::Proposal) each by
-//!   itself, sign a [`Vote`](vote::Vote), and [`vote::tally`] counts. The count is a signed
-//!   [`Consensus`](consensus::Consensus).
+//! - The mesh gate is [`mesh`]: nodes that do not trust each other's word verify a [`Proposal`] each by
+//!   itself, sign a [`Vote`], and [`vote::tally`] counts. The count is a signed
+//!   [`Consensus`].
 //! - [`Gate`] says which of them must open. What comes through is [`Passed`]: nobody else can make one, and whoever
 //!   applies a patch asks for it.
 //!
