@@ -1,12 +1,12 @@
 //! Who approves, rejects and says nothing.
 
-use herm::ids::SystemRandom;
+use herm::Layout;
 use herm::successor::gate::vote::Standing;
-use herm::successor::gate::{EpochBook, Gate, NonceBook, Proposer, SignedConsensus, consensus};
+use herm::successor::gate::{EpochBook, SignedConsensus};
 use herm::successor::{Records, Ruling};
-use herm::{Layout, SystemClock};
+use serde_json::json;
 
-use super::{BRAIN, PATIENCE, Role, SILENCE, Town, counts, evaluation, patch, silent};
+use super::{BRAIN, PATIENCE, Place, Role, SILENCE, Town, counts, evaluation, patch, silent};
 
 #[test]
 fn five_honest_nodes_agree_and_the_epoch_is_closed_for_all_of_them() {
@@ -39,53 +39,70 @@ fn five_honest_nodes_agree_and_the_epoch_is_closed_for_all_of_them() {
     assert_eq!(town.ask(3, &town.proposal(2)).unwrap().said().ruling, Ruling::Approve);
 }
 
-/// From the command line to the gate: the proposer has no server of its own, and needs none.
+/// From the command line to the step: the proposer has no server of its own, and needs none.
 #[test]
-fn what_was_evaluated_is_proposed_agreed_on_and_opens_the_gate_once() {
+fn what_was_evaluated_is_proposed_agreed_on_and_applied_once() {
     let mut town = Town::asleep([Role::Common; 5]);
     for place in &mut town.places[1..] {
         place.serving = Some(place.operator.serve());
     }
     let own = town.node(1);
+    let verdict = evaluated(own);
+    // Who proposes has to know where the others are.
+    own.configure(&town.places, "[successor]\ngate = \"mesh\"");
+    let herm = own.operator.herm();
+    let early = herm.run(&["successor", "apply", &verdict]);
+    assert!(early.code != 0 && early.stderr.contains("has no consensus.dsse.json"), "{early:?}");
+    let (code, said) = herm.json(&["successor", "propose", &verdict]);
+    assert_eq!((code, &said["tally"]["approvals"], &said["tally"]["passed"]), (0, &json!(5), &json!(true)), "{said}");
+    // The document says it all: whoever reads it counts again. Every node has closed the epoch with it.
+    let agreed: SignedConsensus = serde_json::from_value(said["consensus"].clone()).unwrap();
+    assert!(agreed.recount(&town.mesh()).unwrap().passed);
+    let before = own.base();
+    for place in &town.places {
+        let book = EpochBook::open(&Layout::new(place.operator.brains())).unwrap();
+        assert_eq!(book.closing(&before.brain, 1).unwrap().as_ref(), Some(&agreed));
+    }
+    let applied = herm.run(&["successor", "apply", &verdict]);
+    assert_eq!(applied.code, 0, "{applied:?}");
+    assert_eq!(own.base().version, before.version + 1);
+    // The brain has moved, so nothing of that counts any more.
+    let again = herm.run(&["successor", "apply", &verdict]);
+    assert!(again.code != 0 && again.stderr.contains("the brain has moved"), "{again:?}");
+}
+
+#[test]
+fn a_proposer_cut_off_from_the_others_is_told_so_and_applies_nothing() {
+    let mut town = Town::asleep([Role::Common; 5]);
+    let place = &mut town.places[1];
+    place.serving = Some(place.operator.serve());
+    let own = town.node(1);
+    let verdict = evaluated(own);
+    own.configure(&town.places, "[successor]\ngate = \"mesh\"");
+    let (code, said) = own.operator.herm().json(&["successor", "propose", &verdict]);
+    let tally = &said["tally"];
+    assert_ne!(code, 0, "{said}");
+    assert_eq!((&tally["approvals"], &tally["responders"], &tally["passed"]), (&json!(2), &json!(2), &json!(false)));
+    let applied = own.operator.herm().run(&["successor", "apply", &verdict]);
+    assert!(applied.code != 0 && applied.stderr.contains("the mesh did not agree"), "{applied:?}");
+    assert_eq!(own.base().version, 1);
+}
+
+/// Evaluates on the command line; the name of the verdict.
+fn evaluated(place: &Place) -> String {
     let file = |name: &str, content: &[u8]| {
-        let path = own.operator.path().join(name);
+        let path = place.operator.path().join(name);
         std::fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     };
     let patch_file = file("patch.json", patch().bytes());
     let task_file = file("task.json", &serde_json::to_vec(&evaluation()).unwrap());
-    let run = own.operator.herm().run(&["successor", "evaluate", BRAIN, "--patch", &patch_file, "--task", &task_file]);
+    let arguments = ["successor", "evaluate", BRAIN, "--patch", &patch_file, "--task", &task_file];
+    let run = place.operator.herm().run(&arguments);
     assert_eq!(run.code, 0, "{run:?}");
-    let layout = Layout::new(own.operator.brains());
-    let (records, unreadable) = Records::new(&layout).all().unwrap();
+    let (records, unreadable) = Records::new(&Layout::new(place.operator.brains())).all().unwrap();
     assert_eq!((records.len(), unreadable), (1, vec![]));
-    let record = &records[0];
-
-    let (mesh, epochs) = (town.mesh(), EpochBook::open(&layout).unwrap());
-    let proposer = Proposer {
-        mesh: &mesh,
-        signer: &own.signer,
-        book: &epochs,
-        transport: &town.transport,
-        clock: &SystemClock,
-        random: &SystemRandom,
-    };
-    let proposing = proposer.propose(&record.verdict, &record.patch, &record.evaluation, PATIENCE);
-    let concluded = town.runtime.block_on(proposing).unwrap();
-    assert_eq!((counts(&concluded.consensus), concluded.untold), ((5, 5, true), vec![]));
-
-    // The document says it all: whoever reads it counts again.
-    let read = SignedConsensus::parse(&concluded.consensus.to_line().unwrap()).unwrap();
-    let (base, mut nonces) = (own.base(), NonceBook::open(&layout).unwrap());
-    let granted = consensus::check(&read, &record.verdict, &base, &mesh, &epochs, &mut nonces).unwrap();
-    Gate::Mesh.open(vec![granted]).unwrap().covers(&patch(), &base).unwrap();
-    let again = consensus::check(&read, &record.verdict, &base, &mesh, &epochs, &mut nonces).unwrap_err();
-    assert_eq!(again.message(), format!("the consensus on {} was used before", concluded.proposal.hash()));
-    // Every other node has closed the epoch with it.
-    for place in &town.places[1..] {
-        let book = EpochBook::open(&Layout::new(place.operator.brains())).unwrap();
-        assert_eq!(book.closing(&base.brain, 1).unwrap().as_ref(), Some(&read));
-    }
+    records[0].name.clone()
 }
 
 #[test]

@@ -237,8 +237,20 @@ pub async fn gather(
     own: Option<SignedVote>,
     within: Duration,
 ) -> Gathered {
-    let own_key = own.as_ref().map(|vote| vote.key().clone());
-    let asked = mesh.members.iter().filter(|member| Some(&member.key) != own_key.as_ref());
+    let mut gathered = gather_others(mesh, transport, proposal, own.as_ref().map(SignedVote::key), within).await;
+    gathered.votes.extend(own);
+    gathered
+}
+
+/// Asks every member at once but the one with this key.
+pub(super) async fn gather_others(
+    mesh: &Mesh,
+    transport: &dyn Transport,
+    proposal: &SignedProposal,
+    own: Option<&PublicKey>,
+    within: Duration,
+) -> Gathered {
+    let asked = mesh.members.iter().filter(|member| Some(&member.key) != own);
     let answers = join_all(asked.map(|member| async move {
         let answer = match tokio::time::timeout(within, transport.ask(member, proposal, within)).await {
             Ok(answer) => answer,
@@ -246,7 +258,7 @@ pub async fn gather(
         };
         (member, answer.and_then(|vote| signed_by(member, vote)))
     }));
-    let mut gathered = Gathered { votes: own.into_iter().collect(), silent: Vec::new() };
+    let mut gathered = Gathered::default();
     for (member, answer) in answers.await {
         match answer {
             Ok(vote) => gathered.votes.push(vote),

@@ -60,6 +60,10 @@ impl Node {
         &self.0.mesh
     }
 
+    pub(super) fn parts(&self) -> &NodeParts {
+        &self.0
+    }
+
     /// The node's own key.
     pub fn key(&self) -> &PublicKey {
         self.0.signer.public()

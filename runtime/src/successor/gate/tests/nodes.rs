@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::super::consensus::{self, Consensus, SignedConsensus};
 use super::super::mesh::{Gathered, Member, Proposal, SignedProposal, Silent, Transport, Verifier, gather};
 use super::super::vote::{SignedVote, Standing};
-use super::super::{By, Concluded, EpochBook, Gate, Node, NodeParts, NonceBook, Proposer};
+use super::super::{By, Concluded, EpochBook, Gate, Node, NodeParts, NonceBook};
 use super::{NOW, base, brains, key, mesh, patch, proposal, refusal, verdict, vote};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
@@ -308,21 +308,14 @@ impl Transport for Near {
     }
 }
 
-/// Proposes as node 1, with these others there.
+/// Proposes as node 1, whose successor finds it good, with these others there.
 async fn propose(own: &Layout, others: &Near, verdict: &Verdict) -> Result<Concluded> {
-    let proposer = Proposer {
-        mesh: &mesh(5),
-        signer: &key(1),
-        book: &EpochBook::open(own)?,
-        transport: others,
-        clock: &Still,
-        random: &SystemRandom,
-    };
-    proposer.propose(verdict, &patch("shorter"), &super::evaluation(), Duration::from_secs(60)).await
+    let node = node(1, own, ruled(YES))?;
+    node.propose(verdict, &patch("shorter"), &super::evaluation(), others, Duration::from_secs(60)).await
 }
 
 #[tokio::test]
-async fn a_proposer_votes_with_its_own_verdict_counts_keeps_and_tells() {
+async fn a_proposer_votes_like_everybody_counts_keeps_and_tells() {
     let places: Vec<_> = (0..5).map(|_| brains()).collect();
     let others = (2..=4).map(|number| node(number, &places[usize::from(number) - 1].1, ruled(YES)).unwrap());
     let (own, others) = (&places[0].1, Near(others.collect()));
