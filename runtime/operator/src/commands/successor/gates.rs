@@ -8,8 +8,8 @@ use herm::fsio::{self, Root, Sync};
 use herm::ids::SystemRandom;
 use herm::receipt::Signer;
 use herm::successor::gate::{
-    self, Approval, Consensus, Decision, EpochBook, HttpTransport, Node, NodeParts, NonceBook, Proposal,
-    SignedApproval, SignedConsensus, approval, consensus, mesh,
+    self, Approval, Brought, Decision, EpochBook, HttpTransport, Node, NodeParts, NonceBook, SignedApproval,
+    SignedConsensus,
 };
 use herm::successor::{Record, Records, base_beside, lineage};
 use herm::{BrainId, Clock as _, Error, Reader, Result, SystemClock};
@@ -61,33 +61,22 @@ pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -
         Error::invalid("there is no mesh to ask").hint("name its members in `[mesh.members]` of the configuration")
     })?;
     let within = Duration::from_secs(seconds.unwrap_or(900));
-    let signed: SignedConsensus = in_runtime(async {
-        let signer = settings.signer.get()?.clone();
-        let epochs = EpochBook::open(&settings.layout)?;
-        let epoch = epochs.next(&record.verdict.base.brain)?;
-        let (base, now) = (record.verdict.base.clone(), SystemClock.now());
-        let proposal = Proposal::new(&record.patch, &record.evaluation, base, epoch, now, &SystemRandom, &signer)?;
-        // This operator's own vote rests on a successor of its own, like everybody's.
+    let concluded = in_runtime(async {
         let node = Node::new(NodeParts {
-            mesh: members.clone(),
-            signer: signer.clone(),
-            book: epochs,
+            mesh: members,
+            signer: settings.signer.get()?.clone(),
+            book: EpochBook::open(&settings.layout)?,
             verifier: verifier(&harness(settings)?, settings.said.mesh.clone().unwrap_or_default().budget()?),
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
         })?;
-        let own = node.vote(&proposal).await?;
         let transport = HttpTransport::new()?;
-        let gathered = mesh::gather(&members, &transport, &proposal, Some(own), within).await;
-        let signed = Consensus::conclude(&members, &proposal, gathered, SystemClock.now(), &signer)?;
-        node.close(&signed)?;
-        for member in members.members().iter().filter(|member| member.key != *signer.public()) {
-            if let Err(error) = transport.tell(member, &signed, Duration::from_secs(10)).await {
-                tracing::info!(member = %member.name, %error, "was not told of the consensus");
-            }
-        }
-        Ok(signed)
+        node.propose(&record.verdict, &record.patch, &record.evaluation, &transport, within).await
     })?;
+    for member in &concluded.untold {
+        tracing::info!(member = %member.name, why = %member.why, "was not told of the consensus");
+    }
+    let signed = concluded.consensus;
     Root::open(&record.path)?.replace(&CONSENSUS.parse()?, signed.to_line()?.as_bytes(), Sync::Now)?;
     let tally = &signed.said().tally;
     let json = json!({ "verdict": record.name, "tally": to_json(tally)?, "consensus": value(&signed.to_line()?)? });
@@ -144,24 +133,20 @@ fn open_gates(settings: &Settings, record: &Record) -> Result<gate::Passed> {
     let gates = settings.gates()?;
     let base_now = base_beside(&Reader::open(&settings.layout, &record.verdict.base.brain)?);
     let mut nonces = NonceBook::open(&settings.layout)?;
-    let mut granted = Vec::new();
-    if gates.gate.needs_steward() {
-        let signed = SignedApproval::parse(&document(record, APPROVAL, "herm successor approve")?)?;
-        granted.push(approval::check(
-            &signed,
-            &record.verdict,
-            &base_now,
-            &gates.stewards,
-            SystemClock.now(),
-            &mut nonces,
-        )?);
-    }
-    if let (true, Some(members)) = (gates.gate.needs_mesh(), &gates.mesh) {
-        let signed = SignedConsensus::parse(&document(record, CONSENSUS, "herm successor propose")?)?;
-        let epochs = EpochBook::open(&settings.layout)?;
-        granted.push(consensus::check(&signed, &record.verdict, &base_now, members, &epochs, &mut nonces)?);
-    }
-    gates.gate.open(granted)
+    let approval = match gates.gate.needs_steward() {
+        true => Some(SignedApproval::parse(&document(record, APPROVAL, "herm successor approve")?)?),
+        false => None,
+    };
+    let consensus = match gates.gate.needs_mesh() {
+        true => Some(SignedConsensus::parse(&document(record, CONSENSUS, "herm successor propose")?)?),
+        false => None,
+    };
+    let epochs = EpochBook::open(&settings.layout)?;
+    let brought = Brought {
+        approval: approval.as_ref().map(|signed| (signed, &gates.stewards)),
+        consensus: consensus.as_ref().zip(gates.mesh.as_ref()).map(|(signed, mesh)| (signed, mesh, &epochs)),
+    };
+    gate::pass(gates.gate, brought, &record.verdict, &base_now, SystemClock.now(), &mut nonces)
 }
 
 fn document(record: &Record, name: &str, command: &str) -> Result<String> {
