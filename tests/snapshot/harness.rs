@@ -84,17 +84,23 @@ async fn a_machine_that_forgot_everything_goes_on_where_the_brain_was() {
 struct Moody {
     inner: MemoryStore,
     refusing: AtomicU64,
+    /// What it says while it does nothing: one that may pass is tried again by itself, any other is not.
+    says: fn() -> Error,
 }
 
 impl Moody {
     fn new(refusing: u64) -> Arc<Self> {
-        Arc::new(Self { inner: MemoryStore::new(), refusing: AtomicU64::new(refusing) })
+        Self::saying(refusing, || Error::unavailable("the store is in no mood"))
+    }
+
+    fn saying(refusing: u64, says: fn() -> Error) -> Arc<Self> {
+        Arc::new(Self { inner: MemoryStore::new(), refusing: AtomicU64::new(refusing), says })
     }
 
     fn mood(&self) -> Result<()> {
         let left = self.refusing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match left {
-            Ok(_) => Err(Error::unavailable("the store is in no mood")),
+            Ok(_) => Err((self.says)()),
             Err(_) => Ok(()),
         }
     }
@@ -142,6 +148,38 @@ async fn a_push_that_failed_is_tried_again_at_shutdown_and_the_answer_never_wait
     assert!(outbox.has(&store.describe(), 2) && outbox.trouble.is_none(), "{outbox:?}");
     let counters = harness.snapshot_counters().unwrap();
     assert!(counters.pushed >= 1 && counters.failed >= 1 && counters.pending == 0, "{counters:?}");
+}
+
+/// A push that gave up is nobody's any more: no worker tries it again, and only the shutdown remembers it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_that_gave_up_before_a_shutdown_is_tried_once_more_and_told_if_it_fails_again() {
+    for heals in [true, false] {
+        let here = TempBrains::new();
+        here.make("7").close().unwrap();
+        let store = Moody::saying(u64::MAX, || Error::refused("these credentials may not write"));
+        let harness = harness(&here, snapshotting(store.clone(), "one"));
+        harness.run(&id("7"), Task::new("do it")).await.unwrap();
+        let gave_up =
+            || harness.snapshot_counters().is_some_and(|counters| (counters.failed, counters.pending) == (1, 0));
+        while !gave_up() {
+            tokio::task::yield_now().await;
+        }
+        if heals {
+            store.refusing.store(0, Ordering::SeqCst);
+        }
+        let closed = harness.shutdown().await;
+        let outbox = Outbox::load(&here.file("7", "")).unwrap();
+        assert_eq!(outbox.has(&store.describe(), 2), heals, "{outbox:?}");
+        match closed {
+            Ok(()) => assert!(heals && outbox.trouble.is_none(), "{outbox:?}"),
+            Err(error) => {
+                assert!(!heals, "{error}");
+                assert_eq!(error.message(), "not in the store yet: the last steps of brain 7");
+                assert!(outbox.trouble.unwrap().reason.contains("may not write"));
+            }
+        }
+        assert_eq!(harness.snapshot_counters().unwrap().failed, if heals { 1 } else { 2 }, "tried once more");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -23,7 +23,7 @@ pub use evolve::Evolving;
 pub use maintain::{Curating, Maintained, MaintenanceCounters};
 pub use replay::{Replayed, replay};
 pub use snapshots::{Pushing, SnapshotCounters, Snapshotting};
-pub use task_run::Watch;
+pub use task_run::{Spent, Watch};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

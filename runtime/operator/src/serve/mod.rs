@@ -142,6 +142,10 @@ impl Server {
 
 /// Everything behind a server's doors.
 async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
+    parts(settings, book, keyring).await.map(App::new)
+}
+
+async fn parts(settings: &Settings, book: Book, keyring: Keyring) -> Result<Parts> {
     let entry = settings.said.serve.clone().unwrap_or_default();
     let limits = entry.limits()?;
     let (tools, warnings) = mcp_tools::connect(settings).await?;
@@ -152,7 +156,7 @@ async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
     let vault = snapshotting.as_ref().map(|how| Arc::clone(&how.vault));
     let harness: Harness = backends::harness(settings, None, None, tools, snapshotting)?;
     let paused: HashSet<_> = book.paused()?.into_iter().collect();
-    Ok(App::new(Parts {
+    Ok(Parts {
         settings: settings.clone(),
         harness,
         vault,
@@ -173,7 +177,7 @@ async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
         traces: traces::Traces::from_environment()?,
         began: Instant::now(),
         closing: watch::Sender::new(false),
-    }))
+    })
 }
 
 /// Waits to be told to stop, and gives running tasks their time.
