@@ -84,23 +84,25 @@ async fn a_machine_that_forgot_everything_goes_on_where_the_brain_was() {
 struct Moody {
     inner: MemoryStore,
     refusing: AtomicU64,
-    /// What it says while it does nothing: one that may pass is tried again by itself, any other is not.
-    says: fn() -> Error,
+    /// Whether it lets nobody look either.
+    shut: bool,
 }
 
 impl Moody {
     fn new(refusing: u64) -> Arc<Self> {
-        Self::saying(refusing, || Error::unavailable("the store is in no mood"))
+        Arc::new(Self { inner: MemoryStore::new(), refusing: AtomicU64::new(refusing), shut: true })
     }
 
-    fn saying(refusing: u64, says: fn() -> Error) -> Arc<Self> {
-        Arc::new(Self { inner: MemoryStore::new(), refusing: AtomicU64::new(refusing), says })
+    /// One that lets look and not write, for a reason that does not pass by itself.
+    fn read_only() -> Arc<Self> {
+        Arc::new(Self { inner: MemoryStore::new(), refusing: AtomicU64::new(u64::MAX), shut: false })
     }
 
     fn mood(&self) -> Result<()> {
         let left = self.refusing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match left {
-            Ok(_) => Err((self.says)()),
+            Ok(_) if self.shut => Err(Error::unavailable("the store is in no mood")),
+            Ok(_) => Err(Error::refused("these credentials may not write")),
             Err(_) => Ok(()),
         }
     }
@@ -109,7 +111,9 @@ impl Moody {
 #[async_trait]
 impl Store for Moody {
     async fn get(&self, name: &ObjectName, max: u64) -> Result<Option<Vec<u8>>> {
-        self.mood()?;
+        if self.shut {
+            self.mood()?;
+        }
         self.inner.get(name, max).await
     }
     async fn put(&self, name: &ObjectName, content: Vec<u8>) -> Result<()> {
@@ -121,7 +125,9 @@ impl Store for Moody {
         self.inner.create(name, content).await
     }
     async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<Listed>> {
-        self.mood()?;
+        if self.shut {
+            self.mood()?;
+        }
         self.inner.list(prefix, after).await
     }
     async fn remove(&self, name: &ObjectName) -> Result<()> {
@@ -156,7 +162,7 @@ async fn a_push_that_gave_up_before_a_shutdown_is_tried_once_more_and_told_if_it
     for heals in [true, false] {
         let here = TempBrains::new();
         here.make("7").close().unwrap();
-        let store = Moody::saying(u64::MAX, || Error::refused("these credentials may not write"));
+        let store = Moody::read_only();
         let harness = harness(&here, snapshotting(store.clone(), "one"));
         harness.run(&id("7"), Task::new("do it")).await.unwrap();
         let gave_up =
