@@ -7,12 +7,15 @@
 pub mod apply;
 mod arms;
 mod artifacts;
+pub mod audit;
+pub mod bottleneck;
 mod broker;
 mod budget;
 mod caveats;
 mod chart;
 mod checking;
 mod conditions;
+pub mod draft_patch;
 pub mod evaluation;
 mod figures;
 #[cfg(test)]
