@@ -146,7 +146,7 @@ fn one_of_many(found: &Found<'_>) -> Option<String> {
     let met: Vec<_> = goals.iter().filter(is_met).collect();
     let bound = 0.05 / goals.len().max(1) as f64;
     let comparison = |goal: &&super::evaluation::Goal| find(found.statistics, goal.metric, goal.part.as_deref());
-    let is_strong = met.iter().filter_map(|goal| comparison(goal)).any(|one| one.p <= bound || !one.metric.is_noisy());
+    let is_strong = met.iter().filter_map(comparison).any(|one| one.p <= bound || !one.metric.is_noisy());
     (goals.len() > 1 && !is_strong).then(|| {
         let (met, all) = (met.len(), goals.len());
         format!(

@@ -117,7 +117,8 @@ pub(crate) fn changes(id: &str, comparisons: &[&Comparison], wanted: &[Wanted]) 
     let _ = write!(
         body,
         "<line class=\"zero\" x1=\"{zero:.2}%\" x2=\"{zero:.2}%\" y1=\"0\" y2=\"{bottom}\"/>\
-         <text class=\"faint bad\" x=\"0\" y=\"{y}\">◀ worse</text><text class=\"faint good end\" x=\"100%\" y=\"{y}\">better ▶</text>",
+         <text class=\"faint bad\" x=\"0\" y=\"{y}\">◀ worse</text><text class=\"faint good end\" x=\"100%\" \
+         y=\"{y}\">better ▶</text>",
         y = bottom + 32.0
     );
     let mut top = 0.0;
@@ -253,7 +254,7 @@ fn rows(id: &str, one: &Comparison, points: &[Point], low: f64, high: f64) -> St
             y + 4.0,
             safe(&point.name, 16),
         );
-        if tone != "" {
+        if !tone.is_empty() {
             let path = if point.after > point.before { "M-5 -6L6 0L-5 6z" } else { "M5 -6L-6 0L5 6z" };
             body.push_str(&shape(after, y, &format!("spot {tone}"), path));
         }
@@ -298,7 +299,8 @@ fn dots(id: &str, one: &Comparison, points: &[Point], low: f64, high: f64) -> St
     }
     let _ = write!(
         body,
-        "<text class=\"faint end\" x=\"99%\" y=\"{}\">before →</text><text class=\"faint\" x=\"15%\" y=\"4\">↑ with the patch</text>",
+        "<text class=\"faint end\" x=\"99%\" y=\"{}\">before →</text><text class=\"faint\" x=\"15%\" y=\"4\">↑ \
+         with the patch</text>",
         bottom + 32.0
     );
     let title = format!("{} of each case with the patch, against before", one.metric.title());

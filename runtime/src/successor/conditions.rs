@@ -154,7 +154,8 @@ pub(crate) fn find<'a>(statistics: &'a [Comparison], metric: Metric, part: Optio
     statistics.iter().find(|comparison| comparison.metric == metric && comparison.part.as_deref() == part)
 }
 
-/// The ruling that goals and guards alone come to. `evidence` gives what is known of the goals in their order, then of the guards.
+/// The ruling that goals and guards alone come to. `evidence` is what is known of the goals in their
+/// order, then of the guards.
 pub(crate) fn rule(evaluation: &Evaluation, evidence: &[Option<Evidence>]) -> Ruling {
     let (of_goals, of_guards) = evidence.split_at(evaluation.goals.len().min(evidence.len()));
     let (mut met, mut doubt) = (false, false);

@@ -156,11 +156,14 @@ impl<'a> Pairing<'a> {
 
 /// The cases the evaluation has by part, where it names them: those of suites.
 fn known_cases(evaluation: &Evaluation) -> BTreeMap<&str, Option<BTreeSet<&str>>> {
-    let names = |part| match part {
-        &Part::Suite { ref tasks, .. } => Some(tasks.iter().map(|task| task.name.as_str()).collect()),
+    evaluation.parts.iter().map(|part| (part.name(), task_names(part))).collect()
+}
+
+fn task_names(part: &Part) -> Option<BTreeSet<&str>> {
+    match part {
+        Part::Suite { tasks, .. } => Some(tasks.iter().map(|task| task.name.as_str()).collect()),
         _ => None,
-    };
-    evaluation.parts.iter().map(|part| (part.name(), names(part))).collect()
+    }
 }
 
 fn unlike_checks(case: &Case<'_>) -> Option<Flaw> {

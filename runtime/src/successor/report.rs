@@ -57,7 +57,8 @@ impl Report<'_> {
     fn head(&self) -> String {
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+             'unsafe-inline'\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"referrer\" content=\"no-referrer\">\n<meta name=\"robots\" content=\"noindex\">\n\
              <title>{}: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
@@ -85,8 +86,10 @@ impl Report<'_> {
         };
         format!(
             "<section class=\"ruling {tone}\">\n<div>\n<p class=\"said\">\
-             <svg aria-hidden=\"true\" viewBox=\"0 0 24 24\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"2.4\" \
-             stroke-linecap=\"round\" stroke-linejoin=\"round\"><circle cx=\"12\" cy=\"12\" r=\"10.5\"/><path d=\"{mark}\"/></svg>\
+             <svg aria-hidden=\"true\" viewBox=\"0 0 24 24\" fill=\"none\" stroke=\"currentColor\" \
+             stroke-width=\"2.4\" \
+             stroke-linecap=\"round\" stroke-linejoin=\"round\"><circle cx=\"12\" cy=\"12\" r=\"10.5\"/><path \
+             d=\"{mark}\"/></svg>\
              {words}</p>\n<h1>{}</h1>\n{}<p class=\"sum\">{}</p>\n</div>\n\
              <div class=\"sure\"><b>{}</b><span>{meaning}</span></div>\n</section>\n",
             safe(self.patch.title(), 200),
@@ -109,6 +112,36 @@ impl Report<'_> {
             more(caveats.len(), 60, "caveats"),
         )
     }
+}
+
+/// A column of a table: what stands in its head, and whether it has numbers.
+#[derive(Clone, Copy)]
+enum Column {
+    Words(&'static str),
+    Numbers(&'static str),
+}
+
+/// A table that can be scrolled where it is too wide. The caption, rows and cells are escaped already.
+fn table(caption: &str, columns: &[Column], rows: &[String]) -> String {
+    let head = columns.iter().map(|column| match column {
+        Column::Words(name) => format!("<th scope=\"col\">{name}</th>"),
+        Column::Numbers(name) => format!("<th scope=\"col\" class=\"n\">{name}</th>"),
+    });
+    format!(
+        "<div class=\"scroll\"><table>\n<caption>{caption}</caption>\n<thead><tr>{}</tr></thead>\n\
+         <tbody>\n{}</tbody>\n</table></div>\n",
+        head.collect::<String>(),
+        rows.concat(),
+    )
+}
+
+/// A row of a table: what it is about, then a cell for each other column, as wide as the columns say.
+fn row(columns: &[Column], name: &str, cells: &[String]) -> String {
+    let cells = columns.iter().skip(1).zip(cells).map(|(column, cell)| match column {
+        Column::Words(_) => format!("<td>{cell}</td>"),
+        Column::Numbers(_) => format!("<td class=\"n\">{cell}</td>"),
+    });
+    format!("<tr><th scope=\"row\" class=\"name\">{name}</th>{}</tr>\n", cells.collect::<String>())
 }
 
 /// How many are not shown.
@@ -139,7 +172,8 @@ impl Page {
         if self.left_out > 0 {
             let sections = self.left_out;
             self.html.push_str(&format!(
-                "<section><p>{sections} sections are left out: a report has at most {MAX_REPORT_BYTES} bytes.</p></section>\n"
+                "<section><p>{sections} sections are left out: a report has at most {MAX_REPORT_BYTES} \
+                 bytes.</p></section>\n"
             ));
         }
         self.html.push_str(

@@ -204,11 +204,15 @@ fn weigh(values: &[f64], weights: &[f64]) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
-/// The difference as a share of the baseline. Where the baseline is 0 there is no such share: then it is a share of the
-/// other side, so all of it, and 0 if both are 0.
+/// The difference as a share of the baseline. Where the baseline is 0 there is no such share: then it
+/// is a share of the other side, so all of it, and 0 if both are 0. What differs by rounding alone does not differ.
 fn change(baseline: f64, patched: f64) -> f64 {
+    let difference = patched - baseline;
     let whole = if baseline > 0.0 { baseline } else { patched };
-    if whole > 0.0 { ((patched - baseline) / whole).clamp(-LARGEST_CHANGE, LARGEST_CHANGE) } else { 0.0 }
+    if difference.abs() <= ROUNDING * baseline.max(patched) {
+        return 0.0;
+    }
+    (difference / whole).clamp(-LARGEST_CHANGE, LARGEST_CHANGE)
 }
 
 fn summarise((metric, part): &Scope, columns: &[&Column<'_>], changes: &[f64], seed: u64) -> Comparison {

@@ -4,7 +4,7 @@ use super::super::chart::{bar, safe};
 use super::super::evaluation::Part;
 use super::super::figures::{bytes, counted, micros, number, percent};
 use super::super::patch::Change;
-use super::{Report, more};
+use super::{Column, Report, more, row, table};
 
 /// The most layers, probes, parts or artifacts that are listed.
 const MAX_LISTED: usize = 64;
@@ -73,34 +73,29 @@ impl Report<'_> {
             ("Processes", f64::from(spent.processes), f64::from(budget.processes), &number),
             ("Files", spent.files as f64, budget.files as f64, &number),
         ];
-        let row = |(name, used, allowed, words): &Row<'_>| {
+        let columns = [Column::Words("Budget"), Column::Words(""), Column::Numbers("Share"), Column::Numbers("Used")];
+        let one = |(name, used, allowed, words): &Row<'_>| {
             let over = if used > allowed { " <span class=\"tag bad\">over</span>" } else { "" };
             let share = if *allowed > 0.0 { percent(used / allowed) } else { "–".to_owned() };
-            format!(
-                "<tr><th scope=\"row\">{name}</th><td class=\"bar\">{}</td><td class=\"n\">{share}{over}</td><td class=\"n\">{} \
-                 <span class=\"dim\">of {}</span></td></tr>\n",
-                bar(*used, *allowed),
-                words(*used),
-                words(*allowed),
-            )
+            let used_of = format!("{} <span class=\"dim\">of {}</span>", words(*used), words(*allowed));
+            row(&columns, name, &[bar(*used, *allowed), format!("{share}{over}"), used_of])
         };
-        format!(
-            "<section>\n<h2>Budgets</h2>\n<div class=\"scroll\"><table class=\"bars\">\n<caption>What the successor used of what it was allowed</caption>\n\
-             <thead><tr><th scope=\"col\">Budget</th><th scope=\"col\"></th><th scope=\"col\" class=\"n\">Share</th><th scope=\"col\" class=\"n\">Used</th></tr></thead>\n\
-             <tbody>\n{}</tbody>\n</table></div>\n</section>\n",
-            rows.iter().map(row).collect::<String>(),
-        )
+        let rows: Vec<String> = rows.iter().map(one).collect();
+        let table = table("What the successor used of what it was allowed", &columns, &rows);
+        format!("<section class=\"bars\">\n<h2>Budgets</h2>\n{table}</section>\n")
     }
 
     pub(super) fn walls(&self) -> String {
         let walls = &self.verdict.walls;
         let Some(tier) = walls.tier.as_deref() else {
-            return "<section>\n<h2>Walls</h2>\n<p>The successor could not be isolated, so nothing of the patch was run.</p>\n</section>\n"
+            return "<section>\n<h2>Walls</h2>\n<p>No successor was isolated, so nothing of the patch was run.</p>\n\
+                    </section>\n"
                 .to_owned();
         };
         let canary = counted(walls.canary.len(), "probe", "probes");
         format!(
-            "<section>\n<h2>Walls</h2>\n<p>Isolated by <b>{}</b> in {}. Before anything of the patch was loaded, {canary} tried to get out and \
+            "<section>\n<h2>Walls</h2>\n<p>Isolated by <b>{}</b> in {}. Before anything of the patch was loaded, \
+             {canary} tried to get out and \
              {} stopped.</p>\n<h3>Layers</h3>\n{}<details><summary>{canary}</summary>\n{}</details>\n</section>\n",
             safe(tier, 80),
             counted(walls.layers.len(), "layer", "layers"),
@@ -112,29 +107,24 @@ impl Report<'_> {
 
     pub(super) fn again(&self) -> String {
         let verdict = self.verdict;
+        let columns = [Column::Words("Type"), Column::Words("Path"), Column::Numbers("Size"), Column::Words("SHA-256")];
         let artifacts: Vec<String> = verdict
             .artifacts
             .iter()
             .take(MAX_LISTED)
             .map(|one| {
-                let (kind, path) = (safe(&one.kind, 40), safe(&one.path, 120));
-                let (size, hash) = (bytes(one.bytes as f64), safe(&one.sha256, 64));
-                format!("<tr><th scope=\"row\">{kind}</th><td class=\"name\">{path}</td><td class=\"n\">{size}</td><td><code>{hash}</code></td></tr>\n")
+                let cells = [safe(&one.path, 120), bytes(one.bytes as f64), code(&one.sha256)];
+                row(&columns, &safe(&one.kind, 40), &cells)
             })
             .collect();
-        let table = if artifacts.is_empty() {
-            String::new()
-        } else {
-            format!(
-                "<div class=\"scroll\"><table>\n<caption>Artifacts</caption>\n<thead><tr><th scope=\"col\">Type</th><th scope=\"col\">Path</th>\
-                 <th scope=\"col\" class=\"n\">Size</th><th scope=\"col\">SHA-256</th></tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n",
-                artifacts.concat()
-            )
-        };
+        let table = if artifacts.is_empty() { String::new() } else { table("Artifacts", &columns, &artifacts) };
         format!(
-            "<section>\n<h2>Do it again</h2>\n<pre>herm successor evaluate {} --patch PATCH.json --task EVALUATION.json</pre>\n\
-             <p class=\"small\">with the two files that have the hashes above, on the brain at version {}. Deterministic metrics come out the same; \
-             times and memory vary with the machine. From the same measurements and the seed every number of this page comes out the same.</p>\n{}{table}</section>\n",
+            "<section>\n<h2>Do it again</h2>\n<pre>herm successor evaluate {} --patch PATCH.json --task \
+             EVALUATION.json</pre>\n\
+             <p class=\"small\">with the two files that have the hashes above, on the brain at version {}. \
+             Deterministic metrics come out the same; \
+             times and memory vary with the machine. From the same measurements and the seed every number of this \
+             page comes out the same.</p>\n{}{table}</section>\n",
             safe(&verdict.base.brain.to_string(), 80),
             verdict.base.version,
             facts(&[

@@ -8,7 +8,7 @@ use super::super::pairs::{Case, Outcome, Pairing, Tally};
 use super::super::statistics::{RESAMPLES, values, wilson};
 use super::super::summary::capitalised;
 use super::super::verdict::{Comparison, Direction};
-use super::{Report, more};
+use super::{Column, Report, more, row, table};
 
 /// The most checks in the table.
 const MAX_CHECKS: usize = 100;
@@ -79,28 +79,29 @@ impl Report<'_> {
             };
             ("Guard", guard.metric, guard.part.as_deref(), wanted, tag(tone, standing.words()))
         });
+        let columns = [
+            Column::Words("Metric"),
+            Column::Words("Stands"),
+            Column::Words("Asked"),
+            Column::Numbers("Change (95 % interval)"),
+        ];
         let rows: Vec<String> = goals
             .chain(guards)
             .take(MAX_ASKED)
             .map(|(kind, metric, part, wanted, standing)| {
-                format!(
-                    "<tr><th scope=\"row\" class=\"name\">{}</th><td>{standing}</td><td>{kind}: {wanted}</td>\
-                     <td class=\"n\">{}</td></tr>\n",
-                    subject(metric, part),
-                    found(find(statistics, metric, part)),
-                )
+                let asked = format!("<span class=\"say\">{kind}: {wanted}</span>");
+                let change = found(find(statistics, metric, part));
+                row(&columns, &subject(metric, part), &[standing, asked, change])
             })
             .collect();
         if rows.is_empty() {
             return String::new();
         }
         format!(
-            "<section>\n<h2>What was asked</h2>\n<p class=\"dim small\">By the evaluation “{}”. That checks still pass is always \
-             asked.</p>\n<div class=\"scroll\"><table>\n<caption>Goals and guards, and how they stand</caption>\n<thead><tr>\
-             <th scope=\"col\">Metric</th><th scope=\"col\">Stands</th><th scope=\"col\">Asked</th>\
-             <th scope=\"col\" class=\"n\">Change (95 % interval)</th></tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n</section>\n",
+            "<section>\n<h2>What was asked</h2>\n<p class=\"dim small\">By the evaluation “{}”. \
+             That checks still pass is always asked.</p>\n{}</section>\n",
             safe(&self.evaluation.title, 200),
-            rows.concat(),
+            table("Goals and guards, and how they stand", &columns, &rows),
         )
     }
 
@@ -117,9 +118,12 @@ impl Report<'_> {
             .map(|(metric, part, gain)| Wanted { metric, part: part.clone(), gain })
             .collect();
         format!(
-            "<section>\n<h2>What changed</h2>\n<p class=\"dim small\">Each metric as a share of its baseline; better is always to the right.</p>\n\
-             {}<p class=\"key\">▲ better · ▼ worse · ○ unclear: the interval holds zero · = not one pair differs. The bar is the 95 % \
-             interval; a dashed line marks what a goal wants (right of zero) or what a guard allows (left of it).</p>\n</section>\n",
+            "<section>\n<h2>What changed</h2>\n<p class=\"dim small\">Each metric as a share of its baseline; \
+             better is always to the right.</p>\n\
+             {}<p class=\"key\">▲ better · ▼ worse · ○ unclear: the interval holds zero · = not one pair differs. \
+             The bar is the 95 % \
+             interval; a dashed line marks what a goal wants (right of zero) or what a guard allows (left of \
+             it).</p>\n</section>\n",
             changes("changes", &shown, &wanted),
         )
     }
@@ -143,8 +147,10 @@ impl Report<'_> {
             };
         }
         format!(
-            "<section>\n<h2>Before and after</h2>\n<div class=\"cards\">\n{}</div>\n<p class=\"key\">Where cases have a row each: ○ before, ▶ ◀ with the \
-             patch. Where they are dots: filled is better, a ring is worse, and the line is no change.</p>\n{still}{}</section>\n",
+            "<section>\n<h2>Before and after</h2>\n<div class=\"cards\">\n{}</div>\n<p class=\"key\">Where cases \
+             have a row each: ○ before, ▶ ◀ with the \
+             patch. Where they are dots: filled is better, a ring is worse, and the line is no \
+             change.</p>\n{still}{}</section>\n",
             cards.concat(),
             more(shown.len(), MAX_CARDS, "metrics"),
         )
@@ -165,7 +171,8 @@ impl Report<'_> {
             "<p>No check was counted.</p>\n".to_owned()
         } else {
             format!(
-                "<p><b>{} of {}</b> passed with the patch <span class=\"dim\">(95 % interval of the rate: {low} to {high})</span>, \
+                "<p><b>{} of {}</b> passed with the patch <span class=\"dim\">(95 % interval of the rate: {low} \
+                 to {high})</span>, \
                  {} before. {} regressed, {} fixed, {} flaky.</p>\n",
                 counts.patched_passed,
                 counts.total,
@@ -194,19 +201,27 @@ impl Report<'_> {
             return String::new();
         }
         let rows: Vec<String> = all.iter().take(MAX_ASKED).map(|one| statistics_row(one)).collect();
-        format!(
-            "<section>\n<h2>Statistics</h2>\n<div class=\"scroll\"><table>\n<caption>Means over pairs. The interval comes from {} \
-             resamples of cases from the seed {}; p is that of a sign-flip test.</caption>\n<thead><tr><th scope=\"col\">Metric</th>\
-             <th scope=\"col\" class=\"n\">Before</th><th scope=\"col\" class=\"n\">With the patch</th><th scope=\"col\" class=\"n\">Change (95 % interval)</th>\
-             <th scope=\"col\" class=\"n\">p</th><th scope=\"col\" class=\"n\">Pairs</th><th scope=\"col\" class=\"n\">Cases</th><th scope=\"col\">Moved</th></tr></thead>\n\
-             <tbody>\n{}</tbody>\n</table></div>\n{}</section>\n",
+        let caption = format!(
+            "Means over pairs. The interval comes from {} resamples of cases from the seed {}; p is that of a \
+             sign-flip test.",
             number(RESAMPLES as f64),
             self.verdict.seed,
-            rows.concat(),
-            more(all.len(), MAX_ASKED, "comparisons"),
-        )
+        );
+        let (table, more) = (table(&caption, &STATISTICS, &rows), more(all.len(), MAX_ASKED, "comparisons"));
+        format!("<section>\n<h2>Statistics</h2>\n{table}{more}</section>\n")
     }
 }
+
+const STATISTICS: [Column; 8] = [
+    Column::Words("Metric"),
+    Column::Numbers("Before"),
+    Column::Numbers("With the patch"),
+    Column::Numbers("Change (95 % interval)"),
+    Column::Numbers("p"),
+    Column::Numbers("Pairs"),
+    Column::Numbers("Cases"),
+    Column::Words("Moved"),
+];
 
 fn statistics_row(one: &Comparison) -> String {
     let tone = match one.direction {
@@ -222,17 +237,10 @@ fn statistics_row(one: &Comparison) -> String {
         Direction::Same => "same",
     };
     let p = if one.p < 0.001 { "&lt; 0.001".to_owned() } else { format!("{:.3}", one.p) };
-    format!(
-        "<tr><th scope=\"row\" class=\"name\">{}</th><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-         <td class=\"n\">{p}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>\n",
-        subject(one.metric, one.part.as_deref()),
-        quantity(one.metric, one.baseline),
-        quantity(one.metric, one.patched),
-        found(Some(one)),
-        one.pairs,
-        one.cases,
-        tag(tone, words),
-    )
+    let [before, after] = [one.baseline, one.patched].map(|mean| quantity(one.metric, mean));
+    let (pairs, cases) = (one.pairs.to_string(), one.cases.to_string());
+    let name = subject(one.metric, one.part.as_deref());
+    row(&STATISTICS, &name, &[before, after, found(Some(one)), p, pairs, cases, tag(tone, words)])
 }
 
 fn card(index: usize, one: &Comparison, cases: &[Case<'_>]) -> Option<String> {
@@ -259,7 +267,8 @@ fn card(index: usize, one: &Comparison, cases: &[Case<'_>]) -> Option<String> {
     (!points.is_empty()).then(|| {
         format!(
             "<article>\n<h3>{}</h3>\n<p class=\"leap\">{} <span>→</span> {}</p>\n<p class=\"small\">{} \
-             <span class=\"dim\">{count}: {better} better, {worse} worse, {same} the same.</span></p>\n{chart}</article>\n",
+             <span class=\"dim\">{count}: {better} better, {worse} worse, {same} the \
+             same.</span></p>\n{chart}</article>\n",
             capitalised(&in_words(one)),
             quantity(one.metric, one.baseline),
             quantity(one.metric, one.patched),
@@ -286,14 +295,17 @@ fn point(case: &Case<'_>, metric: Metric) -> Option<Point> {
     (!values.is_empty()).then(|| Point { name: case.name.to_owned(), before: mean(0), after: mean(1) })
 }
 
+const CHECKS: [Column; 5] = [
+    Column::Words("Case"),
+    Column::Words("So it"),
+    Column::Words("What must hold"),
+    Column::Words("Before"),
+    Column::Words("With the patch"),
+];
+
 fn check_table(caption: &str, tallies: &[&Tally<'_>]) -> String {
     let rows: Vec<String> = tallies.iter().take(MAX_CHECKS).map(|tally| check_row(tally)).collect();
-    format!(
-        "<div class=\"scroll\"><table>\n<caption>{caption}</caption>\n<thead><tr><th scope=\"col\">Case</th><th scope=\"col\">What must hold</th>\
-         <th scope=\"col\">Before</th><th scope=\"col\">With the patch</th><th scope=\"col\">So it</th></tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n{}",
-        rows.concat(),
-        more(tallies.len(), MAX_CHECKS, "checks"),
-    )
+    table(caption, &CHECKS, &rows) + &more(tallies.len(), MAX_CHECKS, "checks")
 }
 
 fn check_row(tally: &Tally<'_>) -> String {
@@ -310,16 +322,13 @@ fn check_row(tally: &Tally<'_>) -> String {
         Outcome::Passing => ("good", "passes"),
     };
     let found = tally.found.map(|found| format!("<small>found: {}</small>", safe(found, 160)));
-    format!(
-        "<tr><th scope=\"row\" class=\"name\"><b>{}</b><small>{}</small></th><td class=\"name\">{}{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-        safe(tally.case, 80),
-        safe(tally.part, 80),
-        safe(tally.check, 160),
-        found.unwrap_or_default(),
-        cell(tally.baseline),
-        cell(tally.patched),
-        tag(tone, words),
-    )
+    let held = format!("<span class=\"held\">{}{}</span>", safe(tally.check, 160), found.unwrap_or_default());
+    let (before, after) = (cell(tally.baseline), cell(tally.patched));
+    row(&CHECKS, &case_name(tally.part, tally.case), &[tag(tone, words), held, before, after])
+}
+
+fn case_name(part: &str, case: &str) -> String {
+    format!("<b>{}</b><small>{}</small>", safe(case, 80), safe(part, 80))
 }
 
 /// Cases that could not be run.
@@ -330,22 +339,12 @@ fn failures(cases: &[Case<'_>]) -> String {
     if failing.is_empty() {
         return String::new();
     }
-    let row = |case: &&Case<'_>| {
+    let columns = [Column::Words("Case"), Column::Words("Before"), Column::Words("With the patch")];
+    let one = |case: &&Case<'_>| {
         let before = case.pairs.iter().find_map(|pair| why(pair.baseline));
         let after = case.pairs.iter().find_map(|pair| why(pair.patched));
-        format!(
-            "<tr><th scope=\"row\" class=\"name\"><b>{}</b><small>{}</small></th><td>{}</td><td>{}</td></tr>\n",
-            safe(case.name, 80),
-            safe(case.part, 80),
-            cell(before),
-            cell(after),
-        )
+        row(&columns, &case_name(case.part, case.name), &[cell(before), cell(after)])
     };
-    let rows: Vec<String> = failing.iter().take(MAX_CHECKS).map(row).collect();
-    format!(
-        "<div class=\"scroll\"><table>\n<caption>Cases that could not be run</caption>\n<thead><tr><th scope=\"col\">Case</th>\
-         <th scope=\"col\">Before</th><th scope=\"col\">With the patch</th></tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n{}",
-        rows.concat(),
-        more(failing.len(), MAX_CHECKS, "cases"),
-    )
+    let rows: Vec<String> = failing.iter().take(MAX_CHECKS).map(one).collect();
+    table("Cases that could not be run", &columns, &rows) + &more(failing.len(), MAX_CHECKS, "cases")
 }

@@ -114,7 +114,8 @@ fn a_report_has_what_a_reader_looks_for_in_this_order() {
             "24 of 24",
             "Checks that passed on both sides",
             "Statistics",
-            "Means over pairs. The interval comes from 2,000 resamples of cases from the seed 7; p is that of a sign-flip test.",
+            "Means over pairs. The interval comes from 2,000 resamples of cases from the seed 7; p is that of a \
+             sign-flip test.",
             "facts kept",
             "tokens",
             "turns",
@@ -129,7 +130,8 @@ fn a_report_has_what_a_reader_looks_for_in_this_order() {
             "Artifacts",
         ]
     );
-    for text in ["APPROVE", "herm successor evaluate 1 --patch", "2026-11-16T03:04:05.678Z", "▲ 58 % better", "94.3 s"]
+    for text in
+        ["APPROVE", "herm successor evaluate 1 --patch", "2026-11-16T03:04:05.678Z", "▲ 56 % better", "1 min 34 s"]
     {
         assert!(page.contains(text), "{text}");
     }

@@ -1,0 +1,86 @@
+//! What is left of successors, and what is not.
+
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::{Bench, command, evaluation, scripted, small_patch};
+
+const REPLIES: [&str; 2] = [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen"}"#];
+
+#[test]
+fn verdicts_are_listed_shown_and_destroyed() {
+    let bench = Bench::bare();
+    assert!(bench.must(&["successor", "list"]).contains("no verdicts yet"));
+    let judged = bench.judge(&small_patch(), &evaluation(json!([scripted("one", &REPLIES)])), &[]);
+    let hash = judged.json["hash"].as_str().unwrap().to_owned();
+    let name = &hash["sha256:".len()..][..16];
+    let listed = bench.must(&["successor", "list"]);
+    assert!(listed.contains(name) && listed.contains("NEEDS_REVISION"), "{listed}");
+    assert!(bench.must(&["successor", "show", &name[..8]]).contains("a change under test"));
+    bench.must(&["successor", "destroy", name]);
+    let again = bench.herm().run(&["successor", "destroy", name]);
+    assert_eq!(again.code, 4, "{again:?}");
+    assert!(bench.must(&["successor", "list"]).contains("no verdicts yet"));
+}
+
+#[test]
+fn a_verdict_that_was_changed_on_disk_is_not_shown_as_one() {
+    let bench = Bench::bare();
+    let judged = bench.judge(&small_patch(), &evaluation(json!([scripted("one", &REPLIES)])), &[]);
+    let patch = judged.directory().join("patch.json");
+    let changed = std::fs::read_to_string(&patch).unwrap().replace("under test", "under suspicion");
+    std::fs::write(&patch, changed).unwrap();
+    let shown = bench.herm().run(&["successor", "show", judged.json["hash"].as_str().unwrap()]);
+    assert!(shown.code == 7 && shown.stderr.contains("do not belong together"), "{shown:?}");
+}
+
+#[test]
+fn a_parent_that_is_killed_leaves_nothing_that_the_janitor_does_not_remove() {
+    let bench = Bench::bare();
+    let mut command_line = bench.evaluating(&small_patch(), &command("sleep 300"), &[]);
+    let mut running = command_line.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let forks = bench.brains().join(".successor/forks");
+    let alive = || {
+        let entries = std::fs::read_dir(&forks).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.path().join("work/brains/1/memory.db").exists()).count()
+    };
+    while alive() < 2 {
+        assert!(running.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let swept = bench.must(&["successor", "janitor"]);
+    assert!(swept.contains("removed 2 directories"), "{swept}");
+    let again = bench.must(&["successor", "janitor"]);
+    assert!(again.contains("removed 0 directories"), "{again}");
+    let forks_left = std::fs::read_dir(&forks).unwrap().flatten().filter(|entry| entry.file_name() != ".lock").count();
+    assert_eq!(forks_left, 0);
+    let processes = std::process::Command::new("ps").args(["-eo", "args"]).output().unwrap();
+    let processes = String::from_utf8_lossy(&processes.stdout).into_owned();
+    assert!(!processes.contains("sleep 300"), "{processes}");
+}
+
+#[test]
+fn the_same_patch_and_seed_give_the_same_judgement() {
+    let bench = Bench::bare();
+    let task = json!({
+        "schema": "herm/evaluation@1", "title": "seeded", "seed": 7,
+        "parts": [{ "kind": "compress", "name": "c", "sessions": 12 }],
+        "goals": [{ "metric": "keptFacts" }]
+    });
+    let patch = crate::patch(json!([{ "kind": "component", "component": "compressor", "to": "salient" }]));
+    let of = |judged: &crate::Judged| {
+        let verdict = judged.verdict();
+        let kept: Vec<_> = verdict["statistics"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| one["metric"] == "keptFacts")
+            .cloned()
+            .collect();
+        (verdict["verdict"].clone(), verdict["confidence"].clone(), kept)
+    };
+    assert_eq!(of(&bench.judge(&patch, &task, &[])), of(&bench.judge(&patch, &task, &[])));
+}
