@@ -24,7 +24,6 @@ use super::evaluation::Evaluation;
 use super::fork::SuccessorFork;
 use super::records::Records;
 use super::verdict::{Base, Ruling, Verdict};
-use crate::brain::Reader;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::fsio::{Root, Sync};
@@ -269,13 +268,6 @@ pub fn last_audit(record: &Path, verdict: &Verdict, key: &PublicKey) -> Result<O
             .hint("audit it again with `herm successor audit`"));
     }
     Ok(Some(audit))
-}
-
-/// The brain as it is now.
-pub(super) fn base_now(harness: &Harness, brain: &crate::ids::BrainId) -> Result<Base> {
-    let reader = Reader::open(harness.layout(), brain)?;
-    let lock = reader.lock();
-    Ok(Base { brain: brain.clone(), version: lock.version, bundle_hash: lock.bundle_hash })
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

@@ -8,6 +8,7 @@ pub mod apply;
 mod arms;
 mod artifacts;
 pub mod audit;
+pub mod auto;
 pub mod bottleneck;
 mod broker;
 mod budget;
