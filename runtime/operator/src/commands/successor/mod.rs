@@ -1,5 +1,6 @@
 //! `herm successor`: patches judged in a sandboxed clone, and what became of them.
 
+mod auto;
 mod look;
 
 use std::path::Path;
@@ -23,6 +24,8 @@ pub(super) fn run(settings: &Settings, command: &Successor) -> Result<Answer> {
     match command {
         Successor::Evaluate(arguments) => evaluate(settings, arguments),
         Successor::List => look::list(settings),
+        Successor::Audit(arguments) => auto::audit(settings, arguments),
+        Successor::Auto(arguments) => auto::run(settings, arguments),
         Successor::Show { verdict } => look::show(settings, verdict),
         Successor::Destroy { verdict } => look::destroy(settings, verdict),
         Successor::Janitor => look::janitor(settings),
