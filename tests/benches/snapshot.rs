@@ -118,6 +118,30 @@ async fn usual(dir: &std::path::Path) {
         row("  CPU", cpu * 1e3, "ms", "");
     }
     bare_files(&dir.join("there-0/1"), &dir.join("bare")).await;
+    bare_index(&said, &dir.join("bare.db")).await;
+}
+
+/// What SQLite takes for the same rows and their full-text index, on one thread, with nothing else to do and nothing synced.
+async fn bare_index(said: &[generate::Said], path: &std::path::Path) {
+    let (_, (cpu, wall)) = timed(async {
+        let database = rusqlite::Connection::open(path).expect("a database");
+        database
+            .execute_batch(
+                "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;
+                 CREATE TABLE messages (id INTEGER PRIMARY KEY, content TEXT NOT NULL);
+                 CREATE VIRTUAL TABLE found USING fts5 (content, content = 'messages', content_rowid = 'id');
+                 BEGIN",
+            )
+            .expect("tables");
+        let mut put = database.prepare("INSERT INTO messages (content) VALUES (?1)").expect("a statement");
+        for one in said {
+            put.execute([&one.content]).expect("put");
+        }
+        database.execute_batch("INSERT INTO found (found) VALUES ('rebuild'); COMMIT").expect("indexed");
+    })
+    .await;
+    row("the same messages and an index of them by bare SQLite, wall", wall * 1e3, "ms", "");
+    row("  CPU", cpu * 1e3, "ms", "");
 }
 
 /// What the disk takes for the same files, written one after the other by nobody in particular.

@@ -14,16 +14,16 @@ use herm_tests::{ManualClock, TempBrains, signer};
 
 use super::store;
 
-fn id(text: &str) -> BrainId {
+pub(super) fn id(text: &str) -> BrainId {
     text.parse().unwrap()
 }
 
-fn vault(store: Arc<dyn Store>) -> Vault {
+pub(super) fn vault(store: Arc<dyn Store>) -> Vault {
     let key = Secrecy::Key(OperatorKey::from_bytes([5; 32]));
     Vault::new(store, key, "the test", Arc::new(SystemRandom), Arc::new(ManualClock::new()))
 }
 
-fn how() -> Restoring {
+pub(super) fn how() -> Restoring {
     Restoring {
         version: None,
         in_place: InPlace::Refuse,
@@ -34,7 +34,7 @@ fn how() -> Restoring {
     }
 }
 
-fn step(brain: &mut Brain, number: u64) {
+pub(super) fn step(brain: &mut Brain, number: u64) {
     let mut draft = Draft::new();
     for at in 0..8 {
         draft.message(Message {

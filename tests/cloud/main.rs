@@ -1,6 +1,8 @@
-//! Snapshots over the S3 protocol, with a real server on loopback that is made to fail.
+//! Snapshots in stores beyond this machine: over the S3 protocol, with a real server on loopback that is made to fail, and
+//! in what GCS, Azure and WebDAV document.
 
 mod brains;
+mod others;
 mod s3;
 mod second_opinion;
 

@@ -105,7 +105,19 @@ fn where_brains_are_leased_a_command_that_moves_one_asks_for_the_lease() {
     let (config, store) = (place.path("config.toml"), place.path("store"));
     std::fs::write(&config, format!("[snapshot]\nstore = {store:?}\nlease_secs = 60\n")).unwrap();
     let with = |arguments: &[&str]| place.herm().run(&[&["--config", config.as_str()], arguments].concat());
-    let moving: [&[&str]; 3] = [&["memory", "add", "1", "a thing"], &["snapshot", "create", "1"], &["curate", "1"]];
+    let (skill, sessions) = (place.path("library/tidy/SKILL.md"), place.path("sessions"));
+    std::fs::create_dir_all(place.path("library/tidy")).unwrap();
+    std::fs::create_dir_all(&sessions).unwrap();
+    std::fs::write(&skill, "---\nname: tidy\ndescription: Tidies up. Use when it is untidy.\n---\n# Tidy\n").unwrap();
+    let library = place.path("library");
+    let moving: [&[&str]; 6] = [
+        &["memory", "add", "1", "a thing"],
+        &["snapshot", "create", "1"],
+        &["curate", "1"],
+        &["skills", "import", "1", &library],
+        &["evolve", "auto-run", "1", "--hold"],
+        &["evolve", "backfill", "1", "--sessions-dir", &sessions],
+    ];
     let local = std::sync::Arc::new(herm::snapshot::store::LocalStore::open(store.as_ref()).unwrap());
     let vault = super::vault_of(local, super::key(1), "another machine");
     let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -115,6 +127,12 @@ fn where_brains_are_leased_a_command_that_moves_one_asks_for_the_lease() {
         let run = with(arguments);
         assert_eq!(run.code, 5, "{run:?}");
         assert!(run.stderr.contains("another machine works on brain 1"), "{run:?}");
+    }
+    let looking: [&[&str]; 3] =
+        [&["skills", "import", "1", &library, "--dry-run"], &["evolve", "status", "1"], &["evolve", "report", "1"]];
+    for arguments in looking {
+        let run = with(arguments);
+        assert_eq!(run.code, 0, "who only looks needs no lease: {run:?}");
     }
     executor.block_on(vault.release_lease(&lease)).unwrap();
     for arguments in moving {

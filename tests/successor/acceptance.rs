@@ -1,7 +1,7 @@
 //! Every acceptance criterion of the specification and every row of its table of boundaries, by name.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
@@ -35,10 +35,11 @@ fn everything(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 fn a_successor_can_be_spawned_from_a_running_instance_in_under_30_seconds() {
     let bench = Bench::new();
     let mut server = bench.herm().command(&["serve", "--listen", "127.0.0.1:0"]);
-    let mut server = server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Past its first words it serves.
-    let mut first = [0; 1];
-    server.stderr.take().unwrap().read_exact(&mut first).unwrap();
+    let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap());
+    let mut first = String::new();
+    lines.read_line(&mut first).unwrap();
+    assert!(first.starts_with("listening"), "{first}");
     // The whole of spawning, evaluating and judging has 30 seconds; crossing them would be the reason.
     let judged = bench.judge(&small_patch(), &evaluation(json!([scripted("one", &REPLIES)])), &["--wall", "30"]);
     server.kill().unwrap();
@@ -60,7 +61,7 @@ fn a_successor_cannot_modify_parent_state_filesystem_or_identity() {
         "for f in {brains}/1/system.md {brains}/1/memory.db {key} /etc/passwd /usr/bin/owned /home/owned /root/owned; do \
            if echo owned > \"$f\"; then echo \"wrote $f\" >> /work/artifacts/wrote; fi; done 2>/dev/null; \
          if cat {key} 2>/dev/null; then exit 9; fi; \
-         mkdir -p {brains}/1 2>/dev/null && exit 8; test ! -e /work/artifacts/wrote",
+         test ! -e /work/artifacts/wrote",
         brains = bench.brains().display(),
         key = key.display(),
     );

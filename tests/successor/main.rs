@@ -15,36 +15,36 @@ use serde_json::{Value, json};
 const HERM: &str = env!("CARGO_BIN_EXE_herm-under-test");
 
 /// A directory with brain 1, and files beside it.
-pub struct Bench {
+struct Bench {
     dir: tempfile::TempDir,
     herm: Herm,
 }
 
 /// What an evaluation gave.
-pub struct Judged {
-    pub code: i32,
-    pub json: Value,
+struct Judged {
+    code: i32,
+    json: Value,
 }
 
 impl Judged {
-    pub fn verdict(&self) -> &Value {
+    fn verdict(&self) -> &Value {
         &self.json["verdict"]
     }
 
-    pub fn ruling(&self) -> &str {
+    fn ruling(&self) -> &str {
         self.verdict()["verdict"].as_str().unwrap_or_default()
     }
 
-    pub fn reason(&self) -> &str {
+    fn reason(&self) -> &str {
         self.verdict()["reason"].as_str().unwrap_or_default()
     }
 
-    pub fn directory(&self) -> PathBuf {
+    fn directory(&self) -> PathBuf {
         PathBuf::from(self.json["directory"].as_str().unwrap_or_default())
     }
 
     /// The samples of one side.
-    pub fn samples(&self, arm: &str) -> Vec<Value> {
+    fn samples(&self, arm: &str) -> Vec<Value> {
         let all: Vec<Value> =
             serde_json::from_slice(&std::fs::read(self.directory().join("measurements.json")).unwrap()).unwrap();
         all.into_iter().filter(|sample| sample["arm"] == arm).collect()
@@ -53,14 +53,14 @@ impl Judged {
 
 impl Bench {
     /// Brain 1 from its seed, with one task behind it.
-    pub fn new() -> Self {
+    fn new() -> Self {
         let bench = Self::bare();
         bench.must(&["run", "1", "--example", "vault"]);
         bench
     }
 
     /// Brain 1 from its seed.
-    pub fn bare() -> Self {
+    fn bare() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let herm = Herm::new(HERM, &dir.path().join("brains"));
         let bench = Self { dir, herm };
@@ -68,33 +68,33 @@ impl Bench {
         bench
     }
 
-    pub fn herm(&self) -> &Herm {
+    fn herm(&self) -> &Herm {
         &self.herm
     }
 
-    pub fn path(&self) -> &Path {
+    fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn brains(&self) -> PathBuf {
+    fn brains(&self) -> PathBuf {
         self.dir.path().join("brains")
     }
 
-    pub fn must(&self, arguments: &[&str]) -> String {
+    fn must(&self, arguments: &[&str]) -> String {
         let run = self.herm.run(arguments);
         assert_eq!(run.code, 0, "{arguments:?}: {run:?}");
         run.stdout
     }
 
     /// Writes a file beside the brains and returns its path.
-    pub fn file(&self, name: &str, content: &Value) -> String {
+    fn file(&self, name: &str, content: &Value) -> String {
         let path = self.dir.path().join(name);
         std::fs::write(&path, serde_json::to_vec_pretty(content).unwrap()).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
     /// The command that evaluates.
-    pub fn evaluating(&self, patch: &Value, task: &Value, flags: &[&str]) -> Command {
+    fn evaluating(&self, patch: &Value, task: &Value, flags: &[&str]) -> Command {
         let (patch, task) = (self.file("patch.json", patch), self.file("task.json", task));
         let mut arguments = vec!["--json", "successor", "evaluate", "1", "--patch", &patch, "--task", &task];
         arguments.extend(flags);
@@ -102,7 +102,7 @@ impl Bench {
     }
 
     /// Judges a patch.
-    pub fn judge(&self, patch: &Value, task: &Value, flags: &[&str]) -> Judged {
+    fn judge(&self, patch: &Value, task: &Value, flags: &[&str]) -> Judged {
         let output = self.evaluating(patch, task, flags).output().expect("the program starts");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let json: Value = serde_json::from_str(&said)
@@ -111,7 +111,7 @@ impl Bench {
     }
 
     /// Nothing of a successor is left but verdicts.
-    pub fn assert_clean(&self) {
+    fn assert_clean(&self) {
         let forks = self.brains().join(".successor/forks");
         let left: Vec<_> = std::fs::read_dir(&forks)
             .map(|entries| entries.map(|entry| entry.unwrap().file_name()).filter(|name| name != ".lock").collect())
@@ -130,27 +130,27 @@ impl Bench {
 }
 
 /// A patch of these changes.
-pub fn patch(changes: Value) -> Value {
+fn patch(changes: Value) -> Value {
     json!({ "schema": "herm/patch@1", "title": "a change under test", "changes": changes })
 }
 
 /// A patch that changes next to nothing.
-pub fn small_patch() -> Value {
+fn small_patch() -> Value {
     patch(json!([{ "kind": "constants", "set": { "indexBest": 41 } }]))
 }
 
 /// An evaluation of these parts.
-pub fn evaluation(parts: Value) -> Value {
+fn evaluation(parts: Value) -> Value {
     json!({ "schema": "herm/evaluation@1", "title": "under test", "parts": parts, "goals": [{ "metric": "turns" }] })
 }
 
 /// An evaluation that runs one shell command on each side.
-pub fn command(script: &str) -> Value {
+fn command(script: &str) -> Value {
     evaluation(json!([{ "kind": "command", "name": "shell", "argv": ["/bin/sh", "-c", script] }]))
 }
 
 /// A scripted task that looks into a tool and answers.
-pub fn scripted(name: &str, replies: &[&str]) -> Value {
+fn scripted(name: &str, replies: &[&str]) -> Value {
     json!({ "kind": "suite", "name": name, "tasks": [{
         "name": "scripted", "input": "contract A { }", "replies": replies, "checks": [{ "status": "converged" }]
     }] })

@@ -43,7 +43,7 @@ fn a_patch_that_cannot_be_applied_is_rejected_with_the_reason() {
     let bench = Bench::new();
     for (changes, why) in [
         (json!([{ "kind": "role", "edits": [{ "find": "no such words", "replace": "x" }] }]), "not exactly once"),
-        (json!([{ "kind": "migration", "up": "DELETE FROM messages" }]), "does not begin with CREATE INDEX"),
+        (json!([{ "kind": "migration", "up": "DELETE FROM messages" }]), "not a plain index"),
         (json!([{ "kind": "migration", "up": "CREATE INDEX x_a ON nowhere(at)" }]), "no such table"),
         (json!([{ "kind": "files", "remove": ["skills/nobody.md"] }]), "not there"),
         (json!([{ "kind": "files", "set": { "skills/bad.md": "no front matter" } }]), "skill"),
@@ -80,7 +80,7 @@ fn a_file_that_is_no_patch_or_no_evaluation_is_an_error_with_a_next_step() {
         (patch(json!([{ "kind": "tool", "name": "scan" }])), "one of them"),
     ] {
         let output = bench.evaluating(&bad, &good, &[]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(part), "{bad}: {said}");
     }
     for (bad, part) in [
@@ -90,7 +90,7 @@ fn a_file_that_is_no_patch_or_no_evaluation_is_an_error_with_a_next_step() {
         (evaluation(json!([{ "kind": "compress", "name": "c", "sessions": 1000000 }])), "at most"),
     ] {
         let output = bench.evaluating(&crate::small_patch(), &bad, &[]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(part), "{bad}: {said}");
     }
     // A brain that is not there, a file that is not there.

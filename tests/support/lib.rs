@@ -7,6 +7,8 @@ pub mod command;
 pub mod generate;
 pub mod http;
 pub mod model_server;
+#[cfg(feature = "cloud")]
+pub mod object_server;
 pub mod operator;
 #[cfg(feature = "cloud")]
 pub mod s3_server;

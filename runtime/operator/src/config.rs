@@ -3,6 +3,7 @@
 mod elsewhere;
 mod evolver;
 mod serve;
+mod successor;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use crate::cli::Cli;
 pub(crate) use elsewhere::{EnsEntry, WalrusEntry};
 pub(crate) use evolver::EvolverEntry;
 pub(crate) use serve::{PaymentEntry, ServeEntry, ServeLimits};
+pub(crate) use successor::{MeshEntry, StewardsEntry, SuccessorEntry};
 
 /// The configuration file.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -80,6 +82,15 @@ pub(crate) struct File {
     /// How the server answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) serve: Option<ServeEntry>,
+    /// What must happen before a patch is applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) successor: Option<SuccessorEntry>,
+    /// Who may approve patches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stewards: Option<StewardsEntry>,
+    /// The nodes that verify each other's patches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mesh: Option<MeshEntry>,
 }
 
 /// Where brains are snapshotted to, and how.

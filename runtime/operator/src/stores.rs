@@ -138,13 +138,20 @@ impl Settings {
     pub(crate) fn while_leased<T>(&self, id: &BrainId, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(ttl) = self.lease() else { return work() };
         in_runtime(async {
-            let vault = self.vault(Wish::AsConfigured, Purpose::Write).await?;
+            let vault = Arc::new(self.vault(Wish::AsConfigured, Purpose::Write).await?);
             let lease = take(&vault, id, ttl).await?;
-            let done = match vault.refuse_behind(&self.layout, id).await {
-                Ok(()) => work(),
-                Err(error) => Err(error),
+            let (done, lease) = match vault.refuse_behind(&self.layout, id).await {
+                Ok(()) => {
+                    let keeper = Keeper::begin(Arc::clone(&vault), lease, ttl);
+                    // On this thread; the executor's own go on renewing meanwhile.
+                    let done = work();
+                    (done, keeper.end().await)
+                }
+                Err(error) => (Err(error), Some(lease)),
             };
-            give_back(&vault, &lease).await;
+            if let Some(lease) = lease {
+                give_back(&vault, &lease).await;
+            }
             done
         })
     }
@@ -168,6 +175,41 @@ impl Settings {
             flush_within: Duration::from_secs(said.flush_secs.unwrap_or(30).into()),
             ..Snapshotting::new(Arc::new(self.vault(Wish::AsConfigured, Purpose::Write).await?))
         }))
+    }
+}
+
+/// Renews a lease while a command works: a pass with verifications takes longer than a lease may last.
+struct Keeper {
+    ended: tokio::sync::oneshot::Sender<()>,
+    keeping: tokio::task::JoinHandle<Option<Lease>>,
+}
+
+impl Keeper {
+    fn begin(vault: Arc<Vault>, mut lease: Lease, ttl: Duration) -> Self {
+        let (ended, mut end) = tokio::sync::oneshot::channel();
+        let keeping = tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    _ = &mut end => return Some(lease),
+                    () = tokio::time::sleep(ttl / 3) => {}
+                }
+                match vault.renew_lease(&lease).await {
+                    Ok(renewed) => lease = renewed,
+                    Err(error) if error.kind() == ErrorKind::Conflict => {
+                        tracing::warn!(%error, "the lease was taken over meanwhile; the next push finds out who was first");
+                        return None;
+                    }
+                    Err(error) => tracing::warn!(%error, "the lease was not renewed; trying again"),
+                }
+            }
+        });
+        Self { ended, keeping }
+    }
+
+    /// The lease as it is now; none where another operator has it.
+    async fn end(self) -> Option<Lease> {
+        drop(self.ended);
+        self.keeping.await.ok().flatten()
     }
 }
 

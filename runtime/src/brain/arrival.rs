@@ -134,14 +134,24 @@ impl Arrival {
         IndexBeside::is_of(table)
     }
 
-    /// In which order tables should come: the list of files before their contents, and what is searched early, for
-    /// indexing it takes longest.
+    /// In which order tables should come: the list of files before their contents, so that files are written and synced
+    /// while everything else goes on, and then what is searched, for indexing it takes longest.
     pub(crate) fn rank(table: &str) -> u8 {
         match table {
             FILES => 0,
-            searched if IndexBeside::is_of(searched) => 1,
-            CONTENTS => 2,
+            CONTENTS => 1,
+            searched if IndexBeside::is_of(searched) => 2,
             _ => 3,
+        }
+    }
+
+    /// All rows of a table have come. After the contents nobody has to wait for more files: they are made durable while
+    /// the rows of other tables arrive and are indexed.
+    pub(crate) fn table_is_full(&mut self, table: &Carried) {
+        if table.name() == CONTENTS
+            && let Some(files) = &mut self.files
+        {
+            files.writing.no_more();
         }
     }
 
@@ -305,6 +315,7 @@ const MOST_WAITING: usize = 32 << 20;
 
 /// Writes contents to their places in a directory that nobody sees yet.
 fn write_files(root: &Root, pieces: Pieces<(Vec<RelPath>, Digest, Vec<u8>)>) -> Result<()> {
+    let (mut writing, mut written) = (root.filling(), 0);
     for (paths, digest, content) in pieces {
         for path in paths {
             if Digest::of(&content) != digest {
@@ -315,8 +326,13 @@ fn write_files(root: &Root, pieces: Pieces<(Vec<RelPath>, Digest, Vec<u8>)>) -> 
                 return Err(Error::corrupt(format!("{path} in the snapshot is larger than a file of a brain can be"))
                     .hint("restore an earlier snapshot"));
             }
-            root.write_new(&path, &content)?;
+            writing.write(&path, &content)?;
+            written += 1;
         }
+    }
+    // What is on the disk by then need not be waited for at the end.
+    if written > FILES_ONE_BY_ONE {
+        root.sync_file_system()?;
     }
     Ok(())
 }

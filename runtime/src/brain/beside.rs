@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 /// A thread that works through what it is handed. At most so many bytes wait for it; then whoever hands over waits.
 #[derive(Debug)]
 pub(super) struct Beside<T, R> {
-    pieces: Sender<(T, usize)>,
+    /// None once there is no more.
+    pieces: Option<Sender<(T, usize)>>,
     waiting: Arc<Waiting>,
     thread: JoinHandle<Result<R>>,
 }
@@ -72,7 +73,7 @@ impl<T: Send + 'static, R: Send + 'static> Beside<T, R> {
         let (pieces, receiver) = channel();
         let waiting = Arc::new(Waiting { most, now: Mutex::default(), changed: Condvar::new() });
         let there = Pieces { receiver, waiting: Arc::clone(&waiting), taken: 0 };
-        Self { pieces, waiting, thread: std::thread::spawn(move || work(there)) }
+        Self { pieces: Some(pieces), waiting, thread: std::thread::spawn(move || work(there)) }
     }
 
     /// Hands over a piece. Where the work has failed it is dropped; [`finish`](Self::finish) says why.
@@ -85,7 +86,12 @@ impl<T: Send + 'static, R: Send + 'static> Beside<T, R> {
         now.bytes += bytes;
         drop(now);
         // Nobody there: the thread has ended with an error, which is what counts.
-        let _ = self.pieces.send((piece, bytes));
+        let _ = self.pieces.as_ref().map(|pieces| pieces.send((piece, bytes)));
+    }
+
+    /// Says that there is no more to do; the work goes on to its end.
+    pub(super) fn no_more(&mut self) {
+        self.pieces = None;
     }
 
     /// Waits until everything is done; what came of it.

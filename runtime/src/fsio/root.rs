@@ -219,15 +219,9 @@ impl Root {
         self.install(rel, content, sync, RenameFlags::empty()).map(|_| ())
     }
 
-    /// Writes a file into a directory that nobody else sees yet: not set aside first, not synced. What
-    /// is there is an error.
-    pub fn write_new(&self, rel: &RelPath, content: &[u8]) -> Result<()> {
-        let parent = self.parent_dir(rel.as_str())?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let at = parent.as_ref().unwrap_or(&self.fd);
-        let fd = open_beneath(at.as_fd(), rel.name(), flags, Mode::from_raw_mode(0o644))
-            .map_err(|errno| self.fail("write", rel.as_str(), errno))?;
-        self.fill(fd, rel, content, Sync::Later)
+    /// Begins to fill a directory that nobody else sees yet.
+    pub fn filling(&self) -> Filling<'_> {
+        Filling { root: self, above: None }
     }
 
     /// Puts `content` at `rel` and waits for the disk, but only if nothing is there: of several at
@@ -414,6 +408,47 @@ impl Root {
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
             Err(errno) => Err(self.fail("look at", rel.as_str(), errno)),
         }
+    }
+}
+
+/// Many files on their way into a directory that nobody else sees yet: not set aside first, not synced.
+#[derive(Debug)]
+pub struct Filling<'a> {
+    root: &'a Root,
+    /// The directory above the one that the last file went into: the next one is most often there too.
+    above: Option<(String, OwnedFd)>,
+}
+
+impl Filling<'_> {
+    /// Writes a file. What is there is an error.
+    pub fn write(&mut self, rel: &RelPath, content: &[u8]) -> Result<()> {
+        let parent = self.parent(rel.as_str())?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let at = parent.as_ref().unwrap_or(&self.root.fd);
+        let fd = open_beneath(at.as_fd(), rel.name(), flags, Mode::from_raw_mode(0o644))
+            .map_err(|errno| self.root.fail("write", rel.as_str(), errno))?;
+        self.root.fill(fd, rel, content, Sync::Later)
+    }
+
+    /// The directory that holds `rel`, made where it is not there: three calls where its neighbour was made before.
+    fn parent(&mut self, rel: &str) -> Result<Option<OwnedFd>> {
+        let Some((parent, _)) = rel.rsplit_once('/') else { return Ok(None) };
+        let Some((above, name)) = parent.rsplit_once('/') else { return self.root.parent_dir(rel) };
+        let at = match self.above.take() {
+            Some((known, fd)) if known == above => fd,
+            _ => match self.root.parent_dir(parent)? {
+                Some(fd) => fd,
+                None => return self.root.parent_dir(rel),
+            },
+        };
+        match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(self.root.fail("create", parent, errno)),
+        }
+        let made = open_beneath(at.as_fd(), name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+            .map_err(|errno| self.root.fail("open", parent, errno))?;
+        self.above = Some((above.to_owned(), at));
+        Ok(Some(made))
     }
 }
 

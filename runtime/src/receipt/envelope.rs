@@ -62,6 +62,11 @@ impl Envelope {
         self.signatures.first().map(|signed| signed.keyid.as_str())
     }
 
+    /// Every key that the envelope says signed it.
+    pub fn keyids(&self) -> impl Iterator<Item = &str> {
+        self.signatures.iter().map(|signed| signed.keyid.as_str())
+    }
+
     /// The payload, if `key` signed it.
     pub fn open(&self, key: &PublicKey) -> Result<Vec<u8>> {
         let payload = self.payload()?;

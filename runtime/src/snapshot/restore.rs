@@ -366,6 +366,7 @@ fn fill(
         if (rows_left, bytes_left) != (0, 0) {
             return Err(broken(format!("{} has fewer rows than its manifest says", table.name())));
         }
+        arrival.table_is_full(table);
     }
     match next {
         Some(Came::All) => Ok(pieces),

@@ -19,6 +19,8 @@ use super::wire::{CaseResult, FromWorker, Setup, ToWorker};
 pub(super) struct Run {
     pub(super) samples: Vec<Sample>,
     pub(super) caveats: Vec<String>,
+    /// Parts for which there is nothing to run.
+    pub(super) empty: Vec<String>,
     pub(super) identity: Option<(String, String)>,
     pub(super) walls: Walls,
     pub(super) spent: Spent,
@@ -113,7 +115,10 @@ impl Arms<'_> {
                 }
                 Part::Replay { name, last } => {
                     let wanted = tasks.iter().take(*last as usize);
-                    if repetition == 0 && wanted.len() < *last as usize {
+                    if wanted.len() == 0 && repetition == 0 {
+                        run.caveats.push(format!("Part “{name}” was left out: the brain keeps no task to replay."));
+                        run.empty.push(name.clone());
+                    } else if repetition == 0 && wanted.len() < *last as usize {
                         run.caveats.push(format!(
                             "Part “{name}” replays {} of the {last} tasks asked for: no more are kept.",
                             wanted.len()

@@ -138,7 +138,7 @@ impl SuccessorFork {
     fn verdict(&self, evaluation: &Evaluation, budget: Budget, run: &Run, times: (Moment, Moment)) -> Result<Verdict> {
         let judgement = match &run.rejected {
             Some(rejection) => Judgement::rejected(&rejection.reason, rejection.sentence.clone()),
-            None => judge(evaluation, &run.samples, evaluation.seed),
+            None => judge(&without(evaluation, &run.empty), &run.samples, evaluation.seed),
         };
         let identity = run.identity.clone();
         let after = identity.as_ref().map(|(_, after)| after.clone()).filter(|_| run.rejected.is_none());
@@ -166,6 +166,17 @@ impl SuccessorFork {
             ended_at: times.1,
         })
     }
+}
+
+/// The evaluation without parts for which there was nothing to run, unless it measures something in them.
+fn without(evaluation: &Evaluation, empty: &[String]) -> Evaluation {
+    let is_measured = |part: &str| {
+        let goals = evaluation.goals.iter().map(|goal| goal.part.as_deref());
+        goals.chain(evaluation.guards.iter().map(|guard| guard.part.as_deref())).any(|named| named == Some(part))
+    };
+    let mut evaluation_run = evaluation.clone();
+    evaluation_run.parts.retain(|part| !empty.iter().any(|empty| empty == part.name()) || is_measured(part.name()));
+    evaluation_run
 }
 
 /// Copies of a brain for both sides, of the same moment.

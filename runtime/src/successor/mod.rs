@@ -3,6 +3,7 @@
 //! - [`Patch`] is the proposed change, [`Evaluation`] what is run to judge it; both are files with a hash.
 //! - [`Sample`] is what one case gave on one side.
 //! - [`Verdict`] is the judgement, computed and signed by the parent.
+//! - [`gate`] is what stands between a verdict and a change: a steward, or a mesh of nodes.
 
 pub mod apply;
 mod arms;
@@ -22,6 +23,7 @@ mod figures;
 #[cfg(test)]
 mod fixtures;
 mod fork;
+pub mod gate;
 mod judge;
 mod measure;
 mod pairs;

@@ -45,6 +45,7 @@ pub(super) fn run(settings: &Settings) -> Result<Answer> {
         check("sqlite", sqlite()),
         check("clock", clock(SystemClock.now())),
         check("seeds", embedded_seeds()),
+        check("gates", gates(settings)),
     ];
     let worst_is_error = checks.iter().any(|check| check.level == Level::Error);
     let rows: Vec<_> =
@@ -119,6 +120,16 @@ fn clock(now: Moment) -> Result<(Level, String)> {
     // Steps are stamped with this clock; one before herm existed is certainly wrong.
     let level = if now >= Moment::parse("2026-01-01T00:00:00Z")? { Level::Ok } else { Level::Warn };
     Ok((level, now.to_string()))
+}
+
+/// What must happen before a patch is applied.
+fn gates(settings: &Settings) -> Result<(Level, String)> {
+    let gates = settings.gates()?;
+    let mesh = gates.mesh.as_ref().map_or_else(
+        || "no mesh".to_owned(),
+        |mesh| format!("{} of {} nodes of the mesh", mesh.quorum(), mesh.members().len()),
+    );
+    Ok((Level::Ok, format!("{}: {} stewards, {mesh}", gates.gate.name(), gates.stewards.len())))
 }
 
 fn embedded_seeds() -> Result<(Level, String)> {

@@ -13,7 +13,14 @@ use crate::output::{Answer, columns};
 
 pub(super) fn run(settings: &Settings, arguments: &cli::ImportSkills) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
-    let mut brain = Brain::open(&settings.layout, &id, &settings.opening(OnDrift::Refuse))?;
+    match arguments.dry_run {
+        true => import(settings, &id, arguments),
+        false => settings.while_leased(&id, || import(settings, &id, arguments)),
+    }
+}
+
+fn import(settings: &Settings, id: &BrainId, arguments: &cli::ImportSkills) -> Result<Answer> {
+    let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
     let library = brain.skill_library(&arguments.path)?;
     let namesakes = if arguments.replace { Namesakes::Replace } else { Namesakes::Keep };
     let mut draft = Draft::new();
@@ -28,7 +35,7 @@ pub(super) fn run(settings: &Settings, arguments: &cli::ImportSkills) -> Result<
     };
     let unfinished = finish(brain)?;
     let code = if report.imported.is_empty() && report.unchanged.is_empty() { exit::NEGATIVE } else { exit::DONE };
-    let text = text(&id, &report, settled.as_ref(), arguments.dry_run);
+    let text = text(id, &report, settled.as_ref(), arguments.dry_run);
     let mut json = to_json(&report)?;
     json["id"] = json!(id);
     json["dryRun"] = json!(arguments.dry_run);

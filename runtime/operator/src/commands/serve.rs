@@ -1,5 +1,7 @@
 //! `herm serve` and `herm mcp`.
 
+use std::time::Duration;
+
 use herm::{Error, Result};
 use serde_json::json;
 
@@ -7,6 +9,9 @@ use crate::cli::{Cli, Serve};
 use crate::config::Settings;
 use crate::output::{self, Answer};
 use crate::serve::Server;
+
+/// So long work on brains has to end once every task has.
+const LAST_WORK: Duration = Duration::from_secs(10);
 
 pub(super) fn run(settings: &Settings, arguments: &Serve, cli: &Cli) -> Result<Answer> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -17,7 +22,7 @@ pub(super) fn run(settings: &Settings, arguments: &Serve, cli: &Cli) -> Result<A
         .enable_all()
         .build()
         .map_err(|source| Error::unavailable("no threads can be started").because(source))?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let server = Server::open(settings, arguments.listen.as_deref()).await?;
         let first = server.make_first_brain()?;
         let address = server.address();
@@ -41,7 +46,10 @@ pub(super) fn run(settings: &Settings, arguments: &Serve, cli: &Cli) -> Result<A
         // Nobody reads it: the server answers all the same.
         let _ = output::print(&said);
         server.run().await
-    })?;
+    });
+    // A successor that judges for the mesh may take an hour more; its verdict is nothing anyone waits for now.
+    runtime.shutdown_timeout(LAST_WORK);
+    served?;
     Ok(Answer::new("", json!({ "event": "stopped" })).note("stopped: every task is settled or written down"))
 }
 

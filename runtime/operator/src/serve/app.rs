@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::caller::Rates;
 use super::hall::Hall;
+use super::mesh::Door;
 use super::meter::Meter;
 use super::money::Money;
 use super::payment::Gate;
@@ -62,6 +63,8 @@ pub(crate) struct Parts {
     pub(crate) traces: Option<Traces>,
     /// Who takes payment.
     pub(crate) gate: Option<Gate>,
+    /// The mesh that this operator is a member of.
+    pub(crate) mesh: Option<Door>,
     /// Time.
     pub(crate) clock: Arc<dyn Clock>,
     /// Randomness.

@@ -11,11 +11,13 @@ mod listen;
 mod live;
 #[cfg(feature = "mcp")]
 pub(crate) mod mcp;
+mod mesh;
 mod meter;
 mod money;
 mod openai;
 pub(crate) mod openapi;
 mod operate;
+mod own_successor;
 mod page;
 mod payment;
 mod problem;
@@ -152,6 +154,12 @@ async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
     let vault = snapshotting.as_ref().map(|how| Arc::clone(&how.vault));
     let harness: Harness = backends::harness(settings, None, None, tools, snapshotting)?;
     let paused: HashSet<_> = book.paused()?.into_iter().collect();
+    let mesh = match (settings.gates()?.mesh, &settings.said.mesh) {
+        (Some(mesh), Some(said)) => {
+            Some(mesh::Door::open(settings, mesh, own_successor::verifier(&harness, said.budget()?))?)
+        }
+        _ => None,
+    };
     Ok(App::new(Parts {
         settings: settings.clone(),
         harness,
@@ -167,6 +175,7 @@ async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
         readers: Arc::default(),
         meter: meter::Meter::default(),
         gate: entry.x402.as_ref().map(payment::Gate::new).transpose()?,
+        mesh,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
         probed: tokio::sync::Mutex::default(),

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 
-use super::{agents, history, openai, operate, proposals, receipts, skills, status, tasks};
+use super::{agents, history, mesh, openai, operate, proposals, receipts, skills, status, tasks};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -23,6 +23,7 @@ use super::{agents, history, openai, operate, proposals, receipts, skills, statu
         proposals::list, proposals::accept, proposals::reject,
         status::status, status::key, status::healthz, status::readyz, status::metrics,
         openai::completions, openai::models, openai::one_model,
+        mesh::propose, mesh::vote, mesh::close,
     ),
     components(schemas(super::view::OutcomeView<'static>)),
     security(("key" = [])),

@@ -18,7 +18,7 @@ use herm::TaskId;
 use super::app::App;
 use super::caller::check_local;
 use super::problem::{Problem, REQUEST_ID};
-use super::{agents, history, openai, openapi, operate, page, proposals, receipts, skills, status, tasks};
+use super::{agents, history, mesh, openai, openapi, operate, page, proposals, receipts, skills, status, tasks};
 
 const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -60,6 +60,9 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/agents/{id}/import", post(operate::import))
         .route("/v1/agents/{id}/pause", post(operate::pause))
         .route("/v1/agents/{id}/resume", post(operate::resume))
+        .route("/v1/mesh/proposals", post(mesh::propose))
+        .route("/v1/mesh/votes/{proposal}", get(mesh::vote))
+        .route("/v1/mesh/consensus", post(mesh::close))
         .route("/v1/chat/completions", post(openai::completions))
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{model}", get(openai::one_model));

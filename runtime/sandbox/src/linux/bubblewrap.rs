@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::init::HOST_NAME;
 use super::stage::INSIDE;
-use super::view::{OURSELVES, WORK};
+use super::view::{MASKED, OURSELVES, WORK};
 use super::wire::Orders;
 
 /// Where it is. Not looked for in `PATH`: rules that let it make namespaces name this path.
@@ -66,6 +66,15 @@ pub(crate) fn command(orders: &Orders) -> Command {
         };
     }
     command.args(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]);
+    // What bubblewrap itself does not hide.
+    for name in MASKED {
+        let path = Path::new("/proc").join(name);
+        match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => command.arg("--tmpfs").arg(path),
+            Ok(_) => command.args(["--ro-bind", "/dev/null"]).arg(path),
+            Err(_) => continue,
+        };
+    }
     command.arg("--bind").arg(&orders.work).arg(WORK);
     command.args(["--remount-ro", "/", "--chdir", WORK, "--", STAGE, INSIDE]);
     command

@@ -15,6 +15,7 @@ use super::sys;
 use super::view;
 use super::wire::Orders;
 use crate::report::ProbeResult;
+use crate::spec::Layer;
 
 /// How a probe was stopped, or what it reached.
 type Outcome = Result<String, String>;
@@ -31,13 +32,19 @@ pub(crate) fn run(orders: &Orders, channel: bool) -> Vec<ProbeResult> {
         results.push(ProbeResult { probe: name.into(), held, detail });
     };
     probe("write_outside", write_outside());
+    probe("root_of_the_host", root(targets.root));
     probe("file_of_the_host", denied(fs::File::open(&targets.file), "opened a file of the host"));
     probe("password_hashes", denied(fs::File::open("/etc/shadow"), "opened /etc/shadow"));
     probe("port_of_the_host", port(targets.port));
     probe("abstract_socket_of_the_host", abstract_socket(&targets.abstract_name));
+    probe("namespaces_of_the_host", namespaces(&targets.namespaces));
     probe("interfaces", interfaces());
-    probe("processes_of_the_host", processes());
+    probe("processes_of_the_host", processes(orders));
     probe("descriptors", descriptors(channel));
+    probe("environment", environment());
+    if orders.layers.has(Layer::Landlock) && sys::landlock_abi() > 0 {
+        probe("file_rules", denied(fs::read_dir("/"), "lists the root, which no rule allows"));
+    }
     probe("host_name", host_name(&targets.host_name));
     probe("capabilities", status_field(&["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"], all_zero));
     probe("no_new_privileges", status_field(&["NoNewPrivs"], |value| value == "1"));
@@ -125,11 +132,12 @@ fn interfaces() -> Outcome {
     if names == ["lo"] { Ok("lo alone".into()) } else { Err(format!("sees {}", names.join(", "))) }
 }
 
-fn processes() -> Outcome {
+fn processes(orders: &Orders) -> Outcome {
     let entries = fs::read_dir("/proc").map_err(|error| format!("cannot look: {error}"))?;
     let count = entries.flatten().filter(|entry| view::is_process(&entry.file_name())).count();
-    // The init, and this process.
-    if count <= 2 { Ok(format!("{count} visible")) } else { Err(format!("sees {count} processes")) }
+    // The init, this process, and in a negative control the one that waits for it.
+    let expected = if orders.layers.has(Layer::Canary) { 2 } else { 3 };
+    if count <= expected { Ok(format!("{count} visible")) } else { Err(format!("sees {count} processes")) }
 }
 
 fn descriptors(channel: bool) -> Outcome {
@@ -155,6 +163,27 @@ fn descriptors(channel: bool) -> Outcome {
     // The listing itself was a descriptor, gone by the time it was looked at.
     found.retain(|entry| !entry.ends_with("→ "));
     if found.is_empty() { Ok("only the streams".into()) } else { Err(format!("inherits {}", found.join(", "))) }
+}
+
+fn root(of_the_host: (u64, u64)) -> Outcome {
+    let own = rustix::fs::stat("/").map_err(|error| format!("cannot look: {error}"))?;
+    if (own.st_dev, own.st_ino) == of_the_host { Err("stands in it".into()) } else { Ok("its own".into()) }
+}
+
+fn namespaces(of_the_parent: &[(String, std::path::PathBuf)]) -> Outcome {
+    for (kind, parents) in of_the_parent {
+        let own = fs::read_link(format!("/proc/self/ns/{kind}")).map_err(|error| format!("cannot look: {error}"))?;
+        if own == *parents {
+            return Err(format!("shares {} with the host", own.display()));
+        }
+    }
+    Ok("all its own".into())
+}
+
+/// The stages start without any variable; bubblewrap adds one.
+fn environment() -> Outcome {
+    let names: Vec<_> = std::env::vars_os().map(|(name, _)| name).filter(|name| name != "PWD").collect();
+    if names.is_empty() { Ok("empty".into()) } else { Err(format!("inherits {names:?}")) }
 }
 
 fn host_name(of_the_host: &str) -> Outcome {

@@ -45,9 +45,12 @@ pub(crate) struct Counted {
 
 /// The period over which a share of CPU time is held.
 const PERIOD_US: u64 = 100_000;
-/// A tenth of the usual weight: the caller wins whenever it wants the processor.
-const SHARES_V1: &str = "102";
-const WEIGHT_V2: &str = "10";
+/// A quarter of the usual weight: the caller wins whenever it wants the processor.
+const SHARES_V1: &str = "256";
+const WEIGHT_V2: &str = "25";
+/// Ten times the usual weight, for those who are to end.
+const LAST_SHARES_V1: &str = "10240";
+const LAST_WEIGHT_V2: &str = "1000";
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
@@ -158,7 +161,6 @@ impl Groups {
             }
             ("cpu", Version::One) => {
                 let quota = u64::from(limits.cpu_percent) * PERIOD_US / 100;
-                let _ = set("cpu.shares", SHARES_V1.into());
                 let held = set("cpu.cfs_period_us", PERIOD_US.to_string())
                     .and_then(|()| set("cpu.cfs_quota_us", quota.to_string()));
                 if held.is_ok() {
@@ -167,7 +169,6 @@ impl Groups {
             }
             ("cpu", Version::Two) => {
                 let quota = u64::from(limits.cpu_percent) * PERIOD_US / 100;
-                let _ = set("cpu.weight", WEIGHT_V2.into());
                 if set("cpu.max", format!("{quota} {PERIOD_US}")).is_ok() {
                     self.cpu = here.clone();
                     self.accounting = here;
@@ -230,13 +231,29 @@ impl Groups {
         }
     }
 
-    /// Lets processes that are to end do so at once: one that waits for its share would wait with dying too.
-    pub(crate) fn stop_throttling(&self) {
+    /// From now on the caller wins whenever it wants the processor. Not before the program starts: the set-up is the
+    /// caller's own work.
+    pub(crate) fn yield_to_others(&self) {
         if let Some((version, directory)) = &self.cpu {
+            // Where it cannot be set, the niceness of the program remains.
             let _ = match version {
-                Version::One => write(&directory.join("cpu.cfs_quota_us"), "-1"),
-                Version::Two => write(&directory.join("cpu.max"), "max"),
+                Version::One => write(&directory.join("cpu.shares"), SHARES_V1),
+                Version::Two => write(&directory.join("cpu.weight"), WEIGHT_V2),
             };
+        }
+    }
+
+    /// Lets processes that are to end do so at once: one that waits for its share would wait with dying too.
+    pub(crate) fn hasten(&self) {
+        if let Some((version, directory)) = &self.cpu {
+            let files = match version {
+                Version::One => [("cpu.cfs_quota_us", "-1"), ("cpu.shares", LAST_SHARES_V1)],
+                Version::Two => [("cpu.max", "max"), ("cpu.weight", LAST_WEIGHT_V2)],
+            };
+            for (file, value) in files {
+                // They end without it too, only later.
+                let _ = write(&directory.join(file), value);
+            }
         }
     }
 

@@ -104,6 +104,10 @@ const NEWEST_KNOWN: u32 = 466;
 /// Added to a number, it asks for the x32 calls, which no rule above names.
 const X32: u32 = 0x4000_0000;
 
+/// Puts characters into a terminal's input, as if they were typed; the same for a console; changes its driver.
+const TIOCSTI: u64 = 0x5412;
+const TIOCLINUX: u64 = 0x541c;
+const TIOCSETD: u64 = 0x5423;
 /// An old way to ask for packets, whatever the family.
 const SOCK_PACKET: u64 = 10;
 
@@ -148,7 +152,7 @@ fn not_permitted() -> io::Result<Rules> {
     rules.insert(libc::SYS_clone, namespaces);
 
     let request = |request: u64| when(vec![argument(1, Op::Eq, request)?]);
-    rules.insert(libc::SYS_ioctl, vec![request(libc::TIOCSTI as u64)?, request(0x541c)?, request(0x5423)?]);
+    rules.insert(libc::SYS_ioctl, vec![request(TIOCSTI)?, request(TIOCLINUX)?, request(TIOCSETD)?]);
     // Asking is permitted, and so is what everybody has.
     let asked = [u64::from(u32::MAX), 0].map(|persona| argument(0, Op::Ne, persona));
     rules.insert(libc::SYS_personality, vec![when(asked.into_iter().collect::<io::Result<Vec<_>>>()?)?]);

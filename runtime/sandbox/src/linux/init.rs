@@ -186,7 +186,8 @@ fn watch(line: &Line, children: &OwnedFd, program: i32) -> Result<(), GivenUp> {
             let mut signals = [0_u8; 1024];
             while rustix::io::read(children, &mut signals).is_ok_and(|count| count > 0) {}
             while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-                if pid.as_raw_nonzero().get() == program {
+                let over = status.exited() || status.signaled();
+                if over && pid.as_raw_nonzero().get() == program {
                     // A parent that is gone needs no report.
                     let _ = line.send(&Said::Ended(status.as_raw()), &[]);
                     return Ok(());
@@ -197,16 +198,24 @@ fn watch(line: &Line, children: &OwnedFd, program: i32) -> Result<(), GivenUp> {
             match line.receive::<Told>() {
                 Ok(Some(heard)) => match heard.message {
                     Told::Stop => {
-                        sys::signal_all(libc::SIGSTOP);
+                        signal_everything(libc::SIGSTOP);
                         line.send(&Said::Stopped, &[]).map_err(|_| GivenUp)?;
                     }
-                    Told::Continue => sys::signal_all(libc::SIGCONT),
+                    Told::Continue => signal_everything(libc::SIGCONT),
                     Told::Go => {}
                 },
                 // Nobody is left who could want the result.
                 Ok(None) | Err(_) => return Err(GivenUp),
             }
         }
+    }
+}
+
+/// Signals every process inside. Without a process namespace that would be every process of the user, so there nothing
+/// is signalled.
+fn signal_everything(signal: i32) {
+    if std::process::id() == 1 {
+        sys::signal_all(signal);
     }
 }
 
@@ -239,9 +248,8 @@ fn become_program(given: Given) -> GivenUp {
         return given.fail("go to the work directory", &error, false);
     }
     sys::default_signals();
-    let found = canary::run(&given.orders, channel);
-    if given.line.send(&Said::Canary(found), &[]).is_err() {
-        return GivenUp;
+    if let Err(error) = try_to_get_out(&given, channel) {
+        return given.fail("run the canary", &error, false);
     }
     match given.line.receive::<Told>() {
         Ok(Some(heard)) if heard.message == Told::Go => {}
@@ -249,6 +257,19 @@ fn become_program(given: Given) -> GivenUp {
     }
     let error = command(&given.orders, channel).exec();
     given.fail(format!("start {}", given.orders.program.display()), &error, false)
+}
+
+/// Runs the canary in this very process. In a negative control it may get out and still start the program, so there it
+/// runs in a copy: what it reached must not be the program's.
+fn try_to_get_out(given: &Given, channel: bool) -> io::Result<()> {
+    let try_all = || given.line.send(&Said::Canary(canary::run(&given.orders, channel)), &[]);
+    if given.orders.layers.has(Layer::Canary) {
+        return try_all();
+    }
+    match sys::fork()? {
+        Fork::Child => exit(i32::from(try_all().is_err())),
+        Fork::Parent(copy) => sys::reap(copy).map(drop),
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the program of a sandbox is started here alone")]

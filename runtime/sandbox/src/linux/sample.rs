@@ -8,6 +8,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
@@ -18,6 +19,8 @@ pub(crate) struct Sample {
     pub(crate) tasks: u32,
     /// Bytes of memory: an upper bound, since what processes share is counted for each.
     pub(crate) memory: u64,
+    /// CPU time of everything that lives or was waited for.
+    pub(crate) cpu: Duration,
 }
 
 /// Files without a name that processes keep open: no directory shows them.
@@ -36,26 +39,34 @@ pub(crate) struct Nameless {
 pub(crate) struct Windows {
     proc: OwnedFd,
     temporary: OwnedFd,
+    /// Whether `/tmp` is memory: it is the sandbox's own, except in a negative control.
+    temporary_is_memory: bool,
     page: u64,
 }
 
 impl Windows {
     pub(crate) fn new(proc: OwnedFd, temporary: OwnedFd) -> Self {
-        Self { proc, temporary, page: rustix::param::page_size() as u64 }
+        let temporary_is_memory = rustix::fs::fstatfs(&temporary).is_ok_and(|state| state.f_type == libc::TMPFS_MAGIC);
+        Self { proc, temporary, temporary_is_memory, page: rustix::param::page_size() as u64 }
     }
 
     /// A cheap look.
     pub(crate) fn sample(&self) -> io::Result<Sample> {
-        let mut sample = Sample { tasks: 0, memory: self.temporary()? };
+        let mut sample = Sample { memory: self.temporary()?, ..Sample::default() };
+        let mut ticks = 0;
+        // What the init waited for is in its own figures.
+        let init = rustix::fs::openat(&self.proc, c"1", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        if let Some(stat) = init.ok().and_then(|init| Stat::read(&init)) {
+            ticks += stat.ticks();
+        }
         self.each_process(|process| {
-            let Some(stat) = read(process, c"stat") else { return };
-            // The name stands in parentheses and may hold anything.
-            let Some((_, fields)) = stat.rsplit_once(')') else { return };
-            let fields: Vec<_> = fields.split_whitespace().collect();
-            let field = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-            sample.tasks = sample.tasks.saturating_add(u32::try_from(field(17)).unwrap_or(0));
-            sample.memory += field(21) * self.page;
+            let Some(stat) = Stat::read(process) else { return };
+            sample.tasks = sample.tasks.saturating_add(u32::try_from(stat.field(17)).unwrap_or(0));
+            sample.memory += stat.field(21) * self.page;
+            ticks += stat.ticks();
         })?;
+        let second = rustix::param::clock_ticks_per_second().max(1);
+        sample.cpu = Duration::from_secs_f64(ticks as f64 / second as f64);
         Ok(sample)
     }
 
@@ -76,6 +87,9 @@ impl Windows {
 
     /// Bytes in the sandbox's `/tmp`, which is memory.
     fn temporary(&self) -> io::Result<u64> {
+        if !self.temporary_is_memory {
+            return Ok(0);
+        }
         let state = rustix::fs::fstatvfs(&self.temporary)?;
         Ok(state.f_blocks.saturating_sub(state.f_bfree).saturating_mul(state.f_frsize))
     }
@@ -121,6 +135,28 @@ impl Windows {
             }
         }
         Ok(())
+    }
+}
+
+/// What `/proc` tells of a process in one line.
+struct Stat {
+    text: String,
+}
+
+impl Stat {
+    fn read(process: &OwnedFd) -> Option<Self> {
+        read(process, c"stat").map(|text| Self { text })
+    }
+
+    /// A field after the name, which stands in parentheses and may hold anything.
+    fn field(&self, index: usize) -> u64 {
+        let fields = self.text.rsplit_once(')').map_or("", |(_, fields)| fields);
+        fields.split_whitespace().nth(index).and_then(|field| field.parse().ok()).unwrap_or(0)
+    }
+
+    /// CPU time of the process and of the children it waited for.
+    fn ticks(&self) -> u64 {
+        (11..15).map(|index| self.field(index)).sum()
     }
 }
 

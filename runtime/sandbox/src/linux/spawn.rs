@@ -234,6 +234,14 @@ impl Targets {
             port: port.local_addr()?.port(),
             abstract_name,
             file: plan.lease.directory().join(crate::janitor::LEASE),
+            root: {
+                let root = rustix::fs::stat("/")?;
+                (root.st_dev, root.st_ino)
+            },
+            namespaces: ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]
+                .iter()
+                .map(|kind| Ok(((*kind).to_owned(), fs::read_link(format!("/proc/self/ns/{kind}"))?)))
+                .collect::<io::Result<_>>()?,
             host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         };
         Ok(Self { told, _port: port, _socket: socket })
@@ -323,8 +331,8 @@ fn converse(
     let (Said::Hello, Some(sender)) = (&hello.message, hello.sender) else {
         return Err(unexpected(hello.message));
     };
-    let init = Process::hold(sender, tier == Tier::Namespaces).map_err(refused("hold the init"))?;
-    plan.note(sender).map_err(refused("write the lease"))?;
+    let init = Process::hold(sender.pid, tier == Tier::Namespaces).map_err(refused("hold the init"))?;
+    plan.note(sender.pid).map_err(refused("write the lease"))?;
     let outer = match tier {
         Tier::Namespaces => {
             first.reap();
@@ -344,7 +352,10 @@ fn converse(
         return Err(Failed::Refused(setup("look into the sandbox", "it sent no windows", TRY_AGAIN)));
     };
     let found = hear(&door, deadline, &mut said_aside)?;
-    let Said::Canary(canary) = found.message else { return Err(unexpected(found.message)) };
+    let Said::Canary(mut canary) = found.message else { return Err(unexpected(found.message)) };
+    // Whoever is root outside stays root for what the other layers let through. The kernel says who it is.
+    let detail = format!("user {} outside", sender.user);
+    canary.push(ProbeResult { probe: "user_outside".into(), held: sender.user != 0, detail });
     let enforced = plan.layers.has(Layer::Canary);
     layers.push(LayerReport {
         layer: Layer::Canary,
@@ -501,6 +512,7 @@ impl Plan {
         let failed = |error: io::Error| setup("supervise the sandbox", error, TRY_AGAIN);
         let Streams { program, stdin, stdout, stderr } = self.streams;
         drop(program);
+        built.groups.yield_to_others();
         let handle = built.init.handle.try_clone().map_err(failed)?;
         let shared = Arc::new(Shared::new(handle, self.limits.output).map_err(failed)?);
         let tree = Tree::open(&self.work).map_err(failed)?;

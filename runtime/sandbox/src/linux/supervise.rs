@@ -125,7 +125,7 @@ impl Supervisor {
     /// Ends everything. Whoever waits for a share of CPU time would wait with dying too.
     fn exceed(&self, budget: Budget, limit: u64, used: u64) {
         self.shared.exceed(budget, limit, used);
-        self.groups.stop_throttling();
+        self.groups.hasten();
     }
 
     /// Waits for something to happen. Tells whether the init is gone, and everything with it.
@@ -145,7 +145,7 @@ impl Supervisor {
         if ready[1] {
             let mut count = [0; 8];
             let _ = rustix::io::read(&self.shared.wake, &mut count);
-            self.groups.stop_throttling();
+            self.groups.hasten();
         }
         if self.control_open && ready[2] {
             self.hear();
@@ -222,10 +222,12 @@ impl Supervisor {
     /// Where no control group counts. Tells whether everything was stopped.
     fn look_at_processes(&mut self, pause: &mut Duration) -> bool {
         let (memory, processes) = (self.groups.holds_memory().is_none(), self.groups.holds_processes().is_none());
-        if !memory && !processes {
+        let time = self.groups.cpu_used().is_none();
+        if !memory && !processes && !time {
             return false;
         }
         let Ok(sample) = self.windows.sample() else { return false };
+        self.used.cpu = self.used.cpu.max(sample.cpu);
         if processes {
             self.used.processes_peak = self.used.processes_peak.max(sample.tasks);
             if sample.tasks > self.limits.processes {
@@ -377,7 +379,9 @@ impl Supervisor {
         }
         self.used.wall = wall;
         self.used.output = self.shared.output();
-        self.used.cpu = self.groups.cpu_used().or(outer).or(inner).unwrap_or_default();
+        // What was ended from outside was waited for by nobody, so the last sample knows more.
+        let waited_for = outer.or(inner).unwrap_or_default().max(self.used.cpu);
+        self.used.cpu = self.groups.cpu_used().unwrap_or(waited_for);
         self.used.memory_peak = self.groups.memory_peak().unwrap_or(self.used.memory_peak);
         if self.shared.verdict().is_none() && counted.out_of_memory > 0 {
             self.shared.exceed(Budget::Memory, self.limits.memory, self.used.memory_peak);

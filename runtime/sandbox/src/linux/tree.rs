@@ -333,7 +333,7 @@ mod tests {
         let top = place.path().join("top");
         std::fs::create_dir_all(top.join("closed/inner")).unwrap();
         symlink(&kept, top.join("link")).unwrap();
-        std::fs::set_permissions(top.join("closed"), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(top.join("closed"), std::fs::Permissions::from_mode(0o000)).unwrap();
         remove(&top).unwrap();
         assert!(kept.exists() && !top.exists());
     }

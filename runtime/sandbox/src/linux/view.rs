@@ -28,7 +28,7 @@ pub(crate) const OURSELVES: &str = "/program";
 /// What a program may expect of `/dev`.
 pub(crate) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// What of `/proc` tells about the host, or lets one act on it, beyond the processes inside.
-const MASKED: [&str; 14] = [
+pub(crate) const MASKED: [&str; 14] = [
     "acpi",
     "asound",
     "bus",

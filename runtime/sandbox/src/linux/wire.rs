@@ -60,6 +60,10 @@ pub(crate) struct CanaryTargets {
     pub(crate) file: PathBuf,
     /// The host's name.
     pub(crate) host_name: String,
+    /// The device and number of the host's root.
+    pub(crate) root: (u64, u64),
+    /// The parent's own namespaces, by kind.
+    pub(crate) namespaces: Vec<(String, PathBuf)>,
 }
 
 /// From a stage to the parent.
@@ -105,8 +109,15 @@ pub(crate) struct Line {
 pub(crate) struct Heard<T> {
     pub(crate) message: T,
     pub(crate) descriptors: Vec<OwnedFd>,
-    /// The sender's process id, if this end asked for it.
-    pub(crate) sender: Option<i32>,
+    /// Who sent it, as the kernel says, if this end asked for it.
+    pub(crate) sender: Option<Sender>,
+}
+
+/// A process and its user, in the terms of whoever hears of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sender {
+    pub(crate) pid: i32,
+    pub(crate) user: u32,
 }
 
 impl Line {
@@ -166,7 +177,9 @@ impl Line {
         for part in ancillary.drain() {
             match part {
                 RecvAncillaryMessage::ScmRights(descriptors) => heard.descriptors.extend(descriptors),
-                RecvAncillaryMessage::ScmCredentials(sender) => heard.sender = Some(sender.pid.as_raw_nonzero().get()),
+                RecvAncillaryMessage::ScmCredentials(sender) => {
+                    heard.sender = Some(Sender { pid: sender.pid.as_raw_nonzero().get(), user: sender.uid.as_raw() });
+                }
                 _ => {}
             }
         }

@@ -12,6 +12,9 @@ use super::{Created, Listed, ObjectName, Store};
 use crate::backend::install_crypto;
 use crate::error::{Error, Result};
 
+/// What is asked of a store when an object is to be written only if none is there.
+const CREATE: &str = "create";
+
 /// A store that is reached by an address, such as `s3://bucket/prefix`.
 #[derive(Debug, Clone)]
 pub struct CloudStore {
@@ -54,6 +57,11 @@ impl CloudStore {
                 Error::refused(format!("{} does not let herm {doing} {name}", self.address))
                     .hint("check the credentials in the configuration and what they are allowed to do")
             }
+            Cause::NotImplemented { .. } if doing == CREATE => Error::refused(format!(
+                "{} cannot keep snapshots: herm cannot write an object only if none is there with this kind of store",
+                self.address
+            ))
+            .hint("what it has can be restored from there; push to S3, GCS, Azure or a directory"),
             Cause::NotImplemented { .. } | Cause::NotSupported { .. } => {
                 Error::refused(format!("{} cannot {doing} {name} as herm needs it", self.address))
                     .hint("use another store")
@@ -108,7 +116,7 @@ impl Store for CloudStore {
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
                 Ok(Created::Taken)
             }
-            Err(source) => Err(self.failed("create", name, source)),
+            Err(source) => Err(self.failed(CREATE, name, source)),
         }
     }
 

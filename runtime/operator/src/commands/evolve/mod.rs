@@ -53,16 +53,19 @@ fn looking<T>(settings: &Settings, id: &BrainId, look: impl FnOnce(&Ground<'_>) 
     look(&ground)
 }
 
-/// Opens a brain, does something with it, and lets go of it. What could not be finished comes along.
+/// Opens a brain, does something with it, and lets go of it; with its lease, where brains are leased. What could not be
+/// finished comes along.
 fn owning<T>(
     settings: &Settings,
     id: &BrainId,
     work: impl FnOnce(&mut Brain) -> Result<T>,
 ) -> Result<(T, Option<String>)> {
-    let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
-    let done = work(&mut brain);
-    let unfinished = finish(brain);
-    Ok((done?, unfinished?))
+    settings.while_leased(id, || {
+        let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
+        let done = work(&mut brain);
+        let unfinished = finish(brain);
+        Ok((done?, unfinished?))
+    })
 }
 
 /// The skills of external directories, by name.

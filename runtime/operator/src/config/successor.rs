@@ -1,0 +1,257 @@
+//! `[successor]`, `[stewards]` and `[mesh]` of the configuration: what must happen before a patch is applied.
+
+use std::collections::BTreeMap;
+
+use axum::http::Uri;
+use herm::successor::Budget;
+use herm::successor::gate::{Gate, Member, Mesh, Stewards};
+use herm::{Error, Result};
+
+use super::Settings;
+
+/// What must happen before a patch is applied, and who has to do with it.
+#[derive(Debug, Clone)]
+pub(crate) struct Gates {
+    /// Which gates must open.
+    pub(crate) gate: Gate,
+    /// Who may approve.
+    pub(crate) stewards: Stewards,
+    /// Who verifies.
+    pub(crate) mesh: Option<Mesh>,
+}
+
+impl Settings {
+    /// What must happen before a patch is applied. A gate that nobody could open is a mistake worth telling; that there
+    /// are no stewards is not, since nothing can be applied then.
+    pub(crate) fn gates(&self) -> Result<Gates> {
+        let said = &self.said;
+        let gates = Gates {
+            gate: said.successor.clone().unwrap_or_default().gate(),
+            stewards: said.stewards.clone().unwrap_or_default().stewards()?,
+            mesh: said.mesh.as_ref().map(MeshEntry::mesh).transpose()?,
+        };
+        if gates.gate.needs_mesh() && gates.mesh.is_none() {
+            return Err(Error::invalid("[successor]: the gate needs a mesh, and there is none")
+                .hint("name its members in `[mesh.members]`, or leave the gate to a steward"));
+        }
+        if gates.gate.needs_steward() && said.successor.is_some() && gates.stewards.is_empty() {
+            return Err(Error::invalid("[successor]: the gate needs a steward, and there is none")
+                .hint("name their keys in `[stewards]`"));
+        }
+        Ok(gates)
+    }
+}
+
+/// Which gates must open before a patch is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum GateEntry {
+    /// A steward approves.
+    Human,
+    /// The mesh agrees.
+    Mesh,
+    /// Both.
+    Both,
+}
+
+/// How patches are applied.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SuccessorEntry {
+    /// Which gates must open: human, mesh or both; human unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gate: Option<GateEntry>,
+}
+
+impl SuccessorEntry {
+    /// Which gates must open.
+    pub(crate) fn gate(&self) -> Gate {
+        match self.gate {
+            None | Some(GateEntry::Human) => Gate::Human,
+            Some(GateEntry::Mesh) => Gate::Mesh,
+            Some(GateEntry::Both) => Gate::Both,
+        }
+    }
+}
+
+/// Who may approve patches.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct StewardsEntry {
+    /// Their keys, as did:key.
+    pub(crate) keys: Vec<String>,
+}
+
+impl StewardsEntry {
+    /// The stewards.
+    pub(crate) fn stewards(&self) -> Result<Stewards> {
+        Stewards::parse(self.keys.iter().map(String::as_str)).map_err(|error| {
+            let hint = error.hint_text().unwrap_or_default().to_owned();
+            Error::invalid(format!("keys of [stewards]: {}", error.message())).hint(hint)
+        })
+    }
+}
+
+/// The nodes that verify each other's patches. This operator is one of them: its own signing key is a member's.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct MeshEntry {
+    /// How many members must approve, at least 2; more than half of them unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) quorum: Option<usize>,
+    /// The members by name, this operator among them.
+    pub(crate) members: BTreeMap<String, MemberEntry>,
+    /// What verifying the proposal of another member may use up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) verify: Option<VerifyEntry>,
+}
+
+/// One member of the mesh.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MemberEntry {
+    /// The key its votes are signed with, as did:key; `herm receipts key` prints it.
+    pub(crate) key: String,
+    /// Where its server answers, such as https://node.example.
+    pub(crate) url: String,
+}
+
+/// What verifying a proposal may use up.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct VerifyEntry {
+    /// Seconds on the wall; 3,600 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) wall_secs: Option<u64>,
+    /// Millionths of a dollar for models; 5,000,000 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) micro_usd: Option<u64>,
+    /// Bytes on disk; 10 GB unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) disk_bytes: Option<u64>,
+    /// Percent of one processor; 200 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_percent: Option<u32>,
+    /// Bytes of memory; 4 GiB unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memory_bytes: Option<u64>,
+}
+
+impl MeshEntry {
+    /// The mesh.
+    pub(crate) fn mesh(&self) -> Result<Mesh> {
+        let members = self.members.iter().map(|(name, entry)| entry.member(name)).collect::<Result<_>>()?;
+        Mesh::new(members, self.quorum).map_err(|error| {
+            let hint = error.hint_text().unwrap_or_default().to_owned();
+            Error::invalid(format!("[mesh]: {}", error.message())).hint(hint)
+        })
+    }
+
+    /// What verifying a proposal may use up.
+    pub(crate) fn budget(&self) -> Result<Budget> {
+        let (said, usual) = (self.verify.unwrap_or_default(), Budget::default());
+        let budget = Budget {
+            wall_secs: said.wall_secs.unwrap_or(usual.wall_secs),
+            micro_usd: said.micro_usd.unwrap_or(usual.micro_usd),
+            disk_bytes: said.disk_bytes.unwrap_or(usual.disk_bytes),
+            cpu_percent: said.cpu_percent.unwrap_or(usual.cpu_percent),
+            memory_bytes: said.memory_bytes.unwrap_or(usual.memory_bytes),
+            ..usual
+        };
+        budget.validate().map_err(|error| {
+            Error::invalid(format!("[mesh.verify]: {}", error.message())).hint("leave it out for the default")
+        })?;
+        Ok(budget)
+    }
+}
+
+impl MemberEntry {
+    fn member(&self, name: &str) -> Result<Member> {
+        let key = self.key.parse().map_err(|error: Error| {
+            let hint = error.hint_text().unwrap_or_default().to_owned();
+            Error::invalid(format!("key of [mesh.members.{name}]: {}", error.message())).hint(hint)
+        })?;
+        let good = self.url.parse::<Uri>().is_ok_and(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.query().is_none()
+                && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'))
+        });
+        if !good {
+            return Err(Error::invalid(format!("url of [mesh.members.{name}]: {:?} is no address", self.url))
+                .hint("write it like https://node.example"));
+        }
+        Ok(Member { name: name.to_owned(), key, url: self.url.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALPHA: &str = "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK";
+    const BETA: &str = "did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp";
+
+    fn mesh(more: &str, beta: &str, url: &str) -> Result<Mesh> {
+        let text = format!(
+            "{more}\n[members.alpha]\nkey = \"{ALPHA}\"\nurl = \"http://127.0.0.1:7701\"\n\
+             [members.beta]\nkey = \"{beta}\"\nurl = \"{url}\"\n"
+        );
+        toml::from_str::<MeshEntry>(&text).unwrap().mesh()
+    }
+
+    #[test]
+    fn a_mesh_is_its_members_and_a_quorum() {
+        let read = mesh("", BETA, "https://node.example/herm").unwrap();
+        assert_eq!((read.members().len(), read.quorum()), (2, 2));
+        assert_eq!(read.members()[1].url, "https://node.example/herm");
+        for url in ["node.example", "ftp://node.example", "http://me:secret@node.example", "/x", "http://n/?key=1"] {
+            let said = mesh("", BETA, url).unwrap_err();
+            assert!(said.message().starts_with("url of [mesh.members.beta]"), "{said}");
+        }
+        assert!(mesh("", ALPHA, "http://b").unwrap_err().message().contains("a key has one vote"));
+        assert!(mesh("", "did:web:x", "http://b").unwrap_err().message().starts_with("key of [mesh.members.beta]"));
+        assert!(mesh("quorum = 1", BETA, "http://b").unwrap_err().message().starts_with("[mesh]: the quorum"));
+    }
+
+    #[test]
+    fn what_a_verification_may_use_up_is_the_usual_unless_said() {
+        let read = |text: &str| toml::from_str::<MeshEntry>(text).unwrap().budget();
+        assert_eq!(read("").unwrap(), Budget::default());
+        let said = read("[verify]\nwall_secs = 60\nmicro_usd = 0\n").unwrap();
+        assert_eq!(said, Budget { wall_secs: 60, micro_usd: 0, ..Budget::default() });
+        assert!(read("[verify]\nwall_secs = 0\n").unwrap_err().message().starts_with("[mesh.verify]: "));
+    }
+
+    fn settings(text: &str) -> Settings {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.toml");
+        herm::fsio::PrivateFile::create(&file).unwrap().write(text.as_bytes()).unwrap();
+        let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+        let line = ["herm", "--config", &path(&file), "--brains", &path(dir.path()), "doctor"];
+        Settings::load(&<crate::cli::Cli as clap::Parser>::try_parse_from(line).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_gate_that_nobody_could_open_is_told() {
+        let gates = settings("").gates().unwrap();
+        assert!(gates.gate == Gate::Human && gates.stewards.is_empty() && gates.mesh.is_none());
+        let gates = settings(&format!("[stewards]\nkeys = [\"{ALPHA}\"]\n")).gates().unwrap();
+        assert_eq!(gates.stewards.len(), 1);
+        for (text, why) in [("human", "needs a steward"), ("both", "needs a mesh"), ("mesh", "needs a mesh")] {
+            let error = settings(&format!("[successor]\ngate = \"{text}\"\n")).gates().unwrap_err();
+            assert!(error.message().contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_person_approves_unless_said_otherwise() {
+        assert_eq!(SuccessorEntry::default().gate(), Gate::Human);
+        let both: SuccessorEntry = toml::from_str("gate = \"both\"").unwrap();
+        assert_eq!(both.gate(), Gate::Both);
+        assert!(toml::from_str::<SuccessorEntry>("gate = \"none\"").is_err());
+        let stewards = StewardsEntry { keys: vec![ALPHA.to_owned()] }.stewards().unwrap();
+        assert!(stewards.has(&ALPHA.parse().unwrap()) && !stewards.has(&BETA.parse().unwrap()));
+        let error = StewardsEntry { keys: vec!["me".to_owned()] }.stewards().unwrap_err();
+        assert!(error.message().starts_with("keys of [stewards]: "), "{error}");
+    }
+}

@@ -1,0 +1,252 @@
+//! The mesh, from outside: members propose patches, and are answered with this operator's signed vote.
+//!
+//! Nobody needs a key of this operator here. What is sent is signed by a member, or it is refused; what is answered is
+//! signed by this operator, and can be checked by anyone. Verifying runs beside the requests: one at a time, with one
+//! more waiting, and it goes on when the one who asked is gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::{IntoResponse, Response};
+use herm::ids::SystemRandom;
+use herm::receipt::Envelope;
+use herm::successor::gate::{
+    EpochBook, Mesh, Node, NodeParts, Signed, SignedConsensus, SignedProposal, SignedVote, Verifier,
+};
+use herm::{Error, Result, SystemClock};
+use serde::Serialize;
+use tokio::sync::{Semaphore, watch};
+use utoipa::ToSchema;
+
+use super::app::App;
+use super::body::Payload;
+use super::problem::{Answered, Problem, ProblemDocument};
+use crate::config::Settings;
+
+/// Proposals that are verified or wait for it.
+const MOST_JOBS: usize = 2;
+/// Failures that are remembered, to be told to who asks again.
+const MOST_FAILURES: usize = 32;
+/// How long a request waits for the vote before it is told to ask again.
+const WAITS: Duration = Duration::from_secs(10);
+/// When to ask again, in seconds.
+const ASK_AGAIN: u64 = 5;
+
+/// This operator as a node of the mesh.
+#[derive(Debug, Clone)]
+pub(crate) struct Door {
+    node: Node,
+    jobs: Arc<Mutex<BTreeMap<String, Job>>>,
+    turn: Arc<Semaphore>,
+}
+
+/// What becomes of a proposal that has no vote yet.
+#[derive(Debug)]
+enum Job {
+    /// It is verified, or waits for it.
+    Open { proposer: String, over: watch::Receiver<bool> },
+    /// It could not be verified.
+    Failed(Problem),
+}
+
+impl Door {
+    /// The node of these settings.
+    pub(crate) fn open(settings: &Settings, mesh: Mesh, verifier: Arc<dyn Verifier>) -> Result<Self> {
+        let node = Node::new(NodeParts {
+            mesh,
+            signer: settings.signer.get()?.clone(),
+            book: EpochBook::open(&settings.layout)?,
+            verifier,
+            clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom),
+        })?;
+        Ok(Self { node, jobs: Arc::default(), turn: Arc::new(Semaphore::new(1)) })
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, Job>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a proposal verified, unless it already is; what turns true when that is over.
+    fn take(&self, proposal: SignedProposal) -> Answered<watch::Receiver<bool>> {
+        let mut jobs = self.jobs();
+        if let Some(Job::Open { over, .. }) = jobs.get(proposal.hash()) {
+            return Ok(over.clone());
+        }
+        let by = proposal.key().to_string();
+        let open = jobs.values().filter_map(|job| match job {
+            Job::Open { proposer, .. } => Some(proposer),
+            Job::Failed(_) => None,
+        });
+        let (mut count, mut has_one) = (0, false);
+        for proposer in open {
+            count += 1;
+            has_one |= *proposer == by;
+        }
+        if has_one {
+            return Err(Problem::too_many("another proposal of this member is being verified", ASK_AGAIN));
+        }
+        if count >= MOST_JOBS {
+            return Err(Problem::too_many(format!("{count} proposals are being verified"), ASK_AGAIN));
+        }
+        let (done, over) = watch::channel(false);
+        jobs.insert(proposal.hash().to_owned(), Job::Open { proposer: by, over: over.clone() });
+        drop(jobs);
+        tokio::spawn(self.clone().verify(proposal, done));
+        Ok(over)
+    }
+
+    async fn verify(self, proposal: SignedProposal, done: watch::Sender<bool>) {
+        let hash = proposal.hash().to_owned();
+        let (node, turn) = (self.node.clone(), Arc::clone(&self.turn));
+        // On its own, so that a panic is one failed proposal.
+        let voting = tokio::spawn(async move {
+            let _turn = turn.acquire_owned().await;
+            node.vote(&proposal).await
+        });
+        let voted = voting.await.unwrap_or_else(|_| Err(Error::internal("verifying the proposal was interrupted")));
+        let mut jobs = self.jobs();
+        match voted {
+            Ok(vote) => {
+                tracing::info!(proposal = %hash, ruling = vote.said().ruling.name(), "voted on a proposal of the mesh");
+                jobs.remove(&hash);
+            }
+            Err(error) => {
+                tracing::warn!(proposal = %hash, %error, "a proposal of the mesh could not be verified");
+                let failed = |(hash, job): (&String, &Job)| matches!(job, Job::Failed(_)).then(|| hash.clone());
+                if jobs.values().filter(|job| matches!(job, Job::Failed(_))).count() >= MOST_FAILURES
+                    && let Some(one) = jobs.iter().find_map(failed)
+                {
+                    jobs.remove(&one);
+                }
+                jobs.insert(hash, Job::Failed(error.into()));
+            }
+        }
+        drop(jobs);
+        done.send_replace(true);
+    }
+
+    /// What there is to say of a proposal.
+    async fn answer(&self, hash: &str) -> Answered<Response> {
+        // Before the book: a vote is in the book before its job is over.
+        let (is_open, failed) = match self.jobs().get(hash) {
+            Some(Job::Open { .. }) => (true, None),
+            Some(Job::Failed(problem)) => (false, Some(problem.clone())),
+            None => (false, None),
+        };
+        if is_open {
+            let pending = Pending { proposal: hash.to_owned(), state: "verifying" };
+            return Ok((StatusCode::ACCEPTED, [(RETRY_AFTER, ASK_AGAIN.to_string())], Json(pending)).into_response());
+        }
+        let (book, asked) = (self.node.book().clone(), hash.to_owned());
+        let voted = blocking(move || book.vote(&asked)).await?;
+        match (voted, failed) {
+            (Some(vote), _) => Ok(Json(vote).into_response()),
+            (None, Some(problem)) => Err(problem),
+            (None, None) => Err(Problem::not_found(format!("there is no vote on {hash} here"))
+                .hint("propose it with `POST /v1/mesh/proposals`")),
+        }
+    }
+}
+
+/// A proposal that is being verified.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Pending {
+    /// The proposal.
+    proposal: String,
+    /// Always `verifying`.
+    #[schema(value_type = String)]
+    state: &'static str,
+}
+
+/// What came of a proposal, as it was counted again here.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Closed {
+    /// The brain.
+    brain: String,
+    /// Its epoch that is closed.
+    epoch: u64,
+    /// Whether the mesh agreed.
+    passed: bool,
+}
+
+fn door(app: &App) -> Answered<&Door> {
+    app.mesh.as_ref().ok_or_else(|| {
+        Problem::not_found("this operator is in no mesh").hint("members are named in `[mesh]` of the configuration")
+    })
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Error::internal("looking into the book was interrupted"))?
+}
+
+/// Proposes a patch to this member of the mesh. The body is a proposal in a DSSE envelope, signed by a member.
+#[utoipa::path(
+    post, path = "/v1/mesh/proposals", tag = "mesh", request_body = Object, security(()),
+    responses(
+        (status = 200, description = "This operator's vote, in a DSSE envelope", body = Object),
+        (status = 202, description = "It is being verified: ask for the vote later", body = Pending),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 503, description = "It cannot be verified here now", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn propose(State(app): State<App>, Payload(sent): Payload<Envelope>) -> Answered<Response> {
+    let door = door(&app)?;
+    if app.is_closing() {
+        return Err(Error::unavailable("the server is stopping").hint("ask again when it is back").into());
+    }
+    let node = door.node.clone();
+    let admitted = blocking(move || {
+        let proposal: SignedProposal = Signed::open(sent)?;
+        let vote: Option<SignedVote> = node.admit(&proposal)?;
+        Ok((proposal, vote))
+    });
+    let (proposal, vote) = admitted.await?;
+    if let Some(vote) = vote {
+        return Ok(Json(vote).into_response());
+    }
+    let hash = proposal.hash().to_owned();
+    let mut over = door.take(proposal)?;
+    // However it ends, what there is to say stands in the book and among the jobs.
+    let _ = tokio::time::timeout(WAITS, over.wait_for(|over| *over)).await;
+    door.answer(&hash).await
+}
+
+/// This operator's vote on a proposal.
+#[utoipa::path(
+    get, path = "/v1/mesh/votes/{proposal}", tag = "mesh", security(()),
+    params(("proposal" = String, Path, description = "The SHA-256 of the proposal's statement", pattern = "^[0-9a-f]{64}$")),
+    responses(
+        (status = 200, description = "The vote, in a DSSE envelope", body = Object),
+        (status = 202, description = "It is being verified: ask again later", body = Pending),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 503, description = "It cannot be verified here now", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn vote(State(app): State<App>, Path(proposal): Path<String>) -> Answered<Response> {
+    door(&app)?.answer(&format!("sha256:{proposal}")).await
+}
+
+/// Tells this member what came of a proposal. The body is a consensus in a DSSE envelope; its votes are counted again.
+#[utoipa::path(
+    post, path = "/v1/mesh/consensus", tag = "mesh", request_body = Object, security(()),
+    responses(
+        (status = 200, description = "The epoch is closed", body = Closed),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn close(State(app): State<App>, Payload(sent): Payload<Envelope>) -> Answered<Json<Closed>> {
+    let node = door(&app)?.node.clone();
+    let closed = blocking(move || {
+        let consensus: SignedConsensus = Signed::open(sent)?;
+        let tally = node.close(&consensus)?;
+        let about = &consensus.said().about;
+        Ok(Closed { brain: about.base.brain.to_string(), epoch: about.epoch, passed: tally.passed })
+    });
+    Ok(Json(closed.await?))
+}

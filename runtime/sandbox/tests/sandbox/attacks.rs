@@ -1,0 +1,212 @@
+//! Programs that take too much, or do not want to end; and some that do no harm. They run inside.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::sys::{arguments, call, fork, text};
+
+const MIB: usize = 1024 * 1024;
+
+pub fn run(attack: &[&str]) -> ExitCode {
+    match attack {
+        ["forks"] => forks(),
+        ["threads"] => threads(),
+        ["memory"] => memory(),
+        ["memory-of-many", processes] => memory_of_many(processes.parse().unwrap()),
+        ["memory-without-a-mapping"] => memory_without_a_mapping(),
+        ["memory-in-tmp"] => fill(File::create("/tmp/large").unwrap()),
+        ["disk"] => fill(File::create("/work/large").unwrap()),
+        ["disk-in-many-files"] => many_large_files(),
+        ["disk-without-a-name"] => nameless(),
+        ["disk-behind-a-closed-door"] => hidden(),
+        ["files"] => files(),
+        ["depth"] => depth(),
+        ["stubborn"] => stubborn(),
+        ["burn", threads, milliseconds] => burn(threads.parse().unwrap(), milliseconds.parse().unwrap()),
+        ["flood"] => flood(),
+        ["say", ..] => say(),
+        ["echo"] => drop(std::io::copy(&mut std::io::stdin(), &mut std::io::stdout())),
+        ["channel"] => channel(),
+        ["exit", code] => return ExitCode::from(code.parse::<u8>().unwrap()),
+        ["die"] => drop(call(libc::SYS_kill, arguments(&[std::process::id() as usize, libc::SIGTERM as usize]))),
+        ["write"] => fs::write("result", "made inside").unwrap(),
+        ["sleep", ..] => std::thread::sleep(Duration::from_secs(3_600)),
+        ["nothing"] => {}
+        other => panic!("no such attack: {other:?}"),
+    }
+    ExitCode::SUCCESS
+}
+
+fn forever() -> ! {
+    loop {
+        std::thread::sleep(Duration::from_secs(3_600));
+    }
+}
+
+/// Each process makes more, until it cannot.
+fn forks() {
+    loop {
+        match fork() {
+            Ok(true) => {}
+            Ok(false) => {}
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+fn threads() {
+    loop {
+        let made = std::thread::Builder::new().stack_size(64 * 1024).spawn(|| forever());
+        if made.is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn take_all() -> ! {
+    let mut taken = Vec::new();
+    loop {
+        let mut chunk = Vec::new();
+        if chunk.try_reserve_exact(MIB).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        chunk.resize(MIB, 7_u8);
+        taken.push(chunk);
+    }
+}
+
+fn memory() {
+    take_all();
+}
+
+fn memory_of_many(processes: u32) {
+    for _ in 1..processes {
+        if fork().unwrap() {
+            take_all();
+        }
+    }
+    take_all();
+}
+
+/// Written, never mapped: it is nobody's resident memory.
+fn memory_without_a_mapping() {
+    use std::os::fd::FromRawFd as _;
+    let memory = call(libc::SYS_memfd_create, arguments(&[text(c"large"), 0])).unwrap();
+    // SAFETY: the descriptor was just made and is nobody else's.
+    fill(unsafe { File::from_raw_fd(memory as i32) });
+}
+
+fn fill(mut file: File) {
+    let chunk = vec![7; MIB];
+    loop {
+        if file.write_all(&chunk).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn many_large_files() {
+    let chunk = vec![7; 4 * MIB];
+    for number in 0_u64.. {
+        if fs::write(format!("/work/large-{number}"), &chunk).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn nameless() {
+    let chunk = vec![7; 4 * MIB];
+    let mut held = Vec::new();
+    for number in 0_u64.. {
+        let path = format!("/work/nameless-{number}");
+        if let Ok(file) = File::create(&path) {
+            let _ = fs::remove_file(&path);
+            let _ = file.write_all_at(&chunk, 0);
+            held.push(file);
+        }
+    }
+}
+
+/// A directory that cannot be listed, and one that cannot even be entered once the files in it are open.
+fn hidden() {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::create_dir("/work/closed").unwrap();
+    let file = File::create("/work/closed/large").unwrap();
+    fs::set_permissions("/work/closed", fs::Permissions::from_mode(0o000)).unwrap();
+    fill(file);
+}
+
+fn files() {
+    for number in 0_u64.. {
+        let _ = File::create(format!("/work/{number}"));
+    }
+}
+
+fn depth() {
+    loop {
+        let _ = fs::create_dir("deeper");
+        let _ = std::env::set_current_dir("deeper");
+    }
+}
+
+/// Ignores every signal, leaves its session, and lets a copy of itself do the same.
+fn stubborn() {
+    for signal in 1..=64 {
+        // SAFETY: ignoring a signal is always allowed; those that cannot be ignored are refused.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    for _ in 0..4 {
+        if fork().unwrap() {
+            // SAFETY: setsid takes nothing.
+            unsafe { libc::setsid() };
+            if fork().unwrap() {
+                spin();
+            }
+        }
+    }
+    spin();
+}
+
+fn spin() -> ! {
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+fn burn(threads: u32, milliseconds: u64) {
+    let until = Instant::now() + Duration::from_millis(milliseconds);
+    let all: Vec<_> = (0..threads).map(|_| std::thread::spawn(move || while Instant::now() < until {})).collect();
+    all.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+fn flood() {
+    let chunk = vec![b'x'; 64 * 1024];
+    loop {
+        let _ = std::io::stdout().write_all(&chunk);
+        let _ = std::io::stderr().write_all(&chunk);
+    }
+}
+
+/// Tells what it was given.
+fn say() {
+    let variables: Vec<_> = std::env::vars().collect();
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let place = std::env::current_dir().unwrap();
+    println!("{}", serde_json::to_string(&(variables, words, place)).unwrap());
+}
+
+/// Answers on the channel what it hears there, in capitals.
+fn channel() {
+    use std::io::Read as _;
+    use std::os::fd::FromRawFd as _;
+    let number: i32 = std::env::var("HERM_CHANNEL").unwrap().parse().unwrap();
+    // SAFETY: the sandbox put the channel there for us alone.
+    let mut channel = unsafe { std::os::unix::net::UnixStream::from_raw_fd(number) };
+    let mut heard = [0; 5];
+    channel.read_exact(&mut heard).unwrap();
+    channel.write_all(&heard.to_ascii_uppercase()).unwrap();
+}

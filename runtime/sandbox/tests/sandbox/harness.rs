@@ -1,0 +1,129 @@
+//! Runs each test in a process of its own, as root and as nobody.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+/// As whom a test runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    Root,
+    Nobody,
+}
+
+/// A test: a sentence, and as whom it runs.
+pub struct Test {
+    pub name: &'static str,
+    pub who: &'static [Who],
+    pub run: fn() -> Result<(), NotRun>,
+}
+
+/// Why a test could not be run here. Never silent; under `HERM_CI=1` a failure.
+pub struct NotRun(pub String);
+
+pub const BOTH: &[Who] = &[Who::Root, Who::Nobody];
+
+/// A test that runs as root and as nobody.
+pub fn test(name: &'static str, run: fn() -> Result<(), NotRun>) -> Test {
+    Test { name, who: BOTH, run }
+}
+
+/// A test that runs as root alone.
+pub fn root_test(name: &'static str, run: fn() -> Result<(), NotRun>) -> Test {
+    Test { name, who: &[Who::Root], run }
+}
+
+/// What a test exits with that was not run.
+const NOT_RUN: u8 = 77;
+/// A variable of the suite with its secret, which no program may see.
+pub const SECRET: &str = "HERM_SUITE_SECRET";
+/// Nobody's number.
+const NOBODY: &str = "65534";
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+pub fn run_one(name: &str, tests: &[Test]) -> ExitCode {
+    let test = tests.iter().find(|test| test.name == name).expect("the harness names tests that exist");
+    match (test.run)() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(NotRun(why)) => {
+            println!("NOT RUN: {why}");
+            ExitCode::from(NOT_RUN)
+        }
+    }
+}
+
+pub fn run_all(arguments: &[String], tests: &[Test]) -> ExitCode {
+    if arguments.iter().any(|argument| argument == "--list") {
+        tests.iter().for_each(|test| println!("{}: test", test.name));
+        return ExitCode::SUCCESS;
+    }
+    let filters: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    let place = tempfile::Builder::new().prefix("herm-suite-binary-").tempdir().unwrap();
+    let binary = reachable_copy(place.path());
+    let (mut passed, mut failed, mut not_run) = (0, Vec::new(), 0);
+    let ci = std::env::var("HERM_CI").is_ok_and(|value| value == "1");
+    for test in tests {
+        if !filters.is_empty() && !filters.iter().any(|filter| test.name.contains(filter.as_str())) {
+            continue;
+        }
+        for who in test.who {
+            let label = format!("{} ({who:?})", test.name);
+            let began = Instant::now();
+            let Some(mut command) = command(*who, &binary) else {
+                println!("test {label} ... NOT RUN: the suite was not started as root");
+                not_run += 1;
+                if ci {
+                    failed.push(label);
+                }
+                continue;
+            };
+            command.env(SECRET, format!("secret-{}-of-the-host", std::process::id()));
+            let output = command.args(["run", test.name]).output().unwrap();
+            let said =
+                format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let took = began.elapsed().as_secs_f32();
+            if output.status.success() {
+                println!("test {label} ... ok ({took:.1} s)");
+                said.lines().filter(|line| line.starts_with("figure:")).for_each(|line| println!("    {line}"));
+                passed += 1;
+            } else if output.status.code() == Some(NOT_RUN.into()) && !ci {
+                println!("test {label} ... {}", said.trim());
+                not_run += 1;
+            } else {
+                println!("test {label} ... FAILED ({took:.1} s, {})\n{said}", output.status);
+                failed.push(label);
+            }
+        }
+    }
+    println!("\nsandbox suite: {passed} passed, {} failed, {not_run} not run", failed.len());
+    for label in &failed {
+        println!("    failed: {label}");
+    }
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Nobody, and the transient users of sandboxes with holes, must be able to start it.
+fn reachable_copy(place: &Path) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let binary = place.join("sandbox-suite");
+    std::fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
+    std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o755)).unwrap();
+    binary
+}
+
+fn command(who: Who, binary: &Path) -> Option<Command> {
+    match (who, is_root()) {
+        (Who::Root, false) => None,
+        (Who::Root, true) | (Who::Nobody, false) => Some(Command::new(binary)),
+        (Who::Nobody, true) => {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--"]).arg(binary);
+            command.env("HOME", "/nonexistent");
+            Some(command)
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What a node remembers of the mesh: the votes it gave, and the epochs that are closed. Files that are created once and
+//! never replaced, so that neither a restart nor a second process makes a node say two things.
+
+use std::sync::Arc;
+
+use super::consensus::SignedConsensus;
+use super::nonce::gates;
+use super::signed::{Signed, check_hash};
+use super::vote::SignedVote;
+use crate::error::{Error, Result};
+use crate::fsio::Root;
+use crate::ids::{BrainId, RelPath};
+use crate::layout::Layout;
+
+/// The largest file of the book: a consensus of 99 members.
+const MAX_BYTES: u64 = 4 << 20;
+/// How far ahead of the last closed epoch a proposal may be. A node that was away has missed some; a number out of
+/// nowhere must not use up all there are.
+const AHEAD: u64 = 1_024;
+
+/// What a node remembers of the mesh.
+#[derive(Debug, Clone)]
+pub struct EpochBook {
+    root: Arc<Root>,
+}
+
+impl EpochBook {
+    /// The book beside these brains.
+    pub fn open(layout: &Layout) -> Result<Self> {
+        Ok(Self { root: Arc::new(gates(layout, &["votes", "epochs"])?) })
+    }
+
+    /// The last closed epoch of a brain; 0 where there is none.
+    pub fn closed(&self, brain: &BrainId) -> Result<u64> {
+        let Some(epochs) = self.root.below(&format!("epochs/{brain}").parse()?)? else { return Ok(0) };
+        let names = epochs.list()?;
+        let numbers = names.iter().filter_map(|entry| entry.name.strip_suffix(".json")?.parse::<u64>().ok());
+        Ok(numbers.max().unwrap_or(0))
+    }
+
+    /// The epoch that a new proposal for a brain is of.
+    pub fn next(&self, brain: &BrainId) -> Result<u64> {
+        self.closed(brain)?
+            .checked_add(1)
+            .ok_or_else(|| Error::corrupt(format!("the epochs of brain {brain} are used up")))
+    }
+
+    /// Refuses an epoch that is closed, or one out of nowhere.
+    pub fn check_open(&self, brain: &BrainId, epoch: u64) -> Result<()> {
+        let closed = self.closed(brain)?;
+        if epoch <= closed {
+            return Err(Error::conflict(format!(
+                "epoch {epoch} of brain {brain} is closed; the next is {}",
+                closed + 1
+            ))
+            .hint("propose it again in the next epoch"));
+        }
+        if epoch - closed > AHEAD {
+            return Err(Error::refused(format!(
+                "epoch {epoch} of brain {brain} is out of nowhere; the next is {}",
+                closed + 1
+            ))
+            .hint("propose it in the next epoch"));
+        }
+        Ok(())
+    }
+
+    /// Closes an epoch with what came of it; `false` where it was closed before, and then by what it was closed stays.
+    pub fn close(&self, consensus: &SignedConsensus) -> Result<bool> {
+        let about = &consensus.said().about;
+        let epochs: RelPath = format!("epochs/{}", about.base.brain).parse()?;
+        let is_first = self.root.below(&epochs)?.is_none();
+        let made =
+            self.root.create(&epochs.join(&format!("{:020}.json", about.epoch))?, consensus.to_line()?.as_bytes())?;
+        if is_first {
+            self.root.sync_dir(Some(&"epochs".parse()?))?;
+        }
+        Ok(made)
+    }
+
+    /// What closed an epoch of a brain.
+    pub fn closing(&self, brain: &BrainId, epoch: u64) -> Result<Option<SignedConsensus>> {
+        self.read(&format!("epochs/{brain}/{epoch:020}.json").parse()?)
+    }
+
+    /// The vote that was given on a proposal.
+    pub fn vote(&self, proposal: &str) -> Result<Option<SignedVote>> {
+        self.read(&place(proposal)?)
+    }
+
+    /// Writes a vote down, before anyone sees it. Where one was written down before, that one is the vote.
+    pub fn record(&self, vote: SignedVote) -> Result<SignedVote> {
+        let place = place(&vote.said().about.proposal)?;
+        if self.root.create(&place, vote.to_line()?.as_bytes())? {
+            return Ok(vote);
+        }
+        self.read(&place)?.ok_or_else(|| Error::corrupt(format!("{place} was there and is gone")))
+    }
+
+    fn read<T: super::Predicate>(&self, place: &RelPath) -> Result<Option<Signed<T>>> {
+        let Some(bytes) = self.root.read(place, MAX_BYTES)? else { return Ok(None) };
+        let text = String::from_utf8_lossy(&bytes);
+        Signed::parse(&text).map(Some).map_err(|error| {
+            Error::corrupt(format!("{} is not what was written there: {}", place, error.message()))
+                .hint("move the file aside and look at it")
+        })
+    }
+}
+
+fn place(proposal: &str) -> Result<RelPath> {
+    check_hash("a proposal", proposal)?;
+    format!("votes/{}.json", proposal.trim_start_matches("sha256:")).parse()
+}

@@ -1,0 +1,308 @@
+//! A node: one vote, written down; epochs that close; and what came of it, through the gate.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::super::consensus::{self, Consensus, SignedConsensus};
+use super::super::mesh::{Gathered, Member, Proposal, SignedProposal, Silent, Transport, Verifier, gather};
+use super::super::vote::{SignedVote, Standing};
+use super::super::{By, EpochBook, Gate, Node, NodeParts, NonceBook};
+use super::{NOW, base, brains, key, mesh, patch, proposal, refusal, verdict, vote};
+use crate::clock::{Clock, Moment};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{BrainId, Digest, SystemRandom};
+use crate::layout::Layout;
+use crate::successor::{Base, Ruling, Verdict};
+
+#[derive(Debug)]
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Moment {
+        NOW
+    }
+}
+
+/// Rules as it is told, and counts how often it was asked.
+struct Ruled {
+    base: Base,
+    verdict: Verdict,
+    asked: AtomicUsize,
+}
+
+#[async_trait]
+impl Verifier for Ruled {
+    async fn base(&self, _: &BrainId) -> Result<Base> {
+        Ok(self.base.clone())
+    }
+
+    async fn verify(&self, _: &Proposal) -> Result<Verdict> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Ok(self.verdict.clone())
+    }
+}
+
+fn ruled(ruling: Ruling) -> Arc<Ruled> {
+    Arc::new(Ruled { base: base(), verdict: verdict(ruling), asked: AtomicUsize::new(0) })
+}
+
+fn node(number: u8, layout: &Layout, verifier: Arc<Ruled>) -> Result<Node> {
+    Node::new(NodeParts {
+        mesh: mesh(5),
+        signer: key(number),
+        book: EpochBook::open(layout)?,
+        verifier,
+        clock: Arc::new(Still),
+        random: Arc::new(SystemRandom),
+    })
+}
+
+/// What the mesh says when these members answer so.
+fn concluded(proposal: &SignedProposal, rulings: &[Ruling]) -> SignedConsensus {
+    let about = proposal.question();
+    let votes = (1..).zip(rulings).map(|(by, ruling)| vote(&about, *ruling, by)).collect();
+    let gathered = Gathered { votes, silent: Vec::new() };
+    Consensus::conclude(&mesh(5), proposal, gathered, NOW, &key(1)).unwrap()
+}
+
+const YES: Ruling = Ruling::Approve;
+const NO: Ruling = Ruling::Reject;
+
+#[tokio::test]
+async fn a_node_votes_what_its_own_successor_found() {
+    for ruling in [YES, NO, Ruling::NeedsRevision] {
+        let (_dir, layout) = brains();
+        let asked = proposal(1, 1);
+        let vote = node(2, &layout, ruled(ruling)).unwrap().vote(&asked).await.unwrap();
+        assert_eq!(vote.key(), key(2).public());
+        let said = vote.said();
+        assert_eq!((&said.about, said.ruling), (&asked.question(), ruling));
+        assert_eq!(said.verdict_hash, Some(verdict(ruling).hash().unwrap()));
+    }
+}
+
+#[tokio::test]
+async fn a_node_gives_one_vote_and_the_same_one_after_a_restart() {
+    let (_dir, layout) = brains();
+    let asked = proposal(1, 1);
+    let verifier = ruled(YES);
+    let first = node(2, &layout, verifier.clone()).unwrap().vote(&asked).await.unwrap();
+    // Another process, whose successor would now say something else.
+    let later = ruled(NO);
+    let second = node(2, &layout, later.clone()).unwrap().vote(&asked).await.unwrap();
+    assert_eq!(second, first);
+    assert_eq!((verifier.asked.load(Ordering::Relaxed), later.asked.load(Ordering::Relaxed)), (1, 0));
+}
+
+#[tokio::test]
+async fn of_two_processes_that_vote_at_once_one_vote_stands() {
+    let (_dir, layout) = brains();
+    let asked = proposal(1, 1);
+    let (yes, no) = (node(2, &layout, ruled(YES)).unwrap(), node(2, &layout, ruled(NO)).unwrap());
+    let (one, other) = tokio::join!(yes.vote(&asked), no.vote(&asked));
+    assert_eq!(one.unwrap(), other.unwrap());
+}
+
+#[tokio::test]
+async fn a_node_with_another_brain_rejects_without_looking_at_the_patch() {
+    let (_dir, layout) = brains();
+    let other = Base { bundle_hash: Digest::of(b"another brain"), ..base() };
+    let verifier = Arc::new(Ruled { base: other, verdict: verdict(YES), asked: AtomicUsize::new(0) });
+    let vote = node(2, &layout, verifier.clone()).unwrap().vote(&proposal(1, 1)).await.unwrap();
+    let said = vote.said();
+    assert_eq!((said.ruling, said.reason.as_deref(), &said.verdict_hash), (NO, Some("another_base"), &None));
+    assert_eq!(verifier.asked.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_brain_that_moves_while_the_successor_runs_is_another_brain() {
+    let (_dir, layout) = brains();
+    let moved = Verdict { base: Base { version: 5, ..base() }, ..verdict(YES) };
+    let verifier = Arc::new(Ruled { base: base(), verdict: moved, asked: AtomicUsize::new(0) });
+    let vote = node(2, &layout, verifier).unwrap().vote(&proposal(1, 1)).await.unwrap();
+    assert_eq!((vote.said().ruling, vote.said().reason.as_deref()), (NO, Some("another_base")));
+}
+
+#[tokio::test]
+async fn a_verdict_on_something_else_becomes_no_vote() {
+    let (_dir, layout) = brains();
+    let other = Verdict { patch_hash: patch("another").hash(), ..verdict(YES) };
+    let verifier = Arc::new(Ruled { base: base(), verdict: other, asked: AtomicUsize::new(0) });
+    let node = node(2, &layout, verifier).unwrap();
+    let asked = proposal(1, 1);
+    assert_eq!(node.vote(&asked).await.unwrap_err().kind(), ErrorKind::Internal);
+    assert_eq!(node.book().vote(asked.hash()).unwrap(), None);
+}
+
+#[tokio::test]
+async fn proposals_of_strangers_are_refused_and_strangers_are_no_nodes() {
+    let (_dir, layout) = brains();
+    let verifier = ruled(YES);
+    let said = refusal(node(2, &layout, verifier.clone()).unwrap().vote(&proposal(1, 66)).await);
+    assert_eq!(said, format!("{} signed the proposal and is no member here", key(66).public()));
+    assert_eq!(verifier.asked.load(Ordering::Relaxed), 0);
+    assert!(refusal(node(66, &layout, verifier)).contains("is not among the members of the mesh"));
+}
+
+#[tokio::test]
+async fn a_closed_epoch_is_never_voted_in_again() {
+    let (_dir, layout) = brains();
+    let voting = node(2, &layout, ruled(YES)).unwrap();
+    let first = proposal(1, 1);
+    voting.vote(&first).await.unwrap();
+    let tally = voting.close(&concluded(&first, &[YES; 5])).unwrap();
+    assert!(tally.passed);
+    // After a restart, too; and neither the old proposal nor a new one of that epoch.
+    let restarted = node(2, &layout, ruled(YES)).unwrap();
+    assert_eq!(
+        (restarted.book().closed(&base().brain).unwrap(), restarted.book().next(&base().brain).unwrap()),
+        (1, 2)
+    );
+    for old in [first, proposal(1, 3)] {
+        let error = restarted.vote(&old).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert_eq!(error.message(), "epoch 1 of brain 1 is closed; the next is 2");
+    }
+    restarted.vote(&proposal(2, 1)).await.unwrap();
+    // Other brains have epochs of their own.
+    let other: BrainId = "2".parse().unwrap();
+    assert_eq!(restarted.book().next(&other).unwrap(), 1);
+}
+
+#[tokio::test]
+async fn an_epoch_out_of_nowhere_is_refused() {
+    let (_dir, layout) = brains();
+    let node = node(2, &layout, ruled(YES)).unwrap();
+    node.vote(&proposal(1_024, 1)).await.unwrap();
+    for far in [1_025, u64::MAX] {
+        let said = refusal(node.vote(&proposal(far, 1)).await);
+        assert_eq!(said, format!("epoch {far} of brain 1 is out of nowhere; the next is 1"));
+    }
+}
+
+#[test]
+fn one_member_alone_cannot_close_an_epoch_for_others() {
+    let (_dir, layout) = brains();
+    let node = node(2, &layout, ruled(YES)).unwrap();
+    let said = refusal(node.close(&concluded(&proposal(1, 1), &[NO, NO])));
+    assert_eq!(said, "2 members voted, and 3 must have before an epoch is closed for everyone");
+    assert_eq!(node.book().closed(&base().brain).unwrap(), 0);
+    // A failed one closes as well as one that passed, and the first stays.
+    let first = concluded(&proposal(1, 1), &[NO, NO, YES]);
+    node.close(&first).unwrap();
+    node.close(&first).unwrap();
+    let other = refusal(node.close(&concluded(&proposal(1, 1), &[YES; 5])));
+    assert_eq!(other, "epoch 1 of brain 1 was closed with another consensus");
+    assert_eq!(node.book().closing(&base().brain, 1).unwrap(), Some(first));
+}
+
+#[test]
+fn a_consensus_opens_the_gate_once() {
+    let (_dir, layout) = brains();
+    let (epochs, mut nonces) = (EpochBook::open(&layout).unwrap(), NonceBook::open(&layout).unwrap());
+    let agreed = concluded(&proposal(1, 1), &[YES, YES, YES, YES, NO]);
+    let own = verdict(YES);
+    let granted = consensus::check(&agreed, &own, &base(), &mesh(5), &epochs, &mut nonces).unwrap();
+    let approving: Vec<String> = (1..=4).map(|number| key(number).public().to_string()).collect();
+    assert_eq!((granted.by(), granted.document()), (&By::Mesh(approving), agreed.hash()));
+    let passed = Gate::Mesh.open(vec![granted.clone()]).unwrap();
+    passed.covers(&patch("shorter"), &base()).unwrap();
+    assert!(passed.covers(&patch("another"), &base()).is_err());
+    assert!(passed.covers(&patch("shorter"), &Base { version: 5, ..base() }).is_err());
+    assert_eq!(refusal(Gate::Both.open(vec![granted])), "the gate stays shut: no steward approved");
+    let mut reopened = NonceBook::open(&layout).unwrap();
+    let again = refusal(consensus::check(&agreed, &own, &base(), &mesh(5), &epochs, &mut reopened));
+    assert_eq!(again, format!("the consensus on {} was used before", agreed.said().about.proposal));
+}
+
+#[test]
+fn a_consensus_that_does_not_hold_opens_nothing() {
+    let (_dir, layout) = brains();
+    let (epochs, mut nonces) = (EpochBook::open(&layout).unwrap(), NonceBook::open(&layout).unwrap());
+    let mut ask = |agreed: &SignedConsensus, own: &Verdict, now: &Base| {
+        refusal(consensus::check(agreed, own, now, &mesh(5), &epochs, &mut nonces))
+    };
+    let asked = proposal(1, 1);
+    let good = concluded(&asked, &[YES; 5]);
+    assert_eq!(
+        ask(&concluded(&asked, &[YES, YES, YES, NO, NO]), &verdict(YES), &base()),
+        "the mesh did not agree (not passed: 3 of 5 who answered approve; 3 of 5 members must)"
+    );
+    let other = Verdict { patch_hash: patch("another").hash(), ..verdict(YES) };
+    assert!(ask(&good, &other, &base()).starts_with("the mesh agreed on the patch"));
+    let other = Verdict { base: Base { version: 5, ..base() }, ..verdict(YES) };
+    assert!(ask(&good, &other, &base()).starts_with("the mesh agreed for brain 1 version 4"));
+    assert!(ask(&good, &verdict(NO), &base()).starts_with("the verdict is REJECT"));
+    assert!(ask(&good, &verdict(YES), &Base { version: 5, ..base() }).starts_with("the brain has moved"));
+    // Counted by a stranger, and counted wrongly.
+    let forged = Consensus { proposer: key(66).public().to_string(), ..good.said().clone() };
+    let forged = super::Signed::seal(forged, &key(66)).unwrap();
+    assert!(ask(&forged, &verdict(YES), &base()).ends_with("is no member here"));
+    let mut wrong = concluded(&asked, &[YES, YES]).said().clone();
+    wrong.tally = good.said().tally.clone();
+    let wrong = super::Signed::seal(wrong, &key(1)).unwrap();
+    assert!(ask(&wrong, &verdict(YES), &base()).starts_with("the consensus was counted as \"passed: 5 of 5"));
+    // Nothing of that closed the epoch or used the proposal up.
+    assert_eq!(epochs.closed(&base().brain).unwrap(), 0);
+    consensus::check(&good, &verdict(YES), &base(), &mesh(5), &epochs, &mut nonces).unwrap();
+}
+
+#[test]
+fn a_consensus_with_a_vote_that_was_changed_cannot_be_read() {
+    let line = concluded(&proposal(1, 1), &[YES; 3]).to_line().unwrap();
+    assert!(SignedConsensus::parse(&line).is_ok());
+    let mut said = concluded(&proposal(1, 1), &[YES; 3]).said().clone();
+    let mut document = serde_json::to_value(&said.votes[0]).unwrap();
+    document["signatures"][0]["keyid"] = key(9).public().to_string().into();
+    assert!(serde_json::from_value::<SignedVote>(document).is_err());
+    said.proposer = key(2).public().to_string();
+    assert!(refusal(super::Signed::seal(said, &key(1))).contains("says it is signed by"));
+}
+
+/// Answers for members without any network: a vote, somebody else's vote, an error, or never.
+struct Scripted(Vec<(u8, Answer)>);
+
+enum Answer {
+    Vote(Box<SignedVote>),
+    Fails,
+    Never,
+}
+
+#[async_trait]
+impl Transport for Scripted {
+    async fn ask(&self, member: &Member, _: &SignedProposal, _: Duration) -> Result<SignedVote> {
+        let (_, answer) = self.0.iter().find(|(number, _)| *key(*number).public() == member.key).unwrap();
+        match answer {
+            Answer::Vote(vote) => Ok(SignedVote::clone(vote)),
+            Answer::Fails => Err(Error::unavailable("cannot reach it")),
+            Answer::Never => std::future::pending().await,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn everyone_is_asked_and_whoever_gives_no_vote_of_its_own_is_named() {
+    let asked = proposal(1, 1);
+    let about = asked.question();
+    let script = Scripted(vec![
+        (2, Answer::Vote(Box::new(vote(&about, YES, 2)))),
+        (3, Answer::Vote(Box::new(vote(&about, YES, 2)))),
+        (4, Answer::Fails),
+        (5, Answer::Never),
+    ]);
+    let own = vote(&about, YES, 1);
+    let gathered = gather(&mesh(5), &script, &asked, Some(own), Duration::from_secs(60)).await;
+    let silent = |number: u8, why: &str| Silent {
+        name: format!("node-{number}"),
+        key: key(number).public().to_string(),
+        why: why.to_owned(),
+    };
+    let swapped = format!("node-3 answered with a vote that {} signed", key(2).public());
+    assert_eq!(gathered.silent, [silent(3, &swapped), silent(4, "cannot reach it"), silent(5, "no vote within 60 s")]);
+    let agreed = Consensus::conclude(&mesh(5), &asked, gathered, NOW, &key(1)).unwrap();
+    let counted: Vec<Standing> = agreed.said().tally.counted.iter().map(|one| one.standing).collect();
+    assert_eq!((counted, agreed.said().tally.passed), (vec![Standing::Approve; 2], false));
+}
