@@ -117,6 +117,11 @@ impl Harness {
         &*self.inner.random
     }
 
+    /// What tools may touch beyond the brain.
+    pub fn permissions(&self) -> Permissions {
+        self.inner.permissions
+    }
+
     /// The key that signs.
     pub fn signer(&self) -> &Signer {
         &self.inner.signer

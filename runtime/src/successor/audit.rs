@@ -40,6 +40,10 @@ pub const AUDIT_SCHEMA: &str = "herm/audit@1";
 pub const AUDIT_TYPE: &str = "urn:herm:audit:1";
 /// The file of an audit, in the directory of the verdict it is about.
 pub const AUDIT_FILE: &str = "audit.dsse.json";
+/// What gates keep in the same directory: a steward's approval, and what came of asking the mesh.
+pub const APPROVAL_FILE: &str = "approval.dsse.json";
+/// See [`APPROVAL_FILE`].
+pub const CONSENSUS_FILE: &str = "consensus.dsse.json";
 /// Seeds stay exact in every reader of JSON.
 const SEED_BITS: u32 = 53;
 

@@ -5,6 +5,7 @@
 //! - [`Verdict`] is the judgement, computed and signed by the parent.
 //! - [`gate`] is what stands between a verdict and a change: a steward, or a mesh of nodes.
 
+mod adopt;
 pub mod apply;
 mod arms;
 mod artifacts;
@@ -39,6 +40,7 @@ mod verdict;
 mod wire;
 mod worker;
 
+pub use adopt::{InLineage, adopt, base_beside, base_of, lineage, take_back};
 pub use broker::{Broker, Purse};
 pub use budget::{Budget, Spent};
 pub use conditions::{GoalStanding, GuardStanding, goal_standing, guard_standing};

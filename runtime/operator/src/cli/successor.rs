@@ -19,6 +19,36 @@ pub(crate) enum Successor {
     Audit(Audit),
     /// Find what holds an agent up, draft a patch, judge and audit it, and go as far as the gates allow
     Auto(Auto),
+    /// Approve the patch of a verdict, with a steward's key
+    Approve(Decide),
+    /// Reject it
+    Reject(Decide),
+    /// Ask the mesh about it (exit 1 if it does not agree)
+    Propose {
+        /// The verdict: the beginning of its name or hash
+        verdict: String,
+        /// Seconds for the members to verify and vote [default: 900]
+        #[arg(long, value_name = "SECONDS")]
+        within: Option<u64>,
+    },
+    /// Apply the patch of a verdict whose gates are open (exit 3 if they are not)
+    Apply {
+        /// The verdict: the beginning of its name or hash
+        verdict: String,
+    },
+    /// Take an applied patch back, as a step of its own
+    Rollback {
+        /// The agent's number
+        id: String,
+        /// The step that applied it [default: the last one]
+        #[arg(long)]
+        step: Option<i64>,
+    },
+    /// The patches that were applied to a brain
+    Lineage {
+        /// The agent's number
+        id: String,
+    },
     /// Remove a verdict with its artifacts
     Destroy {
         /// The verdict: the beginning of its name or hash
@@ -26,6 +56,21 @@ pub(crate) enum Successor {
     },
     /// Remove what successors left whose parent was killed
     Janitor,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Decide {
+    /// The verdict: the beginning of its name or hash
+    pub(crate) verdict: String,
+    /// The steward's key: Ed25519 in PKCS#8 PEM, mode 600
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// For how many hours it is good [default: 72]
+    #[arg(long)]
+    pub(crate) hours: Option<u64>,
+    /// A remark that is signed with it
+    #[arg(long)]
+    pub(crate) note: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -18,6 +18,7 @@ mod openai;
 pub(crate) mod openapi;
 mod operate;
 mod own_successor;
+pub(crate) use own_successor::verifier;
 mod page;
 mod payment;
 mod problem;

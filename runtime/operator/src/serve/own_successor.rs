@@ -14,7 +14,7 @@ struct OwnSuccessor {
 }
 
 /// Who verifies here, within a budget.
-pub(super) fn verifier(harness: &Harness, budget: Budget) -> Arc<dyn Verifier> {
+pub(crate) fn verifier(harness: &Harness, budget: Budget) -> Arc<dyn Verifier> {
     Arc::new(OwnSuccessor { harness: harness.clone(), budget })
 }
 

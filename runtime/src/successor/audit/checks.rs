@@ -2,7 +2,7 @@
 //! words are in `docs/autogenesis.md`.
 
 use super::folder::{Folder, Thing};
-use super::{AUDIT_FILE, Area, Finding};
+use super::{APPROVAL_FILE, AUDIT_FILE, Area, CONSENSUS_FILE, Finding};
 use crate::receipt::{Envelope, PublicKey};
 use crate::successor::conditions::{GoalStanding, find, goal_standing};
 use crate::successor::evaluation::{Evaluation, Part};
@@ -157,7 +157,8 @@ fn artifacts(folder: &Folder, verdict: &Verdict) -> Vec<Finding> {
             fault(format!("The verdict does not name {needed} among its artifacts."));
         }
     }
-    let ours = [VERDICT, SIGNED, PATCH, EVALUATION, AUDIT_FILE];
+    // What is signed by others, or later, is checked by whoever relies on it.
+    let ours = [VERDICT, SIGNED, PATCH, EVALUATION, AUDIT_FILE, APPROVAL_FILE, CONSENSUS_FILE];
     for (path, thing) in &folder.things {
         let is_known = ours.contains(&path.as_str()) || verdict.artifacts.iter().any(|artifact| artifact.path == *path);
         match thing {

@@ -1,15 +1,13 @@
 //! `herm successor audit` and `herm successor auto`: a verdict checked by a second successor, and the loop that finds,
 //! drafts, judges, checks and, behind the gates, applies.
 
-use async_trait::async_trait;
-use herm::brain::OnChanged;
-use herm::successor::Record;
 use herm::successor::audit::{self, Auditing, Weight};
-use herm::successor::auto::{self, AutoRun, Decision, Doors, GateStanding, Mode};
-use herm::{BrainId, Error, Harness, Result};
+use herm::successor::auto::{self, AutoRun, Decision, Mode};
+use herm::{BrainId, Result};
 use serde_json::json;
 
 use super::super::{in_runtime, to_json};
+use super::doors::OperatorsDoors;
 use super::{budget, harness, read_evaluation};
 use crate::cli::{Audit, Auto};
 use crate::config::Settings;
@@ -60,7 +58,7 @@ pub(super) fn run(settings: &Settings, arguments: &Auto) -> Result<Answer> {
     };
     let run = in_runtime(async {
         let harness = harness(settings)?;
-        let doors = OperatorsDoors { harness: harness.clone() };
+        let doors = OperatorsDoors::new(settings);
         let run = auto::run(&harness, &id, &how, &doors).await;
         harness.shutdown().await?;
         run
@@ -93,36 +91,4 @@ fn text_of(run: &AutoRun) -> String {
         }
     }
     text
-}
-
-/// The gates of this operator.
-struct OperatorsDoors {
-    harness: Harness,
-}
-
-#[async_trait]
-impl Doors for OperatorsDoors {
-    async fn look(&self, record: &Record) -> Result<GateStanding> {
-        Ok(GateStanding::Waiting {
-            whom: "a steward".to_owned(),
-            how: format!("read the report, then `herm successor approve {}`", record.name),
-        })
-    }
-
-    async fn ask(&self, record: &Record) -> Result<GateStanding> {
-        self.look(record).await
-    }
-
-    async fn apply(&self, record: &Record) -> Result<u64> {
-        Err(Error::refused(format!("no gate opened for verdict {}", record.name)).hint("run `herm successor approve`"))
-    }
-
-    async fn take_back(&self, brain: &BrainId, step: i64) -> Result<u64> {
-        self.harness
-            .with_brain(brain, move |brain| {
-                brain.undo(step, OnChanged::Refuse)?;
-                Ok(brain.lock().version)
-            })
-            .await
-    }
 }

@@ -1,11 +1,14 @@
 //! `herm successor`: patches judged in a sandboxed clone, and what became of them.
 
 mod auto;
+mod doors;
+mod gates;
 mod look;
 
 use std::path::Path;
 
 use herm::fsio;
+use herm::successor::gate::Decision;
 use herm::successor::{Budget, Evaluation, MAX_PATCH_BYTES, Patch, Ruling, SuccessorFork};
 use herm::{BrainId, Error, Harness, Result};
 use serde_json::json;
@@ -27,6 +30,12 @@ pub(super) fn run(settings: &Settings, command: &Successor) -> Result<Answer> {
         Successor::Audit(arguments) => auto::audit(settings, arguments),
         Successor::Auto(arguments) => auto::run(settings, arguments),
         Successor::Show { verdict } => look::show(settings, verdict),
+        Successor::Approve(arguments) => gates::decide(settings, arguments, Decision::Approve),
+        Successor::Reject(arguments) => gates::decide(settings, arguments, Decision::Reject),
+        Successor::Propose { verdict, within } => gates::propose(settings, verdict, *within),
+        Successor::Apply { verdict } => gates::apply(settings, verdict),
+        Successor::Rollback { id, step } => gates::rollback(settings, id, *step),
+        Successor::Lineage { id } => gates::show_lineage(settings, id),
         Successor::Destroy { verdict } => look::destroy(settings, verdict),
         Successor::Janitor => look::janitor(settings),
     }

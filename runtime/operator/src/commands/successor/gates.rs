@@ -1,0 +1,209 @@
+//! `herm successor approve|reject|propose|apply|rollback|lineage`: from a verdict to a step, through the gates.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use herm::fsio::{self, Root, Sync};
+use herm::ids::SystemRandom;
+use herm::receipt::Signer;
+use herm::successor::audit::{APPROVAL_FILE as APPROVAL, CONSENSUS_FILE as CONSENSUS};
+use herm::successor::gate::{
+    self, Approval, Consensus, Decision, EpochBook, HttpTransport, Node, NodeParts, NonceBook, Proposal,
+    SignedApproval, SignedConsensus, approval, consensus, mesh,
+};
+use herm::successor::{Record, Records, base_beside, lineage};
+use herm::{BrainId, Clock as _, Error, Reader, Result, SystemClock};
+use serde_json::{Value, json};
+
+use super::super::{in_runtime, to_json};
+use super::harness;
+use crate::cli::Decide;
+use crate::config::Settings;
+use crate::output::{Answer, columns};
+use crate::serve::verifier;
+
+/// How long an approval is good, unless said.
+const USUAL_HOURS: u64 = 72;
+
+/// Signs a decision about a verdict with a steward's key, and keeps it beside the verdict.
+pub(super) fn decide(settings: &Settings, arguments: &Decide, decision: Decision) -> Result<Answer> {
+    let record = Records::new(&settings.layout).find(&arguments.verdict)?;
+    let signer = Signer::load(&arguments.key)?;
+    let lasts = Duration::from_secs(arguments.hours.unwrap_or(USUAL_HOURS).saturating_mul(3_600));
+    let mut said = Approval::new(&record.verdict, decision, SystemClock.now(), lasts, &SystemRandom)?;
+    if let Some(note) = &arguments.note {
+        said = said.noting(note);
+    }
+    let signed = said.sign(&signer)?;
+    let line = signed.to_line()?;
+    Root::open(&record.path)?.replace(&APPROVAL.parse()?, line.as_bytes(), Sync::Now)?;
+    let known = settings.gates()?.stewards.has(signer.public());
+    let word = if decision == Decision::Approve { "approved" } else { "rejected" };
+    let text = format!("{word}: {} of {} until {}\n", record.patch.title(), record.name, signed.said().expires_at);
+    let answer = Answer::new(text, json!({ "verdict": record.name, "decision": word, "approval": value(&line)? }));
+    Ok(match known {
+        true => answer,
+        false => answer.note(format!("{} is no steward here: no gate will open for it", signer.public())),
+    })
+}
+
+fn value(line: &str) -> Result<Value> {
+    serde_json::from_str(line).map_err(|source| Error::internal("a document is not JSON").because(source))
+}
+
+/// Asks the mesh about the patch of a verdict, and keeps what came of it beside the verdict.
+pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -> Result<Answer> {
+    let record = Records::new(&settings.layout).find(wanted)?;
+    let gates = settings.gates()?;
+    let members = gates.mesh.ok_or_else(|| {
+        Error::invalid("there is no mesh to ask").hint("name its members in `[mesh.members]` of the configuration")
+    })?;
+    let within = Duration::from_secs(seconds.unwrap_or(900));
+    let signed: SignedConsensus = in_runtime(async {
+        let signer = settings.signer.get()?.clone();
+        let epochs = EpochBook::open(&settings.layout)?;
+        let epoch = epochs.next(&record.verdict.base.brain)?;
+        let (base, now) = (record.verdict.base.clone(), SystemClock.now());
+        let proposal = Proposal::new(&record.patch, &record.evaluation, base, epoch, now, &SystemRandom, &signer)?;
+        // This operator's own vote rests on a successor of its own, like everybody's.
+        let node = Node::new(NodeParts {
+            mesh: members.clone(),
+            signer: signer.clone(),
+            book: epochs,
+            verifier: verifier(&harness(settings)?, settings.said.mesh.clone().unwrap_or_default().budget()?),
+            clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom),
+        })?;
+        let own = node.vote(&proposal).await?;
+        let transport = HttpTransport::new()?;
+        let gathered = mesh::gather(&members, &transport, &proposal, Some(own), within).await;
+        let signed = Consensus::conclude(&members, &proposal, gathered, SystemClock.now(), &signer)?;
+        node.close(&signed)?;
+        for member in members.members().iter().filter(|member| member.key != *signer.public()) {
+            if let Err(error) = transport.tell(member, &signed, Duration::from_secs(10)).await {
+                tracing::info!(member = %member.name, %error, "was not told of the consensus");
+            }
+        }
+        Ok(signed)
+    })?;
+    Root::open(&record.path)?.replace(&CONSENSUS.parse()?, signed.to_line()?.as_bytes(), Sync::Now)?;
+    let tally = &signed.said().tally;
+    let json = json!({ "verdict": record.name, "tally": to_json(tally)?, "consensus": value(&signed.to_line()?)? });
+    let code = if tally.passed { crate::exit::DONE } else { crate::exit::NEGATIVE };
+    Ok(Answer::new(format!("{}\n", tally.words()), json).code(code))
+}
+
+/// Applies the patch of a verdict whose gates are open.
+pub(super) fn apply(settings: &Settings, wanted: &str) -> Result<Answer> {
+    let record = Records::new(&settings.layout).find(wanted)?;
+    if record.envelope.keyid() != Some(settings.signer.get()?.public().to_string().as_str()) {
+        return Err(Error::refused("the verdict is not one that this operator signed")
+            .hint("evaluate the patch here: a verdict counts where it was made"));
+    }
+    let brain = record.verdict.base.brain.clone();
+    let applied = settings.while_leased(&brain, || {
+        let passed = open_gates(settings, &record)?;
+        in_runtime(async {
+            let harness = harness(settings)?;
+            let applied = herm::successor::adopt(&harness, &record, &passed).await;
+            harness.shutdown().await?;
+            applied
+        })
+    })?;
+    let settled = &applied.settled;
+    let text = format!(
+        "applied: {}\nbrain {brain} is now version {}; its identity is {}\nreceipt signed; `herm successor rollback {brain} --step {}` takes it back\n",
+        record.patch.title(),
+        settled.version,
+        applied.identity.1,
+        step_of(settings, &brain)?,
+    );
+    let json = json!({
+        "brain": brain,
+        "version": settled.version,
+        "after": settled.after,
+        "identity": { "before": applied.identity.0, "after": applied.identity.1 },
+        "step": step_of(settings, &brain)?,
+    });
+    Ok(Answer::new(text, json))
+}
+
+/// The last step that applied a patch.
+fn step_of(settings: &Settings, brain: &BrainId) -> Result<i64> {
+    Ok(lineage(&Reader::open(&settings.layout, brain)?)?.first().map_or(0, |patch| patch.step))
+}
+
+/// Asks every gate that must open.
+fn open_gates(settings: &Settings, record: &Record) -> Result<gate::Passed> {
+    let gates = settings.gates()?;
+    let base_now = base_beside(&Reader::open(&settings.layout, &record.verdict.base.brain)?);
+    let mut nonces = NonceBook::open(&settings.layout)?;
+    let mut granted = Vec::new();
+    if gates.gate.needs_steward() {
+        let signed = SignedApproval::parse(&document(record, APPROVAL, "herm successor approve")?)?;
+        granted.push(approval::check(
+            &signed,
+            &record.verdict,
+            &base_now,
+            &gates.stewards,
+            SystemClock.now(),
+            &mut nonces,
+        )?);
+    }
+    if let (true, Some(members)) = (gates.gate.needs_mesh(), &gates.mesh) {
+        let signed = SignedConsensus::parse(&document(record, CONSENSUS, "herm successor propose")?)?;
+        let epochs = EpochBook::open(&settings.layout)?;
+        granted.push(consensus::check(&signed, &record.verdict, &base_now, members, &epochs, &mut nonces)?);
+    }
+    gates.gate.open(granted)
+}
+
+fn document(record: &Record, name: &str, command: &str) -> Result<String> {
+    let path: PathBuf = record.path.join(name);
+    let bytes = fsio::read_regular(Path::new(&path), 8 << 20).map_err(|_| {
+        Error::refused(format!("the gate stays shut: verdict {} has no {name}", record.name))
+            .hint(format!("run `{command} {}` first", record.name))
+    })?;
+    String::from_utf8(bytes).map_err(|_| Error::corrupt(format!("{name} is not text")).hint("make it again"))
+}
+
+/// Takes an applied patch back.
+pub(super) fn rollback(settings: &Settings, id: &str, step: Option<i64>) -> Result<Answer> {
+    let id: BrainId = id.parse()?;
+    let step = match step {
+        Some(step) => step,
+        None => lineage(&Reader::open(&settings.layout, &id)?)?.first().map(|patch| patch.step).ok_or_else(|| {
+            Error::not_found(format!("no patch was applied to brain {id}")).hint("there is nothing to take back")
+        })?,
+    };
+    let undone = settings.while_leased(&id, || {
+        in_runtime(async {
+            let harness = harness(settings)?;
+            let undone = herm::successor::take_back(&harness, &id, step).await;
+            harness.shutdown().await?;
+            undone
+        })
+    })?;
+    let text = match &undone.settled {
+        Some(settled) => format!("took back step {step}; brain {id} is now version {}\n", settled.version),
+        None => format!("step {step} was taken back already; brain {id} stays as it is\n"),
+    };
+    Ok(Answer::new(
+        text,
+        json!({ "brain": id, "step": step, "version": undone.settled.map(|settled| settled.version) }),
+    ))
+}
+
+/// The patches that were applied to a brain.
+pub(super) fn show_lineage(settings: &Settings, id: &str) -> Result<Answer> {
+    let id: BrainId = id.parse()?;
+    let reader = Reader::open(&settings.layout, &id)?;
+    let patches = lineage(&reader)?;
+    let mut rows = vec![["STEP", "VERSION", "WHEN", "PATCH"].map(str::to_owned).to_vec()];
+    for patch in &patches {
+        rows.push(vec![patch.step.to_string(), patch.version.to_string(), patch.at.to_string(), patch.title.clone()]);
+    }
+    let text = if patches.is_empty() { format!("no patch was applied to brain {id}\n") } else { columns(&rows) };
+    Ok(Answer::new(text, json!({ "brain": id, "patches": to_json(&patches)?, "tuning": to_json(&reader.tuning()?)? })))
+}

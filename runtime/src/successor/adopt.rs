@@ -1,0 +1,98 @@
+//! A patch on the brain itself, behind its gates, and the way back. Each is a step like any other: one transaction, a
+//! signed receipt that says why, in the brain's lineage.
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::apply::{self, Applied};
+use super::gate::Passed;
+use super::patch::{Change, Patch};
+use super::records::Record;
+use super::verdict::Base;
+use crate::brain::{Brain, OnChanged, Reader, StepKind, Undone};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::harness::Harness;
+use crate::ids::BrainId;
+
+/// How many steps back a patch is looked for.
+const MOST_STEPS: usize = 10_000;
+
+/// What a brain is at this moment, as gates know it.
+pub fn base_of(brain: &Brain) -> Base {
+    let lock = brain.lock();
+    Base { brain: brain.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash }
+}
+
+/// The same beside whoever owns it.
+pub fn base_beside(reader: &Reader) -> Base {
+    let lock = reader.lock();
+    Base { brain: reader.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash }
+}
+
+/// Applies the patch of a verdict to its brain, between tasks. The gates are asked once more with the brain in hand: one
+/// that has moved since is another brain.
+pub async fn adopt(harness: &Harness, record: &Record, passed: &Passed) -> Result<Applied> {
+    if brings_program(&record.patch) && !harness.permissions().process {
+        return Err(Error::refused("the patch brings a program, and tools may not start processes here")
+            .hint("allow it with `process = true` in `[tools]` of the configuration"));
+    }
+    let (patch, passed) = (record.patch.clone(), passed.clone());
+    let because = json!({
+        "verdict": record.verdict.hash()?,
+        "granted": passed.granted(),
+    });
+    let brain = record.verdict.base.brain.clone();
+    harness
+        .with_brain(&brain, move |brain| {
+            passed.covers(&patch, &base_of(brain))?;
+            apply::apply(brain, &patch, because)
+        })
+        .await
+}
+
+fn brings_program(patch: &Patch) -> bool {
+    patch.changes().iter().any(|change| matches!(change, Change::Tool { executable: Some(_), .. }))
+}
+
+/// A patch in a brain's lineage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InLineage {
+    /// The step that applied it.
+    pub step: i64,
+    /// The version it made.
+    pub version: i64,
+    /// What it was called.
+    pub title: String,
+    /// When.
+    pub at: Moment,
+}
+
+/// The patches that were applied to a brain, newest first.
+pub fn lineage(reader: &Reader) -> Result<Vec<InLineage>> {
+    let steps = reader.history(MOST_STEPS)?.into_iter().filter(|step| step.kind == StepKind::Maintenance);
+    let patched = steps.filter_map(|step| {
+        let title = step.summary.strip_prefix(apply::SUMMARY)?.to_owned();
+        Some(InLineage { step: step.seq, version: step.version, title, at: step.at })
+    });
+    Ok(patched.collect())
+}
+
+/// Takes the step of a patch back, as a step of its own. What was changed again since is a conflict.
+pub async fn take_back(harness: &Harness, brain: &BrainId, step: i64) -> Result<Undone> {
+    let is_patch = lineage(&Reader::open(harness.layout(), brain)?)?.iter().any(|patch| patch.step == step);
+    if !is_patch {
+        return Err(Error::not_found(format!("step {step} of brain {brain} applied no patch"))
+            .hint("`herm successor lineage ID` lists those that did; `herm brain undo` takes other steps back"));
+    }
+    harness
+        .with_brain(brain, move |brain| {
+            let undone = brain.undo(step, OnChanged::Refuse)?;
+            // The indexes follow the tuning that holds.
+            let migrations = brain.tuning()?.migrations;
+            brain.try_migrations(&migrations)?;
+            Ok(undone)
+        })
+        .await
+}
