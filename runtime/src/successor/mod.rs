@@ -9,12 +9,16 @@ mod adopt;
 pub mod apply;
 mod arms;
 mod artifacts;
+pub mod audit;
+pub mod auto;
+pub mod bottleneck;
 mod broker;
 mod budget;
 mod caveats;
 mod chart;
 mod checking;
 mod conditions;
+pub mod draft_patch;
 pub mod evaluation;
 mod figures;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use herm::fsio::{self, Root, Sync};
 use herm::ids::SystemRandom;
 use herm::receipt::Signer;
+use herm::successor::audit::{APPROVAL_FILE as APPROVAL, CONSENSUS_FILE as CONSENSUS};
 use herm::successor::gate::{
     self, Approval, Brought, Decision, EpochBook, HttpTransport, Node, NodeParts, NonceBook, SignedApproval,
     SignedConsensus,
@@ -22,8 +23,6 @@ use crate::config::Settings;
 use crate::output::{Answer, columns};
 use crate::serve::verifier;
 
-const APPROVAL: &str = "approval.dsse.json";
-const CONSENSUS: &str = "consensus.dsse.json";
 /// How long an approval is good, unless said.
 const USUAL_HOURS: u64 = 72;
 
