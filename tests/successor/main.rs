@@ -2,8 +2,10 @@
 
 mod acceptance;
 mod attacks;
+mod gates;
 mod lifecycle;
 mod patches;
+mod shell;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

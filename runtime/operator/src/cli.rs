@@ -16,7 +16,7 @@ pub(crate) use evolve::{
 
 pub(crate) use serve::{CreateKey, Keys, Serve, Top};
 pub(crate) use snapshot::{Export, Import, OneSnapshot, Restore, Snapshot};
-pub(crate) use successor::{BudgetFlags, Decide, Evaluate, Successor};
+pub(crate) use successor::{Audit, Auto, BudgetFlags, Decide, Evaluate, Successor};
 
 /// An embedded agent harness: brains that learn, one settled step at a time.
 #[derive(Debug, Parser)]

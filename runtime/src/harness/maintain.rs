@@ -116,6 +116,17 @@ impl Harness {
         done.await.map_err(|_| Error::internal("the work on a brain was interrupted"))?
     }
 
+    /// Lets the curator pass over a brain now, whether or not it is time; what it moved is counted.
+    pub async fn curate(&self, id: &BrainId, policy: curator::Policy) -> Result<curator::Report> {
+        let inner = Arc::clone(&self.inner);
+        self.with_brain(id, move |brain| {
+            let report = curator::run(brain, policy)?;
+            inner.counted.curated.fetch_add(report.plan.transitioned.len() as u64, Ordering::Relaxed);
+            Ok(report)
+        })
+        .await
+    }
+
     /// How much the curator and the evolver have changed since the harness began.
     pub fn maintenance_counters(&self) -> MaintenanceCounters {
         MaintenanceCounters {

@@ -33,10 +33,7 @@ pub fn base_beside(reader: &Reader) -> Base {
 /// Applies the patch of a verdict to its brain, between tasks. The gates are asked once more with the brain in hand: one
 /// that has moved since is another brain.
 pub async fn adopt(harness: &Harness, record: &Record, passed: &Passed) -> Result<Applied> {
-    if brings_program(&record.patch) && !harness.permissions().process {
-        return Err(Error::refused("the patch brings a program, and tools may not start processes here")
-            .hint("allow it with `process = true` in `[tools]` of the configuration"));
-    }
+    allowed(harness, &record.patch)?;
     let (patch, passed) = (record.patch.clone(), passed.clone());
     let because = json!({
         "verdict": record.verdict.hash()?,
@@ -51,8 +48,20 @@ pub async fn adopt(harness: &Harness, record: &Record, passed: &Passed) -> Resul
         .await
 }
 
-fn brings_program(patch: &Patch) -> bool {
-    patch.changes().iter().any(|change| matches!(change, Change::Tool { executable: Some(_), .. }))
+/// Whether the patch of a verdict could be applied now. Gates open once: ask this before them.
+pub async fn rehearse(harness: &Harness, record: &Record) -> Result<()> {
+    allowed(harness, &record.patch)?;
+    let patch = record.patch.clone();
+    harness.with_brain(&record.verdict.base.brain, move |brain| apply::stage(brain, &patch).map(drop)).await
+}
+
+fn allowed(harness: &Harness, patch: &Patch) -> Result<()> {
+    let brings_program = |change: &Change| matches!(change, Change::Tool { executable: Some(_), .. });
+    if patch.changes().iter().any(brings_program) && !harness.permissions().process {
+        return Err(Error::refused("the patch brings a program, and tools may not start processes here")
+            .hint("allow it with `process = true` in `[tools]` of the configuration"));
+    }
+    Ok(())
 }
 
 /// A patch in a brain's lineage.

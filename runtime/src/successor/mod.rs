@@ -9,12 +9,16 @@ mod adopt;
 pub mod apply;
 mod arms;
 mod artifacts;
+pub mod audit;
+pub mod auto;
+pub mod bottleneck;
 mod broker;
 mod budget;
 mod caveats;
 mod chart;
 mod checking;
 mod conditions;
+pub mod draft_patch;
 pub mod evaluation;
 mod figures;
 #[cfg(test)]
@@ -36,7 +40,7 @@ mod verdict;
 mod wire;
 mod worker;
 
-pub use adopt::{InLineage, adopt, base_beside, base_of, lineage, take_back};
+pub use adopt::{InLineage, adopt, base_beside, base_of, lineage, rehearse, take_back};
 pub use broker::{Broker, Purse};
 pub use budget::{Budget, Spent};
 pub use conditions::{GoalStanding, GuardStanding, goal_standing, guard_standing};

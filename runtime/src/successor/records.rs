@@ -17,15 +17,15 @@ use crate::layout::Layout;
 use crate::receipt::{Envelope, PublicKey, Signer};
 
 /// The verdict as JSON.
-const VERDICT: &str = "verdict.json";
+pub(super) const VERDICT: &str = "verdict.json";
 /// The verdict, signed.
-const SIGNED: &str = "verdict.dsse.json";
-const REPORT: &str = "report.html";
-const MEASUREMENTS: &str = "measurements.json";
-const PATCH: &str = "patch.json";
-const EVALUATION: &str = "evaluation.json";
+pub(super) const SIGNED: &str = "verdict.dsse.json";
+pub(super) const REPORT: &str = "report.html";
+pub(super) const MEASUREMENTS: &str = "measurements.json";
+pub(super) const PATCH: &str = "patch.json";
+pub(super) const EVALUATION: &str = "evaluation.json";
 /// The largest file that is read back.
-const MOST: u64 = 64 << 20;
+pub(super) const MOST: u64 = 64 << 20;
 
 /// The verdicts of a brains directory.
 #[derive(Debug, Clone)]
@@ -104,11 +104,22 @@ impl Records {
 
     /// The verdict whose name, or hash, begins so.
     pub fn find(&self, wanted: &str) -> Result<Record> {
+        self.read(&self.name_of(wanted)?)
+    }
+
+    /// Where the verdict is whose name, or hash, begins so, whatever its directory holds.
+    pub(super) fn place(&self, wanted: &str) -> Result<(String, PathBuf)> {
+        let name = self.name_of(wanted)?;
+        let path = self.root.join(&name);
+        Ok((name, path))
+    }
+
+    fn name_of(&self, wanted: &str) -> Result<String> {
         let wanted = wanted.strip_prefix("sha256:").unwrap_or(wanted);
         let wanted = wanted.get(..wanted.len().min(16)).unwrap_or(wanted);
         let mut names: Vec<String> = self.names()?.into_iter().filter(|name| name.starts_with(wanted)).collect();
         match (names.pop(), names.is_empty(), wanted.len()) {
-            (Some(name), true, 4..) => self.read(&name),
+            (Some(name), true, 4..) => Ok(name),
             (Some(_), ..) => Err(Error::invalid(format!("{wanted:?} names more than one verdict, or is too short"))
                 .hint("give more of it; `herm successor list` has the names")),
             (None, ..) => {
@@ -247,7 +258,7 @@ fn below(root: &Root, dir: Option<&RelPath>, depth: usize) -> Result<Vec<RelPath
     Ok(files)
 }
 
-fn json(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
+pub(super) fn json(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(value)
         .map_err(|source| Error::internal("a record cannot be written").because(source))?;
     bytes.push(b'\n');

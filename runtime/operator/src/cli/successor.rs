@@ -15,6 +15,10 @@ pub(crate) enum Successor {
         /// The verdict: the beginning of its name or hash
         verdict: String,
     },
+    /// Have a second successor, with another seed, audit a verdict (exit 0 it agrees, 1 it does not)
+    Audit(Audit),
+    /// Find what holds an agent up, draft a patch, judge and audit it, and go as far as the gates allow
+    Auto(Auto),
     /// Approve the patch of a verdict, with a steward's key
     Approve(Decide),
     /// Reject it
@@ -105,4 +109,41 @@ pub(crate) struct BudgetFlags {
     /// Processes and threads [default: 256]
     #[arg(long, value_name = "COUNT")]
     pub(crate) processes: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Audit {
+    /// The verdict: the beginning of its name or hash
+    pub(crate) verdict: String,
+    /// An evaluation with tasks that the first successor has not seen
+    #[arg(long, value_name = "FILE")]
+    pub(crate) held_out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) budget: BudgetFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Auto {
+    /// The agent's number
+    pub(crate) id: String,
+    /// Show every stage; ask nobody, apply nothing, take nothing back
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How many of the last tasks are looked at
+    #[arg(long, value_name = "COUNT", default_value_t = herm::successor::auto::USUAL_TASKS)]
+    pub(crate) tasks: usize,
+    /// Let the model of this backend draft the patch, instead of a template
+    #[arg(long, value_name = "BACKEND")]
+    pub(crate) draft_with: Option<String>,
+    /// An evaluation for the verifier, with tasks that the first successor does not see
+    #[arg(long, value_name = "FILE")]
+    pub(crate) held_out: Option<PathBuf>,
+    /// The hours in UTC in which a patch may be applied, such as 2-5
+    #[arg(long, value_name = "HOURS", default_value = "any")]
+    pub(crate) window: String,
+    /// How many tasks after a patch are watched
+    #[arg(long, value_name = "COUNT", default_value_t = herm::successor::auto::WATCHED)]
+    pub(crate) watch: usize,
+    #[command(flatten)]
+    pub(crate) budget: BudgetFlags,
 }

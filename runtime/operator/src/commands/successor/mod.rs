@@ -1,5 +1,7 @@
 //! `herm successor`: patches judged in a sandboxed clone, and what became of them.
 
+mod auto;
+mod doors;
 mod gates;
 mod look;
 
@@ -25,6 +27,8 @@ pub(super) fn run(settings: &Settings, command: &Successor) -> Result<Answer> {
     match command {
         Successor::Evaluate(arguments) => evaluate(settings, arguments),
         Successor::List => look::list(settings),
+        Successor::Audit(arguments) => auto::audit(settings, arguments),
+        Successor::Auto(arguments) => auto::run(settings, arguments),
         Successor::Show { verdict } => look::show(settings, verdict),
         Successor::Approve(arguments) => gates::decide(settings, arguments, Decision::Approve),
         Successor::Reject(arguments) => gates::decide(settings, arguments, Decision::Reject),

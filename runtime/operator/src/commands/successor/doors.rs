@@ -1,0 +1,144 @@
+//! The gates of this operator, as the loop knows them: looked at without using anything up, and gone through by the
+//! commands that people use as well.
+
+use async_trait::async_trait;
+use herm::successor::Record;
+use herm::successor::audit::{APPROVAL_FILE, CONSENSUS_FILE};
+use herm::successor::auto::{Doors, GateStanding};
+use herm::successor::gate::{Decision, Mesh, NonceBook, SignedApproval, SignedConsensus, Stewards};
+use herm::{BrainId, Clock as _, Error, Result, SystemClock, fsio};
+
+use super::gates;
+use crate::config::Settings;
+use crate::output::Answer;
+
+/// The largest document of a gate.
+const MOST: u64 = 8 << 20;
+
+/// The gates of this operator.
+pub(super) struct OperatorsDoors {
+    settings: Settings,
+}
+
+impl OperatorsDoors {
+    /// As the settings say.
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self { settings: settings.clone() }
+    }
+
+    /// Runs a command as people do, on a thread of its own: it brings its own runtime.
+    async fn command(&self, work: impl FnOnce(&Settings) -> Result<Answer> + Send + 'static) -> Result<Answer> {
+        let settings = self.settings.clone();
+        let done = tokio::task::spawn_blocking(move || work(&settings));
+        done.await.map_err(|_| Error::internal("a gate was interrupted"))?
+    }
+
+    async fn version_after(&self, work: impl FnOnce(&Settings) -> Result<Answer> + Send + 'static) -> Result<u64> {
+        let answer = self.command(work).await?;
+        answer.json["version"].as_u64().ok_or_else(|| {
+            Error::conflict("the brain did not move").hint("`herm brain history ID` shows what happened to it")
+        })
+    }
+}
+
+#[async_trait]
+impl Doors for OperatorsDoors {
+    async fn look(&self, record: &Record) -> Result<GateStanding> {
+        let (settings, record) = (self.settings.clone(), record.clone());
+        let looking = tokio::task::spawn_blocking(move || standing(&settings, &record));
+        looking.await.map_err(|_| Error::internal("looking at a gate was interrupted"))?
+    }
+
+    async fn ask(&self, record: &Record) -> Result<GateStanding> {
+        let gates = self.settings.gates()?;
+        if gates.gate.needs_mesh() && document(record, CONSENSUS_FILE)?.is_none() {
+            let name = record.name.clone();
+            self.command(move |settings| gates::propose(settings, &name, None)).await?;
+        }
+        self.look(record).await
+    }
+
+    async fn apply(&self, record: &Record) -> Result<u64> {
+        let name = record.name.clone();
+        self.version_after(move |settings| gates::apply(settings, &name)).await
+    }
+
+    async fn take_back(&self, brain: &BrainId, step: i64) -> Result<u64> {
+        let brain = brain.to_string();
+        self.version_after(move |settings| gates::rollback(settings, &brain, Some(step))).await
+    }
+}
+
+/// How the gates stand for a verdict: the first that does not open says so.
+fn standing(settings: &Settings, record: &Record) -> Result<GateStanding> {
+    let gates = settings.gates()?;
+    let mut opened = Vec::new();
+    if gates.gate.needs_steward() {
+        match of_steward(settings, record, &gates.stewards)? {
+            GateStanding::Open { by } => opened.push(by),
+            other => return Ok(other),
+        }
+    }
+    if let (true, Some(mesh)) = (gates.gate.needs_mesh(), &gates.mesh) {
+        match of_mesh(record, mesh)? {
+            GateStanding::Open { by } => opened.push(by),
+            other => return Ok(other),
+        }
+    }
+    Ok(GateStanding::Open { by: opened.join(" and ") })
+}
+
+fn of_steward(settings: &Settings, record: &Record, stewards: &Stewards) -> Result<GateStanding> {
+    let waiting = |why: &str| GateStanding::Waiting {
+        whom: "a steward".to_owned(),
+        how: format!("{why}`herm successor approve {} --key FILE`, then run this again", record.name),
+    };
+    if stewards.is_empty() {
+        return Ok(waiting("name their keys in `[stewards]` of the configuration, read the report, "));
+    }
+    let Some(line) = document(record, APPROVAL_FILE)? else { return Ok(waiting("read the report, ")) };
+    let approval = SignedApproval::parse(&line)?;
+    let said = approval.said();
+    let now = SystemClock.now();
+    Ok(if !stewards.has(approval.key()) {
+        waiting("whoever signed is no steward here; ")
+    } else if said.verdict_hash != record.verdict.hash()? || said.base != record.verdict.base {
+        waiting("the approval is for another verdict; ")
+    } else if said.decision == Decision::Reject {
+        let note = said.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+        GateStanding::Shut { why: format!("the steward {} rejected it{note}", approval.key()) }
+    } else if now >= said.expires_at {
+        waiting("the approval has ended; ")
+    } else if NonceBook::open(&settings.layout)?.is_spent(approval.key(), &said.nonce)? {
+        waiting("the approval was used before; ")
+    } else {
+        GateStanding::Open { by: format!("the steward {} approved", approval.key()) }
+    })
+}
+
+fn of_mesh(record: &Record, mesh: &Mesh) -> Result<GateStanding> {
+    let Some(line) = document(record, CONSENSUS_FILE)? else {
+        return Ok(GateStanding::Waiting {
+            whom: format!("the {} members of the mesh", mesh.members().len()),
+            how: format!("`herm successor propose {}` asks them", record.name),
+        });
+    };
+    let consensus = SignedConsensus::parse(&line)?;
+    let (about, tally) = (&consensus.said().about, consensus.recount(mesh)?);
+    let is_ours = about.patch_hash == record.verdict.patch_hash && about.base == record.verdict.base;
+    Ok(match tally.passed && is_ours {
+        true => GateStanding::Open { by: format!("the mesh agreed, {}", tally.words()) },
+        false => GateStanding::Shut { why: format!("the mesh did not agree: {}", tally.words()) },
+    })
+}
+
+fn document(record: &Record, name: &str) -> Result<Option<String>> {
+    let path = record.path.join(name);
+    if path.symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    let bytes = fsio::read_regular(&path, MOST)?;
+    String::from_utf8(bytes)
+        .map(Some)
+        .map_err(|_| Error::corrupt(format!("{name} of verdict {} is not text", record.name)).hint("make it again"))
+}

@@ -1,0 +1,65 @@
+//! Where the last run stood, from the verdicts alone: what waits for its gate, and what was tried in vain.
+
+use serde_json::{Value, json};
+
+use super::{Decision, Stage, StageRecord};
+use crate::brain::Reader;
+use crate::error::Result;
+use crate::harness::Harness;
+use crate::layout;
+use crate::successor::audit::last_audit;
+use crate::successor::patch::Change;
+use crate::successor::records::{Record, Records};
+use crate::successor::verdict::{Base, Ruling};
+
+/// After so many versions a brain has done enough for a patch to be tried again.
+const AGAIN_AFTER: u64 = 50;
+
+/// A verdict about the brain as it is that approves, and with which the verifier agrees: it waits for its gate.
+pub(super) fn waiting(harness: &Harness, reader: &Reader) -> Result<Option<Record>> {
+    let lock = reader.lock();
+    let base = Base { brain: reader.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash };
+    let key = harness.signer().public();
+    let (records, _) = Records::new(harness.layout()).all()?;
+    let stands = |record: &Record| {
+        record.verdict.verdict == Ruling::Approve
+            && record.verdict.base == base
+            && record.envelope.keyid() == Some(&key.to_string())
+            // An audit that cannot be read is none.
+            && matches!(last_audit(&record.path, &record.verdict, key), Ok(Some(audit)) if audit.agrees)
+    };
+    Ok(records.into_iter().find(stands))
+}
+
+/// What the stages say that a run goes on from a verdict of an earlier one.
+pub(super) fn continued(stages: &mut Vec<StageRecord>, record: &Record) {
+    for stage in [Stage::Detect, Stage::Draft, Stage::Evaluate, Stage::Verify] {
+        stages.push(StageRecord {
+            stage,
+            decision: Decision::Go,
+            why: format!("verdict {} of an earlier run still stands for the brain as it is", record.name),
+            input: json!({ "verdict": record.name }),
+            output: Value::Null,
+        });
+    }
+}
+
+/// The changes that were judged on this runtime and not approved, or not by the verifier, lately.
+pub(super) fn tried(harness: &Harness, reader: &Reader) -> Result<Vec<Vec<Change>>> {
+    let files =
+        [layout::TUNING, layout::SYSTEM, layout::MANIFEST].map(layout::rel).into_iter().collect::<Result<Vec<_>>>()?;
+    // Verdicts from before the runtime was changed are about another one.
+    let changed = reader.file_versions(&files, 1)?.first().map_or(0, |last| last.version.unsigned_abs());
+    let now = reader.lock().version;
+    let key = harness.signer().public();
+    let (records, _) = Records::new(harness.layout()).all()?;
+    let in_vain = |record: &Record| {
+        let base = &record.verdict.base;
+        base.brain == *reader.id()
+            && base.version >= changed
+            && now.saturating_sub(base.version) < AGAIN_AFTER
+            && (record.verdict.verdict != Ruling::Approve
+                || matches!(last_audit(&record.path, &record.verdict, key), Ok(Some(audit)) if !audit.agrees))
+    };
+    Ok(records.into_iter().filter(in_vain).map(|record| record.patch.changes().to_vec()).collect())
+}

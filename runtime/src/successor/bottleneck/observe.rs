@@ -1,0 +1,222 @@
+//! Observing a brain: the last tasks from their transcripts, walked through the pure machine once more, so that nudges,
+//! repairs and shrinking are seen as they happened. Beside whoever owns the brain; nothing is written.
+
+use std::sync::Arc;
+
+use super::{CallSeen, Observation, SEARCH, Standing};
+use crate::backend::Finish;
+use crate::brain::{Layer, Reader, StepKind, StepRecord};
+use crate::error::Result;
+use crate::layout;
+use crate::memory::{EvidenceStatus, layers};
+use crate::session::machine::{Heard, Machine, Next, Rules};
+use crate::session::prompt::{self, Prompt, Shown};
+use crate::session::{Transcript, context, reply};
+use crate::skill::CreatedBy;
+use crate::tool::{Card, SkillCard, Toolbox};
+use crate::tuning::Tuning;
+
+/// The most tasks that are ever looked at.
+pub const MOST_TASKS: usize = 500;
+/// How many steps are looked at for each task: curators, people and evolvers make steps as well.
+const STEPS_PER_TASK: usize = 4;
+/// How a search that found nothing begins to say so.
+const NOTHING_FOUND: &str = "Nothing found";
+/// The tool that loads skills: without it the prompt shows none.
+const LOADS: &str = "skill_view";
+
+/// What a brain runs with that is not in the brain.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// The tools.
+    pub toolbox: Toolbox,
+    /// The most bytes a conversation may have for who speaks, where it is known.
+    pub context_bytes: Option<usize>,
+}
+
+/// What was observed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    /// The tasks, newest first.
+    pub tasks: Vec<Observation>,
+    /// What is not part of single tasks.
+    pub standing: Standing,
+    /// The tuning they are held against.
+    pub tuning: Tuning,
+}
+
+/// Observes the last `most` tasks of a brain whose transcripts are kept. Tasks from before the tuning or the role was
+/// last changed say nothing about what the brain is now, and are left out.
+pub fn observe(reader: &Reader, around: &Surroundings, most: usize) -> Result<Seen> {
+    let tuning = reader.tuning()?;
+    let most = most.clamp(1, MOST_TASKS);
+    let bench = Bench::new(reader, around, &tuning)?;
+    let mut tasks = Vec::new();
+    for step in reader.history(most.saturating_mul(STEPS_PER_TASK))? {
+        if tasks.len() >= most || changes_the_runtime(&step) {
+            break;
+        }
+        if step.kind == StepKind::Task
+            && let Some(content) = reader.transcript(step.seq)?
+        {
+            tasks.push(bench.walk(&step, &Transcript::parse(&content)?));
+        }
+    }
+    Ok(Seen { tasks, standing: standing(reader, bench.fits)?, tuning })
+}
+
+/// Whether a step made another runtime of the brain.
+fn changes_the_runtime(step: &StepRecord) -> bool {
+    step.changes.iter().any(|change| matches!(change.path.as_str(), layout::TUNING | layout::SYSTEM | layout::MANIFEST))
+}
+
+fn standing(reader: &Reader, index_fits: bool) -> Result<Standing> {
+    let (skills, usage) = (reader.skills()?, reader.usage()?);
+    let own = usage
+        .iter()
+        .filter(|(slug, one)| one.created_by == CreatedBy::Agent && !one.pinned && skills.get(slug).is_some());
+    let (mut own_skills, mut unused) = (0, 0);
+    for (_, one) in own {
+        own_skills += 1;
+        unused += usize::from(one.use_count == 0);
+    }
+    Ok(Standing { own_skills, unused, index_fits })
+}
+
+/// What prompts of the brain are made of, read once.
+struct Bench<'a> {
+    around: &'a Surroundings,
+    tuning: &'a Tuning,
+    role: String,
+    memory: String,
+    users: String,
+    shown: Shown,
+    fits: bool,
+}
+
+impl<'a> Bench<'a> {
+    fn new(reader: &Reader, around: &'a Surroundings, tuning: &'a Tuning) -> Result<Self> {
+        let text = |path: &str| -> Result<String> { Ok(reader.text(&layout::rel(path)?)?.unwrap_or_default()) };
+        let frozen = |layer: Layer| -> Result<String> {
+            Ok(layers::frozen(&reader.text(&layer.path()?)?.unwrap_or_default(), layer.cap()))
+        };
+        let skills = reader.skills()?;
+        let mut cards: Vec<SkillCard> = skills
+            .entries()
+            .map(|entry| SkillCard {
+                slug: entry.place.slug.clone(),
+                description: Arc::clone(&entry.description),
+                category: entry.category.clone(),
+                external: false,
+            })
+            .collect();
+        cards.sort_by(|a, b| a.slug.cmp(&b.slug));
+        let most = tuning.index_best.unwrap_or(prompt::INDEX_BEST);
+        let first = cards.iter().take(most).map(|card| card.slug.clone()).collect();
+        let shown = prompt::choose(cards, &[], tuning.index_bytes.unwrap_or(prompt::INDEX_BYTES), || Ok(first))?;
+        Ok(Self {
+            around,
+            tuning,
+            role: text(layout::SYSTEM)?,
+            memory: frozen(Layer::Memory)?,
+            users: frozen(Layer::User)?,
+            fits: shown.more == 0,
+            shown,
+        })
+    }
+
+    /// A task once more through the machine, with the replies and results of its transcript.
+    fn walk(&self, step: &StepRecord, transcript: &Transcript) -> Observation {
+        let toolbox = self.around.toolbox.only(&transcript.tools);
+        let cards: Vec<&Card> = toolbox.iter().map(|tool| tool.card()).collect();
+        // About as long as it was: the memory and the skills of then may have been others.
+        let system = prompt::system(&Prompt {
+            role: &self.role,
+            memory: &self.memory,
+            users: &self.users,
+            subscriber: "",
+            tools: &cards,
+            skills: &self.shown,
+            turns: transcript.limits.turns,
+            examples: false,
+        });
+        let limit = transcript.limits.context_bytes.min(self.around.context_bytes.unwrap_or(usize::MAX));
+        let rules = Rules {
+            turns: transcript.limits.turns,
+            tools: transcript.tools.clone(),
+            context_bytes: limit,
+            compressor: self.tuning.compressor.unwrap_or_default(),
+            shrunk_bytes: self.tuning.shrunk_bytes.unwrap_or(context::SHRUNK_BYTES),
+            replies: self.tuning.replies.unwrap_or_default(),
+        };
+        let fixed = system.len() + transcript.input.len();
+        let mut machine = Machine::new(rules, system.into(), transcript.input.as_str().into());
+        let mut seen = Observation {
+            step: step.seq,
+            at: transcript.at,
+            stop: transcript.stop.reason,
+            turns: u32::try_from(transcript.turns.len()).unwrap_or(u32::MAX),
+            turn_limit: u32::from(transcript.limits.turns),
+            millis: u64::try_from(step.at.millis().saturating_sub(transcript.at.millis())).ok(),
+            calls: Vec::new(),
+            nudges: 0,
+            repaired: 0,
+            cut: 0,
+            context_bytes: fixed as u64,
+            context_limit: limit as u64,
+            shrunk: false,
+            has_index: !self.shown.skills.is_empty() && transcript.tools.iter().any(|tool| tool == LOADS),
+        };
+        let mut said = 0_usize;
+        for turn in &transcript.turns {
+            if let Next::Ask(question) = machine.next() {
+                let sent: usize = question.messages.iter().map(|message| message.content.len()).sum();
+                seen.shrunk |= sent < fixed + said;
+                seen.context_bytes = seen.context_bytes.max((fixed + said) as u64);
+            }
+            let reading = reply::read(&turn.reply.text, turn.reply.finish == Finish::Length);
+            let is_repaired = |object: &reply::Object<'_>| {
+                matches!(
+                    object,
+                    reply::Object::Call { repaired: true, .. } | reply::Object::Final { repaired: true, .. }
+                )
+            };
+            seen.repaired += u32::from(reading.objects.iter().any(is_repaired));
+            seen.cut += u32::from(turn.reply.finish == Finish::Length);
+            said += turn.reply.text.len();
+            match machine.hear(&turn.reply.text, turn.reply.finish) {
+                Heard::Nudged(text) => {
+                    seen.nudges += 1;
+                    said += text.len();
+                }
+                Heard::Refused { tool, text } => {
+                    said += text.len();
+                    seen.calls.push(CallSeen {
+                        tool: self.known(&tool, transcript),
+                        status: EvidenceStatus::Refused,
+                        millis: 0,
+                        found_nothing: false,
+                    });
+                }
+                Heard::Call | Heard::Done | Heard::Ignored => {}
+            }
+            if let (Some(call), Some(report)) = (&turn.call, &turn.report) {
+                machine.take(report);
+                said += report.text.len();
+                seen.calls.push(CallSeen {
+                    tool: call.tool.clone(),
+                    status: report.status,
+                    millis: report.millis,
+                    found_nothing: call.tool == SEARCH && report.text.starts_with(NOTHING_FOUND),
+                });
+            }
+        }
+        seen
+    }
+
+    /// The name of a tool that is there: any other is whatever a model wrote.
+    fn known(&self, tool: &str, transcript: &Transcript) -> String {
+        let is_there = transcript.tools.iter().any(|known| known == tool);
+        if is_there { tool.to_owned() } else { crate::memory::UNKNOWN_TOOL.to_owned() }
+    }
+}
