@@ -180,8 +180,7 @@ impl Inner {
 
     /// Lets the curator pass, where it is on, not too soon after the last time, and something is due.
     fn curate(&self, brain: &mut Brain) -> Result<Option<curator::Report>> {
-        let Some(mut curating) = self.curating else { return Ok(None) };
-        curating.policy = curating.policy.tuned(&brain.tuning()?)?;
+        let Some(curating) = self.curating else { return Ok(None) };
         let now = brain.clock().now();
         let curated = || self.curated.lock().unwrap_or_else(PoisonError::into_inner);
         let last = curated().get(brain.id()).copied().unwrap_or_default();

@@ -9,7 +9,7 @@ use super::gate::Passed;
 use super::patch::{Change, Patch};
 use super::records::Record;
 use super::verdict::Base;
-use crate::brain::{Brain, OnChanged, Reader, StepKind, Undone};
+use crate::brain::{Brain, OnChanged, Reader, StepKind, StepRecord, Undone};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::harness::Harness;
@@ -52,7 +52,7 @@ pub async fn adopt(harness: &Harness, record: &Record, passed: &Passed) -> Resul
 pub async fn rehearse(harness: &Harness, record: &Record) -> Result<()> {
     allowed(harness, &record.patch)?;
     let patch = record.patch.clone();
-    harness.with_brain(&record.verdict.base.brain, move |brain| apply::stage(brain, &patch).map(drop)).await
+    harness.with_brain(&record.verdict.base.brain, move |brain| apply::rehearse(brain, &patch)).await
 }
 
 fn allowed(harness: &Harness, patch: &Patch) -> Result<()> {
@@ -76,16 +76,30 @@ pub struct InLineage {
     pub title: String,
     /// When.
     pub at: Moment,
+    /// Whether it was taken back since.
+    pub taken_back: bool,
 }
 
 /// The patches that were applied to a brain, newest first.
 pub fn lineage(reader: &Reader) -> Result<Vec<InLineage>> {
-    let steps = reader.history(MOST_STEPS)?.into_iter().filter(|step| step.kind == StepKind::Maintenance);
-    let patched = steps.filter_map(|step| {
+    let steps = reader.history(MOST_STEPS)?;
+    let patched = steps.iter().filter(|step| step.kind == StepKind::Maintenance).filter_map(|step| {
         let title = step.summary.strip_prefix(apply::SUMMARY)?.to_owned();
-        Some(InLineage { step: step.seq, version: step.version, title, at: step.at })
+        let taken_back = !stands(&steps, step.seq);
+        Some(InLineage { step: step.seq, version: step.version, title, at: step.at, taken_back })
     });
     Ok(patched.collect())
+}
+
+/// Whether a step still stands: it was not undone, or the undo was.
+pub(super) fn stands(steps: &[StepRecord], seq: i64) -> bool {
+    let undo = format!("undo of step {seq}");
+    let is_undo = |step: &&StepRecord| {
+        let rest = step.summary.strip_prefix(&undo);
+        step.seq > seq && step.kind == StepKind::Rollback && rest.is_some_and(|rest| rest.starts_with([':', ' ']))
+    };
+    // Newest first. Steps only ever undo earlier ones, so this ends.
+    steps.iter().find(is_undo).is_none_or(|undo| !stands(steps, undo.seq))
 }
 
 /// Takes the step of a patch back, as a step of its own. What was changed again since is a conflict.

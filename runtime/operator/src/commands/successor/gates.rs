@@ -162,9 +162,13 @@ pub(super) fn rollback(settings: &Settings, id: &str, step: Option<i64>) -> Resu
     let id: BrainId = id.parse()?;
     let step = match step {
         Some(step) => step,
-        None => lineage(&Reader::open(&settings.layout, &id)?)?.first().map(|patch| patch.step).ok_or_else(|| {
-            Error::not_found(format!("no patch was applied to brain {id}")).hint("there is nothing to take back")
-        })?,
+        None => lineage(&Reader::open(&settings.layout, &id)?)?
+            .iter()
+            .find(|patch| !patch.taken_back)
+            .map(|patch| patch.step)
+            .ok_or_else(|| {
+                Error::not_found(format!("no patch of brain {id} is in force")).hint("there is nothing to take back")
+            })?,
     };
     let undone = settings.while_leased(&id, || {
         in_runtime(async {
@@ -189,9 +193,15 @@ pub(super) fn show_lineage(settings: &Settings, id: &str) -> Result<Answer> {
     let id: BrainId = id.parse()?;
     let reader = Reader::open(&settings.layout, &id)?;
     let patches = lineage(&reader)?;
-    let mut rows = vec![["STEP", "VERSION", "WHEN", "PATCH"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["STEP", "VERSION", "WHEN", "PATCH", ""].map(str::to_owned).to_vec()];
     for patch in &patches {
-        rows.push(vec![patch.step.to_string(), patch.version.to_string(), patch.at.to_string(), patch.title.clone()]);
+        rows.push(vec![
+            patch.step.to_string(),
+            patch.version.to_string(),
+            patch.at.to_string(),
+            patch.title.clone(),
+            if patch.taken_back { "taken back".to_owned() } else { String::new() },
+        ]);
     }
     let text = if patches.is_empty() { format!("no patch was applied to brain {id}\n") } else { columns(&rows) };
     Ok(Answer::new(text, json!({ "brain": id, "patches": to_json(&patches)?, "tuning": to_json(&reader.tuning()?)? })))
