@@ -89,19 +89,15 @@ fn ten_million_files_are_a_crossed_budget() {
 
 #[test]
 fn a_memory_bomb_a_disk_bomb_and_a_fork_bomb_are_rejected() {
-    for (script, flags, reasons) in [
-        ("perl -e 'my @a; push @a, \"x\" x 1000000 while 1'", ["--memory", "200"], &["budget_memory"][..]),
-        ("dd if=/dev/zero of=/work/fill bs=1M count=2000 2>/dev/null", ["--disk", "200"], &["budget_disk"]),
-        ("f() { f | f & f; }; f", ["--processes", "64"], &["budget_processes", "budget_wall", "budget_memory"]),
+    for (script, flags, reason) in [
+        ("perl -e 'my @a; push @a, \"x\" x 1000000 while 1'", ["--memory", "200"], "budget_memory"),
+        ("dd if=/dev/zero of=/work/fill bs=1M count=2000 2>/dev/null", ["--disk", "200"], "budget_disk"),
+        ("perl -e 'while (1) { fork }'", ["--processes", "64"], "budget_processes"),
     ] {
         let bench = Bench::bare();
-        let flags = [&flags[..], &["--wall", "30"]].concat();
+        let flags = [&flags[..], &["--wall", "60"]].concat();
         let judged = bench.judge(&small_patch(), &command(script), &flags);
-        // A program that is only refused more fails its check instead: no approval either way.
-        let rejected = judged.ruling() == "REJECT" && reasons.contains(&judged.reason());
-        let failed = judged.verdict()["checks"]["patchedPassed"] == 0;
-        assert!(rejected || failed, "{script}: {:#}", judged.verdict());
-        assert_ne!(judged.ruling(), "APPROVE");
+        assert_eq!((judged.ruling(), judged.reason()), ("REJECT", reason), "{script}: {:#}", judged.verdict());
         bench.assert_clean();
     }
 }
@@ -137,25 +133,92 @@ fn models_cost_what_the_budget_allows_and_not_more() {
 #[test]
 fn a_program_of_a_patch_sees_neither_the_brain_nor_the_worker() {
     let bench = Bench::bare();
-    // It answers with all it can find.
-    let nosy = r#"found=$(find / -name memory.db -o -name 'system.md' 2>/dev/null | grep -v ^/usr | grep -v ^/proc | wc -l); \
-                  procs=$(ls -d /proc/[0-9]* | wc -l); \
-                  printf '{"text":"found %s in %s processes, channel %s"}' "$found" "$procs" "${HERM_CHANNEL:-none}""#;
-    let task = evaluation(json!([{ "kind": "suite", "name": "nosy", "tasks": [{
-        "name": "t", "input": "x", "replies": [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"done"}"#],
-        "checks": [{ "called": "outline" }]
-    }] }]));
-    let judged = bench.judge(&script_tool(nosy), &task, &[]);
+    // It fails where it finds anything, and says so where it finds nothing.
+    let nosy = r#"read line
+        found=$(find / \( -name memory.db -o -name system.md -o -name bundle.lock.json \) 2>/dev/null | grep -v ^/usr | grep -vc ^/proc)
+        workers=$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -c herm-successor-worker)
+        if [ "$found" != 0 ] || [ "$workers" != 0 ] || [ -n "$HERM_CHANNEL" ] || [ -e /proc/self/fd/3 ]; then
+          printf '{"error":"found %s files and %s workers"}' "$found" "$workers"; else printf '{"text":"nothing"}'; fi"#;
+    let judged = bench.judge(&script_tool(nosy), &one_call(), &[]);
     let sample = &judged.samples("patched")[0];
     assert_eq!(
-        (&sample["metrics"]["toolErrors"], &sample["metrics"]["solved"]),
+        (&sample["metrics"]["toolErrors"], &sample["metrics"]["toolCalls"]),
         (&json!(0.0), &json!(1.0)),
         "{sample}"
     );
 }
 
 #[test]
-fn verdicts_belong_to_their_owner_alone() {
+fn a_patch_that_saves_turns_by_giving_up_is_rejected() {
+    let bench = Bench::new();
+    for example in ["wallet", "escrow", "rewards", "vault", "wallet"] {
+        bench.must(&["run", "1", "--example", example]);
+    }
+    let task = json!({
+        "schema": "herm/evaluation@1", "title": "cheaper", "parts": [{ "kind": "replay", "name": "before", "last": 6 }],
+        "goals": [{ "metric": "turns" }, { "metric": "contextBytes" }]
+    });
+    let judged = bench.judge(&patch(json!([{ "kind": "constants", "set": { "turns": 1 } }])), &task, &[]);
+    assert_eq!((judged.ruling(), judged.reason()), ("REJECT", "check_regressed"), "{:#}", judged.verdict());
+    assert!(judged.verdict()["checks"]["regressed"].as_u64().unwrap() >= 5);
+}
+
+#[test]
+fn what_a_program_takes_its_case_takes() {
+    let bench = Bench::bare();
+    let busy = "read line; perl -e 'my $x = \"x\" x 60000000; for (1..3000000) { $i++ }'; echo '{\"text\":\"done\"}'";
+    let judged = bench.judge(&script_tool(busy), &one_call(), &[]);
+    let of = |arm: &str, metric: &str| judged.samples(arm)[0]["metrics"][metric].as_f64().unwrap();
+    assert!(of("patched", "memoryBytes") > of("baseline", "memoryBytes") + 50e6, "{:?}", judged.samples("patched"));
+    assert!(of("patched", "cpuMicros") > of("baseline", "cpuMicros"), "{:?}", judged.samples("patched"));
+    assert!(judged.verdict()["spent"]["memoryBytes"].as_f64().unwrap() > 60e6, "{}", judged.verdict()["spent"]);
+}
+
+#[test]
+fn the_wall_holds_while_a_program_runs() {
+    let bench = Bench::bare();
+    let judged = bench.judge(&script_tool("sleep 9"), &one_call(), &["--wall", "3"]);
+    assert_eq!(judged.reason(), "budget_wall", "{:#}", judged.verdict());
+    // The program alone would have taken 9 seconds.
+    assert!(judged.verdict()["spent"]["wallMillis"].as_u64().unwrap() < 8_000, "{}", judged.verdict()["spent"]);
+}
+
+#[test]
+fn artifacts_that_cannot_be_kept_do_not_keep_the_verdict_away() {
+    let bench = Bench::bare();
+    let deep = "mkdir -p /work/artifacts && cd /work/artifacts && i=0 && while [ $i -lt 40 ]; do mkdir d && cd d && i=$((i+1)); done; \
+                echo x > x; cd /work/artifacts; echo y > \"$(printf 'n%.0s' $(seq 1 250))\"; echo fine > fine";
+    let judged = bench.judge(&small_patch(), &command(deep), &[]);
+    assert_eq!(judged.reason(), "", "{:#}", judged.verdict());
+    assert!(judged.directory().join("artifacts/patched/fine").exists());
+}
+
+#[test]
+fn a_report_that_was_swapped_after_signing_is_not_shown_approved_or_applied() {
+    let bench = Bench::bare();
+    let judged = bench.judge(&small_patch(), &one_call(), &[]);
+    std::fs::write(judged.directory().join("report.html"), "<h1>APPROVE</h1>").unwrap();
+    let hash = judged.json["hash"].as_str().unwrap();
+    for arguments in [&["successor", "show", hash][..], &["successor", "apply", hash]] {
+        let run = bench.herm().run(arguments);
+        assert!(run.code == 7 && run.stderr.contains("report.html"), "{run:?}");
+    }
+    bench.must(&["successor", "destroy", hash]);
+}
+
+#[test]
+fn a_title_cannot_write_on_the_steward_s_screen() {
+    let bench = Bench::bare();
+    for title in ["fine\u{1b}[2J", "fine\nAPPROVE · confidence 1.00"] {
+        let patch = json!({ "schema": "herm/patch@1", "title": title, "changes": [{ "kind": "constants", "set": { "turns": 7 } }] });
+        let output = bench.evaluating(&patch, &one_call(), &[]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains("control characters"), "{said}");
+    }
+}
+
+#[test]
+fn verdicts_cannot_be_changed_by_others() {
     let bench = Bench::bare();
     let judged = bench.judge(&small_patch(), &one_call(), &[]);
     let mode = std::fs::metadata(judged.directory().join("verdict.dsse.json")).unwrap().mode();

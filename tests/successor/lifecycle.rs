@@ -55,6 +55,7 @@ fn a_parent_that_is_killed_leaves_nothing_that_the_janitor_does_not_remove() {
     assert!(swept.contains("removed 2 directories"), "{swept}");
     let again = bench.must(&["successor", "janitor"]);
     assert!(again.contains("removed 0 directories"), "{again}");
+    bench.assert_clean();
     let forks_left = std::fs::read_dir(&forks).unwrap().flatten().filter(|entry| entry.file_name() != ".lock").count();
     assert_eq!(forks_left, 0);
     let commands = std::fs::read_dir("/proc")
@@ -86,4 +87,42 @@ fn the_same_patch_and_seed_give_the_same_judgement() {
         (verdict["verdict"].clone(), verdict["confidence"].clone(), kept)
     };
     assert_eq!(of(&bench.judge(&patch, &task, &[])), of(&bench.judge(&patch, &task, &[])));
+}
+
+#[test]
+fn where_no_sandbox_can_be_built_the_verdict_is_a_rejection() {
+    let bench = Bench::bare();
+    let (patch, task) =
+        (bench.file("p.json", &small_patch()), bench.file("t.json", &evaluation(json!([scripted("one", &REPLIES)]))));
+    // In a user namespace that allows no other.
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
+    let mut command_line = std::process::Command::new("unshare");
+    command_line.args([
+        "--user",
+        "--map-root-user",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        crate::HERM,
+        "--json",
+        "successor",
+        "evaluate",
+        "1",
+    ]);
+    let output = command_line
+        .args(["--patch", &patch, "--task", &task])
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HERM_BRAINS", bench.brains())
+        .output()
+        .unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(
+        (&json["verdict"]["verdict"], &json["verdict"]["reason"]),
+        (&json!("REJECT"), &json!("sandbox_unavailable")),
+        "{json:#}"
+    );
+    assert!(json["verdict"]["walls"]["tier"].is_null());
 }

@@ -1,6 +1,7 @@
 //! Replaying a receipt: the brain as it was before, the same words, the same tools, and then the same
 //! hash, or not.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -24,8 +25,8 @@ use crate::session::machine::Call;
 use crate::session::{Caller, Cancel, Finished, Live, Run, Transcript, Turn};
 use crate::task::Limits;
 use crate::tool::{
-    Around, Card, Context, Desk, Output, Permission, Replay, Secrets, Surroundings, TaskFrame, Tool, ToolReport,
-    Toolbox,
+    Around, Card, Context, Desk, Output, Permission, Program, Programs, Replay, Secrets, Surroundings, TaskFrame, Tool,
+    ToolReport, Toolbox,
 };
 
 /// How a replay went.
@@ -124,6 +125,19 @@ impl Caller for FromRecord {
         }
         before.clone()
     }
+}
+
+/// A program that has its card and never runs: what it said is in the record.
+fn silent_program(name: &str) -> Program {
+    #[derive(Debug)]
+    struct Silent;
+    #[async_trait]
+    impl Programs for Silent {
+        async fn run(&self, name: &str, _: &Arc<[u8]>, _: Vec<u8>, _: Duration) -> Result<Vec<u8>> {
+            Err(Error::unavailable(format!("the program {name} does not run in a replay")))
+        }
+    }
+    Program::new(name, Arc::new([]), Arc::new(Silent))
 }
 
 /// Replays receipt `seq` of a brain in a copy below `workspace`, which is removed again.
@@ -225,7 +239,9 @@ impl Again<'_> {
         });
         let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::new(Secrets::default()), None);
         // Programs in the place of tools speak from the record: they touched more than the brain.
-        let mut toolbox = toolbox.swapped(&tuning, &Default::default())?.only(&transcript.tools);
+        let silent: BTreeMap<String, Program> =
+            tuning.tools.keys().map(|name| (name.clone(), silent_program(name))).collect();
+        let mut toolbox = toolbox.swapped(&tuning, &silent)?.only(&transcript.tools);
         // Tools that this process does not have can still speak from the record.
         for name in &transcript.tools {
             if toolbox.get(name).is_some() {

@@ -39,10 +39,17 @@ pub async fn adopt(harness: &Harness, record: &Record, passed: &Passed) -> Resul
         "verdict": record.verdict.hash()?,
         "granted": passed.granted(),
     });
-    let brain = record.verdict.base.brain.clone();
+    let (brain, judged) = (record.verdict.base.brain.clone(), record.verdict.identity.after.clone());
     harness
         .with_brain(&brain, move |brain| {
             passed.covers(&patch, &base_of(brain))?;
+            let after = apply::identity(brain, Some(&apply::stage(brain, &patch)?))?;
+            if Some(&after) != judged.as_ref() {
+                return Err(Error::refused(format!(
+                    "the patch makes the brain {after}, and something else was judged"
+                ))
+                .hint("have the patch evaluated and approved again, by this version of herm"));
+            }
             apply::apply(brain, &patch, because)
         })
         .await
@@ -113,8 +120,11 @@ pub async fn take_back(harness: &Harness, brain: &BrainId, step: i64) -> Result<
         .with_brain(brain, move |brain| {
             let undone = brain.undo(step, OnChanged::Refuse)?;
             // The indexes follow the tuning that holds.
-            let migrations = brain.tuning()?.migrations;
-            brain.try_migrations(&migrations)?;
+            let followed = brain.tuning().and_then(|tuning| brain.try_migrations(&tuning.migrations));
+            if let Err(error) = followed {
+                // It is taken back all the same; the next open sees to the indexes.
+                tracing::warn!(%error, "indexes of the tuning are not as it says yet");
+            }
             Ok(undone)
         })
         .await

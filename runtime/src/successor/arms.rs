@@ -9,21 +9,28 @@ use herm_sandbox::{Bind, How, Lease, Output, Program, Spec, Used};
 use super::budget::{Budget, Spent};
 use super::checking::Case;
 use super::evaluation::{Check, Evaluation, Part};
-use super::measure::{Arm, Checked, Sample};
+use super::measure::{Arm, Checked, Metric, Sample};
 use super::side::{Around, Rejection, Side, limits};
 use super::verdict::Walls;
 use super::wire::{CaseResult, FromWorker, Setup, ToWorker};
+use crate::task::Status;
+use crate::text;
 
 /// What both sides came to.
 #[derive(Debug, Default)]
 pub(super) struct Run {
     pub(super) samples: Vec<Sample>,
     pub(super) caveats: Vec<String>,
+    /// Recorded tasks in which someone else than the record had to speak.
+    pub(super) diverged: u32,
     /// Parts for which there is nothing to run.
     pub(super) empty: Vec<String>,
-    pub(super) identity: Option<(String, String)>,
     pub(super) walls: Walls,
     pub(super) spent: Spent,
+    /// What programs used.
+    programs: Used,
+    /// What commands used, the largest of each.
+    commands: Spent,
     pub(super) rejected: Option<Rejection>,
 }
 
@@ -35,6 +42,8 @@ pub(super) struct Arms<'a> {
     pub(super) leases: &'a [Lease; 2],
     pub(super) budget: &'a Budget,
     pub(super) around: Around<'a>,
+    /// What the brain is without the patch and with it, as the parent knows; nothing where the patch cannot be applied.
+    pub(super) identity: &'a (String, Option<String>),
     /// Where output of commands goes.
     pub(super) outputs: &'a Path,
 }
@@ -49,10 +58,15 @@ impl Arms<'_> {
         for side in &mut sides {
             // Nothing is left of a side that did not leave by itself.
             side.end();
-            add(&mut run.spent, &side.used());
+            // Both lived at the same time.
+            run.spent.beside(&side.used());
         }
+        // Programs ran while both sides lived, commands afterwards.
+        run.spent.beside(&run.programs);
+        let alone = run.commands;
+        run.spent.after(&alone);
         run.spent.wall_millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        run.spent.micro_usd = self.around.broker.as_ref().map_or(0, |broker| broker.purse().spent);
+        run.spent.micro_usd = self.around.micro_usd();
         run.rejected = rejected;
         run
     }
@@ -69,16 +83,25 @@ impl Arms<'_> {
             let order = ToWorker::Setup(Box::new(setup.clone()));
             match side.order(&order, &self.around)? {
                 FromWorker::Ready { identity, tasks: replayable } => {
-                    run.identity = Some(identity);
+                    let expected = match side.arm {
+                        Arm::Baseline => (Some(&self.identity.0), Some(&self.identity.0)),
+                        Arm::Patched => (Some(&self.identity.0), self.identity.1.as_ref()),
+                    };
+                    if (Some(&identity.0), Some(&identity.1)) != expected {
+                        let sentence = format!("The {} worker has become something else.", side.arm.name());
+                        return Err(Rejection::new("worker_forged", sentence));
+                    }
                     // What can be replayed is decided by the baseline; the patch has no say in it.
                     if side.arm == Arm::Baseline {
                         tasks = replayable;
                     }
                 }
                 FromWorker::Refused(why) if side.arm == Arm::Patched => {
+                    let why = text::line(&why, 500);
                     return Err(Rejection::new("patch_refused", format!("The patch cannot be applied: {why}.")));
                 }
                 FromWorker::Refused(why) | FromWorker::Failed(why) => {
+                    let why = text::line(&why, 500);
                     return Err(Rejection::new("worker_failed", format!("The {} side: {why}.", side.arm.name())));
                 }
                 _ => return Err(Rejection::new("worker_forged", "A worker answered out of turn.")),
@@ -159,17 +182,23 @@ impl Arms<'_> {
         sides: &mut [Side],
         order_of: impl Fn(Arm) -> ToWorker,
     ) -> Result<(), Rejection> {
+        let mut ended = [None, None];
         for arm in order(named.repetition + named.turn) {
-            self.one(named, arm, checks, run, sides, &order_of(arm))?;
+            let result = self.one(named, arm, checks, run, sides, &order_of(arm))?;
+            ended[usize::from(arm == Arm::Patched)] = result.and_then(|result| result.status);
         }
+        ends_as_before(&mut run.samples, ended);
         Ok(())
     }
 
     /// A recorded task: the baseline comes first, for it says what was asked.
     fn replay(&self, named: Named<'_>, seq: u64, run: &mut Run, sides: &mut [Side]) -> Result<(), Rejection> {
         let before = self.one(named, Arm::Baseline, &[], run, sides, &ToWorker::Replay { seq, asked: None })?;
-        let asked = before.map(|result| result.asked);
-        self.one(named, Arm::Patched, &[], run, sides, &ToWorker::Replay { seq, asked })?;
+        let asked = before.as_ref().map(|result| result.asked.clone());
+        let after = self.one(named, Arm::Patched, &[], run, sides, &ToWorker::Replay { seq, asked })?;
+        let recorded = |result: &Option<CaseResult>| result.as_ref().map_or(0, |result| result.recorded);
+        run.diverged += u32::from(recorded(&after) < recorded(&before));
+        ends_as_before(&mut run.samples, [before, after].map(|result| result.and_then(|result| result.status)));
         Ok(())
     }
 
@@ -187,8 +216,18 @@ impl Arms<'_> {
         };
         let case = Case { part: named.part, name: named.name, repetition: named.repetition, arm };
         let began = Instant::now();
-        match side.order(order, &self.around)? {
-            FromWorker::Done(result) => {
+        let said = side.order(order, &self.around)?;
+        let programs = side.programs().clone();
+        run.programs.cpu += programs.cpu;
+        run.programs.memory_peak = run.programs.memory_peak.max(programs.memory_peak);
+        run.programs.disk_peak = run.programs.disk_peak.max(programs.disk_peak);
+        run.programs.processes_peak = run.programs.processes_peak.max(programs.processes_peak);
+        match said {
+            FromWorker::Done(mut result) => {
+                // What its programs took, a case took.
+                let cpu = u64::try_from(programs.cpu.as_micros()).unwrap_or(u64::MAX);
+                result.cpu_micros = result.cpu_micros.map(|micros| micros.saturating_add(cpu));
+                result.memory_bytes = result.memory_bytes.map(|bytes| bytes.saturating_add(programs.memory_peak));
                 run.samples.push(case.ran(checks, &result, began.elapsed()));
                 Ok(Some(*result))
             }
@@ -211,6 +250,10 @@ impl Arms<'_> {
     ) -> Result<(), Rejection> {
         let lease = &self.leases[usize::from(case.arm == Arm::Patched)];
         let left = Duration::from_secs(self.budget.wall_secs).saturating_sub(began.elapsed());
+        if left.is_zero() {
+            let sentence = "No time was left for the commands of the evaluation.";
+            return Err(Rejection::new("budget_wall", sentence));
+        }
         let program = argv.first().map(String::as_str).unwrap_or_default();
         let mut spec = Spec::new(Program::At(program.into()), lease);
         spec.args = argv.iter().skip(1).cloned().collect();
@@ -227,7 +270,7 @@ impl Arms<'_> {
         }
         let running = herm_sandbox::spawn(spec).map_err(|refusal| Rejection::of_refusal(&refusal))?;
         let ending = running.wait();
-        add(&mut run.spent, &ending.used);
+        run.commands.larger(&ending.used);
         let result = CaseResult {
             cpu_micros: u64::try_from(ending.used.cpu.as_micros()).ok(),
             memory_bytes: Some(ending.used.memory_peak),
@@ -254,7 +297,7 @@ impl Arms<'_> {
         let mut sample = case.ran(&[], &result, ending.used.wall);
         let passed = found.is_none();
         sample.checks = vec![Checked { name: format!("it leaves with {exit}"), passed, found }];
-        sample.metrics.insert(super::measure::Metric::Solved, f64::from(u8::from(passed)));
+        sample.metrics.insert(Metric::Solved, f64::from(u8::from(passed)));
         run.samples.push(sample);
         Ok(())
     }
@@ -285,12 +328,23 @@ fn walls(side: &Side) -> Walls {
     }
 }
 
-fn add(spent: &mut Spent, used: &Used) {
-    spent.cpu_millis += u64::try_from(used.cpu.as_millis()).unwrap_or(u64::MAX);
-    spent.disk_bytes += used.disk_peak;
-    spent.memory_bytes += used.memory_peak;
-    spent.processes += used.processes_peak;
-    spent.files += used.files_peak;
+/// A task that ends worse with the patch than without has become worse, whatever it saved on the way: every case of a
+/// task has this check, whether the evaluation asks for it or not.
+fn ends_as_before(samples: &mut [Sample], ended: [Option<Status>; 2]) {
+    let rank = |status| match status {
+        Status::Converged => 0,
+        Status::Incomplete => 1,
+        Status::Failed => 2,
+    };
+    let [Some(before), Some(after)] = ended else { return };
+    let Some(at) = samples.len().checked_sub(2) else { return };
+    for sample in samples.iter_mut().skip(at) {
+        let passed = sample.arm == Arm::Baseline || rank(after) <= rank(before);
+        let found = (!passed).then(|| format!("it ended {}, and {} before", after.name(), before.name()));
+        sample.checks.push(Checked { name: "it ends as before".to_owned(), passed, found });
+        let good = sample.checks.iter().filter(|check| check.passed).count() as f64;
+        sample.metrics.insert(Metric::Solved, good / sample.checks.len() as f64);
+    }
 }
 
 /// A name as part of a file's name.

@@ -28,7 +28,7 @@ pub(super) fn collect(leases: &[Lease; 2], to: &Path) -> Result<Vec<String>> {
         // A link in its place is not followed: then there is nothing.
         let Ok(Some(root)) = Root::open(&lease.work()).and_then(|work| work.below(&inside)) else { continue };
         let mut taking = Taking { arm, files: 0, bytes: 0, left: Vec::new() };
-        taking.take(&root, &target)?;
+        taking.take(&root, &target);
         left.append(&mut taking.left);
     }
     Ok(left)
@@ -42,14 +42,14 @@ struct Taking {
 }
 
 impl Taking {
-    fn take(&mut self, root: &Root, target: &Root) -> Result<()> {
+    fn take(&mut self, root: &Root, target: &Root) {
         let mut dirs: Vec<Option<RelPath>> = vec![None];
         let mut looked = 0;
         while let Some(dir) = dirs.pop() {
             looked += 1;
             if looked > MOST_DIRS {
                 self.leave("more directories");
-                return Ok(());
+                return;
             }
             let below = match &dir {
                 None => root.list(),
@@ -58,7 +58,11 @@ impl Taking {
                     _ => continue,
                 },
             };
-            for entry in below? {
+            let Ok(below) = below else {
+                self.leave("a directory that cannot be read");
+                continue;
+            };
+            for entry in below {
                 let name = match &dir {
                     None => entry.name.clone(),
                     Some(dir) => format!("{dir}/{}", entry.name),
@@ -71,26 +75,27 @@ impl Taking {
                     Kind::Dir => dirs.push(Some(path)),
                     Kind::File if self.files >= MOST_FILES => {
                         self.leave("more files");
-                        return Ok(());
+                        return;
                     }
-                    Kind::File => self.copy(root, target, &path)?,
+                    Kind::File => self.copy(root, target, &path),
                     Kind::Odd(what) => self.leave(what),
                 }
             }
         }
-        Ok(())
     }
 
-    fn copy(&mut self, root: &Root, target: &Root, path: &RelPath) -> Result<()> {
+    fn copy(&mut self, root: &Root, target: &Root, path: &RelPath) {
         // One that is too large, or cannot be read, stays behind.
         let Ok(Some(content)) = root.read(path, MOST_BYTES - self.bytes) else {
             self.leave("a file that is too large or cannot be read");
-            return Ok(());
+            return;
         };
         self.files += 1;
         self.bytes += content.len() as u64;
-        let to: RelPath = format!("artifacts/{}/{path}", self.arm.name()).parse()?;
-        target.replace(&to, &content, Sync::Later)
+        let to = format!("artifacts/{}/{path}", self.arm.name()).parse::<RelPath>();
+        if !to.is_ok_and(|to| target.replace(&to, &content, Sync::Later).is_ok()) {
+            self.leave("a file that cannot be kept");
+        }
     }
 
     fn leave(&mut self, what: &str) {

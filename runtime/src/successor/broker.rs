@@ -1,8 +1,7 @@
 //! Money for a successor. The broker stands in the parent and holds the keys; the successor can only ask. What a
 //! question could cost at worst is set aside before it is forwarded, and what it did not cost is given back.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
 
@@ -13,7 +12,7 @@ use crate::backend::{Ask, Backend, BackendError, Chain, Completion, ErrorClass, 
 pub struct Broker {
     chain: Chain,
     until: Instant,
-    purse: Mutex<Purse>,
+    purse: Arc<Mutex<Purse>>,
 }
 
 /// What is left, and whether someone wanted more.
@@ -30,7 +29,13 @@ pub struct Purse {
 impl Broker {
     /// A broker with so many millionths of a dollar.
     pub fn new(chain: Chain, micro_usd: u64, until: Instant) -> Self {
-        Self { chain, until, purse: Mutex::new(Purse { left: micro_usd, spent: 0, refused: false }) }
+        Self { chain, until, purse: Arc::new(Mutex::new(Purse { left: micro_usd, spent: 0, refused: false })) }
+    }
+
+    /// A broker for other backends that spends from the same purse.
+    #[must_use]
+    pub fn beside(&self, chain: Chain) -> Self {
+        Self { chain, until: self.until, purse: Arc::clone(&self.purse) }
     }
 
     /// What is left.
@@ -74,12 +79,14 @@ impl Broker {
         let answered = tokio::time::timeout_at(self.until, backend.complete(ask)).await;
         let answered = answered.unwrap_or_else(|_| Err(BackendError::new(ErrorClass::Timeout, "the time was up")));
         let cost = match &answered {
-            Ok(completion) => price.of(cost_of(completion, ask)).min(worst),
+            Ok(completion) => price.of(cost_of(completion, ask)),
             // Whether an endpoint charges for what failed is not known: at worst it does.
             Err(_) => worst,
         };
         let mut purse = self.purse_mut();
-        purse.left += worst - cost;
+        // An endpoint that charges more than the worst case is taken at its word, and is not asked again.
+        purse.refused |= cost > worst;
+        purse.left = (purse.left + worst).saturating_sub(cost);
         purse.spent += cost;
         answered
     }
@@ -88,7 +95,8 @@ impl Broker {
 /// No token is shorter than a byte, and no reply is longer than what was asked for.
 fn worst_case(ask: &Ask) -> Tokens {
     let bytes: u64 = ask.messages.iter().map(|message| message.content.len() as u64 + 16).sum();
-    Tokens { input: bytes, output: u64::from(ask.max_output_tokens), cached: 0 }
+    let legal = ask.legal.to_string().len() as u64;
+    Tokens { input: bytes + legal, output: u64::from(ask.max_output_tokens), cached: 0 }
 }
 
 fn cost_of(completion: &Completion, ask: &Ask) -> Tokens {
@@ -102,7 +110,6 @@ fn cost_of(completion: &Completion, ask: &Ask) -> Tokens {
 mod tests {
     use super::*;
     use crate::backend::{Capabilities, ChatMessage, Finish, Price, Purpose, RetryPolicy, Speaker};
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! What a successor may use up. Crossing any of it ends the successor and the verdict is REJECT.
 
+use herm_sandbox::Used;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -57,6 +58,39 @@ impl Budget {
         Err(Error::invalid(format!("this budget cannot be: {rule}"))
             .hint("leave it out: an hour, 5.00 USD, 10 GB, 200 % of a processor"))
     }
+}
+
+impl Spent {
+    /// Takes in what ran at the same time.
+    pub(super) fn beside(&mut self, used: &Used) {
+        self.cpu_millis += millis(used);
+        self.disk_bytes += used.disk_peak;
+        self.memory_bytes += used.memory_peak;
+        self.processes += used.processes_peak;
+        self.files += used.files_peak;
+    }
+
+    /// Takes in what ran by itself, one after the other.
+    pub(super) fn larger(&mut self, used: &Used) {
+        self.cpu_millis += millis(used);
+        self.disk_bytes = self.disk_bytes.max(used.disk_peak);
+        self.memory_bytes = self.memory_bytes.max(used.memory_peak);
+        self.processes = self.processes.max(used.processes_peak);
+        self.files = self.files.max(used.files_peak);
+    }
+
+    /// Takes in what ran afterwards.
+    pub(super) fn after(&mut self, later: &Self) {
+        self.cpu_millis += later.cpu_millis;
+        self.disk_bytes = self.disk_bytes.max(later.disk_bytes);
+        self.memory_bytes = self.memory_bytes.max(later.memory_bytes);
+        self.processes = self.processes.max(later.processes);
+        self.files = self.files.max(later.files);
+    }
+}
+
+fn millis(used: &Used) -> u64 {
+    u64::try_from(used.cpu.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What a successor used up.

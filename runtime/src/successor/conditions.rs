@@ -22,7 +22,7 @@ pub enum GoalStanding {
     Unclear,
     /// The interval lies on the bad side.
     Worse,
-    /// The metric is noisy and there are too few units to tell.
+    /// There are too few units to tell.
     TooFew,
     /// No pair has the metric.
     Unmeasured,
@@ -103,6 +103,11 @@ impl Evidence {
     fn is_too_little(self) -> bool {
         self.metric.is_noisy() && self.units < FEW
     }
+
+    /// Whether there is enough to call something better. A case or two show nothing about the others, noisy or not.
+    fn is_enough_to_approve(self) -> bool {
+        self.units >= FEW
+    }
 }
 
 /// How a goal stands.
@@ -115,6 +120,8 @@ pub(crate) fn goal(goal: &Goal, evidence: Option<Evidence>) -> GoalStanding {
         GoalStanding::Unchanged
     } else if good < 0.0 {
         GoalStanding::Worse
+    } else if !evidence.is_enough_to_approve() {
+        GoalStanding::TooFew
     } else if bad <= 0.0 {
         GoalStanding::Unclear
     } else if evidence.gain + ROUNDING < goal.by {

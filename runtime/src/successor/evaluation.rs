@@ -290,6 +290,18 @@ impl Evaluation {
         Ok(format!("sha256:{}", sha256(&bytes)))
     }
 
+    /// The evaluation without parts for which there was nothing to run, unless it measures something in them.
+    #[must_use]
+    pub fn without(&self, empty: &[String]) -> Self {
+        let is_measured = |part: &str| {
+            let goals = self.goals.iter().map(|goal| goal.part.as_deref());
+            goals.chain(self.guards.iter().map(|guard| guard.part.as_deref())).any(|named| named == Some(part))
+        };
+        let mut without = self.clone();
+        without.parts.retain(|part| !empty.iter().any(|empty| empty == part.name()) || is_measured(part.name()));
+        without
+    }
+
     /// The rules evaluations obey.
     pub fn validate(&self) -> Result<()> {
         let bad = |what: String| Err(Error::invalid(what).hint("docs/formats/evaluation.md describes the file"));

@@ -1,5 +1,6 @@
 //! The fork itself: a consistent copy of a brain, judged with a patch and without it, and then gone.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,23 +8,28 @@ use std::time::Duration;
 use herm_sandbox::Lease;
 use tokio::time::Instant;
 
+use super::apply;
 use super::arms::{Arms, Run};
 use super::broker::Broker;
 use super::budget::Budget;
-use super::evaluation::{Evaluation, Speaker};
+use super::evaluation::{Evaluation, Part, Speaker};
 use super::judge::{Judgement, judge};
-use super::patch::Patch;
+use super::patch::{Change, Patch};
 use super::records::{Records, Saved};
 use super::side::Around;
 use super::verdict::{Base, Identity, VERDICT_SCHEMA, Verdict};
 use super::wire::{Face, Setup};
-use crate::brain::Reader;
+use crate::brain::{Brain, Opening, Reader};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::harness::Harness;
-use crate::ids::BrainId;
-use crate::layout::Layout;
+use crate::ids::{BrainId, sha256};
+use crate::layout::{self, Layout};
 use crate::tool::Sandboxed;
+use crate::tuning::Component;
+
+/// The most caveats of a verdict.
+const MOST_CAVEATS: usize = 64;
 
 /// A sandboxed clone of the runtime with a copy of one brain. It never changes the parent: not the brain, not the
 /// tools, not the keys. Dropping it removes it; [`destroy`](Self::destroy) says whether that worked.
@@ -34,6 +40,10 @@ pub struct SuccessorFork {
     base: Base,
     /// A copy for each side.
     leases: Option<[Lease; 2]>,
+    /// What the brain is without the patch and with it; nothing where the patch cannot be applied.
+    identity: (String, Option<String>),
+    /// The programs of the brain and of the patch, by their SHA-256.
+    programs: BTreeMap<String, Arc<[u8]>>,
     saved: Option<PathBuf>,
 }
 
@@ -45,16 +55,18 @@ pub fn forks(layout: &Layout) -> PathBuf {
 impl SuccessorFork {
     /// Forks: copies the brain as it is at this moment, twice, without holding it up.
     pub async fn new(harness: &Harness, brain: &BrainId, patch: Patch) -> Result<Self> {
-        let (layout, id) = (harness.layout().clone(), brain.clone());
-        let (base, leases) = blocking(move || {
+        let (layout, id, change) = (harness.layout().clone(), brain.clone(), patch.clone());
+        let (base, leases, identity, programs) = blocking(move || {
             // What a parent left that was killed is not ours to trip over.
             if let Err(error) = sweep(&layout) {
                 tracing::warn!(%error, "what dead successors left is still there");
             }
-            copies(&layout, &id)
+            let (base, leases) = copies(&layout, &id)?;
+            let (identity, programs) = expected(&leases[0], &id, &change)?;
+            Ok((base, leases, identity, programs))
         })
         .await?;
-        Ok(Self { harness: harness.clone(), patch, base, leases: Some(leases), saved: None })
+        Ok(Self { harness: harness.clone(), patch, base, leases: Some(leases), identity, programs, saved: None })
     }
 
     /// What it is judged against.
@@ -68,35 +80,46 @@ impl SuccessorFork {
         budget.validate()?;
         evaluation.validate()?;
         let started_at = self.harness.now();
-        let Some(leases) = self.leases.clone() else {
-            return Err(Error::conflict("this successor is destroyed").hint("fork again"));
+        // A copy that was judged on is not the brain any more.
+        let Some(leases) = self.leases.take() else {
+            return Err(Error::conflict("this successor has judged already, or is destroyed").hint("fork again"));
         };
         let until = Instant::now() + Duration::from_secs(budget.wall_secs);
-        let broker = match evaluation.speaker {
-            Speaker::Reflex => None,
-            Speaker::Brain => Some(Arc::new(Broker::new(self.speakers()?, budget.micro_usd, until))),
+        let brokers = match evaluation.speaker {
+            Speaker::Reflex => [None, None],
+            Speaker::Brain => {
+                let [before, after] = self.speakers()?;
+                let before = Broker::new(before, budget.micro_usd, until);
+                let after = before.beside(after);
+                [Some(Arc::new(before)), Some(Arc::new(after))]
+            }
         };
         let records = Records::new(self.harness.layout());
-        let draft = records.begin(self.harness.random())?;
+        // Below a lease: where this process dies, it goes with it.
+        let making = records.begin(&leases[0].directory().join("record"))?;
         let run = {
             let (evaluation, patch, brain) = (evaluation.clone(), self.patch.clone(), self.base.brain.clone());
-            let face = broker
-                .as_ref()
-                .and_then(|broker| broker.first().map(|backend| Face::of(backend.name(), backend.capabilities())));
-            let programs = Sandboxed::new(forks(self.harness.layout()));
-            let outputs = draft.path().to_owned();
-            let runtime = tokio::runtime::Handle::current();
+            let faces = brokers.clone().map(|broker| {
+                let broker = broker?;
+                broker.first().map(|backend| Face::of(backend.name(), backend.capabilities()))
+            });
+            let sandboxes = Sandboxed::new(forks(self.harness.layout()));
+            let (outputs, runtime) = (making.path().to_owned(), tokio::runtime::Handle::current());
+            let (identity, programs) = (self.identity.clone(), self.programs.clone());
+            let leases = leases.clone();
             blocking(move || {
                 let file = String::from_utf8(patch.bytes().to_vec())
                     .map_err(|_| Error::invalid("the patch is not text").hint("a patch is JSON"))?;
+                let [before, after] = faces;
                 let setup =
-                    |patch| Setup { brain: brain.clone(), patch, speaker: evaluation.speaker, backend: face.clone() };
+                    |patch, backend| Setup { brain: brain.clone(), patch, speaker: evaluation.speaker, backend };
                 let arms = Arms {
                     evaluation: &evaluation,
-                    setups: [setup(None), setup(Some(file))],
+                    setups: [setup(None, before), setup(Some(file), after)],
                     leases: &leases,
                     budget: &budget,
-                    around: Around { broker, programs: &programs, runtime },
+                    around: Around { brokers, sandboxes: &sandboxes, programs, runtime, until: until.into_std() },
+                    identity: &identity,
                     outputs: &outputs,
                 };
                 let mut run = arms.run();
@@ -107,7 +130,9 @@ impl SuccessorFork {
         };
         let verdict = self.verdict(evaluation, budget, &run, (started_at, self.harness.now()))?;
         let saved = Saved { verdict, patch: &self.patch, evaluation, samples: &run.samples };
-        let (verdict, path) = draft.finish(saved, self.harness.signer())?;
+        let (verdict, path) = making.finish(saved, self.harness.signer())?;
+        self.leases = None;
+        remove(leases).await?;
         self.saved = Some(path);
         Ok(verdict)
     }
@@ -128,22 +153,57 @@ impl SuccessorFork {
         .await
     }
 
-    fn speakers(&self) -> Result<crate::backend::Chain> {
+    /// Who speaks without the patch, and who with it.
+    fn speakers(&self) -> Result<[crate::backend::Chain; 2]> {
         let reader = Reader::open(self.harness.layout(), &self.base.brain)?;
         let manifest = reader.manifest()?.and_then(|manifest| manifest.backend);
         let tuned = reader.tuning()?.backend;
-        self.harness.speakers(&self.base.brain, None, tuned.or(manifest).as_deref())
+        let patched = self.patch.changes().iter().rev().find_map(|change| match change {
+            Change::Component { component: Component::Backend, to } => Some(to.clone()),
+            Change::Constants { set } => set.backend.clone(),
+            _ => None,
+        });
+        let speaks = |tuned: Option<String>| {
+            self.harness.speakers(&self.base.brain, None, tuned.or(manifest.clone()).as_deref())
+        };
+        Ok([speaks(tuned.clone())?, speaks(patched.or(tuned))?])
+    }
+
+    /// What a reader should know of how it was run.
+    fn caveats(&self, evaluation: &Evaluation, run: &Run) -> Vec<String> {
+        let mut caveats = run.caveats.clone();
+        if run.rejected.is_none() && !run.samples.iter().any(|sample| !sample.checks.is_empty()) {
+            caveats.push("No task was checked: this says nothing about answers.".to_owned());
+        }
+        if run.diverged > 0 {
+            let who = match evaluation.speaker {
+                Speaker::Reflex => "the embedded backend, which is no language model,",
+                Speaker::Brain => "the brain's backend",
+            };
+            caveats.push(format!(
+                "In {} replays the patch changed the conversation, and {who} spoke instead of the record.",
+                run.diverged
+            ));
+        }
+        let swaps =
+            self.patch.changes().iter().any(|change| matches!(change, Change::Tool { executable: Some(_), .. }));
+        if swaps && evaluation.parts.iter().any(|part| matches!(part, Part::Replay { .. })) {
+            caveats.push(
+                "In replays the program of the patch does not run: its calls are answered from the record.".to_owned(),
+            );
+        }
+        caveats
     }
 
     fn verdict(&self, evaluation: &Evaluation, budget: Budget, run: &Run, times: (Moment, Moment)) -> Result<Verdict> {
         let judgement = match &run.rejected {
             Some(rejection) => Judgement::rejected(&rejection.reason, rejection.sentence.clone()),
-            None => judge(&without(evaluation, &run.empty), &run.samples, evaluation.seed),
+            None => judge(&evaluation.without(&run.empty), &run.samples, evaluation.seed),
         };
-        let identity = run.identity.clone();
-        let after = identity.as_ref().map(|(_, after)| after.clone()).filter(|_| run.rejected.is_none());
-        let mut caveats = run.caveats.clone();
+        let (before, after) = self.identity.clone();
+        let mut caveats = self.caveats(evaluation, run);
         caveats.extend(judgement.caveats);
+        caveats.truncate(MOST_CAVEATS);
         Ok(Verdict {
             schema: VERDICT_SCHEMA.to_owned(),
             verdict: judgement.verdict,
@@ -152,10 +212,11 @@ impl SuccessorFork {
             evaluation_hash: evaluation.hash()?,
             evaluation_summary: judgement.summary,
             caveats,
+            left_out: run.empty.clone(),
             artifacts: Vec::new(),
             reason: judgement.reason,
             base: self.base.clone(),
-            identity: Identity { before: identity.map(|(before, _)| before).unwrap_or_default(), after },
+            identity: Identity { before, after },
             budget,
             spent: run.spent,
             walls: run.walls.clone(),
@@ -168,17 +229,6 @@ impl SuccessorFork {
     }
 }
 
-/// The evaluation without parts for which there was nothing to run, unless it measures something in them.
-fn without(evaluation: &Evaluation, empty: &[String]) -> Evaluation {
-    let is_measured = |part: &str| {
-        let goals = evaluation.goals.iter().map(|goal| goal.part.as_deref());
-        goals.chain(evaluation.guards.iter().map(|guard| guard.part.as_deref())).any(|named| named == Some(part))
-    };
-    let mut evaluation_run = evaluation.clone();
-    evaluation_run.parts.retain(|part| !empty.iter().any(|empty| empty == part.name()) || is_measured(part.name()));
-    evaluation_run
-}
-
 /// Copies of a brain for both sides, of the same moment.
 fn copies(layout: &Layout, id: &BrainId) -> Result<(Base, [Lease; 2])> {
     let root = forks(layout);
@@ -189,6 +239,43 @@ fn copies(layout: &Layout, id: &BrainId) -> Result<(Base, [Lease; 2])> {
     // The second is a copy of the first: the brain may have moved meanwhile.
     Reader::open(&place(&leases[0]), id)?.copy_into(&place(&leases[1]))?;
     Ok((Base { brain: id.clone(), version: lock.version, bundle_hash: lock.bundle_hash }, leases))
+}
+
+/// What the brain is without the patch and with it, and the programs that either has. The parent finds out itself: what
+/// a worker says of it is only compared.
+fn expected(
+    lease: &Lease,
+    id: &BrainId,
+    patch: &Patch,
+) -> Result<((String, Option<String>), BTreeMap<String, Arc<[u8]>>)> {
+    let brain = Brain::open(&Layout::new(lease.work().join("brains")), id, &Opening::default())?;
+    let staged = apply::stage(&brain, patch).ok();
+    let before = apply::identity(&brain, None)?;
+    let after = staged.as_ref().map(|draft| apply::identity(&brain, Some(draft))).transpose()?;
+    let mut programs: BTreeMap<String, Arc<[u8]>> = BTreeMap::new();
+    for name in brain.tuning()?.tools.keys() {
+        if let Some(content) = brain.read_content(&layout::rel(&format!("{}/{name}", layout::TOOLS_DIR))?)? {
+            programs.insert(sha256(&content), content.into());
+        }
+    }
+    for change in patch.changes() {
+        if let Change::Tool { executable: Some(executable), .. } = change {
+            let program = executable.program()?;
+            programs.insert(sha256(&program), program.into());
+        }
+    }
+    brain.close()?;
+    Ok(((before, after), programs))
+}
+
+/// Removes the copies.
+async fn remove(leases: [Lease; 2]) -> Result<()> {
+    blocking(move || {
+        leases
+            .iter()
+            .try_for_each(|lease| lease.remove().map_err(|source| Error::io("remove", lease.directory(), source)))
+    })
+    .await
 }
 
 /// Removes what dead parents left.

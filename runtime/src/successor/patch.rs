@@ -194,6 +194,16 @@ impl Patch {
         if self.content.title.trim().is_empty() || self.content.title.chars().count() > 200 {
             return bad("a patch has a title of at most 200 characters".to_owned());
         }
+        let said = [Some(self.content.title.as_str()), self.content.why.as_deref()];
+        let is_plain = |text: &str| text.chars().all(|c| !c.is_control() || c == '\n');
+        if self.content.title.contains('\n') || !said.into_iter().flatten().all(is_plain) {
+            return bad(
+                "the title of a patch is one line, and neither it nor the reason has control characters".to_owned()
+            );
+        }
+        if self.why().is_some_and(|why| why.chars().count() > 4_000) {
+            return bad("the reason of a patch has at most 4,000 characters".to_owned());
+        }
         if self.content.changes.is_empty() || self.content.changes.len() > MAX_CHANGES {
             return bad(format!("a patch has 1 to {MAX_CHANGES} changes"));
         }

@@ -12,7 +12,7 @@ use super::report::Report;
 use super::verdict::{Artifact, Verdict};
 use crate::error::{Error, Result};
 use crate::fsio::{self, Kind, Root, Sync};
-use crate::ids::{Random, RelPath, sha256};
+use crate::ids::{RelPath, sha256};
 use crate::layout::Layout;
 use crate::receipt::{Envelope, PublicKey, Signer};
 
@@ -50,6 +50,21 @@ pub struct Record {
     pub evaluation: Evaluation,
 }
 
+impl Record {
+    /// The same, if every artifact is what was signed: whoever decides on a report decides on that one.
+    fn whole(self) -> Result<Self> {
+        let root = Root::open(&self.path)?;
+        for artifact in &self.verdict.artifacts {
+            let content = artifact.path.parse().ok().and_then(|path| root.read(&path, MOST).ok().flatten());
+            if !content.is_some_and(|content| sha256(&content) == artifact.sha256) {
+                let what = format!("{} of verdict {} is not what was signed", artifact.path, self.name);
+                return Err(Error::corrupt(what).hint("evaluate again, and do not rely on what is there"));
+            }
+        }
+        Ok(self)
+    }
+}
+
 /// What is to be written down.
 pub(super) struct Saved<'a> {
     pub(super) verdict: Verdict,
@@ -64,14 +79,11 @@ impl Records {
         Self { root: layout.successors().join("verdicts") }
     }
 
-    /// A directory for a verdict in the making.
-    pub(super) fn begin(&self, random: &dyn Random) -> Result<Making> {
-        let mut name = [0; 8];
-        random.fill(&mut name)?;
-        let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let path = self.root.join(format!(".making-{name}"));
-        fsio::create_dirs(&path)?;
-        Ok(Making { records: self.clone(), path, finished: false })
+    /// A verdict in the making, in a directory that somebody else removes where it is not finished.
+    pub(super) fn begin(&self, path: &Path) -> Result<Making> {
+        fsio::create_dirs(path)?;
+        fsio::create_dirs(&self.root)?;
+        Ok(Making { records: self.clone(), path: path.to_owned() })
     }
 
     /// The names of all verdicts, in no order.
@@ -104,7 +116,7 @@ impl Records {
 
     /// The verdict whose name, or hash, begins so.
     pub fn find(&self, wanted: &str) -> Result<Record> {
-        self.read(&self.name_of(wanted)?)
+        self.read(&self.name_of(wanted)?)?.whole()
     }
 
     /// Where the verdict is whose name, or hash, begins so, whatever its directory holds.
@@ -152,18 +164,18 @@ impl Records {
 
     /// Removes a verdict with its artifacts.
     pub fn remove(&self, wanted: &str) -> Result<PathBuf> {
-        let record = self.find(wanted)?;
-        fsio::remove_tree(&record.path)?;
-        Ok(record.path)
+        // Also one that nobody can read any more.
+        let (_, path) = self.place(wanted)?;
+        fsio::remove_tree(&path)?;
+        Ok(path)
     }
 }
 
-/// A verdict in the making. Dropped, nothing is left of it.
+/// A verdict in the making.
 #[derive(Debug)]
 pub(super) struct Making {
     records: Records,
     path: PathBuf,
-    finished: bool,
 }
 
 impl Making {
@@ -173,7 +185,7 @@ impl Making {
     }
 
     /// Writes everything, signs, and puts it in its place.
-    pub(super) fn finish(mut self, saved: Saved<'_>, signer: &Signer) -> Result<(Verdict, PathBuf)> {
+    pub(super) fn finish(self, saved: Saved<'_>, signer: &Signer) -> Result<(Verdict, PathBuf)> {
         let Saved { mut verdict, patch, evaluation, samples } = saved;
         let root = Root::open(&self.path)?;
         let mut artifacts = Vec::new();
@@ -215,18 +227,7 @@ impl Making {
         let name = hash.strip_prefix("sha256:").and_then(|hash| hash.get(..16)).unwrap_or(&hash).to_owned();
         let place = self.records.root.join(&name);
         fsio::rename_durably(&self.path, &place)?;
-        self.finished = true;
         Ok((verdict, place))
-    }
-}
-
-impl Drop for Making {
-    fn drop(&mut self) {
-        if !self.finished
-            && let Err(error) = fsio::remove_tree(&self.path)
-        {
-            tracing::warn!(%error, "a verdict that was not finished is still there");
-        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! One side of a comparison: a worker in its sandbox, and the conversation with it. Whatever the worker says is
 //! bounded, checked, and never a judgement.
 
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use herm_sandbox::{Ending, How, Lease, Program, Refusal, Running, SpawnReport, Spec, Used};
 
 use super::broker::Broker;
@@ -16,7 +16,10 @@ use super::wire::{self, Answer, FromWorker, ToWorker};
 use super::worker;
 use crate::backend::{BackendError, ErrorClass};
 use crate::text;
-use crate::tool::{Programs as _, Sandboxed};
+use crate::tool::Sandboxed;
+
+/// How long one call of a program may take.
+const LONGEST_PROGRAM: Duration = Duration::from_secs(10);
 
 /// Why an evaluation ended without a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,11 +62,28 @@ impl Rejection {
     }
 }
 
-/// What parent and worker share.
+/// What the parent does for its workers.
 pub(super) struct Around<'a> {
-    pub(super) broker: Option<Arc<Broker>>,
-    pub(super) programs: &'a Sandboxed,
+    /// Who answers the baseline, and who the patched side: a patch may bring another backend.
+    pub(super) brokers: [Option<Arc<Broker>>; 2],
+    /// Who runs programs.
+    pub(super) sandboxes: &'a Sandboxed,
+    /// The programs of the patch and of the brain, by their SHA-256. No other is run.
+    pub(super) programs: BTreeMap<String, Arc<[u8]>>,
     pub(super) runtime: tokio::runtime::Handle,
+    /// When the evaluation has to be over.
+    pub(super) until: Instant,
+}
+
+impl Around<'_> {
+    fn broker(&self, arm: Arm) -> Option<&Arc<Broker>> {
+        self.brokers[usize::from(arm == Arm::Patched)].as_ref()
+    }
+
+    /// What was spent on models; both sides have one purse.
+    pub(super) fn micro_usd(&self) -> u64 {
+        self.brokers.iter().flatten().next().map_or(0, |broker| broker.purse().spent)
+    }
 }
 
 /// A worker in its sandbox.
@@ -73,6 +93,8 @@ pub(super) struct Side {
     running: Option<Running>,
     stream: Option<UnixStream>,
     ending: Option<Ending>,
+    /// What programs used that ran for this side since the last order.
+    programs: Used,
 }
 
 impl Side {
@@ -86,46 +108,45 @@ impl Side {
         spec.limits = limits(budget);
         let running = herm_sandbox::spawn(spec).map_err(|refusal| Rejection::of_refusal(&refusal))?;
         let report = running.report.clone();
-        Ok(Self { arm, report, running: Some(running), stream: Some(ours), ending: None })
+        Ok(Self { arm, report, running: Some(running), stream: Some(ours), ending: None, programs: Used::default() })
     }
 
     /// Gives an order, answers what the worker asks meanwhile, and returns what came of it.
     pub(super) fn order(&mut self, order: &ToWorker, around: &Around<'_>) -> Result<FromWorker, Rejection> {
         let arm = self.arm;
-        let Some(stream) = self.stream.as_mut() else {
-            return Err(Rejection::new("worker_died", format!("The {} worker is gone.", arm.name())));
-        };
-        if wire::send(stream, order).is_err() {
-            return Err(self.gone());
+        self.programs = Used::default();
+        let Some(stream) = self.stream.as_mut() else { return Err(self.gone()) };
+        let mut programs = Used::default();
+        let said = converse(stream, order, |asked| match asked {
+            Asked::Reply(ask) => reply(around, arm, ask),
+            Asked::Program { name, program, input, millis } => {
+                let (answer, used) = output(around, &name, &program, input, millis);
+                programs.cpu += used.cpu;
+                programs.memory_peak = programs.memory_peak.max(used.memory_peak);
+                programs.disk_peak = programs.disk_peak.max(used.disk_peak);
+                programs.processes_peak = programs.processes_peak.max(used.processes_peak);
+                answer
+            }
+        });
+        self.programs = programs;
+        if around.broker(arm).is_some_and(|broker| broker.purse().refused) {
+            self.end();
+            return Err(Rejection::new("budget_money", "The money for models was used up."));
         }
-        loop {
-            let frame = match self.stream.as_mut().map(wire::receive::<FromWorker>) {
-                Some(Ok(Some(frame))) => frame,
-                Some(Err(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
-                    self.end();
-                    return Err(Rejection::new(
-                        "worker_forged",
-                        format!("The {} worker said something that no worker says: {error}.", arm.name()),
-                    ));
-                }
-                _ => return Err(self.gone()),
-            };
-            let (id, answer) = match frame {
-                FromWorker::Ask { id, ask } => (id, reply(around, ask)),
-                FromWorker::Program { id, name, program, input, millis } => {
-                    (id, output(around, &name, &program, input, millis))
-                }
-                done => return Ok(done),
-            };
-            if around.broker.as_ref().is_some_and(|broker| broker.purse().refused) {
+        match said {
+            Ok(said) => Ok(said),
+            Err(Broken::Gone) => Err(self.gone()),
+            Err(Broken::Forged(why)) => {
                 self.end();
-                return Err(Rejection::new("budget_money", "The money for models was used up."));
-            }
-            let answered = self.stream.as_mut().map(|stream| wire::send(stream, &ToWorker::Answer { id, answer }));
-            if !matches!(answered, Some(Ok(()))) {
-                return Err(self.gone());
+                let sentence = format!("The {} worker said something that no worker says: {why}.", arm.name());
+                Err(Rejection::new("worker_forged", sentence))
             }
         }
+    }
+
+    /// What programs used since the last order.
+    pub(super) fn programs(&self) -> &Used {
+        &self.programs
     }
 
     /// The worker is gone: why?
@@ -179,19 +200,124 @@ pub(super) fn limits(budget: &Budget) -> herm_sandbox::Limits {
     }
 }
 
-fn reply(around: &Around<'_>, ask: wire::WireAsk) -> Answer {
-    let Some(broker) = &around.broker else {
-        return Err(BackendError::new(ErrorClass::BadRequest, "no backend speaks in this evaluation")).into();
-    };
-    around.runtime.block_on(broker.ask(&ask.into_ask())).into()
+/// Why a conversation with a worker ended before its answer.
+#[derive(Debug, PartialEq, Eq)]
+enum Broken {
+    /// The socket closed.
+    Gone,
+    /// It said what no worker says.
+    Forged(String),
 }
 
-fn output(around: &Around<'_>, name: &str, program: &str, input: String, millis: u64) -> Answer {
-    let Ok(program) = STANDARD.decode(program) else { return Answer::NoOutput("the program is not base64".to_owned()) };
-    let timeout = Duration::from_millis(millis.min(60_000));
-    let ran = around.runtime.block_on(around.programs.run(name, &program.into(), input.into_bytes(), timeout));
-    match ran {
+/// What a worker asks for.
+enum Asked {
+    Reply(wire::WireAsk),
+    Program { name: String, program: String, input: String, millis: u64 },
+}
+
+/// Sends an order and answers questions until the worker says what came of it.
+fn converse(
+    stream: &mut (impl Read + Write),
+    order: &ToWorker,
+    mut answer: impl FnMut(Asked) -> Answer,
+) -> Result<FromWorker, Broken> {
+    wire::send(stream, order).map_err(|_| Broken::Gone)?;
+    loop {
+        let frame = match wire::receive::<FromWorker>(stream) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Err(Broken::Gone),
+            Err(error) => {
+                return match error.kind() {
+                    std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
+                        Err(Broken::Forged(text::line(&error.to_string(), 200)))
+                    }
+                    _ => Err(Broken::Gone),
+                };
+            }
+        };
+        let (id, asked) = match frame {
+            FromWorker::Ask { id, ask } => (id, Asked::Reply(ask)),
+            FromWorker::Program { id, name, program, input, millis } => {
+                (id, Asked::Program { name, program, input, millis })
+            }
+            done => return Ok(done),
+        };
+        let answer = answer(asked);
+        wire::send(stream, &ToWorker::Answer { id, answer }).map_err(|_| Broken::Gone)?;
+    }
+}
+
+fn reply(around: &Around<'_>, arm: Arm, ask: wire::WireAsk) -> Answer {
+    let refused = |why: &str| Err(BackendError::new(ErrorClass::BadRequest, why)).into();
+    let Some(broker) = around.broker(arm) else { return refused("no backend speaks in this evaluation") };
+    let Some(ask) = ask.into_ask() else { return refused("no session asks that") };
+    around.runtime.block_on(broker.ask(&ask)).into()
+}
+
+fn output(around: &Around<'_>, name: &str, program: &str, input: String, millis: u64) -> (Answer, Used) {
+    let none = |why: &str| (Answer::NoOutput(why.to_owned()), Used::default());
+    let Some(program) = around.programs.get(program) else { return none("there is no such program") };
+    // The wall of the evaluation holds while its programs run, too.
+    let left = around.until.saturating_duration_since(Instant::now());
+    let timeout = Duration::from_millis(millis).min(LONGEST_PROGRAM).min(left);
+    if timeout.is_zero() {
+        return none("no time is left");
+    }
+    let (ran, used) = around.sandboxes.run_now(name, program, input.as_bytes(), timeout);
+    let answer = match ran {
         Ok(written) => Answer::Output(String::from_utf8_lossy(&written).into_owned()),
         Err(error) => Answer::NoOutput(text::line(error.message(), 500)),
+    };
+    (answer, used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker that says these bytes and leaves.
+    fn hearing(bytes: &[u8]) -> Result<FromWorker, Broken> {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(bytes).unwrap();
+        drop(theirs);
+        let order = ToWorker::Replay { seq: 1, asked: None };
+        converse(&mut ours, &order, |_| Answer::NoOutput("nobody".to_owned()))
+    }
+
+    fn framed(body: &str) -> Vec<u8> {
+        [(body.len() as u32).to_le_bytes().as_slice(), body.as_bytes()].concat()
+    }
+
+    #[test]
+    fn a_worker_that_leaves_is_gone_and_one_that_lies_is_found_out() {
+        assert_eq!(hearing(b"").unwrap_err(), Broken::Gone);
+        assert_eq!(hearing(&framed("{}")[..4]).unwrap_err(), Broken::Gone);
+        for forged in [framed("APPROVE"), framed("{\"Verdict\":\"APPROVE\"}"), framed("{\"Done\":"), vec![255; 8]] {
+            assert!(matches!(hearing(&forged), Err(Broken::Forged(_))), "{forged:?}");
+        }
+    }
+
+    #[test]
+    fn questions_are_answered_until_it_says_what_came_of_it() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let mut inside = theirs;
+        let worker = std::thread::spawn(move || {
+            let _: Option<ToWorker> = wire::receive(&mut inside).unwrap();
+            for id in 0..3 {
+                let (name, program, input) = ("count".to_owned(), "0".repeat(64), String::new());
+                wire::send(&mut inside, &FromWorker::Program { id, name, program, input, millis: 1 }).unwrap();
+                let answer: Option<ToWorker> = wire::receive(&mut inside).unwrap();
+                assert!(matches!(answer, Some(ToWorker::Answer { id: answered, .. }) if answered == id));
+            }
+            wire::send(&mut inside, &FromWorker::Failed("that is all".to_owned())).unwrap();
+        });
+        let mut asked = 0;
+        let said = converse(&mut ours, &ToWorker::Replay { seq: 1, asked: None }, |_| {
+            asked += 1;
+            Answer::NoOutput("there is no such program".to_owned())
+        });
+        worker.join().unwrap();
+        assert!(matches!(said, Ok(FromWorker::Failed(why)) if why == "that is all"));
+        assert_eq!(asked, 3);
     }
 }

@@ -172,6 +172,9 @@ pub struct Verdict {
     pub evaluation_summary: String,
     /// What a reader should know before relying on it.
     pub caveats: Vec<String>,
+    /// Parts of the evaluation for which there was nothing to run, and which were not judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// Files that survive.
     pub artifacts: Vec<Artifact>,
     /// Why it was rejected: `check_regressed`, `guard_broken`, or, where there was nothing to compare,

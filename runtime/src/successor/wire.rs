@@ -13,7 +13,9 @@ use crate::ids::BrainId;
 use crate::task::{CallRecord, Status};
 
 /// The largest frame.
-const MAX_FRAME: usize = 64 << 20;
+const MAX_FRAME: usize = 16 << 20;
+/// The largest schema of legal replies that a worker may ask with.
+const MAX_LEGAL: usize = 256 << 10;
 
 /// From the parent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -134,7 +136,7 @@ pub(super) enum FromWorker {
         id: u64,
         /// The tool.
         name: String,
-        /// The program, in base64.
+        /// The program's SHA-256: it is one of the patch or of the brain, or it is not run.
         program: String,
         /// What it reads.
         input: String,
@@ -170,7 +172,8 @@ pub(super) struct WireAsk {
     pub(super) backend: String,
     pub(super) messages: Vec<ChatMessage>,
     pub(super) purpose: Purpose,
-    pub(super) legal: Value,
+    /// A schema, as text: it is not read before its size is known.
+    pub(super) legal: String,
     pub(super) max_output_tokens: u32,
     pub(super) max_output_bytes: usize,
     pub(super) temperature: f32,
@@ -182,22 +185,24 @@ impl WireAsk {
             backend: backend.to_owned(),
             messages: ask.messages.clone(),
             purpose: ask.purpose,
-            legal: (*ask.legal).clone(),
+            legal: ask.legal.to_string(),
             max_output_tokens: ask.max_output_tokens,
             max_output_bytes: ask.max_output_bytes,
             temperature: ask.temperature,
         }
     }
 
-    pub(super) fn into_ask(self) -> Ask {
-        Ask {
+    /// The question, held to what a session could ask at most.
+    pub(super) fn into_ask(self) -> Option<Ask> {
+        let legal = Some(self.legal).filter(|legal| legal.len() <= MAX_LEGAL)?;
+        Some(Ask {
             messages: self.messages,
             purpose: self.purpose,
-            legal: self.legal.into(),
-            max_output_tokens: self.max_output_tokens,
-            max_output_bytes: self.max_output_bytes,
-            temperature: self.temperature,
-        }
+            legal: serde_json::from_str::<Value>(&legal).ok()?.into(),
+            max_output_tokens: self.max_output_tokens.min(1 << 20),
+            max_output_bytes: self.max_output_bytes.min(1 << 20),
+            temperature: self.temperature.clamp(0.0, 2.0),
+        })
     }
 }
 

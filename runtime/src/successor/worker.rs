@@ -8,8 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use tokio::sync::{mpsc, oneshot};
 
 use super::apply;
@@ -22,7 +20,7 @@ use crate::backend::{Ask, Backend, BackendError, Capabilities, Completion, Error
 use crate::brain::{Brain, OnDrift, Opening, Reader, StepKind};
 use crate::error::{Error, Result};
 use crate::harness::{self, Harness};
-use crate::ids::{BrainId, SystemRandom};
+use crate::ids::{BrainId, SystemRandom, sha256};
 use crate::layout::Layout;
 use crate::receipt::Signer;
 use crate::task::{Keep, Outcome, Task};
@@ -171,7 +169,7 @@ struct AskedFor(Arc<Link>);
 #[async_trait]
 impl Programs for AskedFor {
     async fn run(&self, name: &str, program: &Arc<[u8]>, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>> {
-        let (name, program) = (name.to_owned(), STANDARD.encode(program));
+        let (name, program) = (name.to_owned(), sha256(program));
         let input = String::from_utf8(input).map_err(|_| Error::internal("a call is text"))?;
         let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         match self.0.ask(|id| FromWorker::Program { id, name, program, input, millis }).await? {

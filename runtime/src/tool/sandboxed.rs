@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use herm_sandbox::{Bind, How, Input, Lease, Limits, Output, Program, Spec};
+use herm_sandbox::{Bind, How, Input, Lease, Limits, Output, Program, Spec, Used};
 
 use super::Programs;
 use crate::error::{Error, Result};
@@ -24,7 +24,27 @@ impl Sandboxed {
         Self { root: root.into() }
     }
 
-    fn run_now(&self, name: &str, program: &[u8], input: &[u8], timeout: Duration) -> Result<Vec<u8>> {
+    /// The same on this thread, with what it used.
+    pub(crate) fn run_now(
+        &self,
+        name: &str,
+        program: &[u8],
+        input: &[u8],
+        timeout: Duration,
+    ) -> (Result<Vec<u8>>, Used) {
+        let mut used = Used::default();
+        let ran = self.run_counted(name, program, input, timeout, &mut used);
+        (ran, used)
+    }
+
+    fn run_counted(
+        &self,
+        name: &str,
+        program: &[u8],
+        input: &[u8],
+        timeout: Duration,
+        used: &mut Used,
+    ) -> Result<Vec<u8>> {
         let lease = Lease::take(&self.root)
             .map_err(|source| Error::unavailable("no directory for a sandbox can be made").because(source))?;
         fsio::write_program(&lease.work().join("program"), program)?;
@@ -53,7 +73,9 @@ impl Sandboxed {
             // A program that is ended leaves what it wrote so far.
             let _ = stdout.map(|mut stdout| stdout.read_to_end(&mut written));
         });
-        match running.wait().how {
+        let ending = running.wait();
+        *used = ending.used;
+        match ending.how {
             How::Exited(0) => Ok(written),
             How::Exited(code) => Err(Error::invalid(format!("the program {name} left with code {code}"))),
             How::Exceeded { budget, limit, .. } => Err(Error::refused(format!(
@@ -70,7 +92,7 @@ impl Sandboxed {
 impl Programs for Sandboxed {
     async fn run(&self, name: &str, program: &Arc<[u8]>, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>> {
         let (this, name, program) = (self.clone(), name.to_owned(), Arc::clone(program));
-        let run = tokio::task::spawn_blocking(move || this.run_now(&name, &program, &input, timeout));
+        let run = tokio::task::spawn_blocking(move || this.run_now(&name, &program, &input, timeout).0);
         run.await.map_err(|_| Error::internal("running a program was interrupted"))?
     }
 }

@@ -7,7 +7,6 @@ use proptest::prelude::*;
 use super::checks::{Looked, look, second, second_evaluation};
 use super::folder::Folder;
 use super::*;
-use crate::ids::SystemRandom;
 use crate::layout::Layout;
 use crate::successor::budget::Spent;
 use crate::successor::evaluation::{Part, WrittenTask};
@@ -63,6 +62,7 @@ fn verdict_of(evaluation: &Evaluation, samples: &[Sample], patch: &Patch) -> Ver
         evaluation_hash: evaluation.hash().unwrap(),
         evaluation_summary: judged.summary,
         caveats: judged.caveats,
+        left_out: Vec::new(),
         artifacts: Vec::new(),
         reason: judged.reason,
         base: Base { brain: "1".parse().unwrap(), version: 4, bundle_hash },
@@ -90,7 +90,7 @@ impl Bench {
         let patch = Patch::new("Swap the compressor", None, vec![swap]).unwrap();
         let mut verdict = verdict_of(&evaluation, &samples, &patch);
         change(&mut verdict);
-        let making = Records::new(&Layout::new(dir.path())).begin(&SystemRandom).unwrap();
+        let making = Records::new(&Layout::new(dir.path())).begin(&dir.path().join("making")).unwrap();
         let saved = Saved { verdict, patch: &patch, evaluation: &evaluation, samples: &samples };
         let (verdict, path) = making.finish(saved, &signer).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();

@@ -36,6 +36,7 @@ fn verdict(evaluation: &Evaluation, samples: &[Sample], text: &str) -> Verdict {
         evaluation_hash: format!("sha256:{}", "cd".repeat(32)),
         evaluation_summary: judged.summary,
         caveats: judged.caveats.into_iter().chain([text.to_owned()]).collect(),
+        left_out: Vec::new(),
         artifacts: vec![Artifact { kind: text.to_owned(), path: text.to_owned(), sha256: text.to_owned(), bytes: 9 }],
         reason: judged.reason,
         base: Base { brain: "1".parse().unwrap(), version: 4, bundle_hash: "0f".repeat(32).parse().unwrap() },

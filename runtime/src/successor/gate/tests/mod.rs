@@ -61,6 +61,7 @@ fn verdict(ruling: Ruling) -> Verdict {
         evaluation_hash: evaluation().hash().unwrap(),
         evaluation_summary: "312 of 312 checks pass.".to_owned(),
         caveats: Vec::new(),
+        left_out: Vec::new(),
         artifacts: Vec::new(),
         reason: None,
         base: base(),
