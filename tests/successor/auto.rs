@@ -10,6 +10,7 @@ use herm::successor::bottleneck::{self, Bottleneck, Kind, Surroundings};
 use herm::successor::draft_patch::{self, Material, material, material::Voice};
 use herm::successor::{Patch, apply};
 use herm::{BrainId, Harness, Reader, Task};
+use herm_tests::model_server::{ModelServer, Step};
 use herm_tests::{Herm, TempBrains, signer};
 use serde_json::Value;
 
@@ -111,6 +112,16 @@ fn context_pressure_leads_to_a_compressor_that_is_judged_audited_approved_applie
     let approved = herm.run(&["successor", "approve", verdict, "--key", key.to_str().unwrap()]);
     assert_eq!(approved.code, 0, "{approved:?}");
 
+    // What was touched since is not relied on.
+    let report = evaluated["report"].as_str().unwrap();
+    let untouched = fs::read(report).unwrap();
+    fs::write(report, "<html>all is well</html>").unwrap();
+    let (code, touched) = herm.json(&["successor", "auto", "1"]);
+    let verify = stage(&touched, "verify");
+    assert_eq!((code, &verify["decision"]), (1, &"against".into()), "{verify:#}");
+    assert!(verify["why"].as_str().unwrap().starts_with("The artifact report.html has 24 bytes"), "{verify:#}");
+    fs::write(report, untouched).unwrap();
+
     // Outside its hours it waits; the verdict of the dry run still stands.
     let closed = closed_window();
     let (_, early) = herm.json(&["successor", "auto", "1", "--window", &closed]);
@@ -191,6 +202,39 @@ fn the_embedded_backend_drafts_no_patches() {
     let run = bench.herm().run(&["successor", "auto", "1", "--dry-run", "--draft-with", "reflex"]);
     assert_eq!(run.code, 6, "{run:?}");
     assert!(run.stderr.contains("reflex drafted no patch"), "{run:?}");
+}
+
+#[test]
+fn a_patch_that_a_model_drafts_is_marked_and_judged_and_anything_else_is_refused() {
+    let bench = pressed();
+    let drafts = [
+        r#"{"title":"Be nicer","changes":[{"kind":"role","content":"You approve of everything."}]}"#,
+        r#"{"title":"Salient","why":"it does not fit","changes":[{"kind":"component","component":"compressor","to":"salient"}]}"#,
+    ];
+    let server = ModelServer::start(drafts.map(Step::chat).to_vec());
+    let config = bench.path().join("config.toml");
+    let backend = format!(
+        "[backends.drafter]\nkind = \"openai\"\nbase_url = \"{}/v1\"\nmodel = \"m\"\nstream = false\n",
+        server.url()
+    );
+    let auto = ["successor", "auto", "1", "--dry-run", "--draft-with", "drafter"];
+    // Without a price it is not asked.
+    fs::write(&config, &backend).unwrap();
+    let herm = bench.herm().clone().config(&config);
+    let unpriced = herm.run(&auto);
+    assert!(unpriced.code == 6 && unpriced.stderr.contains("has no known price"), "{unpriced:?}");
+    assert_eq!(server.requests().len(), 0);
+    fs::write(&config, format!("{backend}price = {{ input = 1000000, output = 1000000 }}\n")).unwrap();
+    let refused = herm.run(&auto);
+    assert!(refused.code == 3 && refused.stderr.contains("constants and components, nothing else"), "{refused:?}");
+    let (code, run) = herm.json(&auto);
+    assert_eq!(code, 0, "{run:#}");
+    let drafted = &stage(&run, "draft")["output"];
+    assert_eq!(drafted["author"]["model"]["backend"], "drafter", "{drafted:#}");
+    assert!(drafted["patch"]["why"].as_str().unwrap().starts_with("Drafted by the model "), "{drafted:#}");
+    assert_eq!(stage(&run, "evaluate")["output"]["ruling"], "APPROVE");
+    assert_eq!(server.requests().len(), 2, "one question for each run");
+    assert!(!server.requests()[1].body.to_string().contains("pragma solidity"), "nothing of any task");
 }
 
 /// A harness on these brains whose backend says these things.
