@@ -178,13 +178,13 @@ pub struct Report {
 
 /// How many skills are due by their telemetry alone. Costs next to nothing.
 pub fn due(brain: &Brain, policy: Policy) -> Result<u64> {
-    let cutoffs = policy.cutoffs(brain.clock().now());
+    let cutoffs = policy.tuned(&brain.tuning()?)?.cutoffs(brain.clock().now());
     brain.skills_due(cutoffs.stale, cutoffs.archive)
 }
 
 /// What a pass would do now.
 pub fn look(brain: &mut Brain, policy: Policy) -> Result<Plan> {
-    let cutoffs = policy.cutoffs(brain.clock().now());
+    let cutoffs = policy.tuned(&brain.tuning()?)?.cutoffs(brain.clock().now());
     let usage = brain.usage()?;
     let index = brain.skills()?;
     Ok(plan(&usage, |slug| index.get(slug).is_some(), cutoffs))

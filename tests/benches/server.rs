@@ -337,15 +337,26 @@ fn skills() {
     let from = operator.path().join("source");
     std::fs::create_dir_all(&from).expect("a directory");
     generate::write_bundle(&from, 5_000);
-    let run = operator.herm().run(&["init", "1", "--from", from.to_str().expect("UTF-8")]);
+    let run = operator.herm().run(&["init", "5", "--from", from.to_str().expect("UTF-8")]);
     assert_eq!(run.code, 0, "{run:?}");
     let serving = operator.serve();
     let client = serving.client();
     for what in ["first", "again"] {
-        for path in ["/v1/agents/1", "/v1/agents/1/skills?limit=100", "/v1/agents/1/charts"] {
+        for path in ["/v1/agents/5", "/v1/agents/5/skills?limit=100", "/v1/agents/5/charts"] {
             let began = Instant::now();
             assert_eq!(client.get(path).status, 200);
             row(&format!("5,000 skills: {path}, {what}"), format!("{:.0} ms", began.elapsed().as_secs_f64() * 1e3), "");
         }
     }
+    let page = std::process::Command::new("node")
+        .args(["--test", "--test-reporter=tap", "large.test.mjs"])
+        .current_dir(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("page"))
+        .env("HERM_PAGE_URL", format!("http://{}", serving.address()))
+        .output();
+    let said = page.map(|page| String::from_utf8_lossy(&page.stdout).into_owned()).unwrap_or_default();
+    let figure = |name: &str| said.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::to_owned);
+    let missing = "not run: needs Node.js, Chromium and `npm ci` in tests/page";
+    let figure = |name: &str| figure(name).unwrap_or_else(|| missing.to_owned());
+    row("the page with 5,000 skills, painted in Chromium", figure("# painted: "), "≤ 1 s");
+    row("  weight of the page", figure("# weight: "), "≤ 300 KB");
 }

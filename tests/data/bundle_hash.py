@@ -15,8 +15,14 @@ from pathlib import Path
 
 from blake3 import blake3
 
-TOP_FILES = {"system.md": "system", "manifest.json": "system", "MEMORY.md": "layer1", "USER.md": "layer1"}
-FOLDERS = {"users": "layer1", "skills": "skills", "patterns": "patterns"}
+TOP_FILES = {
+    "system.md": "system",
+    "manifest.json": "system",
+    "tuning.json": "system",
+    "MEMORY.md": "layer1",
+    "USER.md": "layer1",
+}
+FOLDERS = {"tools": "system", "users": "layer1", "skills": "skills", "patterns": "patterns"}
 ROW_PARTS = {"usage": ["skill_usage"], "memory": ["facts", "messages", "subscribers", "task_log"]}
 COLUMNS = {
     "skill_usage": "id, slug, created_by, created_at, state, pinned, use_count, view_count, patch_count,"

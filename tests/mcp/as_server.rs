@@ -41,3 +41,33 @@ fn the_public_mcp_client_runs_tasks_recalls_and_verifies_over_http_and_stdio() {
     // Without a key nothing is even listed.
     assert_eq!(serving.client().post("/mcp", &serde_json::json!({})).status, 401);
 }
+
+/// MCP has no way to pay, and says so before anything is asked of the model or of whoever takes payments.
+#[test]
+fn where_tasks_are_paid_for_mcp_refuses_them_and_looks_all_the_same() {
+    let model = ModelServer::always(Step::chat(r#"{"done":"yes"}"#));
+    let config = format!(
+        "backend = \"fake\"\n[backends.fake]\nkind = \"openai\"\nbase_url = \"{}/v1\"\nmodel = \"m-1\"\nstream = false\n\
+         [serve.x402]\nfacilitator = \"http://127.0.0.1:9\"\npay_to = \"0xherm\"\nnetwork = \"eip155:8453\"\n\
+         asset = \"0xtoken\"\namount = \"1000\"\ntoken_name = \"USDC\"\ntoken_version = \"2\"\n",
+        model.url()
+    );
+    let operator = Operator::new(HERM).configured(&config).with_plain_brain("7");
+    let serving = operator.serve();
+    let client = serving.client().with("accept", "application/json, text/event-stream");
+    let call = |tool: &str, arguments: serde_json::Value| {
+        let asked = serde_json::json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool, "arguments": arguments },
+        });
+        let answer = client.post("/mcp", &asked);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()["result"].clone()
+    };
+    let refused = call("run_task", serde_json::json!({ "agent": "7", "input": "go" }));
+    assert_eq!(refused["isError"], true, "{refused}");
+    let said = refused["content"][0]["text"].as_str().unwrap();
+    assert!(said.contains("MCP has no way to pay") && said.contains("POST /v1/agents/7/tasks"), "{said}");
+    assert_eq!(model.requests().len(), 0);
+    let looked = call("skills", serde_json::json!({ "agent": "7" }));
+    assert_eq!(looked["structuredContent"]["total"], 0, "{looked}");
+}

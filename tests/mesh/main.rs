@@ -79,7 +79,7 @@ impl Town {
 
     /// The same, with more of a configuration.
     fn asleep_with(roles: [Role; 5], more: &str) -> Self {
-        let mut places: Vec<Place> = (1..)
+        let places: Vec<Place> = (1..)
             .zip(roles)
             .map(|(number, role)| {
                 let operator = with_brain(Operator::new(HERM), role);
@@ -89,13 +89,8 @@ impl Town {
             })
             .collect();
         // Nodes answer and do not ask, so where the others are is nothing they need to know.
-        let mut config = format!("{more}\n[mesh.verify]\nwall_secs = 200\n");
         for place in &places {
-            let (name, key) = (&place.name, place.signer.public());
-            config.push_str(&format!("[mesh.members.{name}]\nkey = \"{key}\"\nurl = \"http://127.0.0.1:9\"\n"));
-        }
-        for place in &mut places {
-            std::fs::write(place.operator.path().join("config.toml"), &config).expect("a configuration");
+            place.configure(&places, more);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         Self { places, runtime, transport: HttpTransport::new().expect("a client") }
@@ -155,6 +150,16 @@ impl Town {
 }
 
 impl Place {
+    /// Writes its configuration: everyone, where they are now.
+    fn configure(&self, everyone: &[Self], more: &str) {
+        let mut config = format!("{more}\n[mesh.verify]\nwall_secs = 200\n");
+        for place in everyone {
+            let (name, key, url) = (&place.name, place.signer.public(), place.url());
+            config.push_str(&format!("[mesh.members.{name}]\nkey = \"{key}\"\nurl = \"{url}\"\n"));
+        }
+        std::fs::write(self.operator.path().join("config.toml"), &config).expect("a configuration");
+    }
+
     fn url(&self) -> String {
         match (&self.elsewhere, &self.serving) {
             (Some(url), _) => url.clone(),

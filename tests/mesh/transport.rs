@@ -66,6 +66,16 @@ fn a_member_with_enough_to_do_is_asked_again() {
 }
 
 #[test]
+fn a_member_that_was_started_again_meanwhile_is_asked_again() {
+    let steps = [(202, "verifying"), (404, "there is no vote on it here")];
+    let steps = steps.map(|(status, detail)| Step::json(status, json!({ "detail": detail })));
+    let member = Scripted::new(|vote| steps.into_iter().chain([good(vote)]).collect());
+    member.ask(PATIENCE).unwrap();
+    let look = format!("GET /v1/mesh/votes/{}", member.asked.hash().trim_start_matches("sha256:"));
+    assert_eq!(member.asked(), ["POST /v1/mesh/proposals", &look, "POST /v1/mesh/proposals"]);
+}
+
+#[test]
 fn a_refusal_is_told_in_the_member_s_words_without_what_a_terminal_would_obey() {
     let member = Scripted::new(|_| vec![Step::json(409, json!({ "detail": "epoch 1 is \u{1b}[2Jclosed" }))]);
     assert_eq!(member.ask(PATIENCE).unwrap_err().message(), "beta answered with 409: epoch 1 is [2Jclosed");

@@ -1,12 +1,12 @@
 //! Who approves, rejects and says nothing.
 
+use herm::Layout;
 use herm::successor::gate::vote::Standing;
-use herm::successor::gate::{EpochBook, NonceBook, SignedConsensus};
-use herm::successor::gate::{Gate, consensus};
-use herm::successor::{Records, Ruling, Verdict};
-use herm::{ErrorKind, Layout};
+use herm::successor::gate::{EpochBook, SignedConsensus};
+use herm::successor::{Records, Ruling};
+use serde_json::json;
 
-use super::{PATIENCE, Role, SILENCE, Town, counts, patch, silent};
+use super::{BRAIN, PATIENCE, Place, Role, SILENCE, Town, counts, evaluation, patch, silent};
 
 #[test]
 fn five_honest_nodes_agree_and_the_epoch_is_closed_for_all_of_them() {
@@ -39,25 +39,70 @@ fn five_honest_nodes_agree_and_the_epoch_is_closed_for_all_of_them() {
     assert_eq!(town.ask(3, &town.proposal(2)).unwrap().said().ruling, Ruling::Approve);
 }
 
+/// From the command line to the step: the proposer has no server of its own, and needs none.
 #[test]
-fn what_the_mesh_agreed_on_opens_the_proposer_s_gate_once() {
-    let town = Town::honest();
-    let asked = town.proposal(1);
-    let agreed = town.decide(&asked, PATIENCE);
-    // The document says it all: whoever reads it counts again.
-    let read: SignedConsensus = SignedConsensus::parse(&agreed.to_line().unwrap()).unwrap();
-    let layout = Layout::new(town.node(1).operator.brains());
-    let (epochs, mut nonces) = (EpochBook::open(&layout).unwrap(), NonceBook::open(&layout).unwrap());
-    // What node 1 found itself; every node keeps the verdict that its vote names.
-    let own = agreed.said().votes.iter().find(|vote| vote.key() == town.node(1).signer.public()).unwrap();
-    let (records, _) = Records::new(&layout).all().unwrap();
-    let found = |verdict: &Verdict| verdict.hash().ok() == own.said().verdict_hash;
-    let verdict = records.into_iter().map(|record| record.verdict).find(found).unwrap();
-    let base = town.node(1).base();
-    let granted = consensus::check(&read, &verdict, &base, &town.mesh(), &epochs, &mut nonces).unwrap();
-    Gate::Mesh.open(vec![granted]).unwrap().covers(&patch(), &base).unwrap();
-    let again = consensus::check(&read, &verdict, &base, &town.mesh(), &epochs, &mut nonces).unwrap_err();
-    assert_eq!(again.kind(), ErrorKind::Refused);
+fn what_was_evaluated_is_proposed_agreed_on_and_applied_once() {
+    let mut town = Town::asleep([Role::Common; 5]);
+    for place in &mut town.places[1..] {
+        place.serving = Some(place.operator.serve());
+    }
+    let own = town.node(1);
+    let verdict = evaluated(own);
+    // Who proposes has to know where the others are.
+    own.configure(&town.places, "[successor]\ngate = \"mesh\"");
+    let herm = own.operator.herm();
+    let early = herm.run(&["successor", "apply", &verdict]);
+    assert!(early.code != 0 && early.stderr.contains("has no consensus.dsse.json"), "{early:?}");
+    let (code, said) = herm.json(&["successor", "propose", &verdict]);
+    assert_eq!((code, &said["tally"]["approvals"], &said["tally"]["passed"]), (0, &json!(5), &json!(true)), "{said}");
+    // The document says it all: whoever reads it counts again. Every node has closed the epoch with it.
+    let agreed: SignedConsensus = serde_json::from_value(said["consensus"].clone()).unwrap();
+    assert!(agreed.recount(&town.mesh()).unwrap().passed);
+    let before = own.base();
+    for place in &town.places {
+        let book = EpochBook::open(&Layout::new(place.operator.brains())).unwrap();
+        assert_eq!(book.closing(&before.brain, 1).unwrap().as_ref(), Some(&agreed));
+    }
+    let applied = herm.run(&["successor", "apply", &verdict]);
+    assert_eq!(applied.code, 0, "{applied:?}");
+    assert_eq!(own.base().version, before.version + 1);
+    // The brain has moved, so nothing of that counts any more.
+    let again = herm.run(&["successor", "apply", &verdict]);
+    assert!(again.code != 0 && again.stderr.contains("the brain has moved"), "{again:?}");
+}
+
+#[test]
+fn a_proposer_cut_off_from_the_others_is_told_so_and_applies_nothing() {
+    let mut town = Town::asleep([Role::Common; 5]);
+    let place = &mut town.places[1];
+    place.serving = Some(place.operator.serve());
+    let own = town.node(1);
+    let verdict = evaluated(own);
+    own.configure(&town.places, "[successor]\ngate = \"mesh\"");
+    let (code, said) = own.operator.herm().json(&["successor", "propose", &verdict]);
+    let tally = &said["tally"];
+    assert_ne!(code, 0, "{said}");
+    assert_eq!((&tally["approvals"], &tally["responders"], &tally["passed"]), (&json!(2), &json!(2), &json!(false)));
+    let applied = own.operator.herm().run(&["successor", "apply", &verdict]);
+    assert!(applied.code != 0 && applied.stderr.contains("the mesh did not agree"), "{applied:?}");
+    assert_eq!(own.base().version, 1);
+}
+
+/// Evaluates on the command line; the name of the verdict.
+fn evaluated(place: &Place) -> String {
+    let file = |name: &str, content: &[u8]| {
+        let path = place.operator.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let patch_file = file("patch.json", patch().bytes());
+    let task_file = file("task.json", &serde_json::to_vec(&evaluation()).unwrap());
+    let arguments = ["successor", "evaluate", BRAIN, "--patch", &patch_file, "--task", &task_file];
+    let run = place.operator.herm().run(&arguments);
+    assert_eq!(run.code, 0, "{run:?}");
+    let (records, unreadable) = Records::new(&Layout::new(place.operator.brains())).all().unwrap();
+    assert_eq!((records.len(), unreadable), (1, vec![]));
+    records[0].name.clone()
 }
 
 #[test]

@@ -103,13 +103,45 @@ pageTest("the timeline shows steps, their files and a difference", { hash: "#/ag
 });
 
 pageTest("the charts have names, descriptions and tables", { hash: "#/agents/1" }, async (page) => {
-  for (const name of ["Skills over versions", "Calls and errors by day"]) {
+  for (const name of ["Skills over versions", "Error rate over versions", "Calls and errors by day"]) {
     const figure = page.locator("figure").filter({ hasText: name });
     await figure.getByRole("img", { name }).waitFor();
     assert.ok((await figure.locator("svg desc").textContent()).length > 10);
     await figure.getByText("The numbers as a table").click();
     await figure.getByRole("table", { name }).waitFor();
   }
+});
+
+pageTest("the error rate of each version is the one of its tool calls", { hash: "#/agents/1" }, async (page) => {
+  const { versions } = await api("agents/1/charts");
+  const called = versions.filter((version) => version.calls > 0);
+  assert.ok(called.length >= 3, "tasks that called tools");
+  const figure = page.locator("figure").filter({ hasText: "Error rate over versions" });
+  await figure.locator("svg rect").first().waitFor();
+  assert.equal(await figure.locator("svg rect").count(), called.length);
+  await figure.getByText("The numbers as a table").click();
+  const rows = figure.getByRole("table").locator("tbody tr");
+  await rows.first().waitFor();
+  const shown = await rows.evaluateAll((found) => found.map((row) => [...row.children].map((cell) => cell.textContent)));
+  const expected = called.map(({ version, calls, errors }) => [
+    String(version),
+    String(calls),
+    String(errors),
+    `${Math.round((1000 * errors) / calls) / 10} %`,
+  ]);
+  assert.deepEqual(shown, expected);
+});
+
+pageTest("many versions share the bars of the error rate", {}, async (page) => {
+  const versions = Array.from({ length: 500 }, (_, index) => ({ version: index + 2, calls: 4, errors: index % 4 ? 0 : 1 }));
+  await answer(page, "/v1/agents/1/charts", () => ({ json: { points: [], versions, days: [] } }));
+  await go(page, "#/agents/1");
+  const figure = page.locator("figure").filter({ hasText: "Error rate over versions" });
+  await figure.getByRole("paragraph").getByText("2,000 calls of tools from version 2 to 501; 6.3 % of them failed.").waitFor();
+  const bars = await figure.locator("svg rect").count();
+  assert.ok(bars > 20 && bars <= 60, `${bars} bars`);
+  await figure.getByText("The numbers as a table").click();
+  assert.equal(await figure.getByRole("table").locator("tbody tr").count(), 500);
 });
 
 pageTest("the skills are listed, filtered and sorted", { hash: "#/agents/1/skills" }, async (page) => {

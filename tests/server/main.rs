@@ -3,11 +3,13 @@
 mod access;
 mod bad_input;
 mod doors;
+mod held;
 mod operate;
 mod page;
 mod payment;
 mod restart;
 mod seen;
+mod skew;
 mod tasks;
 
 use herm_tests::http::{Answer, Client};

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use herm_tests::generate;
 use serde_json::json;
 
 use crate::{operator, run, vault};
 
-#[test]
-fn the_page_works_in_a_browser() {
+/// The tests of the page and the browser they run in; `None` where something is missing.
+fn browser() -> Option<(PathBuf, PathBuf)> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
     let browser = PathBuf::from(std::env::var_os("HERM_PAGE_BROWSER").unwrap_or_else(|| "/usr/bin/chromium".into()));
     let missing = [
@@ -19,8 +20,37 @@ fn the_page_works_in_a_browser() {
     if let Some((_, what)) = missing.iter().find(|(is_missing, _)| *is_missing) {
         assert!(std::env::var_os("HERM_CI").is_none(), "the page needs {what}");
         eprintln!("NOT RUN: the page needs {what}");
-        return;
+        return None;
     }
+    Some((tests, browser))
+}
+
+/// Nothing is answered by the test: a real brain, a real server, a real browser.
+#[test]
+fn five_thousand_skills_of_a_real_brain_are_shown_in_a_browser() {
+    let Some((tests, browser)) = browser() else { return };
+    let operator = operator();
+    let source = operator.path().join("source");
+    std::fs::create_dir_all(&source).unwrap();
+    generate::write_bundle(&source, 5_000);
+    let made = operator.herm().run(&["init", "5", "--from", source.to_str().unwrap()]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let serving = operator.serve();
+    let output = Command::new("node")
+        .args(["--test", "--test-reporter=tap", "large.test.mjs"])
+        .current_dir(&tests)
+        .env("HERM_PAGE_URL", format!("http://{}", serving.address()))
+        .env("HERM_PAGE_BROWSER", &browser)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{}", operator.logged());
+    assert!(said.contains("# painted: ") && said.contains("# fail 0"), "{said}");
+}
+
+#[test]
+fn the_page_works_in_a_browser() {
+    let Some((tests, browser)) = browser() else { return };
     let operator = operator();
     let key = operator.key(&["page", "--operations", "operate", "--rate", "1000000"]);
     let serving = operator.serve();

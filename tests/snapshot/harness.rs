@@ -84,17 +84,25 @@ async fn a_machine_that_forgot_everything_goes_on_where_the_brain_was() {
 struct Moody {
     inner: MemoryStore,
     refusing: AtomicU64,
+    /// Whether it lets nobody look either.
+    shut: bool,
 }
 
 impl Moody {
     fn new(refusing: u64) -> Arc<Self> {
-        Arc::new(Self { inner: MemoryStore::new(), refusing: AtomicU64::new(refusing) })
+        Arc::new(Self { inner: MemoryStore::new(), refusing: AtomicU64::new(refusing), shut: true })
+    }
+
+    /// One that lets look and not write, for a reason that does not pass by itself.
+    fn read_only() -> Arc<Self> {
+        Arc::new(Self { inner: MemoryStore::new(), refusing: AtomicU64::new(u64::MAX), shut: false })
     }
 
     fn mood(&self) -> Result<()> {
         let left = self.refusing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match left {
-            Ok(_) => Err(Error::unavailable("the store is in no mood")),
+            Ok(_) if self.shut => Err(Error::unavailable("the store is in no mood")),
+            Ok(_) => Err(Error::refused("these credentials may not write")),
             Err(_) => Ok(()),
         }
     }
@@ -103,7 +111,9 @@ impl Moody {
 #[async_trait]
 impl Store for Moody {
     async fn get(&self, name: &ObjectName, max: u64) -> Result<Option<Vec<u8>>> {
-        self.mood()?;
+        if self.shut {
+            self.mood()?;
+        }
         self.inner.get(name, max).await
     }
     async fn put(&self, name: &ObjectName, content: Vec<u8>) -> Result<()> {
@@ -115,7 +125,9 @@ impl Store for Moody {
         self.inner.create(name, content).await
     }
     async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<Listed>> {
-        self.mood()?;
+        if self.shut {
+            self.mood()?;
+        }
         self.inner.list(prefix, after).await
     }
     async fn remove(&self, name: &ObjectName) -> Result<()> {
@@ -142,6 +154,38 @@ async fn a_push_that_failed_is_tried_again_at_shutdown_and_the_answer_never_wait
     assert!(outbox.has(&store.describe(), 2) && outbox.trouble.is_none(), "{outbox:?}");
     let counters = harness.snapshot_counters().unwrap();
     assert!(counters.pushed >= 1 && counters.failed >= 1 && counters.pending == 0, "{counters:?}");
+}
+
+/// A push that gave up is nobody's any more: no worker tries it again, and only the shutdown remembers it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_that_gave_up_before_a_shutdown_is_tried_once_more_and_told_if_it_fails_again() {
+    for heals in [true, false] {
+        let here = TempBrains::new();
+        here.make("7").close().unwrap();
+        let store = Moody::read_only();
+        let harness = harness(&here, snapshotting(store.clone(), "one"));
+        harness.run(&id("7"), Task::new("do it")).await.unwrap();
+        let gave_up =
+            || harness.snapshot_counters().is_some_and(|counters| (counters.failed, counters.pending) == (1, 0));
+        while !gave_up() {
+            tokio::task::yield_now().await;
+        }
+        if heals {
+            store.refusing.store(0, Ordering::SeqCst);
+        }
+        let closed = harness.shutdown().await;
+        let outbox = Outbox::load(&here.file("7", "")).unwrap();
+        assert_eq!(outbox.has(&store.describe(), 2), heals, "{outbox:?}");
+        match closed {
+            Ok(()) => assert!(heals && outbox.trouble.is_none(), "{outbox:?}"),
+            Err(error) => {
+                assert!(!heals, "{error}");
+                assert_eq!(error.message(), "not in the store yet: the last steps of brain 7");
+                assert!(outbox.trouble.unwrap().reason.contains("may not write"));
+            }
+        }
+        assert_eq!(harness.snapshot_counters().unwrap().failed, if heals { 1 } else { 2 }, "tried once more");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -38,7 +38,7 @@ fn a_verdict_that_was_changed_on_disk_is_not_shown_as_one() {
 #[test]
 fn a_parent_that_is_killed_leaves_nothing_that_the_janitor_does_not_remove() {
     let bench = Bench::bare();
-    let mut command_line = bench.evaluating(&small_patch(), &command("sleep 300"), &[]);
+    let mut command_line = bench.evaluating(&small_patch(), &command("exec sleep 300"), &[]);
     let mut running = command_line.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let forks = bench.brains().join(".successor/forks");
     let alive = || {
@@ -57,9 +57,12 @@ fn a_parent_that_is_killed_leaves_nothing_that_the_janitor_does_not_remove() {
     assert!(again.contains("removed 0 directories"), "{again}");
     let forks_left = std::fs::read_dir(&forks).unwrap().flatten().filter(|entry| entry.file_name() != ".lock").count();
     assert_eq!(forks_left, 0);
-    let processes = std::process::Command::new("ps").args(["-eo", "args"]).output().unwrap();
-    let processes = String::from_utf8_lossy(&processes.stdout).into_owned();
-    assert!(!processes.contains("sleep 300"), "{processes}");
+    let commands = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    let left: Vec<_> = commands.filter(|line| line.starts_with(b"sleep\0300\0")).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

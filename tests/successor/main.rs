@@ -4,8 +4,10 @@ mod acceptance;
 mod attacks;
 mod audit;
 mod auto;
+mod gates;
 mod lifecycle;
 mod patches;
+mod shell;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

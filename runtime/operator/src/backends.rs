@@ -54,6 +54,7 @@ pub(crate) fn harness(
         .evolving(Some(settings.evolver().evolving()?))
         .templates(skills.templates.unwrap_or(true))
         .inline_shell(skills.inline_shell.unwrap_or(false))
+        .shell_walls(herm::successor::forks(&settings.layout))
         .external_skills(skills.directories()?)
         .disabled_skills(skills.disabled()?)
         .skill_settings(skills.settings.into_keys());

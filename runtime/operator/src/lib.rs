@@ -21,10 +21,6 @@ mod timer;
 
 use std::process::ExitCode;
 
-/// The allocator that the `herm` command runs on. The library leaves it to whoever embeds it: brains are opened on one
-/// thread and closed on another, and some allocators keep what each thread has freed.
-pub use mimalloc::MiMalloc as Allocator;
-
 use clap::Parser as _;
 
 /// Runs the command line of this process.

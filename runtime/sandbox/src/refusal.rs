@@ -87,3 +87,25 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_whose_main_never_took_over_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let lease = crate::Lease::take(place.path()).unwrap();
+        let spec = crate::Spec::new(crate::Program::Ourselves, &lease);
+        let refusal = crate::spawn(spec).unwrap_err();
+        assert_eq!(refusal, Refusal::NotRegistered);
+        assert!(refusal.hint().contains("take_over"));
+    }
+
+    #[test]
+    fn an_unavailable_sandbox_says_why_for_each_tier() {
+        let why = vec![(Tier::Namespaces, "no".to_owned()), (Tier::Bubblewrap, "not installed".to_owned())];
+        let message = Refusal::Unavailable { why }.message();
+        assert_eq!(message, "no sandbox can be built here: namespaces: no; bubblewrap: not installed");
+    }
+}

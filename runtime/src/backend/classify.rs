@@ -188,19 +188,29 @@ pub(super) fn class_of(status: u16, fault: &Fault) -> ErrorClass {
     }
 }
 
-/// When the endpoint wants to be asked again. Only seconds are read: a date would need a clock that
-/// agrees with the endpoint's.
+/// When the endpoint wants to be asked again: in seconds, in milliseconds, or as a date. A date is compared with the one of
+/// the answer itself, so that clocks that do not agree make no difference; without one it is not read.
 pub(super) fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Option<Duration> {
     let number = |name: &str| header(name)?.trim().parse::<f64>().ok();
     let seconds = match number("retry-after-ms") {
         Some(milliseconds) => milliseconds / 1000.0,
-        None => number("retry-after")?,
+        None => match number("retry-after") {
+            Some(seconds) => seconds,
+            // One that has passed is now.
+            None => (date(header("retry-after")?)? - date(header("date")?)?).max(0) as f64,
+        },
     };
     if !seconds.is_finite() || seconds < 0.0 {
         return None;
     }
     // Capped before it is made a duration, which cannot hold every number.
     Duration::try_from_secs_f64(seconds.min(LONGEST_WAIT.as_secs_f64())).ok()
+}
+
+/// An HTTP date, in seconds since 1970.
+fn date(text: &str) -> Option<i64> {
+    let parsed = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text.trim());
+    parsed.ok().map(|moment| moment.as_second())
 }
 
 #[cfg(test)]
@@ -357,7 +367,24 @@ mod tests {
         assert_eq!(asked(&[("retry-after", "1e300")]), Some(LONGEST_WAIT));
         assert_eq!(asked(&[("retry-after", "inf")]), None);
         assert_eq!(asked(&[("retry-after", "-3")]), None);
-        assert_eq!(asked(&[("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")]), None);
         assert_eq!(asked(&[]), None);
+    }
+
+    #[test]
+    fn retry_after_is_read_as_a_date_against_the_date_of_the_answer() {
+        let asked = |date: Option<&'static str>, after: &'static str| {
+            retry_after(|name| match name {
+                "date" => date,
+                "retry-after" => Some(after),
+                _ => None,
+            })
+        };
+        let now = Some("Wed, 21 Oct 2026 07:27:30 GMT");
+        assert_eq!(asked(now, "Wed, 21 Oct 2026 07:28:00 GMT"), Some(Duration::from_secs(30)));
+        assert_eq!(asked(now, "Wed, 21 Oct 2026 07:27:00 GMT"), Some(Duration::ZERO), "it has passed");
+        assert_eq!(asked(now, "Thu, 22 Oct 2026 07:28:00 GMT"), Some(LONGEST_WAIT), "a day is too long");
+        assert_eq!(asked(now, "soon"), None);
+        assert_eq!(asked(Some("a while ago"), "Wed, 21 Oct 2026 07:28:00 GMT"), None);
+        assert_eq!(asked(None, "Wed, 21 Oct 2026 07:28:00 GMT"), None, "nothing to compare it with");
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::fsio::Root;
 use crate::ids::{BrainId, Digest, RelPath, TaskId};
 use crate::layout::{self, Layout};
-use crate::memory::sql;
+use crate::memory::{Origin, sql};
 use crate::skill::is_main_file_below;
 
 /// A task that was settled, while its transcript is kept.
@@ -166,6 +166,28 @@ impl Reader {
         }
         points.reverse();
         Ok(points)
+    }
+
+    /// Tool calls of tasks and how many of them failed, by the version that the task led to: of the last `limit` tasks,
+    /// oldest first, `(version, calls, errors)`. Sessions that were taken in from elsewhere are no steps of this
+    /// brain.
+    pub fn calls_by_version(&self, limit: usize) -> Result<Vec<(i64, u64, u64)>> {
+        let failed = |source| sql("read memory.db", source);
+        let mut statement = self
+            .database
+            .connection
+            .prepare_cached(
+                "SELECT version, sum(calls), sum(errors) FROM (\
+                 SELECT step, calls, errors FROM evidence_sessions WHERE origin = ?2 ORDER BY at DESC LIMIT ?1) \
+                 JOIN steps ON seq = step GROUP BY version ORDER BY version",
+            )
+            .map_err(failed)?;
+        let rows = statement
+            .query_map((i64::try_from(limit).unwrap_or(i64::MAX), Origin::Live.name()), |row| {
+                Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs(), row.get::<_, i64>(2)?.unsigned_abs()))
+            })
+            .map_err(failed)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(failed)
     }
 
     /// Tool events and how many of them failed, by UTC day since a moment: `(days since 1970, events, errors)`.

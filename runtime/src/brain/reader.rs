@@ -117,7 +117,9 @@ impl Reader {
     /// Which components and constants the brain runs with.
     pub fn tuning(&self) -> Result<Tuning> {
         let path = layout::rel(layout::TUNING)?;
-        self.root.read(&path, 1 << 20)?.map_or_else(|| Ok(Tuning::default()), |bytes| Tuning::parse(&bytes))
+        self.root
+            .read(&path, layout::MAX_FILE_BYTES)?
+            .map_or_else(|| Ok(Tuning::default()), |bytes| Tuning::parse(&bytes))
     }
 
     /// A text file of the brain, or `None` where there is none. Unreadable is an error.

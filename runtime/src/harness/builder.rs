@@ -188,6 +188,13 @@ impl HarnessBuilder {
         self
     }
 
+    /// Inline shell of skills runs in sandboxes below this directory. The program must call
+    /// [`crate::successor::take_over`] first in its `main`.
+    pub fn shell_walls(mut self, root: impl Into<PathBuf>) -> Self {
+        self.surroundings.shell_walls = Some(root.into());
+        self
+    }
+
     /// Whether template variables of skills are filled in. On, unless said otherwise.
     pub fn templates(mut self, templates: bool) -> Self {
         self.surroundings.raw_templates = !templates;

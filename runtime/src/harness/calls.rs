@@ -33,9 +33,13 @@ impl Harness {
         let (place, wanting) = inner.open(id).await?;
         let brain = place.as_ref().ok_or_else(|| Error::internal("the brain is not open"))?;
         let tuning = Arc::new(brain.tuning()?);
+        let manifest = brain.manifest()?;
+        let whitelist = manifest.as_ref().and_then(|manifest| manifest.tools.as_deref());
         let toolbox = inner.toolbox.swapped(&tuning, &inner.programs_of(brain, &tuning)?)?;
+        let toolbox = toolbox.permitted(whitelist, inner.permissions);
         let tool = toolbox.get(&many.tool).ok_or_else(|| {
-            Error::not_found(format!("there is no tool {:?}", many.tool)).hint("name one that the runtime has")
+            Error::not_found(format!("the brain has no tool {:?} that may run here", many.tool))
+                .hint("name one that its tasks can call")
         })?;
         let at = inner.opening.clock.now();
         let until = Instant::now() + DEADLINE;

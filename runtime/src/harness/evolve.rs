@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::maintain::Counted;
 use super::{Harness, Inner};
 use crate::backend::{Ask, ChatMessage, Purpose, Speaker};
 use crate::brain::Brain;
@@ -15,7 +16,7 @@ use crate::evolver::auto::Run;
 use crate::evolver::proposal::{ModelDraft, Proposal, draft_ask};
 use crate::evolver::select::Ranking;
 use crate::evolver::{Evolved, Routine, routine};
-use crate::ids::BrainId;
+use crate::ids::{BrainId, Slug};
 
 /// A brain that the evolver never looked at is left alone until it has so much evidence.
 const FIRST_EVIDENCE: i64 = 20;
@@ -69,6 +70,15 @@ impl Harness {
     }
 }
 
+impl Harness {
+    /// Lets the evolver pass over a brain now, whether or not it is time; what it changed is counted. `external` are the
+    /// skills of external directories.
+    pub async fn evolve(&self, id: &BrainId, routine: Routine, external: Vec<Slug>) -> Result<Evolved> {
+        let inner = Arc::clone(&self.inner);
+        self.with_brain(id, move |brain| inner.counted.round(brain, &routine, &external)).await
+    }
+}
+
 impl Inner {
     /// Lets the evolver pass, where it is on and not too soon after the last time.
     pub(super) fn evolve(&self, brain: &mut Brain) -> Result<Option<Evolved>> {
@@ -78,17 +88,25 @@ impl Inner {
             return Ok(None);
         }
         let external = self.surroundings.outside.as_ref().map(|outside| outside.slugs()).unwrap_or_default();
-        let evolved = routine::round(brain, &evolving.routine, Ranking::default(), &external)?;
-        let (changed, rollbacks) = (evolved.run.as_ref().map_or(0, Run::changed), evolved.rollbacks_proposed.len());
-        if changed > 0 || rollbacks > 0 {
-            self.counted.evolved.fetch_add(changed as u64, Ordering::Relaxed);
-            self.counted.rollbacks_proposed.fetch_add(rollbacks as u64, Ordering::Relaxed);
-            tracing::info!(brain = %brain.id(), changed, rollbacks, "the evolver passed");
-        }
+        let evolved = self.counted.round(brain, &evolving.routine, &external)?;
         if let Some(error) = evolved.run.as_ref().and_then(|run| run.error.as_deref()) {
             tracing::warn!(brain = %brain.id(), error, "the evolver's pass ended early; the next one goes on");
         }
         Ok(Some(evolved))
+    }
+}
+
+impl Counted {
+    /// One round of the evolver, counted.
+    fn round(&self, brain: &mut Brain, routine: &Routine, external: &[Slug]) -> Result<Evolved> {
+        let evolved = routine::round(brain, routine, Ranking::default(), external)?;
+        let (changed, rollbacks) = (evolved.run.as_ref().map_or(0, Run::changed), evolved.rollbacks_proposed.len());
+        if changed > 0 || rollbacks > 0 {
+            self.evolved.fetch_add(changed as u64, Ordering::Relaxed);
+            self.rollbacks_proposed.fetch_add(rollbacks as u64, Ordering::Relaxed);
+            tracing::info!(brain = %brain.id(), changed, rollbacks, "the evolver passed");
+        }
+        Ok(evolved)
     }
 }
 

@@ -116,6 +116,17 @@ impl Harness {
         done.await.map_err(|_| Error::internal("the work on a brain was interrupted"))?
     }
 
+    /// Lets the curator pass over a brain now, whether or not it is time; what it moved is counted.
+    pub async fn curate(&self, id: &BrainId, policy: curator::Policy) -> Result<curator::Report> {
+        let inner = Arc::clone(&self.inner);
+        self.with_brain(id, move |brain| {
+            let report = curator::run(brain, policy)?;
+            inner.counted.curated.fetch_add(report.plan.transitioned.len() as u64, Ordering::Relaxed);
+            Ok(report)
+        })
+        .await
+    }
+
     /// How much the curator and the evolver have changed since the harness began.
     pub fn maintenance_counters(&self) -> MaintenanceCounters {
         MaintenanceCounters {
@@ -169,8 +180,7 @@ impl Inner {
 
     /// Lets the curator pass, where it is on, not too soon after the last time, and something is due.
     fn curate(&self, brain: &mut Brain) -> Result<Option<curator::Report>> {
-        let Some(mut curating) = self.curating else { return Ok(None) };
-        curating.policy = curating.policy.tuned(&brain.tuning()?)?;
+        let Some(curating) = self.curating else { return Ok(None) };
         let now = brain.clock().now();
         let curated = || self.curated.lock().unwrap_or_else(PoisonError::into_inner);
         let last = curated().get(brain.id()).copied().unwrap_or_default();

@@ -26,7 +26,7 @@ pub use maintain::{Curating, Maintained, MaintenanceCounters};
 pub(crate) use replay::rerun;
 pub use replay::{Replayed, replay};
 pub use snapshots::{Pushing, SnapshotCounters, Snapshotting};
-pub use task_run::Watch;
+pub use task_run::{Spent, Watch};
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

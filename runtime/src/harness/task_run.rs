@@ -1,5 +1,6 @@
 //! One task, from the caller's question to the answer with its receipt.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
@@ -15,6 +16,17 @@ use crate::session::{Cancel, Events, Finished, Live, Run, account};
 use crate::task::{Event, Keep, Limits, Outcome, Status, Task};
 use crate::tool::{Around, Context, Desk, TaskFrame, at_desk};
 
+/// What a task has cost so far, for whoever pays also where no outcome comes of it. All clones are one.
+#[derive(Debug, Clone, Default)]
+pub struct Spent(Arc<AtomicU64>);
+
+impl Spent {
+    /// In millionths of a dollar.
+    pub fn micro_usd(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// How a caller follows a task, and ends it early.
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
@@ -22,6 +34,8 @@ pub struct Watch {
     pub events: Option<Events>,
     /// Ends the task early.
     pub cancel: Cancel,
+    /// Told what the model's replies cost, before the step is settled.
+    pub spent: Spent,
 }
 
 impl Harness {
@@ -109,6 +123,8 @@ impl Harness {
         .run()
         .await?;
         let mut outcome = outcome_of(&frame, &finished);
+        // Whatever becomes of the step, the replies are paid for.
+        watch.spent.0.store(outcome.usage.micro_usd.unwrap_or(0), Ordering::Relaxed);
         if task.keep == Keep::Settle {
             let began = Instant::now();
             let settled = settle(&desk, &frame, finished, &limits).await?;

@@ -43,9 +43,9 @@ impl Signer {
 
     /// A new key.
     pub fn generate(random: &dyn Random) -> Result<Self> {
-        let mut seed = [0; 32];
-        random.fill(&mut seed)?;
-        Ok(Self::from_seed(seed))
+        let mut seed = zeroize::Zeroizing::new([0; 32]);
+        random.fill(&mut *seed)?;
+        Ok(Self::from_seed(*seed))
     }
 
     /// The key in a file; made on first use, readable by its owner alone.

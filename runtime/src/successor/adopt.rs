@@ -9,7 +9,7 @@ use super::gate::Passed;
 use super::patch::{Change, Patch};
 use super::records::Record;
 use super::verdict::Base;
-use crate::brain::{Brain, OnChanged, Reader, StepKind, Undone};
+use crate::brain::{Brain, OnChanged, Reader, StepKind, StepRecord, Undone};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::harness::Harness;
@@ -33,10 +33,7 @@ pub fn base_beside(reader: &Reader) -> Base {
 /// Applies the patch of a verdict to its brain, between tasks. The gates are asked once more with the brain in hand: one
 /// that has moved since is another brain.
 pub async fn adopt(harness: &Harness, record: &Record, passed: &Passed) -> Result<Applied> {
-    if brings_program(&record.patch) && !harness.permissions().process {
-        return Err(Error::refused("the patch brings a program, and tools may not start processes here")
-            .hint("allow it with `process = true` in `[tools]` of the configuration"));
-    }
+    allowed(harness, &record.patch)?;
     let (patch, passed) = (record.patch.clone(), passed.clone());
     let because = json!({
         "verdict": record.verdict.hash()?,
@@ -51,8 +48,20 @@ pub async fn adopt(harness: &Harness, record: &Record, passed: &Passed) -> Resul
         .await
 }
 
-fn brings_program(patch: &Patch) -> bool {
-    patch.changes().iter().any(|change| matches!(change, Change::Tool { executable: Some(_), .. }))
+/// Whether the patch of a verdict could be applied now. Gates open once: ask this before them.
+pub async fn rehearse(harness: &Harness, record: &Record) -> Result<()> {
+    allowed(harness, &record.patch)?;
+    let patch = record.patch.clone();
+    harness.with_brain(&record.verdict.base.brain, move |brain| apply::rehearse(brain, &patch)).await
+}
+
+fn allowed(harness: &Harness, patch: &Patch) -> Result<()> {
+    let brings_program = |change: &Change| matches!(change, Change::Tool { executable: Some(_), .. });
+    if patch.changes().iter().any(brings_program) && !harness.permissions().process {
+        return Err(Error::refused("the patch brings a program, and tools may not start processes here")
+            .hint("allow it with `process = true` in `[tools]` of the configuration"));
+    }
+    Ok(())
 }
 
 /// A patch in a brain's lineage.
@@ -67,16 +76,30 @@ pub struct InLineage {
     pub title: String,
     /// When.
     pub at: Moment,
+    /// Whether it was taken back since.
+    pub taken_back: bool,
 }
 
 /// The patches that were applied to a brain, newest first.
 pub fn lineage(reader: &Reader) -> Result<Vec<InLineage>> {
-    let steps = reader.history(MOST_STEPS)?.into_iter().filter(|step| step.kind == StepKind::Maintenance);
-    let patched = steps.filter_map(|step| {
+    let steps = reader.history(MOST_STEPS)?;
+    let patched = steps.iter().filter(|step| step.kind == StepKind::Maintenance).filter_map(|step| {
         let title = step.summary.strip_prefix(apply::SUMMARY)?.to_owned();
-        Some(InLineage { step: step.seq, version: step.version, title, at: step.at })
+        let taken_back = !stands(&steps, step.seq);
+        Some(InLineage { step: step.seq, version: step.version, title, at: step.at, taken_back })
     });
     Ok(patched.collect())
+}
+
+/// Whether a step still stands: it was not undone, or the undo was.
+pub(super) fn stands(steps: &[StepRecord], seq: i64) -> bool {
+    let undo = format!("undo of step {seq}");
+    let is_undo = |step: &&StepRecord| {
+        let rest = step.summary.strip_prefix(&undo);
+        step.seq > seq && step.kind == StepKind::Rollback && rest.is_some_and(|rest| rest.starts_with([':', ' ']))
+    };
+    // Newest first. Steps only ever undo earlier ones, so this ends.
+    steps.iter().find(is_undo).is_none_or(|undo| !stands(steps, undo.seq))
 }
 
 /// Takes the step of a patch back, as a step of its own. What was changed again since is a conflict.

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::ids::{RelPath, sha256};
 use crate::layout;
 use crate::skill::{CreatedBy, Files as _, all_skills, guard};
-use crate::tuning::{ExecutableTool, ToolSwap, Tuning};
+use crate::tuning::{ExecutableTool, Migration, ToolSwap, Tuning};
 
 /// How the summary of an applied patch begins.
 pub const SUMMARY: &str = "patch: ";
@@ -149,14 +149,9 @@ pub struct Applied {
 pub fn apply(brain: &mut Brain, patch: &Patch, because: Value) -> Result<Applied> {
     let before = identity(brain, None)?;
     let draft = stage(brain, patch)?;
-    // What the tuning will ask of memory.db must be possible before it is asked for.
-    let staged = draft.files().find(|(path, _)| path.as_str() == layout::TUNING);
-    let migrations = match staged.and_then(|(_, content)| content) {
-        Some(content) => Tuning::parse(content)?.migrations,
-        None => brain.tuning()?.migrations,
-    };
     let present = brain.tuning()?.migrations;
-    brain.try_migrations(&migrations)?;
+    // What the tuning will ask of memory.db must be possible before it is asked for.
+    brain.try_migrations(&migrations_after(brain, &draft)?)?;
     let after = identity(brain, Some(&draft))?;
     let report = json!({
         "patch": { "hash": patch.hash(), "title": patch.title() },
@@ -172,5 +167,26 @@ pub fn apply(brain: &mut Brain, patch: &Patch, because: Value) -> Result<Applied
             brain.try_migrations(&present)?;
             Err(error)
         }
+    }
+}
+
+/// Whether a patch could become a step now. Nothing changes.
+pub fn rehearse(brain: &mut Brain, patch: &Patch) -> Result<()> {
+    let draft = stage(brain, patch)?;
+    let (present, wanted) = (brain.tuning()?.migrations, migrations_after(brain, &draft)?);
+    if wanted == present {
+        return Ok(());
+    }
+    let tried = brain.try_migrations(&wanted);
+    brain.try_migrations(&present)?;
+    tried
+}
+
+/// The migrations of the tuning as the draft leaves it.
+fn migrations_after(brain: &Brain, draft: &Draft) -> Result<Vec<Migration>> {
+    match draft.files().find(|(path, _)| path.as_str() == layout::TUNING) {
+        Some((_, Some(content))) => Ok(Tuning::parse(content)?.migrations),
+        Some((_, None)) => Ok(Vec::new()),
+        None => Ok(brain.tuning()?.migrations),
     }
 }

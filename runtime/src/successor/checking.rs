@@ -103,6 +103,7 @@ fn checked(check: &Check, result: &CaseResult, wall: Duration) -> Checked {
         Check::NotCalled(tool) => ran(result, tool).then(|| "it ran".to_owned()),
         Check::TokensAtMost(most) => beyond(result.tokens, *most, "tokens"),
         Check::MillisAtMost(most) => beyond(u64::try_from(wall.as_millis()).ok(), *most, "ms"),
+        Check::MemoryAtMost(most) => beyond(result.memory_bytes, *most, "bytes"),
     };
     Checked { name: check.words(), passed: found.is_none(), found }
 }
@@ -144,6 +145,7 @@ mod tests {
             turns: Some(3),
             calls: Some(vec![call("scan", EvidenceStatus::Ok), call("fetch_url", EvidenceStatus::Refused)]),
             tokens: Some(900),
+            memory_bytes: Some(4_096),
             ..CaseResult::default()
         }
     }
@@ -165,6 +167,7 @@ mod tests {
             (Check::NotCalled("fetch_url".into()), Check::NotCalled("scan".into())),
             (Check::TokensAtMost(900), Check::TokensAtMost(899)),
             (Check::MillisAtMost(20), Check::MillisAtMost(19)),
+            (Check::MemoryAtMost(4_096), Check::MemoryAtMost(4_095)),
         ] {
             assert!(passes(good.clone()) && !passes(bad.clone()), "{good:?} and {bad:?}");
         }

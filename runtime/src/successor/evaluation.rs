@@ -211,6 +211,8 @@ pub enum Check {
     TokensAtMost(u64),
     /// At most so many milliseconds on the wall.
     MillisAtMost(u64),
+    /// At most so many bytes of memory at once.
+    MemoryAtMost(u64),
 }
 
 impl Check {
@@ -227,6 +229,7 @@ impl Check {
             Self::NotCalled(tool) => format!("{tool} does not run"),
             Self::TokensAtMost(most) => format!("at most {most} tokens"),
             Self::MillisAtMost(most) => format!("at most {most} ms"),
+            Self::MemoryAtMost(most) => format!("at most {most} bytes of memory"),
         }
     }
 }

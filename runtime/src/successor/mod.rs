@@ -40,7 +40,7 @@ mod verdict;
 mod wire;
 mod worker;
 
-pub use adopt::{InLineage, adopt, base_beside, base_of, lineage, take_back};
+pub use adopt::{InLineage, adopt, base_beside, base_of, lineage, rehearse, take_back};
 pub use broker::{Broker, Purse};
 pub use budget::{Budget, Spent};
 pub use conditions::{GoalStanding, GuardStanding, goal_standing, guard_standing};

@@ -170,7 +170,7 @@ impl Side {
 pub(super) fn limits(budget: &Budget) -> herm_sandbox::Limits {
     herm_sandbox::Limits {
         wall: Duration::from_secs(budget.wall_secs),
-        cpu_percent: budget.cpu_percent,
+        cpu_percent: (budget.cpu_percent / 2).max(5),
         memory: budget.memory_bytes / 2,
         processes: budget.processes / 2,
         disk: budget.disk_bytes / 2,

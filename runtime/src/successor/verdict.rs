@@ -180,7 +180,7 @@ pub struct Verdict {
     pub reason: Option<String>,
     /// What it was evaluated against.
     pub base: Base,
-    /// The identity of the runtime: tuning before and after the patch.
+    /// The identity of the runtime before and after the patch.
     pub identity: Identity,
     /// What it could use and did use.
     pub budget: Budget,
@@ -200,7 +200,7 @@ pub struct Verdict {
     pub ended_at: Moment,
 }
 
-/// What the runtime is, by digest: its version, role and tuning.
+/// What the runtime is, by digest: the version of herm, role, manifest and tuning.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Identity {
     /// Before the patch.

@@ -1,7 +1,7 @@
 //! Loading a skill for use. Counted here and nowhere else.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub struct Surroundings {
     pub raw_templates: bool,
     /// Whether inline shell runs, in skills that people wrote and no agent has changed.
     pub inline_shell: bool,
+    /// Where its sandboxes are; without them it runs as this process does.
+    pub shell_walls: Option<PathBuf>,
     /// The environment variables that have a value; names alone.
     pub environment: BTreeSet<String>,
     /// The configuration keys that skills ask for and that are set; names alone.
@@ -74,6 +76,7 @@ impl Around {
 /// Runs the snippets of one skill, all of them within one time.
 struct Timed<'a> {
     dir: &'a str,
+    walls: Option<&'a Path>,
     variables: Variables<'a>,
     until: Instant,
 }
@@ -84,7 +87,10 @@ impl shell::Runner for Timed<'_> {
         if left.is_zero() {
             return Err("no time is left".to_owned());
         }
-        shell::ProcessRunner::new(self.dir).timeout(left).variables(&self.variables).run(command)
+        match self.walls {
+            Some(root) => shell::WalledRunner::new(root, self.dir, left).variables(&self.variables).run(command),
+            None => shell::ProcessRunner::new(self.dir).timeout(left).variables(&self.variables).run(command),
+        }
     }
 }
 
@@ -158,7 +164,8 @@ impl Desk {
         let usage = self.edit()?.recorded_usage(&place.slug)?;
         let body = match shell::may_run(last_hand(usage.as_ref()), true) {
             Ok(()) => {
-                let runner = Timed { dir: &dir, variables, until: around.shell_until() };
+                let walls = around.surroundings.shell_walls.as_deref();
+                let runner = Timed { dir: &dir, walls, variables, until: around.shell_until() };
                 preprocess::prepare(body, &variables, InlineShell::On(&runner)).into_owned()
             }
             Err(refusal) => format!("{}\n[inline shell was not run: {refusal}]\n", plain()),

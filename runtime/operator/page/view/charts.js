@@ -1,4 +1,4 @@
-// Two small charts, drawn as SVG at the width there is, each with its numbers as a table beneath.
+// Three small charts, drawn as SVG at the width there is, each with its numbers as a table beneath.
 
 import { at, get } from "../api.js";
 import { h, loading, replace, s, table } from "../dom.js";
@@ -11,9 +11,9 @@ const EDGE = { left: 34, right: 10, top: 10, bottom: 20 };
 export async function chartsView(place, agent, signal) {
   replace(place, loading("the charts"));
   try {
-    const { points = [], days = [] } = await get(at`agents/${agent}/charts`, {}, signal);
+    const { points = [], versions = [], days = [] } = await get(at`agents/${agent}/charts`, {}, signal);
     if (signal.aborted) return;
-    replace(place, skillsChart(points), daysChart(days));
+    replace(place, skillsChart(points), errorsChart(versions), daysChart(days));
   } catch (error) {
     replace(place);
     show(place, error, { signal });
@@ -71,6 +71,80 @@ function skillsChart(points) {
               h("td", {}, time(point.at)),
               h("td", { class: "num" }, point.skills),
               h("td", { class: "num" }, point.archived),
+            ),
+          ),
+        ),
+      ),
+  });
+}
+
+/** How many versions share a point of the chart, so that a line of single tasks can be read. */
+function together(versions, most = 60) {
+  const size = Math.ceil(versions.length / most);
+  const groups = [];
+  for (let first = 0; first < versions.length; first += size) {
+    const group = versions.slice(first, first + size);
+    const sum = (name) => group.reduce((total, version) => total + version[name], 0);
+    groups.push({ from: group[0].version, to: group.at(-1).version, calls: sum("calls"), errors: sum("errors") });
+  }
+  return groups;
+}
+
+function percent({ calls, errors }) {
+  return calls ? (100 * errors) / calls : 0;
+}
+
+function errorsChart(versions) {
+  const name = "Error rate over versions";
+  const called = versions.filter((version) => version.calls > 0);
+  const groups = together(called);
+  const all = called.reduce(
+    (sum, version) => ({ calls: sum.calls + version.calls, errors: sum.errors + version.errors }),
+    { calls: 0, errors: 0 },
+  );
+  const shown = (value) => `${Math.round(value * 10) / 10} %`;
+  const words = (group) => (group.from === group.to ? `v${group.from}` : `v${group.from} to v${group.to}`);
+  return chart({
+    name,
+    desc: groups.length
+      ? `${count(all.calls, "call")} of tools from version ${groups[0].from} to ${groups.at(-1).to}; ${shown(percent(all))} of them failed.`
+      : "No tool was called yet.",
+    keys: [["failed calls, %", "e"]],
+    draw(width) {
+      if (!groups.length) return [];
+      const most = Math.min(100, nice(Math.max(10, ...groups.map(percent))));
+      const [low, high] = [groups[0].from, groups.at(-1).to];
+      const x = (version) => EDGE.left + (high === low ? 0.5 : (version - low) / (high - low)) * (width - EDGE.left - EDGE.right);
+      const y = scale(most);
+      const wide = Math.max(2, Math.min(26, (width - EDGE.left - EDGE.right) / Math.max(groups.length, 7) - 3));
+      return [
+        axis(width, most, y),
+        groups.map((group) => {
+          const left = Math.min(Math.max(x((group.from + group.to) / 2) - wide / 2, EDGE.left), width - EDGE.right - wide);
+          const title = s("title", {}, `${words(group)}: ${count(group.errors, "error")} in ${count(group.calls, "call")}`);
+          // A version without errors is seen as well: it has a foot.
+          const tall = Math.max(1, y(0) - y(percent(group)));
+          return s("g", {}, title, s("rect", { class: "bar e", x: left, y: y(0) - tall, width: wide, height: tall, rx: 1 }));
+        }),
+        label(x(low), TALL - 4, `v${low}`, high === low ? "middle" : "start"),
+        high === low ? null : label(x(high), TALL - 4, `v${high}`, "end"),
+      ];
+    },
+    rows: () =>
+      table(
+        name,
+        ["Version", "Calls", "Errors", "Rate"],
+        h(
+          "tbody",
+          {},
+          called.map((version) =>
+            h(
+              "tr",
+              {},
+              h("th", { scope: "row" }, version.version),
+              h("td", { class: "num" }, version.calls),
+              h("td", { class: "num" }, version.errors),
+              h("td", { class: "num" }, shown(percent(version))),
             ),
           ),
         ),

@@ -245,3 +245,48 @@ fn run(connection: &Connection, statement: &str) -> Result<()> {
 fn failed(source: rusqlite::Error) -> Error {
     sql("use the operator's book", source)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pause(connection: &Connection, agent: &str) -> Result<()> {
+        connection.execute("INSERT INTO paused (agent, at) VALUES (?1, 1)", [agent]).map(|_| ()).map_err(failed)
+    }
+
+    #[tokio::test]
+    async fn of_writes_that_share_a_commit_one_that_fails_leaves_nothing_and_harms_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let book = Book::open(&Layout::new(dir.path().join("brains"))).unwrap();
+        // The first one keeps the writer busy until all others wait: they share the next commit.
+        let (go, gate) = std::sync::mpsc::channel::<()>();
+        let first = tokio::spawn({
+            let book = book.clone();
+            async move { book.write(move |_| gate.recv().map_err(|_| Error::internal("nobody let it go on"))).await }
+        });
+        let mut waiting = Vec::new();
+        for agent in ["1", "2", "3"] {
+            let writing = book.write(move |connection| {
+                pause(connection, agent)?;
+                match agent {
+                    "2" => Err(Error::conflict("not this one")),
+                    _ => Ok(()),
+                }
+            });
+            let mut writing = Box::pin(writing);
+            // Polled once, it is in the queue.
+            let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(writing.as_mut().poll(cx))).await;
+            assert!(polled.is_pending());
+            waiting.push(writing);
+        }
+        go.send(()).unwrap();
+        first.await.unwrap().unwrap();
+        let mut told = Vec::new();
+        for writing in waiting {
+            told.push(writing.await.map_err(|error| error.message().to_owned()));
+        }
+        assert_eq!(told, [Ok(()), Err("not this one".to_owned()), Ok(())]);
+        let paused: Vec<String> = book.paused().unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(paused, ["1", "3"]);
+    }
+}

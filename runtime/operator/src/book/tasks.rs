@@ -226,6 +226,17 @@ pub(crate) struct Wanted {
 
 /// Tasks, newest first, without answers. Only what is asked for is in the query, so that an index serves it.
 pub(crate) fn list(connection: &Connection, wanted: &Wanted) -> Result<Vec<TaskRow>> {
+    let (query, values) = query(wanted);
+    let mut statement = connection.prepare_cached(&query).map_err(failed)?;
+    let mut rows = statement.query(values.as_slice()).map_err(failed)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+fn query(wanted: &Wanted) -> (String, Vec<&dyn rusqlite::ToSql>) {
     let mut conditions = vec!["1".to_owned()];
     let mut values: Vec<&dyn rusqlite::ToSql> = Vec::new();
     for (column, value) in [("owner =", &wanted.owner), ("state =", &wanted.state), ("id <", &wanted.before)] {
@@ -245,13 +256,7 @@ pub(crate) fn list(connection: &Connection, wanted: &Wanted) -> Result<Vec<TaskR
         conditions.join(" AND "),
         wanted.limit
     );
-    let mut statement = connection.prepare_cached(&query).map_err(failed)?;
-    let mut rows = statement.query(values.as_slice()).map_err(failed)?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next().map_err(failed)? {
-        found.push(read(row)?);
-    }
-    Ok(found)
+    (query, values)
 }
 
 /// The tasks that were accepted and are not over, oldest first.
@@ -294,4 +299,38 @@ fn read(row: &Row<'_>) -> Result<TaskRow> {
         problem: text(14)?,
         payment: text(15)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How SQLite would find the rows of a list.
+    fn plan(connection: &Connection, wanted: &Wanted) -> String {
+        let (query, values) = query(wanted);
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
+        let steps = statement.query_map(values.as_slice(), |row| row.get::<_, String>(3)).unwrap();
+        steps.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ")
+    }
+
+    #[test]
+    fn every_list_is_found_by_an_index_and_never_sorted() {
+        let dir = tempfile::tempdir().unwrap();
+        let connection = super::super::open(&dir.path().join("operator/book.db")).unwrap();
+        let (owner, state) = (Some("o".to_owned()), Some("done".to_owned()));
+        let (before, agents) = (Some("t".to_owned()), Some(vec!["7".to_owned()]));
+        let lists = [
+            (Wanted::default(), "INDEX sqlite_autoindex_tasks_1"),
+            (Wanted { before: before.clone(), ..Wanted::default() }, "INDEX sqlite_autoindex_tasks_1 (id<?)"),
+            (Wanted { owner: owner.clone(), ..Wanted::default() }, "INDEX tasks_by_owner (owner=?)"),
+            (Wanted { owner, before: before.clone(), ..Wanted::default() }, "INDEX tasks_by_owner (owner=? AND id<?)"),
+            (Wanted { state, before: before.clone(), ..Wanted::default() }, "INDEX tasks_by_state (state=? AND id<?)"),
+            (Wanted { agents, before, ..Wanted::default() }, "INDEX tasks_by_agent (agent=? AND id<?)"),
+        ];
+        for (wanted, index) in lists {
+            let plan = plan(&connection, &Wanted { limit: 50, ..wanted.clone() });
+            assert!(plan.contains(index), "{wanted:?}: {plan}");
+            assert!(!plan.contains("TEMP B-TREE"), "{wanted:?} is sorted: {plan}");
+        }
+    }
 }

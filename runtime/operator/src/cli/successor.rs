@@ -106,6 +106,9 @@ pub(crate) struct BudgetFlags {
     /// Megabytes of memory [default: 4295]
     #[arg(long, value_name = "MB")]
     pub(crate) memory: Option<u64>,
+    /// Files [default: 200000]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) files: Option<u64>,
     /// Processes and threads [default: 256]
     #[arg(long, value_name = "COUNT")]
     pub(crate) processes: Option<u32>,

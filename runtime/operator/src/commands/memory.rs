@@ -32,15 +32,16 @@ fn search(settings: &Settings, id: &BrainId, query: &str, limit: usize, who: Opt
         Some(subscriber) => Scope::Subscriber(subscriber.digest()),
         None => Scope::Operator,
     };
+    let reader = Reader::open(&settings.layout, id)?;
     let wanted = Search {
         text: query,
         scope,
         except_task: None,
         limit: limit.min(1_000),
         now: SystemClock.now(),
-        weights: Default::default(),
+        weights: reader.tuning()?.search(),
     };
-    let found = Reader::open(&settings.layout, id)?.search(&wanted)?;
+    let found = reader.search(&wanted)?;
     let healed = found.degraded && heal(settings, id, &wanted)?;
     let rows: Vec<Vec<String>> = found
         .hits

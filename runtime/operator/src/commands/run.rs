@@ -165,7 +165,7 @@ async fn follow(
             }
         }
     });
-    let outcome = harness.run_watched(id, task, Watch { events: Some(events), cancel }).await;
+    let outcome = harness.run_watched(id, task, Watch { events: Some(events), cancel, ..Watch::default() }).await;
     // The sender went with the task: what was said is shown.
     let _ = shown.await;
     let outcome = outcome?;

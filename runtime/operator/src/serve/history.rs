@@ -175,8 +175,18 @@ pub(crate) async fn diff(
 pub(crate) struct Charts {
     /// Skills over versions, oldest first.
     points: Vec<GrowthPoint>,
+    /// Tool calls of tasks over versions, oldest first.
+    versions: Vec<VersionPoint>,
     /// Tool calls by day.
     days: Vec<DayPoint>,
+}
+
+/// Tool calls of the task that led to a version.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct VersionPoint {
+    version: i64,
+    calls: u64,
+    errors: u64,
 }
 
 /// How many skills there were at a version.
@@ -200,7 +210,7 @@ const POINTS: usize = 500;
 const CHART_DAYS: i64 = 90;
 const DAY: i64 = 86_400_000;
 
-/// How a brain grew: skills over versions, errors over days.
+/// How a brain grew: skills and errors over versions, and errors over days.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/charts", tag = "agents",
     params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
@@ -214,6 +224,7 @@ pub(crate) async fn charts(State(app): State<App>, caller: Caller, Path(id): Pat
     let since = Moment(app.clock.now().millis() - CHART_DAYS * DAY);
     let charts = app.readers.look(&app.settings.layout, &id, move |look| {
         let growth = look.reader.growth(POINTS)?.into_iter();
+        let versions = look.reader.calls_by_version(POINTS)?.into_iter();
         let days = look.reader.evidence_by_day(since)?.into_iter();
         Ok(Charts {
             points: growth
@@ -224,6 +235,7 @@ pub(crate) async fn charts(State(app): State<App>, caller: Caller, Path(id): Pat
                     archived: point.archived,
                 })
                 .collect(),
+            versions: versions.map(|(version, calls, errors)| VersionPoint { version, calls, errors }).collect(),
             days: days
                 .map(|(day, events, errors)| DayPoint {
                     day: Moment(day * DAY).to_string().chars().take(10).collect(),

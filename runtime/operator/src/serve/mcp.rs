@@ -178,6 +178,15 @@ impl Doors {
     async fn run_task(&self, caller: &Caller, arguments: &Map<String, Value>) -> Answered<Value> {
         caller.needs(Operation::Run)?;
         let agent = caller.agent(text(arguments, "agent"))?;
+        if self.app.gate.is_some() {
+            return Err(Error::refused(format!(
+                "tasks of agent {agent} are paid for one by one, and MCP has no way to pay"
+            ))
+            .hint(format!(
+                "send the task to POST /v1/agents/{agent}/tasks with a payment; the other tools cost nothing"
+            ))
+            .into());
+        }
         let request = TaskRequest {
             input: text(arguments, "input").to_owned(),
             on_disconnect: OnDisconnect::Cancel,

@@ -68,6 +68,18 @@ impl Door {
         Ok(Self { node, jobs: Arc::default(), turn: Arc::new(Semaphore::new(1)) })
     }
 
+    /// Turns strangers away before anything they sent is looked into. That the key is really theirs is seen later.
+    fn check_sender(&self, sent: &Envelope, what: &str) -> Answered<()> {
+        match sent.keyid().and_then(|key| key.parse().ok()) {
+            Some(key) if self.node.mesh().member(&key).is_none() => {
+                Err(Error::refused(format!("{key} signed the {what} and is no member here"))
+                    .hint("members of the mesh are named in `[mesh.members]` of each")
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, Job>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -200,6 +212,7 @@ pub(crate) async fn propose(State(app): State<App>, Payload(sent): Payload<Envel
     if app.is_closing() {
         return Err(Error::unavailable("the server is stopping").hint("ask again when it is back").into());
     }
+    door.check_sender(&sent, "proposal")?;
     let node = door.node.clone();
     let admitted = blocking(move || {
         let proposal: SignedProposal = Signed::open(sent)?;
@@ -241,7 +254,9 @@ pub(crate) async fn vote(State(app): State<App>, Path(proposal): Path<String>) -
     )
 )]
 pub(crate) async fn close(State(app): State<App>, Payload(sent): Payload<Envelope>) -> Answered<Json<Closed>> {
-    let node = door(&app)?.node.clone();
+    let door = door(&app)?;
+    door.check_sender(&sent, "consensus")?;
+    let node = door.node.clone();
     let closed = blocking(move || {
         let consensus: SignedConsensus = Signed::open(sent)?;
         let tally = node.close(&consensus)?;

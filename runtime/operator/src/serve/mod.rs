@@ -145,6 +145,10 @@ impl Server {
 
 /// Everything behind a server's doors.
 async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
+    parts(settings, book, keyring).await.map(App::new)
+}
+
+async fn parts(settings: &Settings, book: Book, keyring: Keyring) -> Result<Parts> {
     let entry = settings.said.serve.clone().unwrap_or_default();
     let limits = entry.limits()?;
     let (tools, warnings) = mcp_tools::connect(settings).await?;
@@ -161,7 +165,7 @@ async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
         }
         _ => None,
     };
-    Ok(App::new(Parts {
+    Ok(Parts {
         settings: settings.clone(),
         harness,
         vault,
@@ -183,7 +187,7 @@ async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
         traces: traces::Traces::from_environment()?,
         began: Instant::now(),
         closing: watch::Sender::new(false),
-    }))
+    })
 }
 
 /// Waits to be told to stop, and gives running tasks their time.

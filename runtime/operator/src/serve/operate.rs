@@ -12,7 +12,7 @@ use herm::brain::InPlace;
 use herm::curator;
 use herm::evolver::auto::Mode;
 use herm::evolver::select::Ranking;
-use herm::evolver::{Ground, Routine, auto, routine};
+use herm::evolver::{Ground, Routine, auto};
 use herm::fsio::PrivateFile;
 use herm::ids::SystemRandom;
 use herm::snapshot::Restoring;
@@ -66,14 +66,14 @@ pub(crate) async fn curate(
 ) -> Answered<Json<Value>> {
     let id = operated(&app, &caller, &id)?;
     let policy = app.settings.curator()?.policy;
-    let done = app.harness.with_brain(&id, move |brain| {
-        let report = match how.dry_run {
-            true => curator::Report { plan: curator::look(brain, policy)?, settled: None },
-            false => curator::run(brain, policy)?,
-        };
-        as_json(&report)
-    });
-    Ok(Json(done.await?))
+    let report = match how.dry_run {
+        true => {
+            let looked = app.harness.with_brain(&id, move |brain| curator::look(brain, policy));
+            curator::Report { plan: looked.await?, settled: None }
+        }
+        false => app.harness.curate(&id, policy).await?,
+    };
+    Ok(Json(as_json(&report)?))
 }
 
 /// Lets the evolver pass, as the configuration says.
@@ -103,10 +103,7 @@ pub(crate) async fn evolve(
         });
         return Ok(Json(planned.await?));
     }
-    let done = app
-        .harness
-        .with_brain(&id, move |brain| as_json(&routine::round(brain, &routine, Ranking::default(), &external)?));
-    Ok(Json(done.await?))
+    Ok(Json(as_json(&app.harness.evolve(&id, routine, external).await?)?))
 }
 
 /// Checks every receipt and the content of a brain.

@@ -139,3 +139,47 @@ impl Readers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Condvar, Mutex};
+
+    use herm::{Brain, Opening, Seed, Source};
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn however_many_look_at_brains_only_so_many_do_at_once() {
+        const ROOM: usize = 3;
+        let dir = tempfile::tempdir().unwrap();
+        let (layout, id) = (Layout::new(dir.path().join("brains")), "7".parse::<BrainId>().unwrap());
+        let files: [(&str, &[u8]); 1] = [("system.md", b"You look on.\n")];
+        let source = Source::Seed(Seed { id: &id, files: &files });
+        Brain::hydrate(&layout, &id, &source, &Opening::default()).unwrap().0.close().unwrap();
+        let readers = Arc::new(Readers { room: Semaphore::new(ROOM), ..Readers::default() });
+        // Each look waits until as many as have room are inside, so that they do meet.
+        let met = Arc::new((Mutex::new(0_usize), Condvar::new()));
+        let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut looking = tokio::task::JoinSet::new();
+        for _ in 0..8 * ROOM {
+            let (readers, layout, id) = (Arc::clone(&readers), layout.clone(), id.clone());
+            let (met, inside, most) = (Arc::clone(&met), Arc::clone(&inside), Arc::clone(&most));
+            looking.spawn(async move {
+                let looked = readers.look(&layout, &id, move |look| {
+                    most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    let (arrived, changed) = &*met;
+                    let mut arrived = arrived.lock().unwrap();
+                    *arrived += 1;
+                    changed.notify_all();
+                    drop(changed.wait_while(arrived, |arrived| *arrived < ROOM).unwrap());
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    Ok(look.reader.lock().version)
+                });
+                looked.await.unwrap()
+            });
+        }
+        assert_eq!(looking.join_all().await, vec![1; 8 * ROOM]);
+        assert_eq!(most.load(Ordering::SeqCst), ROOM);
+    }
+}

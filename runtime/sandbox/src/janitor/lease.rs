@@ -1,9 +1,9 @@
 //! A directory for a sandbox, with a lock that says its owner lives.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,7 @@ pub struct Lease {
 struct Held {
     directory: PathBuf,
     /// Locked as long as it is open.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "it is held, and nothing is noted in it"))]
     file: Mutex<File>,
 }
 
@@ -72,15 +73,18 @@ impl Lease {
     }
 
     /// The name of the lease, different from every other.
+    #[cfg(target_os = "linux")]
     pub(crate) fn name(&self) -> String {
         self.held.directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     /// Writes down something before it is made.
+    #[cfg(target_os = "linux")]
     pub(crate) fn note(&self, entry: &Entry) -> io::Result<()> {
+        use std::io::Write as _;
         let mut line = serde_json::to_vec(entry)?;
         line.push(b'\n');
-        self.held.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
+        self.held.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner).write_all(&line)
     }
 }
 

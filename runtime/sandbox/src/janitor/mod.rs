@@ -8,5 +8,6 @@ mod lease;
 mod sweep;
 
 pub use lease::Lease;
+#[cfg(target_os = "linux")]
 pub(crate) use lease::{Entry, LEASE};
 pub use sweep::{Swept, sweep};

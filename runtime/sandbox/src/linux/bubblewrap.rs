@@ -19,13 +19,14 @@ pub(crate) fn find() -> Option<PathBuf> {
     Path::new(PLACE).exists().then(|| PLACE.into())
 }
 
-/// Whether it can forbid nested user namespaces; older ones cannot.
-fn can_forbid_nesting(program: &Path) -> bool {
-    static KNOWN: OnceLock<bool> = OnceLock::new();
-    *KNOWN.get_or_init(|| {
+/// Whether it knows an option; older ones lack some.
+fn knows(program: &Path, option: &str) -> bool {
+    static HELP: OnceLock<String> = OnceLock::new();
+    let help = HELP.get_or_init(|| {
         let help = plain(program).arg("--help").stdin(Stdio::null()).output();
-        help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--disable-userns"))
-    })
+        help.map(|help| String::from_utf8_lossy(&help.stdout).into_owned()).unwrap_or_default()
+    });
+    help.contains(option)
 }
 
 #[expect(clippy::disallowed_methods, reason = "bubblewrap is started here alone")]
@@ -55,7 +56,7 @@ pub(crate) fn command(orders: &Orders) -> Command {
     let mut command = plain(&program);
     command.args(["--unshare-user", "--unshare-all", "--uid", "1000", "--gid", "1000", "--hostname", HOST_NAME]);
     command.args(["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]);
-    if can_forbid_nesting(&program) {
+    if knows(&program, "--disable-userns") {
         command.arg("--disable-userns");
     }
     for bind in &orders.binds {
@@ -65,7 +66,11 @@ pub(crate) fn command(orders: &Orders) -> Command {
             _ => command.arg("--ro-bind").arg(&bind.host).arg(&bind.inside),
         };
     }
-    command.args(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]);
+    command.args(["--proc", "/proc", "--dev", "/dev"]);
+    if knows(&program, "--size") {
+        command.arg("--size").arg(orders.rlimits.temporary.to_string());
+    }
+    command.args(["--tmpfs", "/tmp"]);
     // What bubblewrap itself does not hide.
     for name in MASKED {
         let path = Path::new("/proc").join(name);

@@ -110,7 +110,8 @@ impl Groups {
     ) -> io::Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let own = fs::read_to_string("/proc/self/cgroup")?;
-        let mut groups = Self { ours, ..Self::default() };
+        let mut groups = Self::default();
+        groups.ours = ours;
         for place in places(&mounts, &own) {
             let wanted = ["memory", "pids", "cpu", "cpuacct"];
             let useful =
@@ -127,7 +128,10 @@ impl Groups {
             let controllers = match place.version {
                 Version::One => place.controllers.clone(),
                 Version::Two => {
-                    let _ = write(&place.directory.join("cgroup.subtree_control"), "+memory +pids +cpu");
+                    for controller in ["+memory", "+pids", "+cpu"] {
+                        // Only where the caller's own group has no processes, or is the root; elsewhere others hold it.
+                        let _ = write(&place.directory.join("cgroup.subtree_control"), controller);
+                    }
                     let given = fs::read_to_string(directory.join("cgroup.controllers")).unwrap_or_default();
                     given.split_whitespace().map(str::to_owned).collect()
                 }
@@ -263,6 +267,13 @@ impl Groups {
             remove(&directory)?;
         }
         Ok(())
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `remove` itself; what is left here is the janitor's.
+        let _ = self.remove();
     }
 }
 

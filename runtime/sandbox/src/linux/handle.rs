@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use rustix::process::{Signal, pidfd_send_signal};
@@ -77,11 +78,17 @@ impl Shared {
 pub(crate) struct Handle {
     pub(crate) shared: Arc<Shared>,
     pub(crate) ending: Option<Receiver<Ending>>,
+    /// The supervisor's thread, gone when the ending is told.
+    pub(crate) thread: Option<JoinHandle<()>>,
 }
 
 impl Handle {
     pub(crate) fn wait(&mut self) -> Ending {
         let ending = self.ending.take().and_then(|ending| ending.recv().ok());
+        if let Some(thread) = self.thread.take() {
+            // If it panicked there is no ending either, and that is told.
+            let _ = thread.join();
+        }
         ending.unwrap_or_else(|| {
             let how = How::Broken("the thread that supervised the sandbox is gone".into());
             Ending { how, used: Used::default(), terminated_within: None }

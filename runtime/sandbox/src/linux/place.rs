@@ -1,5 +1,6 @@
 //! What a sandbox leaves on the host, and how each kind of it goes.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -57,7 +58,7 @@ fn is_zombie(pid: i32) -> bool {
 
 /// Ends whatever is in a control group.
 pub(crate) fn end_members(group: &Path) -> io::Result<u32> {
-    let mut ended = 0;
+    let mut ended = HashSet::new();
     wait_until(
         || {
             let members = cgroup::members(group);
@@ -67,14 +68,14 @@ pub(crate) fn end_members(group: &Path) -> io::Result<u32> {
                     && cgroup::members(group).contains(pid)
                     && pidfd_send_signal(&process, Signal::KILL).is_ok()
                 {
-                    ended += 1;
+                    ended.insert(*pid);
                 }
             }
             members.is_empty()
         },
         "processes of a control group do not end",
     )?;
-    Ok(ended)
+    Ok(u32::try_from(ended.len()).unwrap_or(u32::MAX))
 }
 
 fn wait_until(mut done: impl FnMut() -> bool, otherwise: &str) -> io::Result<()> {

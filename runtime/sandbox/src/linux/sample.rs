@@ -41,13 +41,15 @@ pub(crate) struct Windows {
     temporary: OwnedFd,
     /// Whether `/tmp` is memory: it is the sandbox's own, except in a negative control.
     temporary_is_memory: bool,
+    /// Whether `/proc` is the sandbox's own: in a negative control it shows everybody's processes, and counts nothing.
+    own_processes: bool,
     page: u64,
 }
 
 impl Windows {
-    pub(crate) fn new(proc: OwnedFd, temporary: OwnedFd) -> Self {
+    pub(crate) fn new(proc: OwnedFd, temporary: OwnedFd, own_processes: bool) -> Self {
         let temporary_is_memory = rustix::fs::fstatfs(&temporary).is_ok_and(|state| state.f_type == libc::TMPFS_MAGIC);
-        Self { proc, temporary, temporary_is_memory, page: rustix::param::page_size() as u64 }
+        Self { proc, temporary, temporary_is_memory, own_processes, page: rustix::param::page_size() as u64 }
     }
 
     /// A cheap look.
@@ -56,7 +58,9 @@ impl Windows {
         let mut ticks = 0;
         // What the init waited for is in its own figures.
         let init = rustix::fs::openat(&self.proc, c"1", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        if let Some(stat) = init.ok().and_then(|init| Stat::read(&init)) {
+        if self.own_processes
+            && let Some(stat) = init.ok().and_then(|init| Stat::read(&init))
+        {
             ticks += stat.ticks();
         }
         self.each_process(|process| {
@@ -123,6 +127,9 @@ impl Windows {
 
     /// Calls with the directory of every process but the init; one that ends meanwhile is left out.
     fn each_process(&self, mut visit: impl FnMut(&OwnedFd)) -> io::Result<()> {
+        if !self.own_processes {
+            return Ok(());
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         for entry in Dir::read_from(&self.proc)? {
             let entry = entry?;

@@ -47,22 +47,36 @@ pub(crate) fn spawn(spec: Spec) -> Result<Running, Refusal> {
     check(&spec)?;
     let (ready, is_ready) = mpsc::channel();
     let supervise = move || {
-        // Nobody waits any more only if the caller's thread is gone; the sandbox then ends with its handle.
+        // Nobody waits any more only if the caller's thread is gone; the sandbox then ends at once.
         match attempt_all(spec, asked) {
             Err(refusal) => drop(ready.send(Err(refusal))),
-            Ok((running, supervisor)) => {
-                if ready.send(Ok(running)).is_ok() {
-                    supervisor.run();
+            Ok((running, supervisor)) => match ready.send(Ok(running)) {
+                Ok(()) => supervisor.run(),
+                Err(unheard) => {
+                    // In this order: what is unheard waits for its supervisor.
+                    drop(supervisor);
+                    drop(unheard);
                 }
-            }
+            },
         }
     };
     // The stages die with the thread that started them, so it is one that stays until the end.
-    std::thread::Builder::new()
+    let thread = std::thread::Builder::new()
         .name("herm-sandbox".into())
         .spawn(supervise)
         .map_err(|error| setup("start a thread", error, TRY_AGAIN))?;
-    is_ready.recv().unwrap_or_else(|_| Err(setup("build the sandbox", "its thread ended", TRY_AGAIN)))
+    let spawned = is_ready.recv().unwrap_or_else(|_| Err(setup("build the sandbox", "its thread ended", TRY_AGAIN)));
+    match spawned {
+        Ok(mut running) => {
+            running.handle.thread = Some(thread);
+            Ok(running)
+        }
+        Err(refusal) => {
+            // Nothing is left when a refusal is returned, not even its thread. A panic there is in the refusal.
+            let _ = thread.join();
+            Err(refusal)
+        }
+    }
 }
 
 fn check(spec: &Spec) -> Result<(), Refusal> {
@@ -371,7 +385,14 @@ fn converse(
     door.send(&Told::Go, &[]).map_err(refused("give the word"))?;
     // The door closes by itself when the program starts.
     match hear_or_close(&door, deadline, &mut said_aside)? {
-        None => Ok((control, init, outer, Windows::new(proc, temporary), layers, canary)),
+        None => Ok((
+            control,
+            init,
+            outer,
+            Windows::new(proc, temporary, plan.layers.has(Layer::ProcessNamespace)),
+            layers,
+            canary,
+        )),
         Some(heard) => Err(unexpected(heard.message)),
     }
 }
@@ -534,7 +555,7 @@ impl Plan {
             canary: built.canary,
             ready_after: asked.elapsed(),
         };
-        let handle = Handle { shared: Arc::clone(&shared), ending: Some(ending) };
+        let handle = Handle { shared: Arc::clone(&shared), ending: Some(ending), thread: None };
         let supervisor = Supervisor::new(
             shared,
             ended,

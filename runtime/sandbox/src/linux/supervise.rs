@@ -63,7 +63,8 @@ pub(crate) struct Supervisor {
     groups: Groups,
     limits: Limits,
     pumps: Vec<Pump>,
-    lease: Lease,
+    /// Held as long as there is something to be swept.
+    _lease: Lease,
     started: Instant,
     status: Option<i32>,
     stopped: bool,
@@ -91,7 +92,7 @@ impl Supervisor {
             groups,
             limits,
             pumps,
-            lease,
+            _lease: lease,
             started: Instant::now(),
             status: None,
             stopped: false,
@@ -267,29 +268,35 @@ impl Supervisor {
             files: disk.last.files + around.files.saturating_sub(disk.around.files),
         });
         let due = self.disk.is_none_or(|disk| disk.taken.elapsed() >= RAREST_WALK.max(disk.cost * 4));
-        let share = |size: Size| {
-            let bytes = size.bytes as f64 / self.limits.disk.max(1) as f64;
-            bytes.max(size.files as f64 / self.limits.files.max(1) as f64)
-        };
-        let near = guess.is_some_and(|guess| share(guess) >= NEAR);
+        let (most_bytes, most_files) = (self.limits.disk as f64, self.limits.files as f64);
+        let near = move |size: Size| size.bytes as f64 >= most_bytes * NEAR || size.files as f64 >= most_files * NEAR;
+        let known_near = self.disk.is_some_and(|disk| near(disk.last));
+        let maybe_near = guess.is_some_and(near);
         let mut known = guess.unwrap_or_default();
-        if near || due || stopped {
-            if near && !stopped {
-                self.stop();
-                stopped = true;
-            }
+        if known_near && maybe_near && !stopped {
+            self.stop();
+            stopped = true;
+        }
+        if maybe_near || due || stopped {
             match self.measure(around) {
                 None => return,
                 Some(size) => known = size,
             }
         }
-        let _ = stopped;
+        // It was only a guess, and nothing was stopped for it; now it is known, so it is looked at once more.
+        if near(known) && !stopped {
+            self.stop();
+            match self.measure(around) {
+                None => return,
+                Some(size) => known = size,
+            }
+        }
         let (bytes, files) = (self.limits.disk as f64 * CROSSED, self.limits.files as f64 * CROSSED);
         shorten(pause, (bytes - known.bytes as f64) / BYTES_A_MILLISECOND);
         shorten(pause, (files - known.files as f64) / FILES_A_MILLISECOND);
         // Looking must not take longer than running.
         if let Some(disk) = self.disk
-            && near
+            && maybe_near
         {
             *pause = (*pause).max(disk.cost / 2);
         }
@@ -403,8 +410,9 @@ impl Supervisor {
         }
         let terminated_within = verdict.map(|verdict| gone.saturating_duration_since(verdict.at));
         let ending = Ending { how, used: self.used.clone(), terminated_within };
-        let Self { ended, lease, init, outer, .. } = self;
-        drop((lease, init, outer));
+        let ended = self.ended.clone();
+        // Everything that was held is gone before anybody hears of it.
+        drop(self);
         // Nobody may wait for it any more.
         let _ = ended.send(ending);
     }

@@ -1,5 +1,4 @@
-//! The system calls that no safe wrapper has. Every `unsafe` block of the package's library is in this file and in
-//! `probe.rs`.
+//! The system calls that no safe wrapper has. Every `unsafe` block of the library is in this file.
 
 use std::ffi::CStr;
 use std::io;

@@ -36,7 +36,7 @@ pub fn tests() -> Vec<Test> {
 /// Small enough that an attack reaches them at once.
 fn limits() -> Limits {
     Limits {
-        wall: Duration::from_millis(20_000),
+        wall: Duration::from_secs(90),
         cpu_percent: 200,
         memory: 256 * MIB,
         processes: 64,
@@ -111,6 +111,10 @@ fn attack_with(attack: &str, budget: Budget, cgroups: Cgroups) -> Result<(), Not
         // Where memory is short the disk is waited for: that is not what is measured here.
         Budget::Disk | Budget::Files => limits.memory = 2_048 * MIB,
         _ => {}
+    }
+    if attack == "disk-without-a-name" {
+        // Freeing what has no name is part of ending, and takes as long as the disk and the other load let it.
+        limits.disk = 128 * MIB;
     }
     // Times are measured on a machine that may do something else: one more try before it counts.
     let mut said = verdict(attack, budget, &limits, &run(attack, &limits, cgroups));

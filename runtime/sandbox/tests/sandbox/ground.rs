@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use herm_sandbox::{Bind, Ending, Input, Lease, Output, Program, Refusal, SpawnReport, Spec, spawn};
+use herm_sandbox::{Bind, Ending, Input, Lease, Output, Program, Refusal, Spec, spawn};
 use tempfile::TempDir;
 
 use crate::harness::SECRET;

@@ -5,6 +5,7 @@
 
 mod group;
 mod process;
+mod walled;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,6 +18,7 @@ use crate::error::Error;
 use crate::text;
 
 pub use process::{End, Finished, ProcessRunner, TIMEOUT};
+pub use walled::WalledRunner;
 
 /// How many characters of a command's output are kept.
 pub const MAX_OUTPUT: usize = 4_000;

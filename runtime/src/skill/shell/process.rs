@@ -24,7 +24,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Characters of the first line of standard error that are shown.
-const SHOWN_ERROR: usize = 200;
+pub(super) const SHOWN_ERROR: usize = 200;
 /// How much a pipe may hold when the command has ended.
 const PIPE_BYTES: usize = 1024 * 1024;
 /// How often it is checked whether the command ended: rarely while its pipes would say so.
@@ -188,12 +188,16 @@ fn failure(status: ExitStatus, errors: &str) -> String {
         (None, Some(signal)) => format!("ended by signal {signal}"),
         (None, None) => "ended".to_owned(),
     };
-    // The whole text is redacted before a line is cut out of it: a key may have several.
-    let clean = redact::redact(errors);
-    match clean.lines().find(|line| !line.trim().is_empty()) {
-        Some(line) => format!("{how}: {}", text::line(line, SHOWN_ERROR)),
+    match first_line(errors) {
+        Some(line) => format!("{how}: {}", text::line(&line, SHOWN_ERROR)),
         None => how,
     }
+}
+
+/// The first line of an error that says something, without secrets.
+pub(super) fn first_line(errors: &str) -> Option<String> {
+    // The whole text is redacted before a line is cut out of it: a key may have several.
+    redact::redact(errors).lines().find(|line| !line.trim().is_empty()).map(str::to_owned)
 }
 
 enum Ended {

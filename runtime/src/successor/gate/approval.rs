@@ -163,6 +163,33 @@ pub fn check(
     now: Moment,
     nonces: &mut NonceBook,
 ) -> Result<Granted> {
+    let granted = examine(approval, verdict, base_now, stewards, now, nonces)?;
+    spend(approval, nonces)?;
+    Ok(granted)
+}
+
+/// Uses an approval up.
+pub(super) fn spend(approval: &SignedApproval, nonces: &mut NonceBook) -> Result<()> {
+    match nonces.spend(approval.key(), &approval.said().nonce, approval.hash())? {
+        true => Ok(()),
+        false => Err(used_before(approval)),
+    }
+}
+
+fn used_before(approval: &SignedApproval) -> Error {
+    Error::refused(format!("the approval {} was used before", approval.hash()))
+        .hint("an approval is good for one time; have a steward sign a new one")
+}
+
+/// Asks everything of an approval, and uses nothing up.
+pub(super) fn examine(
+    approval: &SignedApproval,
+    verdict: &Verdict,
+    base_now: &Base,
+    stewards: &Stewards,
+    now: Moment,
+    nonces: &NonceBook,
+) -> Result<Granted> {
     let said = approval.said();
     if !stewards.has(approval.key()) {
         return Err(Error::refused(format!("{} signed the approval and is no steward here", approval.key()))
@@ -205,9 +232,8 @@ pub fn check(
         .hint("have a steward look at this verdict and sign for it"));
     }
     check_verdict(verdict, base_now)?;
-    if !nonces.spend(approval.key(), &said.nonce, approval.hash())? {
-        return Err(Error::refused(format!("the approval {} was used before", approval.hash()))
-            .hint("an approval is good for one time; have a steward sign a new one"));
+    if nonces.is_spent(approval.key(), &said.nonce)? {
+        return Err(used_before(approval));
     }
     Ok(Granted {
         patch_hash: said.patch_hash.clone(),

@@ -125,6 +125,33 @@ pub fn check(
     epochs: &EpochBook,
     nonces: &mut NonceBook,
 ) -> Result<Granted> {
+    let granted = examine(consensus, verdict, base_now, mesh, nonces)?;
+    close_with(epochs, consensus)?;
+    spend(consensus, nonces)?;
+    Ok(granted)
+}
+
+/// Uses a consensus up.
+pub(super) fn spend(consensus: &SignedConsensus, nonces: &mut NonceBook) -> Result<()> {
+    match nonces.spend(consensus.key(), &consensus.said().nonce, consensus.hash())? {
+        true => Ok(()),
+        false => Err(used_before(consensus)),
+    }
+}
+
+fn used_before(consensus: &SignedConsensus) -> Error {
+    Error::refused(format!("the consensus on {} was used before", consensus.said().about.proposal))
+        .hint("a consensus is good for one time; propose the patch again")
+}
+
+/// Asks everything of a consensus, and uses nothing up.
+pub(super) fn examine(
+    consensus: &SignedConsensus,
+    verdict: &Verdict,
+    base_now: &Base,
+    mesh: &Mesh,
+    nonces: &NonceBook,
+) -> Result<Granted> {
     let said = consensus.said();
     let counted = consensus.recount(mesh)?;
     if !counted.passed {
@@ -146,10 +173,8 @@ pub fn check(
         .hint("propose the patch for the brain as it is"));
     }
     check_verdict(verdict, base_now)?;
-    close_with(epochs, consensus)?;
-    if !nonces.spend(consensus.key(), &said.nonce, consensus.hash())? {
-        return Err(Error::refused(format!("the consensus on {} was used before", said.about.proposal))
-            .hint("a consensus is good for one time; propose the patch again"));
+    if nonces.is_spent(consensus.key(), &said.nonce)? {
+        return Err(used_before(consensus));
     }
     let approving = counted.counted.iter().filter(|one| one.standing == Standing::Approve);
     Ok(Granted {

@@ -27,7 +27,7 @@ pub struct EpochBook {
 impl EpochBook {
     /// The book beside these brains.
     pub fn open(layout: &Layout) -> Result<Self> {
-        Ok(Self { root: Arc::new(gates(layout, &["votes", "epochs"])?) })
+        Ok(Self { root: Arc::new(gates(layout, &["votes", "epochs", "consensus"])?) })
     }
 
     /// The last closed epoch of a brain; 0 where there is none.
@@ -83,14 +83,24 @@ impl EpochBook {
         self.read(&format!("epochs/{brain}/{epoch:020}.json").parse()?)
     }
 
+    /// Keeps what came of a proposal, whether or not it closes an epoch.
+    pub fn keep(&self, consensus: &SignedConsensus) -> Result<()> {
+        self.root.create(&place("consensus", consensus.hash())?, consensus.to_line()?.as_bytes()).map(drop)
+    }
+
+    /// What came of a proposal, by the hash of the consensus.
+    pub fn kept(&self, consensus: &str) -> Result<Option<SignedConsensus>> {
+        self.read(&place("consensus", consensus)?)
+    }
+
     /// The vote that was given on a proposal.
     pub fn vote(&self, proposal: &str) -> Result<Option<SignedVote>> {
-        self.read(&place(proposal)?)
+        self.read(&place("votes", proposal)?)
     }
 
     /// Writes a vote down, before anyone sees it. Where one was written down before, that one is the vote.
     pub fn record(&self, vote: SignedVote) -> Result<SignedVote> {
-        let place = place(&vote.said().about.proposal)?;
+        let place = place("votes", &vote.said().about.proposal)?;
         if self.root.create(&place, vote.to_line()?.as_bytes())? {
             return Ok(vote);
         }
@@ -107,7 +117,7 @@ impl EpochBook {
     }
 }
 
-fn place(proposal: &str) -> Result<RelPath> {
-    check_hash("a proposal", proposal)?;
-    format!("votes/{}.json", proposal.trim_start_matches("sha256:")).parse()
+fn place(dir: &str, hash: &str) -> Result<RelPath> {
+    check_hash(if dir == "votes" { "a proposal" } else { "a consensus" }, hash)?;
+    format!("{dir}/{}.json", hash.trim_start_matches("sha256:")).parse()
 }

@@ -34,19 +34,6 @@ impl HttpTransport {
     pub fn new() -> Result<Self> {
         Ok(Self { client: Client::new()? })
     }
-
-    /// Tells one member what came of a proposal, so that it closes the epoch, too.
-    pub async fn tell(&self, member: &Member, consensus: &SignedConsensus, within: Duration) -> Result<()> {
-        let (url, body) = (place(member, "/v1/mesh/consensus"), as_value(consensus)?);
-        let sent = self.client.post_json(&url, &[], &body, MOST);
-        match tokio::time::timeout(within, sent).await {
-            Err(_) => Err(Error::unavailable(format!("{} did not answer", member.name)).hint("tell it again later")),
-            Ok(answer) => match answer? {
-                (200, _) => Ok(()),
-                (status, body) => Err(refusal(member, status, &body)),
-            },
-        }
-    }
 }
 
 #[async_trait]
@@ -70,12 +57,25 @@ impl Transport for HttpTransport {
             match tokio::time::timeout_at(until, asking).await.map_err(late)?? {
                 (200, body) => return read(member, body),
                 (202, _) => is_taken = true,
-                // It has enough to do; when it has less, it is asked again.
+                // It has enough to do, or was started again and knows nothing: it is asked again.
                 (429, _) => {}
+                (404, _) if is_taken => is_taken = false,
                 (status, body) => return Err(refusal(member, status, &body)),
             }
             tokio::time::timeout_at(until, tokio::time::sleep(pause)).await.map_err(late)?;
             pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn tell(&self, member: &Member, consensus: &SignedConsensus, within: Duration) -> Result<()> {
+        let (url, body) = (place(member, "/v1/mesh/consensus"), as_value(consensus)?);
+        let sent = self.client.post_json(&url, &[], &body, MOST);
+        match tokio::time::timeout(within, sent).await {
+            Err(_) => Err(Error::unavailable(format!("{} did not answer", member.name)).hint("tell it again later")),
+            Ok(answer) => match answer? {
+                (200, _) => Ok(()),
+                (status, body) => Err(refusal(member, status, &body)),
+            },
         }
     }
 }

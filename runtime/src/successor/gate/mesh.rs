@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
+use super::consensus::SignedConsensus;
 use super::nonce::Nonce;
 use super::signed::{Predicate, Signed, Subject, check_hash};
 use super::vote::{Question, SignedVote};
@@ -196,6 +197,9 @@ pub trait Transport: Send + Sync {
     /// Asks one member for its vote and waits no longer than `within`. The vote is one that the member's own key
     /// signed; anything else is an error.
     async fn ask(&self, member: &Member, proposal: &SignedProposal, within: Duration) -> Result<SignedVote>;
+
+    /// Tells one member what came of a proposal, so that it closes the epoch, too.
+    async fn tell(&self, member: &Member, consensus: &SignedConsensus, within: Duration) -> Result<()>;
 }
 
 /// A member that gave no vote, and why as far as is known.
@@ -208,6 +212,12 @@ pub struct Silent {
     pub key: String,
     /// What came instead of a vote.
     pub why: String,
+}
+
+impl Silent {
+    pub(super) fn of(member: &Member, error: &Error) -> Self {
+        Self { name: member.name.clone(), key: member.key.to_string(), why: error.message().to_owned() }
+    }
 }
 
 /// What came of asking.
@@ -227,8 +237,20 @@ pub async fn gather(
     own: Option<SignedVote>,
     within: Duration,
 ) -> Gathered {
-    let own_key = own.as_ref().map(|vote| vote.key().clone());
-    let asked = mesh.members.iter().filter(|member| Some(&member.key) != own_key.as_ref());
+    let mut gathered = gather_others(mesh, transport, proposal, own.as_ref().map(SignedVote::key), within).await;
+    gathered.votes.extend(own);
+    gathered
+}
+
+/// Asks every member at once but the one with this key.
+pub(super) async fn gather_others(
+    mesh: &Mesh,
+    transport: &dyn Transport,
+    proposal: &SignedProposal,
+    own: Option<&PublicKey>,
+    within: Duration,
+) -> Gathered {
+    let asked = mesh.members.iter().filter(|member| Some(&member.key) != own);
     let answers = join_all(asked.map(|member| async move {
         let answer = match tokio::time::timeout(within, transport.ask(member, proposal, within)).await {
             Ok(answer) => answer,
@@ -236,15 +258,11 @@ pub async fn gather(
         };
         (member, answer.and_then(|vote| signed_by(member, vote)))
     }));
-    let mut gathered = Gathered { votes: own.into_iter().collect(), silent: Vec::new() };
+    let mut gathered = Gathered::default();
     for (member, answer) in answers.await {
         match answer {
             Ok(vote) => gathered.votes.push(vote),
-            Err(error) => gathered.silent.push(Silent {
-                name: member.name.clone(),
-                key: member.key.to_string(),
-                why: error.message().to_owned(),
-            }),
+            Err(error) => gathered.silent.push(Silent::of(member, &error)),
         }
     }
     gathered

@@ -1,9 +1,9 @@
 //! Gates: nothing is applied because of a verdict alone.
 //!
 //! - The human gate is [`approval`]: a steward signs for one patch, one brain as it is, one verdict, once.
-//! - The mesh gate is [`mesh`]: nodes that do not trust each other's word verify a [`Proposal`](mesh::Proposal) each by
-//!   itself, sign a [`Vote`](vote::Vote), and [`vote::tally`] counts. The count is a signed
-//!   [`Consensus`](consensus::Consensus).
+//! - The mesh gate is [`mesh`]: nodes that do not trust each other's word verify a [`Proposal`] each by
+//!   itself, sign a [`Vote`], and [`vote::tally`] counts. The count is a signed
+//!   [`Consensus`].
 //! - [`Gate`] says which of them must open. What comes through is [`Passed`]: nobody else can make one, and whoever
 //!   applies a patch asks for it.
 //!
@@ -16,6 +16,7 @@ mod http;
 pub mod mesh;
 mod node;
 mod nonce;
+mod proposer;
 mod signed;
 pub mod vote;
 
@@ -24,7 +25,8 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Base, Patch};
+use super::{Base, Patch, Verdict};
+use crate::clock::Moment;
 use crate::error::{Error, Result};
 
 pub use approval::{Approval, Decision, SignedApproval, Stewards};
@@ -34,6 +36,7 @@ pub use http::HttpTransport;
 pub use mesh::{Member, Mesh, Proposal, SignedProposal, Transport, Verifier};
 pub use node::{Node, NodeParts};
 pub use nonce::{Nonce, NonceBook};
+pub use proposer::Concluded;
 pub use signed::{Predicate, Signed, Subject};
 pub use vote::{Question, SignedVote, Tally, Vote};
 
@@ -94,6 +97,45 @@ impl Gate {
         }
         Ok(Passed { granted })
     }
+}
+
+/// What is brought to the gates, and what they go by.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Brought<'a> {
+    /// A steward's approval, and who the stewards are.
+    pub approval: Option<(&'a SignedApproval, &'a Stewards)>,
+    /// What the mesh said, and who its members are.
+    pub consensus: Option<(&'a SignedConsensus, &'a Mesh, &'a EpochBook)>,
+}
+
+/// Passes all the gates that must open, or none: an approval is not used up because the mesh did not agree, nor the
+/// other way round. `base_now` is the brain as it is at this moment.
+pub fn pass(
+    gate: Gate,
+    brought: Brought<'_>,
+    verdict: &Verdict,
+    base_now: &Base,
+    now: Moment,
+    nonces: &mut NonceBook,
+) -> Result<Passed> {
+    let mut granted = Vec::new();
+    let approval = brought.approval.filter(|_| gate.needs_steward());
+    let consensus = brought.consensus.filter(|_| gate.needs_mesh());
+    if let Some((approval, stewards)) = approval {
+        granted.push(approval::examine(approval, verdict, base_now, stewards, now, nonces)?);
+    }
+    if let Some((consensus, mesh, _)) = consensus {
+        granted.push(consensus::examine(consensus, verdict, base_now, mesh, nonces)?);
+    }
+    let passed = gate.open(granted)?;
+    if let Some((consensus, _, epochs)) = consensus {
+        consensus::close_with(epochs, consensus)?;
+        consensus::spend(consensus, nonces)?;
+    }
+    if let Some((approval, _)) = approval {
+        approval::spend(approval, nonces)?;
+    }
+    Ok(passed)
 }
 
 /// Who granted something.

@@ -11,7 +11,7 @@ use super::vote::{SignedVote, Tally, Vote};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::ids::Random;
-use crate::receipt::Signer;
+use crate::receipt::{PublicKey, Signer};
 use crate::successor::Ruling;
 
 /// What a node is made of.
@@ -58,6 +58,15 @@ impl Node {
     /// The members.
     pub fn mesh(&self) -> &Mesh {
         &self.0.mesh
+    }
+
+    pub(super) fn parts(&self) -> &NodeParts {
+        &self.0
+    }
+
+    /// The node's own key.
+    pub fn key(&self) -> &PublicKey {
+        self.0.signer.public()
     }
 
     /// What it remembers.

@@ -9,8 +9,8 @@ use herm::ids::SystemRandom;
 use herm::receipt::Signer;
 use herm::successor::audit::{APPROVAL_FILE as APPROVAL, CONSENSUS_FILE as CONSENSUS};
 use herm::successor::gate::{
-    self, Approval, Consensus, Decision, EpochBook, HttpTransport, Node, NodeParts, NonceBook, Proposal,
-    SignedApproval, SignedConsensus, approval, consensus, mesh,
+    self, Approval, Brought, Decision, EpochBook, HttpTransport, Node, NodeParts, NonceBook, SignedApproval,
+    SignedConsensus,
 };
 use herm::successor::{Record, Records, base_beside, lineage};
 use herm::{BrainId, Clock as _, Error, Reader, Result, SystemClock};
@@ -60,33 +60,22 @@ pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -
         Error::invalid("there is no mesh to ask").hint("name its members in `[mesh.members]` of the configuration")
     })?;
     let within = Duration::from_secs(seconds.unwrap_or(900));
-    let signed: SignedConsensus = in_runtime(async {
-        let signer = settings.signer.get()?.clone();
-        let epochs = EpochBook::open(&settings.layout)?;
-        let epoch = epochs.next(&record.verdict.base.brain)?;
-        let (base, now) = (record.verdict.base.clone(), SystemClock.now());
-        let proposal = Proposal::new(&record.patch, &record.evaluation, base, epoch, now, &SystemRandom, &signer)?;
-        // This operator's own vote rests on a successor of its own, like everybody's.
+    let concluded = in_runtime(async {
         let node = Node::new(NodeParts {
-            mesh: members.clone(),
-            signer: signer.clone(),
-            book: epochs,
+            mesh: members,
+            signer: settings.signer.get()?.clone(),
+            book: EpochBook::open(&settings.layout)?,
             verifier: verifier(&harness(settings)?, settings.said.mesh.clone().unwrap_or_default().budget()?),
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
         })?;
-        let own = node.vote(&proposal).await?;
         let transport = HttpTransport::new()?;
-        let gathered = mesh::gather(&members, &transport, &proposal, Some(own), within).await;
-        let signed = Consensus::conclude(&members, &proposal, gathered, SystemClock.now(), &signer)?;
-        node.close(&signed)?;
-        for member in members.members().iter().filter(|member| member.key != *signer.public()) {
-            if let Err(error) = transport.tell(member, &signed, Duration::from_secs(10)).await {
-                tracing::info!(member = %member.name, %error, "was not told of the consensus");
-            }
-        }
-        Ok(signed)
+        node.propose(&record.verdict, &record.patch, &record.evaluation, &transport, within).await
     })?;
+    for member in &concluded.untold {
+        tracing::info!(member = %member.name, why = %member.why, "was not told of the consensus");
+    }
+    let signed = concluded.consensus;
     Root::open(&record.path)?.replace(&CONSENSUS.parse()?, signed.to_line()?.as_bytes(), Sync::Now)?;
     let tally = &signed.said().tally;
     let json = json!({ "verdict": record.name, "tally": to_json(tally)?, "consensus": value(&signed.to_line()?)? });
@@ -103,10 +92,14 @@ pub(super) fn apply(settings: &Settings, wanted: &str) -> Result<Answer> {
     }
     let brain = record.verdict.base.brain.clone();
     let applied = settings.while_leased(&brain, || {
-        let passed = open_gates(settings, &record)?;
         in_runtime(async {
             let harness = harness(settings)?;
-            let applied = herm::successor::adopt(&harness, &record, &passed).await;
+            let applied = async {
+                // An approval is good for one time: it is not used up for what could not be done anyway.
+                herm::successor::rehearse(&harness, &record).await?;
+                herm::successor::adopt(&harness, &record, &open_gates(settings, &record)?).await
+            }
+            .await;
             harness.shutdown().await?;
             applied
         })
@@ -139,24 +132,20 @@ fn open_gates(settings: &Settings, record: &Record) -> Result<gate::Passed> {
     let gates = settings.gates()?;
     let base_now = base_beside(&Reader::open(&settings.layout, &record.verdict.base.brain)?);
     let mut nonces = NonceBook::open(&settings.layout)?;
-    let mut granted = Vec::new();
-    if gates.gate.needs_steward() {
-        let signed = SignedApproval::parse(&document(record, APPROVAL, "herm successor approve")?)?;
-        granted.push(approval::check(
-            &signed,
-            &record.verdict,
-            &base_now,
-            &gates.stewards,
-            SystemClock.now(),
-            &mut nonces,
-        )?);
-    }
-    if let (true, Some(members)) = (gates.gate.needs_mesh(), &gates.mesh) {
-        let signed = SignedConsensus::parse(&document(record, CONSENSUS, "herm successor propose")?)?;
-        let epochs = EpochBook::open(&settings.layout)?;
-        granted.push(consensus::check(&signed, &record.verdict, &base_now, members, &epochs, &mut nonces)?);
-    }
-    gates.gate.open(granted)
+    let approval = match gates.gate.needs_steward() {
+        true => Some(SignedApproval::parse(&document(record, APPROVAL, "herm successor approve")?)?),
+        false => None,
+    };
+    let consensus = match gates.gate.needs_mesh() {
+        true => Some(SignedConsensus::parse(&document(record, CONSENSUS, "herm successor propose")?)?),
+        false => None,
+    };
+    let epochs = EpochBook::open(&settings.layout)?;
+    let brought = Brought {
+        approval: approval.as_ref().map(|signed| (signed, &gates.stewards)),
+        consensus: consensus.as_ref().zip(gates.mesh.as_ref()).map(|(signed, mesh)| (signed, mesh, &epochs)),
+    };
+    gate::pass(gates.gate, brought, &record.verdict, &base_now, SystemClock.now(), &mut nonces)
 }
 
 fn document(record: &Record, name: &str, command: &str) -> Result<String> {
@@ -173,9 +162,13 @@ pub(super) fn rollback(settings: &Settings, id: &str, step: Option<i64>) -> Resu
     let id: BrainId = id.parse()?;
     let step = match step {
         Some(step) => step,
-        None => lineage(&Reader::open(&settings.layout, &id)?)?.first().map(|patch| patch.step).ok_or_else(|| {
-            Error::not_found(format!("no patch was applied to brain {id}")).hint("there is nothing to take back")
-        })?,
+        None => lineage(&Reader::open(&settings.layout, &id)?)?
+            .iter()
+            .find(|patch| !patch.taken_back)
+            .map(|patch| patch.step)
+            .ok_or_else(|| {
+                Error::not_found(format!("no patch of brain {id} is in force")).hint("there is nothing to take back")
+            })?,
     };
     let undone = settings.while_leased(&id, || {
         in_runtime(async {
@@ -200,9 +193,15 @@ pub(super) fn show_lineage(settings: &Settings, id: &str) -> Result<Answer> {
     let id: BrainId = id.parse()?;
     let reader = Reader::open(&settings.layout, &id)?;
     let patches = lineage(&reader)?;
-    let mut rows = vec![["STEP", "VERSION", "WHEN", "PATCH"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["STEP", "VERSION", "WHEN", "PATCH", ""].map(str::to_owned).to_vec()];
     for patch in &patches {
-        rows.push(vec![patch.step.to_string(), patch.version.to_string(), patch.at.to_string(), patch.title.clone()]);
+        rows.push(vec![
+            patch.step.to_string(),
+            patch.version.to_string(),
+            patch.at.to_string(),
+            patch.title.clone(),
+            if patch.taken_back { "taken back".to_owned() } else { String::new() },
+        ]);
     }
     let text = if patches.is_empty() { format!("no patch was applied to brain {id}\n") } else { columns(&rows) };
     Ok(Answer::new(text, json!({ "brain": id, "patches": to_json(&patches)?, "tuning": to_json(&reader.tuning()?)? })))

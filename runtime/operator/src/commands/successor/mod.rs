@@ -95,7 +95,7 @@ fn budget(flags: &BudgetFlags) -> Result<Budget> {
         cpu_percent: flags.cpu.unwrap_or(usual.cpu_percent),
         memory_bytes: megabytes(flags.memory, usual.memory_bytes),
         processes: flags.processes.unwrap_or(usual.processes),
-        files: usual.files,
+        files: flags.files.unwrap_or(usual.files),
     };
     budget.validate()?;
     Ok(budget)

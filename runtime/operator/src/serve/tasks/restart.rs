@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use herm::harness::Spent;
 use herm::session::Transcript;
 use herm::{Reader, Result, Status};
 use serde_json::{Value, json};
@@ -143,6 +144,6 @@ fn run_again(app: &App, row: TaskRow) -> Result<bool> {
     let reserved = reserved.map(|(key, amount)| app.money.reserve_again(key, amount));
     let live = Arc::new(Live::new(row.id, row.agent, row.owner, true, row.created_at));
     let ticket = app.hall.enter_again(Arc::clone(&live));
-    start(Running { app: app.clone(), job, live, paid, reserved, parent: None }, ticket);
+    start(Running { app: app.clone(), job, live, paid, reserved, parent: None, spent: Spent::default() }, ticket);
     Ok(true)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode};
 use futures_util::FutureExt as _;
+use herm::harness::Spent;
 use herm::task::Keep;
 use herm::{BrainId, Digest, Error, Event, Limits, Outcome, Status, SubscriberId, Task, TaskId, Watch};
 use serde::{Deserialize, Serialize};
@@ -203,7 +204,7 @@ impl TakingIn {
                 }
             }
         }
-        start(Running { app, job, live, paid, reserved, parent }, ticket);
+        start(Running { app, job, live, paid, reserved, parent, spent: Spent::default() }, ticket);
         Ok(None)
     }
 }
@@ -256,6 +257,8 @@ pub(super) struct Running {
     pub(super) reserved: Option<Reserved>,
     /// The caller's own trace, as `traceparent` says it.
     pub(super) parent: Option<String>,
+    /// What it has cost, whatever comes of it.
+    pub(super) spent: Spent,
 }
 
 /// How a task ended, before anyone is told.
@@ -313,7 +316,7 @@ impl Running {
         }
         let mut trace = app.traces.as_ref().map(|traces| traces.task(app, job, self.parent.as_deref()));
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
-        let watch = Watch { events: Some(events), cancel: live.cancel.clone() };
+        let watch = Watch { events: Some(events), cancel: live.cancel.clone(), spent: self.spent.clone() };
         let run = app.harness.run_watched(&job.agent, job.task(), watch);
         tokio::pin!(run);
         let came = loop {
@@ -359,7 +362,6 @@ impl Running {
 
     async fn outcome(&mut self, outcome: &Outcome) -> (End, Ended) {
         self.app.meter.finished(outcome);
-        let micro_usd = outcome.usage.micro_usd.unwrap_or(0);
         let mut payment = None;
         if let Some(paid) = self.paid.take().filter(|_| outcome.billable) {
             match paid.settle().await {
@@ -367,7 +369,7 @@ impl Running {
                 // What is not paid for is not handed out, now or later.
                 Err(unsettled) => {
                     let (end, ended) = self.nothing(State::Failed, unsettled);
-                    return (End { micro_usd, may_be_tried_again: false, ..end }, ended);
+                    return (End { may_be_tried_again: false, ..end }, ended);
                 }
             }
         }
@@ -381,7 +383,7 @@ impl Running {
             problem: None,
             payment: payment.clone(),
             may_be_tried_again: false,
-            micro_usd,
+            micro_usd: outcome.usage.micro_usd.unwrap_or(0),
             at,
         };
         let view = TaskView {
@@ -406,7 +408,8 @@ impl Running {
             problem: Some(json.to_string()),
             payment: None,
             may_be_tried_again: problem.status == StatusCode::SERVICE_UNAVAILABLE.as_u16(),
-            micro_usd: 0,
+            // The replies were paid for, though no outcome came of them.
+            micro_usd: self.spent.micro_usd(),
             at,
         };
         let view = TaskView {
@@ -445,4 +448,74 @@ impl Running {
 fn cancelled() -> Came {
     let problem = Problem::new(StatusCode::CONFLICT, "conflict", "the task was cancelled before it began");
     Came::ToNothing(State::Cancelled, problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use clap::Parser as _;
+    use herm::Harness;
+    use herm::backend::{Ask, Backend, BackendError, Completion};
+
+    use super::*;
+    use crate::book::Book;
+    use crate::book::keys::Keyring;
+    use crate::cli::Cli;
+    use crate::config::Settings;
+    use crate::serve::parts;
+
+    #[derive(Debug)]
+    struct Panicking;
+
+    #[async_trait]
+    impl Backend for Panicking {
+        fn name(&self) -> &str {
+            "panicking"
+        }
+
+        async fn complete(&self, _: &Ask) -> Result<Completion, BackendError> {
+            panic!("as no backend should")
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_panic_inside_a_task_ends_that_task_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let (brains, config) = (dir.path().join("brains"), dir.path().join("config.toml"));
+        drop(herm::fsio::PrivateFile::create(&config).unwrap());
+        let place = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+        let cli = Cli::try_parse_from(["herm", "--config", &place(&config), "--brains", &place(&brains), "serve"]);
+        let settings = Settings::load(&cli.unwrap()).unwrap();
+        let mut parts = parts(&settings, Book::open(&settings.layout).unwrap(), Keyring::default()).await.unwrap();
+        let calm = parts.harness.clone();
+        parts.harness = Harness::builder().brains(&brains).backend(Panicking).build().unwrap();
+        let app = App::new(parts);
+        let (caller, agent) = (Caller::operator(), "1".parse::<BrainId>().unwrap());
+        for durable in [false, true] {
+            let request = TaskRequest { input: "go".to_owned(), ..TaskRequest::default() };
+            let key = durable.then(|| "key-1".to_owned());
+            let job = Job::new(&app, &caller, agent.clone(), request, key, false).unwrap();
+            let id = job.id.clone();
+            let Accepted::Live(live, leaving) = accept(&app, &caller, job, &HeaderMap::new()).await.unwrap() else {
+                panic!("it is new");
+            };
+            let ended = live.ended().await;
+            leaving.stays();
+            let problem = ended.problem.as_ref().expect("a problem");
+            assert_eq!((problem.status, problem.detail.as_str()), (500, "running this task panicked"));
+            // It is written down like any other end, and nobody waits for it any more.
+            while app.hall.task(&id).is_some() {
+                tokio::task::yield_now().await;
+            }
+            let row = app.book.read(|connection| rows::get(connection, &id)).unwrap().expect("a row");
+            assert_eq!((row.state.as_str(), row.outcome), ("failed", None));
+        }
+        let depth = app.hall.depth();
+        assert_eq!((depth.running, depth.waiting), (0, 0));
+        app.harness.shutdown().await.unwrap();
+        // The brain is as it was before, and works.
+        let outcome = calm.run(&agent, Task::new("go")).await.unwrap();
+        assert_eq!(outcome.settled.map(|settled| settled.version), Some(2));
+        calm.shutdown().await.unwrap();
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::approval::{Approval, Decision, Stewards, check};
 use super::super::consensus::{self, Consensus};
 use super::super::mesh::Gathered;
-use super::super::{EpochBook, Gate, Granted, NonceBook};
+use super::super::{Brought, EpochBook, Gate, Granted, NonceBook, pass};
 use super::{NOW, base, brains, key, mesh, proposal, refusal, verdict, vote};
 use crate::ids::SystemRandom;
 use crate::successor::{Ruling, Verdict};
@@ -51,6 +51,38 @@ fn both_must_have_agreed_on_the_same_verdict() {
     let later = Verdict { confidence: 0.99, ..verdict.clone() };
     let said = refusal(Gate::Both.open(vec![by_steward(&later), by_mesh(&verdict)]));
     assert_eq!(said, "the gate stays shut: what was granted is not for the same patch and brain");
+}
+
+#[test]
+fn where_both_must_open_neither_document_is_used_up_for_the_lack_of_the_other() {
+    let (_dir, layout) = brains();
+    let (epochs, mut nonces) = (EpochBook::open(&layout).unwrap(), NonceBook::open(&layout).unwrap());
+    let (mesh, stewards) = (mesh(3), Stewards::new([key(9).public().clone()]));
+    let verdict = verdict(Ruling::Approve);
+    let day = Duration::from_secs(24 * 3_600);
+    let approval = Approval::new(&verdict, Decision::Approve, NOW, day, &SystemRandom).unwrap();
+    let approval = approval.sign(&key(9)).unwrap();
+    let agreed = |rulings: [Ruling; 3]| {
+        let asked = proposal(1, 1);
+        let votes = (1..).zip(rulings).map(|(by, ruling)| vote(&asked.question(), ruling, by)).collect();
+        Consensus::conclude(&mesh, &asked, Gathered { votes, silent: Vec::new() }, NOW, &key(1)).unwrap()
+    };
+    let (yes, no) = (agreed([Ruling::Approve; 3]), agreed([Ruling::Reject; 3]));
+    let human = Some((&approval, &stewards));
+    let mut ask = |gate: Gate, brought: Brought<'_>| pass(gate, brought, &verdict, &base(), NOW, &mut nonces);
+    let alone = Brought { approval: human, consensus: None };
+    assert_eq!(refusal(ask(Gate::Both, alone)), "the gate stays shut: the mesh did not agree");
+    let denied = Brought { approval: human, consensus: Some((&no, &mesh, &epochs)) };
+    assert!(refusal(ask(Gate::Both, denied)).starts_with("the mesh did not agree"));
+    let unsigned = Brought { approval: None, consensus: Some((&yes, &mesh, &epochs)) };
+    assert_eq!(refusal(ask(Gate::Both, unsigned)), "the gate stays shut: no steward approved");
+    // Nothing of that used either of them up.
+    let both = Brought { approval: human, consensus: Some((&yes, &mesh, &epochs)) };
+    assert_eq!(ask(Gate::Both, both).unwrap().granted().len(), 2);
+    for brought in [both, alone, unsigned] {
+        let said = refusal(ask(Gate::Both, brought));
+        assert!(said.ends_with("was used before"), "{said}");
+    }
 }
 
 #[test]

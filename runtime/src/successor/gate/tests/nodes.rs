@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::super::consensus::{self, Consensus, SignedConsensus};
 use super::super::mesh::{Gathered, Member, Proposal, SignedProposal, Silent, Transport, Verifier, gather};
 use super::super::vote::{SignedVote, Standing};
-use super::super::{By, EpochBook, Gate, Node, NodeParts, NonceBook};
+use super::super::{By, Concluded, EpochBook, Gate, Node, NodeParts, NonceBook};
 use super::{NOW, base, brains, key, mesh, patch, proposal, refusal, verdict, vote};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
@@ -281,6 +281,78 @@ impl Transport for Scripted {
             Answer::Never => std::future::pending().await,
         }
     }
+
+    async fn tell(&self, _: &Member, _: &SignedConsensus, _: Duration) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Nodes in this process, asked and told without any network; those that are not there cannot be reached.
+struct Near(Vec<Node>);
+
+impl Near {
+    fn node(&self, member: &Member) -> Result<&Node> {
+        let here = |node: &&Node| *node.key() == member.key;
+        self.0.iter().find(here).ok_or_else(|| Error::unavailable("cannot reach it"))
+    }
+}
+
+#[async_trait]
+impl Transport for Near {
+    async fn ask(&self, member: &Member, proposal: &SignedProposal, _: Duration) -> Result<SignedVote> {
+        self.node(member)?.vote(proposal).await
+    }
+
+    async fn tell(&self, member: &Member, consensus: &SignedConsensus, _: Duration) -> Result<()> {
+        self.node(member)?.close(consensus).map(drop)
+    }
+}
+
+/// Proposes as node 1, whose successor finds it good, with these others there.
+async fn propose(own: &Layout, others: &Near, verdict: &Verdict) -> Result<Concluded> {
+    let node = node(1, own, ruled(YES))?;
+    node.propose(verdict, &patch("shorter"), &super::evaluation(), others, Duration::from_secs(60)).await
+}
+
+#[tokio::test]
+async fn a_proposer_votes_like_everybody_counts_keeps_and_tells() {
+    let places: Vec<_> = (0..5).map(|_| brains()).collect();
+    let others = (2..=4).map(|number| node(number, &places[usize::from(number) - 1].1, ruled(YES)).unwrap());
+    let (own, others) = (&places[0].1, Near(others.collect()));
+    let concluded = propose(own, &others, &verdict(YES)).await.unwrap();
+    let tally = &concluded.consensus.said().tally;
+    assert_eq!((tally.approvals, tally.responders, tally.passed), (4, 4, true));
+    assert_eq!(concluded.untold.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["node-5"]);
+    let book = EpochBook::open(own).unwrap();
+    assert_eq!(book.kept(concluded.consensus.hash()).unwrap().as_ref(), Some(&concluded.consensus));
+    for book in others.0.iter().map(Node::book).chain([&book]) {
+        assert_eq!(book.closing(&base().brain, 1).unwrap().as_ref(), Some(&concluded.consensus));
+    }
+    // Its own server would say the same: the vote is in the book.
+    let own_vote = book.vote(concluded.proposal.hash()).unwrap().unwrap();
+    assert!(concluded.consensus.said().votes.contains(&own_vote));
+    // The next one is of the next epoch.
+    assert_eq!(propose(own, &others, &verdict(YES)).await.unwrap().proposal.said().epoch, 2);
+}
+
+#[tokio::test]
+async fn a_proposer_that_reaches_too_few_closes_nothing_and_keeps_what_came() {
+    let places: Vec<_> = (0..2).map(|_| brains()).collect();
+    let (own, others) = (&places[0].1, Near(vec![node(2, &places[1].1, ruled(YES)).unwrap()]));
+    let concluded = propose(own, &others, &verdict(YES)).await.unwrap();
+    assert!(!concluded.consensus.said().tally.passed);
+    let book = EpochBook::open(own).unwrap();
+    assert_eq!(book.closed(&base().brain).unwrap(), 0);
+    assert!(book.kept(concluded.consensus.hash()).unwrap().is_some());
+}
+
+#[tokio::test]
+async fn only_what_was_approved_is_proposed() {
+    let (_dir, own) = brains();
+    let nobody = Near(Vec::new());
+    assert!(refusal(propose(&own, &nobody, &verdict(NO)).await).starts_with("the verdict is REJECT"));
+    let other = Verdict { patch_hash: patch("another").hash(), ..verdict(YES) };
+    assert!(refusal(propose(&own, &nobody, &other).await).starts_with("the verdict is about another patch"));
 }
 
 #[tokio::test(start_paused = true)]
