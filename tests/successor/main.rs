@@ -2,6 +2,8 @@
 
 mod acceptance;
 mod attacks;
+mod audit;
+mod auto;
 mod gates;
 mod lifecycle;
 mod patches;

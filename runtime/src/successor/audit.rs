@@ -1,7 +1,7 @@
 //! The verifier: a second, independent successor audits the verdict of a first one.
 //!
-//! - [`folder`] reads what is left of the first: every file of its record, bounded, links never followed.
-//! - [`checks`] are pure: whether it is what was signed, whether the figures follow from the measurements, whether the
+//! - `folder` reads what is left of the first: every file of its record, bounded, links never followed.
+//! - `checks` are pure: whether it is what was signed, whether the figures follow from the measurements, whether the
 //!   method, the budgets and the walls carry the ruling.
 //! - [`audit`] then forks again, from the brain as it is *now*, with [another seed](second_seed) and, where they are
 //!   given, held-out tasks, and asks for the same ruling.
@@ -257,6 +257,12 @@ pub async fn audit(harness: &Harness, wanted: &str, how: Auditing) -> Result<Aud
     })
     .await?;
     Ok(audit)
+}
+
+/// The faults of a record as it is now, without running anything: for whoever relies on an audit of earlier.
+pub fn recheck(record: &Path, name: &str, key: &PublicKey) -> Result<Vec<Finding>> {
+    let findings = checks::look(&Folder::read(record)?, name, key).findings;
+    Ok(findings.into_iter().filter(|finding| finding.weight == Weight::Fault).collect())
 }
 
 fn not_run() -> Finding {

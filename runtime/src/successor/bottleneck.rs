@@ -25,6 +25,8 @@ pub use observe::{MOST_TASKS, Seen, Surroundings, observe};
 pub const LEAST_TASKS: usize = 5;
 /// The fewest calls that a share, or a mean, of calls is taken of.
 pub const LEAST_CALLS: usize = 5;
+/// The fewest searches that are judged: a young brain has nothing to find.
+pub const LEAST_SEARCHES: usize = 10;
 /// The fewest skills of which unused ones are counted.
 pub const LEAST_SKILLS: usize = 20;
 /// A conversation is near its limit from this share of it on.
@@ -381,5 +383,5 @@ fn low_recall(observations: &[Observation]) -> Option<Bottleneck> {
             poor += usize::from(search.found_nothing || left.peek().is_some());
         }
     }
-    Bottleneck::share(Kind::LowRecall, poor, searches, LEAST_CALLS)
+    Bottleneck::share(Kind::LowRecall, poor, searches, LEAST_SEARCHES)
 }

@@ -7,7 +7,7 @@ use crate::brain::Reader;
 use crate::error::Result;
 use crate::harness::Harness;
 use crate::layout;
-use crate::successor::audit::last_audit;
+use crate::successor::audit::{Finding, last_audit, recheck};
 use crate::successor::patch::Change;
 use crate::successor::records::{Record, Records};
 use crate::successor::verdict::{Base, Ruling};
@@ -16,7 +16,8 @@ use crate::successor::verdict::{Base, Ruling};
 const AGAIN_AFTER: u64 = 50;
 
 /// A verdict about the brain as it is that approves, and with which the verifier agrees: it waits for its gate.
-pub(super) fn waiting(harness: &Harness, reader: &Reader) -> Result<Option<Record>> {
+/// Its record is looked at once more, for the audit may be of yesterday.
+pub(super) fn waiting(harness: &Harness, reader: &Reader) -> Result<Option<(Record, Vec<Finding>)>> {
     let lock = reader.lock();
     let base = Base { brain: reader.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash };
     let key = harness.signer().public();
@@ -28,11 +29,13 @@ pub(super) fn waiting(harness: &Harness, reader: &Reader) -> Result<Option<Recor
             // An audit that cannot be read is none.
             && matches!(last_audit(&record.path, &record.verdict, key), Ok(Some(audit)) if audit.agrees)
     };
-    Ok(records.into_iter().find(stands))
+    let Some(record) = records.into_iter().find(stands) else { return Ok(None) };
+    let faults = recheck(&record.path, &record.name, key)?;
+    Ok(Some((record, faults)))
 }
 
-/// What the stages say that a run goes on from a verdict of an earlier one.
-pub(super) fn continued(stages: &mut Vec<StageRecord>, record: &Record) {
+/// What the stages say that a run goes on from a verdict of an earlier one; `false` where its record was touched since.
+pub(super) fn continued(stages: &mut Vec<StageRecord>, record: &Record, faults: &[Finding]) -> bool {
     for stage in [Stage::Detect, Stage::Draft, Stage::Evaluate, Stage::Verify] {
         stages.push(StageRecord {
             stage,
@@ -42,6 +45,14 @@ pub(super) fn continued(stages: &mut Vec<StageRecord>, record: &Record) {
             output: Value::Null,
         });
     }
+    let (Some(fault), Some(verify)) = (faults.first(), stages.last_mut()) else { return true };
+    verify.decision = Decision::Against;
+    verify.why = format!(
+        "{} It was not so when it was audited; look at it, and `herm successor destroy {}`",
+        fault.sentence, record.name
+    );
+    verify.output = json!({ "findings": faults });
+    false
 }
 
 /// The changes that were judged on this runtime and not approved, or not by the verifier, lately.

@@ -32,8 +32,10 @@ impl Loop<'_> {
             return Ok(());
         }
         let record = match self.read(pending::waiting).await? {
-            Some(record) => {
-                pending::continued(stages, &record);
+            Some((record, faults)) => {
+                if !pending::continued(stages, &record, &faults) {
+                    return Ok(());
+                }
                 record
             }
             None => {

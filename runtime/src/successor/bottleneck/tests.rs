@@ -103,9 +103,10 @@ fn time_is_told_apart_by_searches_other_tools_and_replies() {
 #[test]
 fn searches_that_find_nothing_or_are_repeated_are_poor_recall() {
     let search = |found_nothing| CallSeen { found_nothing, ..call("recall", EvidenceStatus::Ok, 1) };
-    assert_eq!(kinds(&tasks(5, 5, |task| task.calls = vec![search(true)])), [Kind::LowRecall]);
+    assert_eq!(kinds(&tasks(10, 10, |task| task.calls = vec![search(true)])), [Kind::LowRecall]);
+    assert_eq!(kinds(&tasks(9, 9, |task| task.calls = vec![search(true)])), [], "a young brain has nothing to find");
     assert_eq!(kinds(&tasks(5, 5, |task| task.calls = vec![search(false), search(false)])), [Kind::LowRecall]);
-    assert_eq!(kinds(&tasks(5, 5, |task| task.calls = vec![search(false)])), []);
+    assert_eq!(kinds(&tasks(10, 10, |task| task.calls = vec![search(false)])), []);
 }
 
 #[test]
