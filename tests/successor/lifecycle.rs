@@ -62,7 +62,7 @@ fn a_parent_that_is_killed_leaves_nothing_that_the_janitor_does_not_remove() {
         .unwrap()
         .flatten()
         .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-    let left: Vec<_> = commands.filter(|line| line.starts_with(b"sleep\0300\0")).collect();
+    let left: Vec<_> = commands.filter(|line| line.starts_with(b"sleep\x00300\x00")).collect();
     assert!(left.is_empty(), "{left:?}");
 }
 

@@ -92,7 +92,7 @@ pub(super) fn apply(settings: &Settings, wanted: &str) -> Result<Answer> {
     }
     let brain = record.verdict.base.brain.clone();
     let applied = settings.while_leased(&brain, || {
-        in_runtime(async {
+        on_a_thread(async {
             let harness = harness(settings)?;
             let applied = async {
                 // An approval is good for one time: it is not used up for what could not be done anyway.
@@ -120,6 +120,14 @@ pub(super) fn apply(settings: &Settings, wanted: &str) -> Result<Answer> {
         "step": step_of(settings, &brain)?,
     });
     Ok(Answer::new(text, json))
+}
+
+/// Runs what waits, beside a runtime that already waits on this thread for a lease.
+fn on_a_thread<T: Send>(work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let done = scope.spawn(|| in_runtime(work)).join();
+        done.unwrap_or_else(|_| Err(Error::internal("applying was interrupted").hint("look at `herm brain history`")))
+    })
 }
 
 /// The last step that applied a patch.
@@ -171,7 +179,7 @@ pub(super) fn rollback(settings: &Settings, id: &str, step: Option<i64>) -> Resu
             })?,
     };
     let undone = settings.while_leased(&id, || {
-        in_runtime(async {
+        on_a_thread(async {
             let harness = harness(settings)?;
             let undone = herm::successor::take_back(&harness, &id, step).await;
             harness.shutdown().await?;
