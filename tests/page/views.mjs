@@ -141,6 +141,7 @@ pageTest("many versions share the bars of the error rate", {}, async (page) => {
   const bars = await figure.locator("svg rect").count();
   assert.ok(bars > 20 && bars <= 60, `${bars} bars`);
   await figure.getByText("The numbers as a table").click();
+  await figure.getByRole("table").locator("tbody tr").first().waitFor();
   assert.equal(await figure.getByRole("table").locator("tbody tr").count(), 500);
 });
 
