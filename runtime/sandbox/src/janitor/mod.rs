@@ -2,7 +2,8 @@
 //!
 //! Every sandbox lives under a [`Lease`]: a directory whose lease file is locked as long as its owner lives, and which
 //! names the control groups and processes of the sandbox. [`sweep`] removes what leases without an owner name. It never
-//! touches a lease that is held, and running it twice, or from two processes at once, does no harm.
+//! touches a lease that is held, and running it twice, or from two processes at once, does no harm. [`close`] does the same
+//! with this process's own leases, before it ends.
 
 mod lease;
 mod sweep;
@@ -10,4 +11,4 @@ mod sweep;
 pub use lease::Lease;
 #[cfg(target_os = "linux")]
 pub(crate) use lease::{Entry, LEASE};
-pub use sweep::{Swept, sweep};
+pub use sweep::{Swept, close, sweep};

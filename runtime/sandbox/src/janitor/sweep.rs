@@ -4,7 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::lease::{Entry, LEASE, ROOT_LOCK, lock_root};
+use super::lease::{Entry, LEASE, PATIENCE, ROOT_LOCK, close_root, entries, lock_root};
 use crate::linux::place;
 
 /// What was removed, and what could not be.
@@ -24,43 +24,99 @@ pub struct Swept {
     pub left: Vec<(PathBuf, String)>,
 }
 
-/// Removes what leases without an owner name: processes, control groups, mounts, directories.
+/// Leases that are claimed at once: each is an open file.
+const AT_ONCE: usize = 64;
+
+/// Removes what leases without an owner name: processes, control groups, mounts, directories. The root's lock is held
+/// while leases are claimed, and not while they are removed: that may take long, and others want to make theirs.
 ///
-/// Fails only if the root cannot be read. A root that does not exist is clean.
+/// Fails only if the root cannot be read or locked. A root that does not exist is clean.
 pub fn sweep(root: impl AsRef<Path>) -> io::Result<Swept> {
     let mut swept = Swept::default();
-    let root = match root.as_ref().canonicalize() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(swept),
-        other => other?,
+    let Some(root) = existing(root.as_ref())? else { return Ok(swept) };
+    let directories = {
+        let _looking = lock_root(&root, PATIENCE)?;
+        leases(&root)?
     };
-    let _sweeping = lock_root(&root)?;
-    for entry in fs::read_dir(&root)? {
-        let entry = entry?;
-        if entry.file_name() == ROOT_LOCK || !entry.file_type()?.is_dir() {
-            continue;
+    for some in directories.chunks(AT_ONCE) {
+        let mut ours = Vec::new();
+        {
+            let _claiming = lock_root(&root, PATIENCE)?;
+            for directory in some {
+                match claim(directory) {
+                    Ok(Claim::Gone) => {}
+                    Ok(Claim::Held) => swept.held += 1,
+                    Ok(Claim::Ours(entries, lock)) => ours.push((directory, entries, lock)),
+                    Err(error) => swept.left.push((directory.clone(), error.to_string())),
+                }
+            }
         }
-        let directory = entry.path();
-        match claim(&directory) {
-            Ok(Claim::Held) => swept.held += 1,
-            Ok(Claim::Ours(entries, _lock)) => match clear(&directory, &entries, &mut swept) {
-                Ok(()) => swept.leases.push(directory),
-                Err(error) => swept.left.push((directory, error.to_string())),
-            },
-            Err(error) => swept.left.push((directory, error.to_string())),
+        for (directory, entries, _lock) in ours {
+            swept.removed(directory, clear(directory, &entries));
         }
     }
     Ok(swept)
 }
 
+/// Ends and removes every sandbox of this process under a root, and lets it take no more leases there: for a process that
+/// is about to end, and whose threads may still hold some.
+pub fn close(root: impl AsRef<Path>) -> io::Result<Swept> {
+    let mut swept = Swept::default();
+    let Some(root) = existing(root.as_ref())? else { return Ok(swept) };
+    for lease in close_root(&root)? {
+        let cleared = lease.close().and_then(|entries| clear(lease.directory(), &entries));
+        swept.removed(lease.directory(), cleared);
+    }
+    Ok(swept)
+}
+
+impl Swept {
+    fn removed(&mut self, directory: &Path, cleared: io::Result<Cleared>) {
+        match cleared {
+            Ok(cleared) => {
+                self.processes += cleared.processes;
+                self.cgroups += cleared.cgroups;
+                self.mounts += cleared.mounts;
+                self.leases.push(directory.to_owned());
+            }
+            Err(error) => self.left.push((directory.to_owned(), error.to_string())),
+        }
+    }
+}
+
+fn existing(root: &Path) -> io::Result<Option<PathBuf>> {
+    match root.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// The directories of all leases of a root.
+fn leases(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        if entry.file_name() != ROOT_LOCK && entry.file_type()?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
 enum Claim {
+    /// Its owner, or another janitor, removed it meanwhile.
+    Gone,
     Held,
     Ours(Vec<Entry>, Option<File>),
 }
 
 fn claim(directory: &Path) -> io::Result<Claim> {
     let mut file = match fs::OpenOptions::new().read(true).append(true).open(directory.join(LEASE)) {
-        // Its owner died before it could make anything: leases are made under the root's lock, which we hold.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Claim::Ours(vec![], None)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Its owner died before it could make anything: leases are made under the root's lock, which we hold.
+            let is_there = directory.symlink_metadata().is_ok();
+            return Ok(if is_there { Claim::Ours(vec![], None) } else { Claim::Gone });
+        }
         other => other?,
     };
     match file.try_lock() {
@@ -70,23 +126,31 @@ fn claim(directory: &Path) -> io::Result<Claim> {
     }
     let mut text = String::new();
     file.read_to_string(&mut text)?;
-    // A last line that was cut off names nothing that was made.
-    let entries = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    Ok(Claim::Ours(entries, Some(file)))
+    Ok(Claim::Ours(entries(&text), Some(file)))
 }
 
-fn clear(directory: &Path, entries: &[Entry], swept: &mut Swept) -> io::Result<()> {
+/// What went with a lease.
+#[derive(Debug, Default)]
+struct Cleared {
+    processes: u32,
+    cgroups: u32,
+    mounts: u32,
+}
+
+fn clear(directory: &Path, entries: &[Entry]) -> io::Result<Cleared> {
+    let mut cleared = Cleared::default();
     for entry in entries {
         match entry {
-            Entry::Process { pid, start } => swept.processes += u32::from(place::end_process(*pid, *start)?),
-            Entry::Cgroup(group) => swept.processes += place::end_members(group)?,
+            Entry::Process { pid, start } => cleared.processes += u32::from(place::end_process(*pid, *start)?),
+            Entry::Cgroup(group) => cleared.processes += place::end_members(group)?,
         }
     }
     for entry in entries {
         if let Entry::Cgroup(group) = entry {
-            swept.cgroups += u32::from(place::remove_group(group)?);
+            cleared.cgroups += u32::from(place::remove_group(group)?);
         }
     }
-    swept.mounts += place::unmount_below(directory)?;
-    place::remove(directory)
+    cleared.mounts += place::unmount_below(directory)?;
+    place::remove(directory)?;
+    Ok(cleared)
 }

@@ -1,6 +1,6 @@
 //! Directory trees that belong to somebody hostile: measured, handed over and removed without following anything.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -137,22 +137,40 @@ fn allocated(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
 }
 
-/// Gives a tree to a user. Refuses files with a second name, which may be somebody else's too.
+/// Gives a tree to a user. Refuses files that have a name outside, which may be somebody else's too; files all of whose
+/// names lie inside are what a program left there that links.
 pub(crate) fn hand_over(top: &Path, id: u32) -> io::Result<()> {
     let owner = Some(rustix::fs::Uid::from_raw(id));
     let group = Some(rustix::fs::Gid::from_raw(id));
-    walk(top, &mut |directory, name, stat| {
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        if kind != FileType::Directory && stat.st_nlink > 1 {
-            let name = name.to_string_lossy();
-            return Err(io::Error::other(format!("{name} has more than one name (hard link); copy it instead")));
-        }
+    let give = |directory: &OwnedFd, name: &CStr, stat: &Stat| {
         if stat.st_uid == id && stat.st_gid == id {
             return Ok(());
         }
         Ok(rustix::fs::chownat(directory, name, owner, group, AtFlags::SYMLINK_NOFOLLOW)?)
+    };
+    // Files with several names: how many of them are not found yet, and the first.
+    let mut linked: HashMap<(u64, u64), (u64, String)> = HashMap::new();
+    walk(top, &mut |directory, name, stat| {
+        if !has_names(stat) {
+            return give(directory, name, stat);
+        }
+        let first = || (u64::from(stat.st_nlink), name.to_string_lossy().into_owned());
+        let (unseen, _) = linked.entry((stat.st_dev, stat.st_ino)).or_insert_with(first);
+        *unseen = unseen.saturating_sub(1);
+        Ok(())
     })?;
+    if let Some((_, name)) = linked.values().find(|(unseen, _)| *unseen > 0) {
+        return Err(io::Error::other(format!("{name} has a name outside, too (hard link); copy it instead")));
+    }
+    if !linked.is_empty() {
+        walk(top, &mut |directory, name, stat| if has_names(stat) { give(directory, name, stat) } else { Ok(()) })?;
+    }
     Ok(rustix::fs::chown(top, owner, group)?)
+}
+
+/// Whether it is a file with several names.
+fn has_names(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) != FileType::Directory && stat.st_nlink > 1
 }
 
 type Visit<'a> = dyn FnMut(&OwnedFd, &CStr, &Stat) -> io::Result<()> + 'a;
@@ -345,7 +363,31 @@ mod tests {
         std::fs::create_dir(&work).unwrap();
         std::fs::OpenOptions::new().write(true).create_new(true).open(&outside).unwrap();
         std::fs::hard_link(&outside, work.join("inside")).unwrap();
+        std::fs::hard_link(&outside, work.join("inside, too")).unwrap();
         let refused = hand_over(&work, 1_900_000_000).unwrap_err();
         assert!(refused.to_string().contains("hard link"), "{refused}");
+        assert_ne!(std::os::unix::fs::MetadataExt::uid(&outside.metadata().unwrap()), 1_900_000_000);
+    }
+
+    #[test]
+    fn files_all_of_whose_names_lie_inside_are_handed_over() {
+        use std::os::unix::fs::MetadataExt as _;
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(place.path().join("a/b")).unwrap();
+        let one = place.path().join("one");
+        std::fs::OpenOptions::new().write(true).create_new(true).open(&one).unwrap();
+        for other in ["two", "a/three", "a/b/four"] {
+            std::fs::hard_link(&one, place.path().join(other)).unwrap();
+        }
+        // To ourselves where we are nobody, to somebody else where we may.
+        let user = rustix::process::geteuid().as_raw();
+        let group = rustix::process::getegid().as_raw();
+        let id = if user == 0 { 1_900_000_000 } else { user };
+        if user != 0 && group != user {
+            println!("NOT RUN: our group is another number than our user");
+            return;
+        }
+        hand_over(place.path(), id).unwrap();
+        assert_eq!((one.metadata().unwrap().uid(), one.metadata().unwrap().nlink()), (id, 4));
     }
 }
