@@ -134,13 +134,13 @@ impl Arrival {
         IndexBeside::is_of(table)
     }
 
-    /// In which order tables should come: the list of files before their contents, so that files are written and synced
-    /// while everything else goes on, and then what is searched, for indexing it takes longest.
+    /// In which order tables should come: first what is searched, for indexing it takes longest, then the list of files
+    /// and their contents, so that files are written and synced while the index is built.
     pub(crate) fn rank(table: &str) -> u8 {
         match table {
-            FILES => 0,
-            CONTENTS => 1,
-            searched if IndexBeside::is_of(searched) => 2,
+            searched if IndexBeside::is_of(searched) => 0,
+            FILES => 1,
+            CONTENTS => 2,
             _ => 3,
         }
     }

@@ -154,6 +154,7 @@ pub(crate) fn hand_over(top: &Path, id: u32) -> io::Result<()> {
         if !has_names(stat) {
             return give(directory, name, stat);
         }
+        #[expect(clippy::useless_conversion, reason = "a count of names is smaller on other machines")]
         let first = || (u64::from(stat.st_nlink), name.to_string_lossy().into_owned());
         let (unseen, _) = linked.entry((stat.st_dev, stat.st_ino)).or_insert_with(first);
         *unseen = unseen.saturating_sub(1);
@@ -383,10 +384,7 @@ mod tests {
         let user = rustix::process::geteuid().as_raw();
         let group = rustix::process::getegid().as_raw();
         let id = if user == 0 { 1_900_000_000 } else { user };
-        if user != 0 && group != user {
-            println!("NOT RUN: our group is another number than our user");
-            return;
-        }
+        assert!(user == 0 || group == user, "run this as root, or as a user with a group of the same number");
         hand_over(place.path(), id).unwrap();
         assert_eq!((one.metadata().unwrap().uid(), one.metadata().unwrap().nlink()), (id, 4));
     }
