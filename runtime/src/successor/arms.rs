@@ -9,6 +9,7 @@ use herm_sandbox::{Bind, How, Lease, Output, Program, Spec, Used};
 use super::budget::{Budget, Spent};
 use super::checking::Case;
 use super::evaluation::{Check, Evaluation, Part};
+use super::fork::Identities;
 use super::measure::{Arm, Checked, Metric, Sample};
 use super::side::{Around, Rejection, Side, limits};
 use super::verdict::Walls;
@@ -43,7 +44,7 @@ pub(super) struct Arms<'a> {
     pub(super) budget: &'a Budget,
     pub(super) around: Around<'a>,
     /// What the brain is without the patch and with it, as the parent knows; nothing where the patch cannot be applied.
-    pub(super) identity: &'a (String, Option<String>),
+    pub(super) identity: &'a Identities,
     /// Where output of commands goes.
     pub(super) outputs: &'a Path,
 }

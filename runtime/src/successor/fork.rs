@@ -31,6 +31,11 @@ use crate::tuning::Component;
 /// The most caveats of a verdict.
 const MOST_CAVEATS: usize = 64;
 
+/// What a brain is without a patch and with it; nothing where the patch cannot be applied.
+pub(super) type Identities = (String, Option<String>);
+/// Programs by their SHA-256.
+pub(super) type ProgramsByDigest = BTreeMap<String, Arc<[u8]>>;
+
 /// A sandboxed clone of the runtime with a copy of one brain. It never changes the parent: not the brain, not the
 /// tools, not the keys. Dropping it removes it; [`destroy`](Self::destroy) says whether that worked.
 #[derive(Debug)]
@@ -41,9 +46,9 @@ pub struct SuccessorFork {
     /// A copy for each side.
     leases: Option<[Lease; 2]>,
     /// What the brain is without the patch and with it; nothing where the patch cannot be applied.
-    identity: (String, Option<String>),
+    identity: Identities,
     /// The programs of the brain and of the patch, by their SHA-256.
-    programs: BTreeMap<String, Arc<[u8]>>,
+    programs: ProgramsByDigest,
     saved: Option<PathBuf>,
 }
 
@@ -243,16 +248,12 @@ fn copies(layout: &Layout, id: &BrainId) -> Result<(Base, [Lease; 2])> {
 
 /// What the brain is without the patch and with it, and the programs that either has. The parent finds out itself: what
 /// a worker says of it is only compared.
-fn expected(
-    lease: &Lease,
-    id: &BrainId,
-    patch: &Patch,
-) -> Result<((String, Option<String>), BTreeMap<String, Arc<[u8]>>)> {
+fn expected(lease: &Lease, id: &BrainId, patch: &Patch) -> Result<(Identities, ProgramsByDigest)> {
     let brain = Brain::open(&Layout::new(lease.work().join("brains")), id, &Opening::default())?;
     let staged = apply::stage(&brain, patch).ok();
     let before = apply::identity(&brain, None)?;
     let after = staged.as_ref().map(|draft| apply::identity(&brain, Some(draft))).transpose()?;
-    let mut programs: BTreeMap<String, Arc<[u8]>> = BTreeMap::new();
+    let mut programs = ProgramsByDigest::new();
     for name in brain.tuning()?.tools.keys() {
         if let Some(content) = brain.read_content(&layout::rel(&format!("{}/{name}", layout::TOOLS_DIR))?)? {
             programs.insert(sha256(&content), content.into());

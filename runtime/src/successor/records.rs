@@ -56,7 +56,7 @@ impl Record {
         let root = Root::open(&self.path)?;
         for artifact in &self.verdict.artifacts {
             let content = artifact.path.parse().ok().and_then(|path| root.read(&path, MOST).ok().flatten());
-            if !content.is_some_and(|content| sha256(&content) == artifact.sha256) {
+            if content.is_none_or(|content| sha256(&content) != artifact.sha256) {
                 let what = format!("{} of verdict {} is not what was signed", artifact.path, self.name);
                 return Err(Error::corrupt(what).hint("evaluate again, and do not rely on what is there"));
             }

@@ -1,7 +1,6 @@
 //! One side of a comparison: a worker in its sandbox, and the conversation with it. Whatever the worker says is
 //! bounded, checked, and never a judgement.
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use herm_sandbox::{Ending, How, Lease, Program, Refusal, Running, SpawnReport, S
 
 use super::broker::Broker;
 use super::budget::Budget;
+use super::fork::ProgramsByDigest;
 use super::measure::Arm;
 use super::wire::{self, Answer, FromWorker, ToWorker};
 use super::worker;
@@ -69,7 +69,7 @@ pub(super) struct Around<'a> {
     /// Who runs programs.
     pub(super) sandboxes: &'a Sandboxed,
     /// The programs of the patch and of the brain, by their SHA-256. No other is run.
-    pub(super) programs: BTreeMap<String, Arc<[u8]>>,
+    pub(super) programs: ProgramsByDigest,
     pub(super) runtime: tokio::runtime::Handle,
     /// When the evaluation has to be over.
     pub(super) until: Instant,
