@@ -4,16 +4,16 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::apply::{self, Applied};
-use super::gate::Passed;
-use super::patch::{Change, Patch};
-use super::records::Record;
-use super::verdict::Base;
 use crate::brain::{Brain, OnChanged, Reader, StepKind, StepRecord, Undone};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::harness::Harness;
 use crate::ids::BrainId;
+use crate::successor::apply::{self, Applied};
+use crate::successor::gate::Passed;
+use crate::successor::patch::{Change, Patch};
+use crate::successor::records::Record;
+use crate::successor::verdict::Base;
 
 /// How many steps back a patch is looked for.
 const MOST_STEPS: usize = 10_000;

@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::patch::{Change, Edit, Patch};
 use crate::brain::{Brain, Draft, Settled, Step, StepKind};
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, sha256};
 use crate::layout;
 use crate::skill::{CreatedBy, Files as _, all_skills, guard};
+use crate::successor::patch::{Change, Edit, Patch};
 use crate::tuning::{ExecutableTool, Migration, ToolSwap, Tuning};
 
 /// How the summary of an applied patch begins.

@@ -19,17 +19,17 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::budget::Budget;
-use super::evaluation::Evaluation;
-use super::fork::SuccessorFork;
-use super::records::Records;
-use super::verdict::{Base, Ruling, Verdict};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::fsio::{Root, Sync};
 use crate::harness::Harness;
 use crate::ids::sha256;
 use crate::receipt::{Envelope, PublicKey, STATEMENT_TYPE, Signer};
+use crate::successor::budget::Budget;
+use crate::successor::evaluation::Evaluation;
+use crate::successor::fork::SuccessorFork;
+use crate::successor::records::Records;
+use crate::successor::verdict::{Base, Ruling, Verdict};
 
 pub use checks::{LEAST_CANARY, LEAST_UNITS, LOOSEST_SLACK, NOISY_P, NOISY_UNITS};
 use folder::Folder;

@@ -19,14 +19,14 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::budget::Budget;
-use super::evaluation::Evaluation;
-use super::records::Record;
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::fsio::{self, Root, Sync};
 use crate::harness::Harness;
 use crate::ids::BrainId;
+use crate::successor::budget::Budget;
+use crate::successor::evaluation::Evaluation;
+use crate::successor::records::Record;
 
 pub use watch::{LEAST_WATCHED, Patched, Standing as WatchStanding, WATCHED, WORSE_BY, WORSE_P, Went, fisher, judge};
 pub use window::Window;
@@ -247,7 +247,7 @@ pub async fn run(harness: &Harness, brain: &BrainId, how: &Auto, doors: &dyn Doo
 fn keep(harness: &Harness, run: &AutoRun) -> Result<()> {
     let place = harness.layout().successors().join("auto");
     fsio::create_dirs(&place)?;
-    let content = super::records::json(run)?;
+    let content = crate::successor::records::json(run)?;
     let root = Root::open(&place)?;
     root.replace(&format!("{}.json", run.brain).parse()?, &content, Sync::Now)?;
     root.clear_temporaries()

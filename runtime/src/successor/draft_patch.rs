@@ -16,13 +16,13 @@ mod tests;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::bottleneck::{Bottleneck, Kind};
-use super::evaluation::{EVALUATION_SCHEMA, Evaluation, Goal, Guard, Part, Speaker, WrittenTask};
-use super::measure::Metric;
-use super::patch::{Change, Patch};
 use crate::curator;
 use crate::error::Result;
 use crate::session::{context, prompt};
+use crate::successor::bottleneck::{Bottleneck, Kind};
+use crate::successor::evaluation::{EVALUATION_SCHEMA, Evaluation, Goal, Guard, Part, Speaker, WrittenTask};
+use crate::successor::measure::Metric;
+use crate::successor::patch::{Change, Patch};
 use crate::task::MAX_TURNS;
 use crate::tuning::{Component, Compressor, Ranking, ReplyPolicy, SearchWeights, Selector, Tuning};
 
@@ -52,7 +52,7 @@ const SESSIONS: u32 = 40;
 /// How often cases are repeated where only time can be measured.
 const TIMED_REPEATS: u32 = 24;
 /// The fewest cases an evaluation of the brain's own tasks may rest on.
-const LEAST_CASES: u32 = super::statistics::FEW as u32;
+const LEAST_CASES: u32 = crate::successor::judge::statistics::FEW as u32;
 
 /// Who drafted a patch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -206,7 +206,7 @@ pub fn evaluation_for(bottleneck: &Bottleneck, material: &Material) -> Result<Op
             plan.goal(Metric::ToolCalls, REPLAY, 0.02);
         }
         Kind::UnusedSkills if enough_replays => plan.goal(Metric::ContextBytes, REPLAY, 0.02),
-        Kind::Ceiling if material.unfinished.len() >= super::statistics::FEW => {
+        Kind::Ceiling if material.unfinished.len() >= crate::successor::judge::statistics::FEW => {
             let name = UNFINISHED.to_owned();
             plan.parts.push(Part::Suite { name, tasks: material.unfinished.clone() });
             plan.goal(Metric::Solved, UNFINISHED, 0.02);

@@ -4,9 +4,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::measure::Metric;
 use crate::error::{Error, Result};
 use crate::ids::sha256;
+use crate::successor::measure::Metric;
 use crate::task::{Limits, Status};
 
 /// The format this build reads.

@@ -8,23 +8,23 @@ use std::time::Duration;
 use herm_sandbox::Lease;
 use tokio::time::Instant;
 
-use super::apply;
-use super::arms::{Arms, Run};
-use super::broker::Broker;
-use super::budget::Budget;
-use super::evaluation::{Evaluation, Part, Speaker};
-use super::judge::{Judgement, judge};
-use super::patch::{Change, Patch};
-use super::records::{Records, Saved};
-use super::side::Around;
-use super::verdict::{Base, Identity, VERDICT_SCHEMA, Verdict};
-use super::wire::{Face, Setup};
 use crate::brain::{Brain, Opening, Reader};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::harness::Harness;
 use crate::ids::{BrainId, sha256};
 use crate::layout::{self, Layout};
+use crate::successor::apply;
+use crate::successor::broker::Broker;
+use crate::successor::budget::Budget;
+use crate::successor::evaluation::{Evaluation, Part, Speaker};
+use crate::successor::judge::{Judgement, judge};
+use crate::successor::patch::{Change, Patch};
+use crate::successor::records::{Records, Saved};
+use crate::successor::sides::arms::{Arms, Run};
+use crate::successor::sides::side::Around;
+use crate::successor::verdict::{Base, Identity, VERDICT_SCHEMA, Verdict};
+use crate::successor::wire::{Face, Setup};
 use crate::tool::Sandboxed;
 use crate::tuning::Component;
 
@@ -128,7 +128,7 @@ impl SuccessorFork {
                     outputs: &outputs,
                 };
                 let mut run = arms.run();
-                run.caveats.extend(super::artifacts::collect(&leases, &outputs)?);
+                run.caveats.extend(crate::successor::sides::artifacts::collect(&leases, &outputs)?);
                 Ok(run)
             })
             .await?

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::evaluation::Evaluation;
-use super::measure::Sample;
-use super::patch::Patch;
-use super::report::Report;
-use super::verdict::{Artifact, Verdict};
 use crate::error::{Error, Result};
 use crate::fsio::{self, Kind, Root, Sync};
 use crate::ids::{RelPath, sha256};
 use crate::layout::Layout;
 use crate::receipt::{Envelope, PublicKey, Signer};
+use crate::successor::evaluation::Evaluation;
+use crate::successor::measure::Sample;
+use crate::successor::patch::Patch;
+use crate::successor::report::Report;
+use crate::successor::verdict::{Artifact, Verdict};
 
 /// The verdict as JSON.
 pub(super) const VERDICT: &str = "verdict.json";

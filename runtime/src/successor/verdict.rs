@@ -4,12 +4,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::budget::{Budget, Spent};
-use super::measure::{Better, Metric};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, sha256};
 use crate::receipt::{Envelope, PublicKey, STATEMENT_TYPE, Signer};
+use crate::successor::budget::{Budget, Spent};
+use crate::successor::measure::{Better, Metric};
 
 /// The format this build writes.
 pub const VERDICT_SCHEMA: &str = "herm/verdict@1";

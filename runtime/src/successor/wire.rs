@@ -7,9 +7,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::evaluation::{Part, Speaker, WrittenTask};
 use crate::backend::{Ask, BackendError, Capabilities, ChatMessage, Completion, ErrorClass, Price, Purpose};
 use crate::ids::BrainId;
+use crate::successor::evaluation::{Part, Speaker, WrittenTask};
 use crate::task::{CallRecord, Status};
 
 /// The largest frame.

@@ -4,8 +4,8 @@
 use super::folder::{Folder, Thing};
 use super::{APPROVAL_FILE, AUDIT_FILE, Area, CONSENSUS_FILE, Finding};
 use crate::receipt::{Envelope, PublicKey};
-use crate::successor::conditions::{GoalStanding, find, goal_standing};
 use crate::successor::evaluation::{Evaluation, Part};
+use crate::successor::judge::conditions::{GoalStanding, find, goal_standing};
 use crate::successor::judge::judge;
 use crate::successor::measure::Sample;
 use crate::successor::patch::Patch;
@@ -13,7 +13,7 @@ use crate::successor::records::{EVALUATION, MEASUREMENTS, PATCH, REPORT, SIGNED,
 use crate::successor::verdict::{Comparison, Ruling, Verdict};
 
 /// A goal that carries an approval rests on at least so many units: cases, or repetitions of a noisy metric.
-pub const LEAST_UNITS: usize = crate::successor::statistics::FEW;
+pub const LEAST_UNITS: usize = crate::successor::judge::statistics::FEW;
 /// An approval that rests on noisy metrics alone needs at least so many units.
 pub const NOISY_UNITS: usize = 20;
 /// And a sign-flip test at least as clear as this.

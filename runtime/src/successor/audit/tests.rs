@@ -12,7 +12,7 @@ use super::*;
 use crate::layout::Layout;
 use crate::successor::budget::Spent;
 use crate::successor::evaluation::{Part, WrittenTask};
-use crate::successor::fixtures::{evaluation, goal, guard, pairs};
+use crate::successor::judge::fixtures::{evaluation, goal, guard, pairs};
 use crate::successor::judge::judge;
 use crate::successor::measure::{Metric, Sample};
 use crate::successor::patch::{Change, Patch};

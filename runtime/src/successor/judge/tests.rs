@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::super::evaluation::WrittenTask;
-use super::super::fixtures::{evaluation, goal, guard, pairs, part, sample, swapped};
-use super::super::measure::Checked;
-use super::super::verdict::Direction;
 use super::*;
+use crate::successor::evaluation::WrittenTask;
+use crate::successor::judge::fixtures::{evaluation, goal, guard, pairs, part, sample, swapped};
+use crate::successor::measure::Checked;
+use crate::successor::verdict::Direction;
 
 /// Twenty cases in which facts kept rise from about a half by the given share.
 fn facts(rise: f64) -> Vec<Sample> {
@@ -239,7 +239,7 @@ fn a_flaky_check_is_a_caveat_and_most_repetitions_decide() {
 
 #[test]
 fn a_chance_result_has_little_confidence_and_a_clear_one_much() {
-    let mut stream = super::super::statistics::Stream::new(3);
+    let mut stream = crate::successor::judge::statistics::Stream::new(3);
     let mut noise = || (0..12).map(|_| stream.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0;
     let values = |shift: f64, noise: &mut dyn FnMut() -> f64| -> Vec<[f64; 2]> {
         (0..12).map(|_| [1_000.0, 1_000.0 - shift + 100.0 * noise()]).collect()

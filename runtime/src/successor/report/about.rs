@@ -1,10 +1,10 @@
 //! What was judged, where and within which bounds: the patch, the base, budgets, walls, and how to do it again.
 
-use super::super::chart::{bar, safe};
-use super::super::evaluation::Part;
-use super::super::figures::{bytes, counted, micros, number, percent};
-use super::super::patch::Change;
 use super::{Column, Report, more, row, table};
+use crate::successor::evaluation::Part;
+use crate::successor::judge::figures::{bytes, counted, micros, number, percent};
+use crate::successor::patch::Change;
+use crate::successor::report::chart::{bar, safe};
 
 /// The most layers, probes, parts or artifacts that are listed.
 const MAX_LISTED: usize = 64;

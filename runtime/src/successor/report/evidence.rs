@@ -1,14 +1,14 @@
 //! What was found: goals and guards, charts, checks, statistics.
 
-use super::super::chart::{Point, Wanted, before_and_after, changes, safe, split, told};
-use super::super::conditions::{GoalStanding, GuardStanding, find, goal_standing, guard_standing};
-use super::super::figures::{counted, number, percent, quantity, signed_percent};
-use super::super::measure::{Metric, Sample};
-use super::super::pairs::{Case, Outcome, Pairing, Tally};
-use super::super::statistics::{RESAMPLES, values, wilson};
-use super::super::summary::capitalised;
-use super::super::verdict::{Comparison, Direction};
 use super::{Column, Report, more, row, table};
+use crate::successor::judge::conditions::{GoalStanding, GuardStanding, find, goal_standing, guard_standing};
+use crate::successor::judge::figures::{counted, number, percent, quantity, signed_percent};
+use crate::successor::judge::pairs::{Case, Outcome, Pairing, Tally};
+use crate::successor::judge::statistics::{RESAMPLES, values, wilson};
+use crate::successor::judge::summary::capitalised;
+use crate::successor::measure::{Metric, Sample};
+use crate::successor::report::chart::{Point, Wanted, before_and_after, changes, safe, split, told};
+use crate::successor::verdict::{Comparison, Direction};
 
 /// The most checks in the table.
 const MAX_CHECKS: usize = 100;

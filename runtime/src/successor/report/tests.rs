@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::budget::{Budget, Spent};
-use super::super::evaluation::Goal;
-use super::super::fixtures::{evaluation, goal, guard, pairs};
-use super::super::judge::judge;
-use super::super::measure::{Arm, Checked, Metric};
-use super::super::verdict::{Artifact, Base, Identity, VERDICT_SCHEMA, Walls};
 use super::*;
 use crate::clock::Moment;
+use crate::successor::budget::{Budget, Spent};
+use crate::successor::evaluation::Goal;
+use crate::successor::judge::fixtures::{evaluation, goal, guard, pairs};
+use crate::successor::judge::judge;
+use crate::successor::measure::{Arm, Checked, Metric};
+use crate::successor::verdict::{Artifact, Base, Identity, VERDICT_SCHEMA, Walls};
 
 fn patch(title: &str, why: &str) -> Patch {
     let file = json!({
@@ -184,7 +184,7 @@ fn a_report_is_small_whatever_was_measured() {
     let mut samples = Vec::new();
     for case in 0..3_000 {
         for arm in Arm::BOTH {
-            let mut sample = super::super::fixtures::sample(&format!("{case} {long}"), 0, arm);
+            let mut sample = crate::successor::judge::fixtures::sample(&format!("{case} {long}"), 0, arm);
             for (index, metric) in Metric::ALL.into_iter().enumerate() {
                 sample.metrics.insert(
                     metric,
@@ -219,7 +219,7 @@ proptest! {
         let text = format!("{noise}{attack}{noise}");
         let (mut evaluation, mut samples) = measured(true);
         evaluation.title.clone_from(&text);
-        evaluation.parts = vec![super::super::fixtures::part(&text)];
+        evaluation.parts = vec![crate::successor::judge::fixtures::part(&text)];
         evaluation.goals[0].part = Some(text.clone());
         for sample in &mut samples {
             sample.part.clone_from(&text);

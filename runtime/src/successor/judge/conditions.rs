@@ -1,10 +1,10 @@
 //! What evidence comes to: whether a goal is met, whether a guard holds, and which ruling follows. The
 //! conditions in words are in `docs/formats/verdict.md`.
 
-use super::evaluation::{Evaluation, Goal, Guard};
-use super::measure::Metric;
-use super::statistics::FEW;
-use super::verdict::{Comparison, Direction, Ruling};
+use crate::successor::evaluation::{Evaluation, Goal, Guard};
+use crate::successor::judge::statistics::FEW;
+use crate::successor::measure::Metric;
+use crate::successor::verdict::{Comparison, Direction, Ruling};
 
 /// Shares that differ by less are the same: 2 % wanted and 2 % found is enough.
 const ROUNDING: f64 = 1e-9;

@@ -11,7 +11,7 @@ use crate::session::Transcript;
 
 /// A backend behind which another can be put for every case. It counts what it hears.
 #[derive(Debug, Clone)]
-pub(super) struct Switchboard(Arc<Mutex<Connected>>);
+pub(in crate::successor) struct Switchboard(Arc<Mutex<Connected>>);
 
 #[derive(Debug)]
 struct Connected {
@@ -21,7 +21,7 @@ struct Connected {
 }
 
 impl Switchboard {
-    pub(super) fn new(speaker: Arc<dyn Backend>) -> Self {
+    pub(in crate::successor) fn new(speaker: Arc<dyn Backend>) -> Self {
         Self(Arc::new(Mutex::new(Connected { speaker, bytes: 0, asked: Vec::new() })))
     }
 
@@ -30,12 +30,12 @@ impl Switchboard {
     }
 
     /// Puts a speaker behind it, and forgets what was heard.
-    pub(super) fn connect(&self, speaker: Arc<dyn Backend>) {
+    pub(in crate::successor) fn connect(&self, speaker: Arc<dyn Backend>) {
         *self.lock() = Connected { speaker, bytes: 0, asked: Vec::new() };
     }
 
     /// The bytes of all conversations since, and a digest of each.
-    pub(super) fn heard(&self) -> (u64, Vec<String>) {
+    pub(in crate::successor) fn heard(&self) -> (u64, Vec<String>) {
         let connected = self.lock();
         (connected.bytes, connected.asked.clone())
     }
@@ -74,7 +74,7 @@ impl Backend for Switchboard {
 
 /// Says what was said, as long as it is asked what was asked; from there on, someone else speaks.
 #[derive(Debug)]
-pub(super) struct FromRecord {
+pub(in crate::successor) struct FromRecord {
     replies: Vec<Completion>,
     /// What the baseline asked; without it, everything is taken for the same.
     asked: Option<Vec<String>>,
@@ -84,13 +84,17 @@ pub(super) struct FromRecord {
 }
 
 impl FromRecord {
-    pub(super) fn new(transcript: &Transcript, asked: Option<Vec<String>>, otherwise: Arc<dyn Backend>) -> Self {
+    pub(in crate::successor) fn new(
+        transcript: &Transcript,
+        asked: Option<Vec<String>>,
+        otherwise: Arc<dyn Backend>,
+    ) -> Self {
         let replies = transcript.turns.iter().map(|turn| turn.reply.clone()).collect();
         Self { replies, asked, next: Mutex::new(Some(0)), used: AtomicU32::new(0), otherwise }
     }
 
     /// How many replies came from the record.
-    pub(super) fn used(&self) -> u32 {
+    pub(in crate::successor) fn used(&self) -> u32 {
         self.used.load(Ordering::Relaxed)
     }
 

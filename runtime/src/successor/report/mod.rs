@@ -3,23 +3,24 @@
 //! [`MAX_REPORT_BYTES`], whatever was measured.
 
 mod about;
+mod chart;
 mod evidence;
 
-use super::chart::safe;
-use super::evaluation::Evaluation;
-use super::figures::{certainty, number};
-use super::measure::Sample;
-use super::pairs::Pairing;
-use super::patch::Patch;
-use super::statistics::RESAMPLES;
-use super::verdict::{Ruling, Verdict};
+use crate::successor::evaluation::Evaluation;
+use crate::successor::judge::figures::{certainty, number};
+use crate::successor::judge::pairs::Pairing;
+use crate::successor::judge::statistics::RESAMPLES;
+use crate::successor::measure::Sample;
+use crate::successor::patch::Patch;
+use crate::successor::report::chart::safe;
+use crate::successor::verdict::{Ruling, Verdict};
 
 /// The largest report.
 pub const MAX_REPORT_BYTES: usize = 1_000_000;
 /// What is left for the end of the page.
 const END_BYTES: usize = 4_000;
 
-const STYLE: &str = include_str!("report/style.css");
+const STYLE: &str = include_str!("style.css");
 
 /// What a report is made of.
 #[derive(Debug, Clone, Copy)]

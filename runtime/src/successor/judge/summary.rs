@@ -1,11 +1,11 @@
 //! The summary of a judgement: a few sentences that say what was found and why the ruling is what it is.
 
-use super::conditions::{GoalStanding, GuardStanding, find, goal_standing, guard_standing};
-use super::evaluation::{Goal, Guard};
-use super::figures::{line, percent, quantity};
-use super::judge::{Breakage, Found};
-use super::measure::Metric;
-use super::verdict::{Comparison, Direction, Ruling};
+use crate::successor::evaluation::{Goal, Guard};
+use crate::successor::judge::conditions::{GoalStanding, GuardStanding, find, goal_standing, guard_standing};
+use crate::successor::judge::figures::{line, percent, quantity};
+use crate::successor::judge::{Breakage, Found};
+use crate::successor::measure::Metric;
+use crate::successor::verdict::{Comparison, Direction, Ruling};
 
 /// So many things of a kind are named; the others are counted.
 const NAMED: usize = 3;

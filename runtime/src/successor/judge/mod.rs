@@ -15,14 +15,21 @@
 //! Confidence is the share of resamples of the whole evaluation that come to the same ruling, and 1 where chance has no
 //! part in it. The full definitions are in `docs/formats/verdict.md`.
 
-use super::caveats;
-use super::conditions::{Evidence, rule};
-use super::evaluation::{Evaluation, MAX_CONDITIONS, Part};
-use super::measure::{Arm, Metric, Sample};
-use super::pairs::{Case, Outcome, Pairing, Tally, label};
-use super::statistics::{Compared, RESAMPLES, Scope, compare, count};
-use super::summary;
-use super::verdict::{CheckCounts, Comparison, Ruling};
+mod caveats;
+pub(in crate::successor) mod conditions;
+pub(in crate::successor) mod figures;
+#[cfg(test)]
+pub(in crate::successor) mod fixtures;
+pub(in crate::successor) mod pairs;
+pub mod statistics;
+pub(in crate::successor) mod summary;
+
+use crate::successor::evaluation::{Evaluation, MAX_CONDITIONS, Part};
+use crate::successor::judge::conditions::{Evidence, rule};
+use crate::successor::judge::pairs::{Case, Outcome, Pairing, Tally, label};
+use crate::successor::judge::statistics::{Compared, RESAMPLES, Scope, compare, count};
+use crate::successor::measure::{Arm, Metric, Sample};
+use crate::successor::verdict::{CheckCounts, Comparison, Ruling};
 
 /// What the judge found.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +70,8 @@ pub fn judge(evaluation: &Evaluation, samples: &[Sample], seed: u64) -> Judgemen
     let pairing = Pairing::of(evaluation, samples);
     if let Some(first) = pairing.flaws.first() {
         let mut judgement = Judgement::rejected(first.code(), first.sentence());
-        judgement.caveats = caveats::capped(pairing.flaws.iter().skip(1).map(super::pairs::Flaw::sentence).collect());
+        judgement.caveats =
+            caveats::capped(pairing.flaws.iter().skip(1).map(crate::successor::judge::pairs::Flaw::sentence).collect());
         return judgement;
     }
     if evaluation.goals.len() + evaluation.guards.len() > MAX_CONDITIONS {
@@ -148,7 +156,11 @@ fn broken(asked: &[Scope], pairing: &Pairing<'_>, tallies: &[Tally<'_>]) -> Vec<
     let failing = pairing.cases.iter().filter(fails).map(|case| Breakage::Fails(case.label()));
     let regressed = tallies.iter().filter(|tally| tally.outcome() == Outcome::Regressed);
     let regressed = regressed.map(|tally| {
-        Breakage::Regresses(format!("“{}” in {}", super::figures::line(tally.check, 80), label(tally.part, tally.case)))
+        Breakage::Regresses(format!(
+            "“{}” in {}",
+            crate::successor::judge::figures::line(tally.check, 80),
+            label(tally.part, tally.case)
+        ))
     });
     let hidden = asked.iter().filter_map(|(metric, part)| {
         let hides = |case: &&Case<'_>| part.as_deref().is_none_or(|part| part == case.part) && hides(case, *metric);
@@ -169,7 +181,7 @@ fn hides(case: &Case<'_>, metric: Metric) -> bool {
 fn idle_parts<'a>(evaluation: &'a Evaluation, cases: &[Case<'_>]) -> Vec<&'a str> {
     let ran: std::collections::BTreeSet<(&str, &str)> = cases
         .iter()
-        .filter(|case| case.pairs.iter().any(super::pairs::Pair::ran))
+        .filter(|case| case.pairs.iter().any(crate::successor::judge::pairs::Pair::ran))
         .flat_map(|case| [(case.part, case.name), (case.part, "")])
         .collect();
     let tried: std::collections::BTreeSet<(&str, &str)> = cases.iter().map(|case| (case.part, case.name)).collect();

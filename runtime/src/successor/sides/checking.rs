@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::evaluation::Check;
-use super::measure::{Arm, Checked, Metric, Sample};
-use super::wire::CaseResult;
 use crate::memory::EvidenceStatus;
+use crate::successor::evaluation::Check;
+use crate::successor::measure::{Arm, Checked, Metric, Sample};
+use crate::successor::wire::CaseResult;
 use crate::text;
 
 /// Where a case stands.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Case<'a> {
-    pub(super) part: &'a str,
-    pub(super) name: &'a str,
-    pub(super) repetition: u32,
-    pub(super) arm: Arm,
+pub(in crate::successor) struct Case<'a> {
+    pub(in crate::successor) part: &'a str,
+    pub(in crate::successor) name: &'a str,
+    pub(in crate::successor) repetition: u32,
+    pub(in crate::successor) arm: Arm,
 }
 
 impl Case<'_> {
@@ -34,7 +34,7 @@ impl Case<'_> {
     }
 
     /// A case that could not be run. All its checks failed.
-    pub(super) fn failed(self, checks: &[Check], why: String) -> Sample {
+    pub(in crate::successor) fn failed(self, checks: &[Check], why: String) -> Sample {
         let checks = checks
             .iter()
             .map(|check| Checked { name: check.words(), passed: false, found: Some("it did not run".to_owned()) })
@@ -43,7 +43,7 @@ impl Case<'_> {
     }
 
     /// A case that ran; `wall` is what the parent saw.
-    pub(super) fn ran(self, checks: &[Check], result: &CaseResult, wall: Duration) -> Sample {
+    pub(in crate::successor) fn ran(self, checks: &[Check], result: &CaseResult, wall: Duration) -> Sample {
         let checks: Vec<Checked> = checks.iter().map(|check| checked(check, result, wall)).collect();
         let mut metrics = BTreeMap::new();
         let mut put = |metric, value: Option<f64>| {

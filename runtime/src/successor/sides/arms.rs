@@ -6,52 +6,52 @@ use std::time::{Duration, Instant};
 
 use herm_sandbox::{Bind, How, Lease, Output, Program, Spec, Used};
 
-use super::budget::{Budget, Spent};
-use super::checking::Case;
-use super::evaluation::{Check, Evaluation, Part};
-use super::fork::Identities;
-use super::measure::{Arm, Checked, Metric, Sample};
-use super::side::{Around, Rejection, Side, limits};
-use super::verdict::Walls;
-use super::wire::{CaseResult, FromWorker, Setup, ToWorker};
+use crate::successor::budget::{Budget, Spent};
+use crate::successor::evaluation::{Check, Evaluation, Part};
+use crate::successor::fork::Identities;
+use crate::successor::measure::{Arm, Checked, Metric, Sample};
+use crate::successor::sides::checking::Case;
+use crate::successor::sides::side::{Around, Rejection, Side, limits};
+use crate::successor::verdict::Walls;
+use crate::successor::wire::{CaseResult, FromWorker, Setup, ToWorker};
 use crate::task::Status;
 use crate::text;
 
 /// What both sides came to.
 #[derive(Debug, Default)]
-pub(super) struct Run {
-    pub(super) samples: Vec<Sample>,
-    pub(super) caveats: Vec<String>,
+pub(in crate::successor) struct Run {
+    pub(in crate::successor) samples: Vec<Sample>,
+    pub(in crate::successor) caveats: Vec<String>,
     /// Recorded tasks in which someone else than the record had to speak.
-    pub(super) diverged: u32,
+    pub(in crate::successor) diverged: u32,
     /// Parts for which there is nothing to run.
-    pub(super) empty: Vec<String>,
-    pub(super) walls: Walls,
-    pub(super) spent: Spent,
+    pub(in crate::successor) empty: Vec<String>,
+    pub(in crate::successor) walls: Walls,
+    pub(in crate::successor) spent: Spent,
     /// What programs used.
     programs: Used,
     /// What commands used, the largest of each.
     commands: Spent,
-    pub(super) rejected: Option<Rejection>,
+    pub(in crate::successor) rejected: Option<Rejection>,
 }
 
 /// An evaluation about to run.
-pub(super) struct Arms<'a> {
-    pub(super) evaluation: &'a Evaluation,
+pub(in crate::successor) struct Arms<'a> {
+    pub(in crate::successor) evaluation: &'a Evaluation,
     /// What each side works on; only the patched one has a patch.
-    pub(super) setups: [Setup; 2],
-    pub(super) leases: &'a [Lease; 2],
-    pub(super) budget: &'a Budget,
-    pub(super) around: Around<'a>,
+    pub(in crate::successor) setups: [Setup; 2],
+    pub(in crate::successor) leases: &'a [Lease; 2],
+    pub(in crate::successor) budget: &'a Budget,
+    pub(in crate::successor) around: Around<'a>,
     /// What the brain is without the patch and with it, as the parent knows; nothing where the patch cannot be applied.
-    pub(super) identity: &'a Identities,
+    pub(in crate::successor) identity: &'a Identities,
     /// Where output of commands goes.
-    pub(super) outputs: &'a Path,
+    pub(in crate::successor) outputs: &'a Path,
 }
 
 impl Arms<'_> {
     /// Runs everything. Blocks.
-    pub(super) fn run(self) -> Run {
+    pub(in crate::successor) fn run(self) -> Run {
         let began = Instant::now();
         let mut run = Run::default();
         let mut sides = Vec::new();

@@ -6,9 +6,9 @@
 //! is resampled is cases. Only where a noisy metric has fewer than [`FEW`] cases in a part are its
 //! repetitions resampled, and the judge says so.
 
-use super::measure::Metric;
-use super::pairs::{Case, Outcome, Pair, Tally};
-use super::verdict::{CheckCounts, Comparison, Direction};
+use crate::successor::judge::pairs::{Case, Outcome, Pair, Tally};
+use crate::successor::measure::Metric;
+use crate::successor::verdict::{CheckCounts, Comparison, Direction};
 
 /// How often an evaluation is resampled.
 pub const RESAMPLES: usize = 2_000;

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use herm_sandbox::{Ending, How, Lease, Program, Refusal, Running, SpawnReport, Spec, Used};
 
-use super::broker::Broker;
-use super::budget::Budget;
-use super::fork::ProgramsByDigest;
-use super::measure::Arm;
-use super::wire::{self, Answer, FromWorker, ToWorker};
-use super::worker;
 use crate::backend::{BackendError, ErrorClass};
+use crate::successor::broker::Broker;
+use crate::successor::budget::Budget;
+use crate::successor::fork::ProgramsByDigest;
+use crate::successor::inside::worker;
+use crate::successor::measure::Arm;
+use crate::successor::wire::{self, Answer, FromWorker, ToWorker};
 use crate::text;
 use crate::tool::Sandboxed;
 
@@ -23,19 +23,19 @@ const LONGEST_PROGRAM: Duration = Duration::from_secs(10);
 
 /// Why an evaluation ended without a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Rejection {
+pub(in crate::successor) struct Rejection {
     /// The stable name.
-    pub(super) reason: String,
+    pub(in crate::successor) reason: String,
     /// The sentence.
-    pub(super) sentence: String,
+    pub(in crate::successor) sentence: String,
 }
 
 impl Rejection {
-    pub(super) fn new(reason: impl Into<String>, sentence: impl Into<String>) -> Self {
+    pub(in crate::successor) fn new(reason: impl Into<String>, sentence: impl Into<String>) -> Self {
         Self { reason: reason.into(), sentence: sentence.into() }
     }
 
-    pub(super) fn of_refusal(refusal: &Refusal) -> Self {
+    pub(in crate::successor) fn of_refusal(refusal: &Refusal) -> Self {
         let reason = match refusal {
             Refusal::Escaped { .. } => "sandbox_escaped",
             Refusal::NotRegistered | Refusal::Unavailable { .. } | Refusal::Invalid { .. } | Refusal::Setup { .. } => {
@@ -63,16 +63,16 @@ impl Rejection {
 }
 
 /// What the parent does for its workers.
-pub(super) struct Around<'a> {
+pub(in crate::successor) struct Around<'a> {
     /// Who answers the baseline, and who the patched side: a patch may bring another backend.
-    pub(super) brokers: [Option<Arc<Broker>>; 2],
+    pub(in crate::successor) brokers: [Option<Arc<Broker>>; 2],
     /// Who runs programs.
-    pub(super) sandboxes: &'a Sandboxed,
+    pub(in crate::successor) sandboxes: &'a Sandboxed,
     /// The programs of the patch and of the brain, by their SHA-256. No other is run.
-    pub(super) programs: ProgramsByDigest,
-    pub(super) runtime: tokio::runtime::Handle,
+    pub(in crate::successor) programs: ProgramsByDigest,
+    pub(in crate::successor) runtime: tokio::runtime::Handle,
     /// When the evaluation has to be over.
-    pub(super) until: Instant,
+    pub(in crate::successor) until: Instant,
 }
 
 impl Around<'_> {
@@ -81,15 +81,15 @@ impl Around<'_> {
     }
 
     /// What was spent on models; both sides have one purse.
-    pub(super) fn micro_usd(&self) -> u64 {
+    pub(in crate::successor) fn micro_usd(&self) -> u64 {
         self.brokers.iter().flatten().next().map_or(0, |broker| broker.purse().spent)
     }
 }
 
 /// A worker in its sandbox.
-pub(super) struct Side {
-    pub(super) arm: Arm,
-    pub(super) report: SpawnReport,
+pub(in crate::successor) struct Side {
+    pub(in crate::successor) arm: Arm,
+    pub(in crate::successor) report: SpawnReport,
     running: Option<Running>,
     stream: Option<UnixStream>,
     ending: Option<Ending>,
@@ -99,7 +99,7 @@ pub(super) struct Side {
 
 impl Side {
     /// Starts a worker on the copy of the brain in a lease.
-    pub(super) fn spawn(arm: Arm, lease: &Lease, budget: &Budget) -> Result<Self, Rejection> {
+    pub(in crate::successor) fn spawn(arm: Arm, lease: &Lease, budget: &Budget) -> Result<Self, Rejection> {
         let (ours, theirs) = UnixStream::pair()
             .map_err(|source| Rejection::new("sandbox_unavailable", format!("No socket can be made: {source}.")))?;
         let mut spec = Spec::new(Program::Ourselves, lease);
@@ -112,7 +112,11 @@ impl Side {
     }
 
     /// Gives an order, answers what the worker asks meanwhile, and returns what came of it.
-    pub(super) fn order(&mut self, order: &ToWorker, around: &Around<'_>) -> Result<FromWorker, Rejection> {
+    pub(in crate::successor) fn order(
+        &mut self,
+        order: &ToWorker,
+        around: &Around<'_>,
+    ) -> Result<FromWorker, Rejection> {
         let arm = self.arm;
         self.programs = Used::default();
         let Some(stream) = self.stream.as_mut() else { return Err(self.gone()) };
@@ -145,7 +149,7 @@ impl Side {
     }
 
     /// What programs used since the last order.
-    pub(super) fn programs(&self) -> &Used {
+    pub(in crate::successor) fn programs(&self) -> &Used {
         &self.programs
     }
 
@@ -159,7 +163,7 @@ impl Side {
     }
 
     /// Lets the worker leave, and waits until nothing of it is left.
-    pub(super) fn leave(&mut self) -> Result<Used, Rejection> {
+    pub(in crate::successor) fn leave(&mut self) -> Result<Used, Rejection> {
         drop(self.stream.take());
         if let Some(running) = self.running.take() {
             self.ending = Some(running.wait());
@@ -172,7 +176,7 @@ impl Side {
     }
 
     /// Ends the worker now.
-    pub(super) fn end(&mut self) {
+    pub(in crate::successor) fn end(&mut self) {
         drop(self.stream.take());
         if let Some(running) = self.running.take() {
             // What ended by itself keeps its own end.
@@ -182,13 +186,13 @@ impl Side {
     }
 
     /// What it used, once it has ended.
-    pub(super) fn used(&self) -> Used {
+    pub(in crate::successor) fn used(&self) -> Used {
         self.ending.as_ref().map(|ending| ending.used.clone()).unwrap_or_default()
     }
 }
 
 /// What one side may take of a budget: both live at the same time and share it.
-pub(super) fn limits(budget: &Budget) -> herm_sandbox::Limits {
+pub(in crate::successor) fn limits(budget: &Budget) -> herm_sandbox::Limits {
     herm_sandbox::Limits {
         wall: Duration::from_secs(budget.wall_secs),
         cpu_percent: (budget.cpu_percent / 2).max(5),

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::figures::{line, percent, quantity};
-use super::measure::Metric;
-use super::verdict::{Comparison, Direction};
+use crate::successor::judge::figures::{line, percent, quantity};
+use crate::successor::measure::Metric;
+use crate::successor::verdict::{Comparison, Direction};
 
 /// Up to so many cases have a row each; more are dots.
 const MAX_ROWS: usize = 16;
@@ -269,10 +269,10 @@ fn dots(id: &str, one: &Comparison, points: &[Point], low: f64, high: f64) -> St
     let scale = Scale { low, high, left: 15.0, right: 99.0 };
     let down = |value: f64| bottom - height * ((value - low) / (high - low)).clamp(0.0, 1.0);
     let (corner, place) = match one.better {
-        super::measure::Better::Lower => {
+        crate::successor::measure::Better::Lower => {
             ("0,100 100,100 100,0", "<text class=\"faint good end\" x=\"97%\" y=\"222\">better ◢</text>")
         }
-        super::measure::Better::Higher => {
+        crate::successor::measure::Better::Higher => {
             ("0,100 0,0 100,0", "<text class=\"faint good\" x=\"17%\" y=\"26\">◤ better</text>")
         }
     };

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use herm_sandbox::Lease;
 
-use super::measure::Arm;
 use crate::error::Result;
 use crate::fsio::{Kind, Root, Sync};
 use crate::ids::RelPath;
+use crate::successor::measure::Arm;
 
 /// Where commands leave them.
 const INSIDE: &str = "artifacts";
@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 16 << 20;
 const MOST_DIRS: usize = 64;
 
 /// Copies the artifacts of both sides below `to`; what was left behind, in words.
-pub(super) fn collect(leases: &[Lease; 2], to: &Path) -> Result<Vec<String>> {
+pub(in crate::successor) fn collect(leases: &[Lease; 2], to: &Path) -> Result<Vec<String>> {
     let target = Root::open(to)?;
     let mut left = Vec::new();
     for (arm, lease) in Arm::BOTH.into_iter().zip(leases) {

@@ -64,15 +64,15 @@ const FILLER: [&str; 8] = [
 
 /// A small generator of numbers, always the same for a seed.
 #[derive(Debug, Clone)]
-pub(super) struct Numbers(u64);
+pub(in crate::successor) struct Numbers(u64);
 
 impl Numbers {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(in crate::successor) fn new(seed: u64) -> Self {
         Self(seed ^ 0x9e37_79b9_7f4a_7c15)
     }
 
     /// The next number (splitmix64).
-    pub(super) fn next(&mut self) -> u64 {
+    pub(in crate::successor) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -81,7 +81,7 @@ impl Numbers {
     }
 
     /// A number below `end`.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(in crate::successor) fn below(&mut self, end: usize) -> usize {
         (self.next() % (end.max(1) as u64)) as usize
     }
 
@@ -92,14 +92,14 @@ impl Numbers {
 
 /// A session: what is asked, what the tools return, and what an answer would need.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Generated {
-    pub(super) input: String,
-    pub(super) results: Vec<String>,
-    pub(super) facts: Vec<String>,
+pub(in crate::successor) struct Generated {
+    pub(in crate::successor) input: String,
+    pub(in crate::successor) results: Vec<String>,
+    pub(in crate::successor) facts: Vec<String>,
 }
 
 /// Session `number` of a seed.
-pub(super) fn generate(seed: u64, number: u32, results: u8, result_bytes: usize) -> Generated {
+pub(in crate::successor) fn generate(seed: u64, number: u32, results: u8, result_bytes: usize) -> Generated {
     let mut numbers = Numbers::new(seed.wrapping_mul(1_000_003).wrapping_add(u64::from(number)));
     // Six different people; the lines about all others are noise of the very same shape.
     let mut order: Vec<&str> = PEOPLE.to_vec();
@@ -147,14 +147,14 @@ pub(super) fn generate(seed: u64, number: u32, results: u8, result_bytes: usize)
 
 /// What is left of a session that ran through the machine with a brain's tuning.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Left {
-    pub(super) turns: u32,
-    pub(super) context_bytes: u64,
-    pub(super) kept_facts: f64,
+pub(in crate::successor) struct Left {
+    pub(in crate::successor) turns: u32,
+    pub(in crate::successor) context_bytes: u64,
+    pub(in crate::successor) kept_facts: f64,
 }
 
 /// Runs a session through the pure machine: the conversation before the last reply is what the model would answer from.
-pub(super) fn run(session: &Generated, tuning: &Tuning, context_bytes: usize) -> Left {
+pub(in crate::successor) fn run(session: &Generated, tuning: &Tuning, context_bytes: usize) -> Left {
     let rules = Rules {
         tools: vec!["read".to_owned()],
         context_bytes,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::evaluation::{EVALUATION_SCHEMA, Evaluation, Goal, Guard, Part, Speaker};
-use super::measure::{Arm, Checked, Metric, Sample};
+use crate::successor::evaluation::{EVALUATION_SCHEMA, Evaluation, Goal, Guard, Part, Speaker};
+use crate::successor::measure::{Arm, Checked, Metric, Sample};
 
 /// An evaluation of one part, `p`, whose cases have any name.
 pub(crate) fn evaluation(repeat: u32) -> Evaluation {

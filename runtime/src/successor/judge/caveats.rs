@@ -1,13 +1,13 @@
 //! Caveats of a judgement: what a reader should know before relying on it.
 
-use super::conditions::{GoalStanding, find, goal_standing};
-use super::figures::{counted, line, percent};
-use super::judge::Found;
-use super::measure::{Arm, Metric, Sample};
-use super::pairs::{Case, Outcome, Tally, label};
-use super::statistics::FEW;
-use super::summary::{capitalised, moved, subject};
-use super::verdict::{Comparison, Direction, Ruling};
+use crate::successor::judge::Found;
+use crate::successor::judge::conditions::{GoalStanding, find, goal_standing};
+use crate::successor::judge::figures::{counted, line, percent};
+use crate::successor::judge::pairs::{Case, Outcome, Tally, label};
+use crate::successor::judge::statistics::FEW;
+use crate::successor::judge::summary::{capitalised, moved, subject};
+use crate::successor::measure::{Arm, Metric, Sample};
+use crate::successor::verdict::{Comparison, Direction, Ruling};
 
 /// The most caveats; the others are counted.
 const MAX_CAVEATS: usize = 40;
@@ -142,10 +142,12 @@ fn unguarded(found: &Found<'_>) -> Vec<String> {
 /// The more goals there are, the likelier one of them is met by chance.
 fn one_of_many(found: &Found<'_>) -> Option<String> {
     let goals = &found.evaluation.goals;
-    let is_met = |goal: &&super::evaluation::Goal| goal_standing(goal, found.statistics) == GoalStanding::Met;
+    let is_met =
+        |goal: &&crate::successor::evaluation::Goal| goal_standing(goal, found.statistics) == GoalStanding::Met;
     let met: Vec<_> = goals.iter().filter(is_met).collect();
     let bound = 0.05 / goals.len().max(1) as f64;
-    let comparison = |goal: &&super::evaluation::Goal| find(found.statistics, goal.metric, goal.part.as_deref());
+    let comparison =
+        |goal: &&crate::successor::evaluation::Goal| find(found.statistics, goal.metric, goal.part.as_deref());
     let is_strong = met.iter().filter_map(comparison).any(|one| one.p <= bound || !one.metric.is_noisy());
     (goals.len() > 1 && !is_strong).then(|| {
         let (met, all) = (met.len(), goals.len());

@@ -1,6 +1,6 @@
 //! Numbers for people: shares, times, sizes and counts, as summaries, caveats and reports write them.
 
-use super::measure::Metric;
+use crate::successor::measure::Metric;
 
 /// A share in percent: `18 %`, `3.4 %`, `0.02 %`. Only small ones have decimals.
 pub(crate) fn percent(share: f64) -> String {

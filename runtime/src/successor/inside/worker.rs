@@ -10,12 +10,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
-use super::apply;
-use super::evaluation::{Part, Speaker, WrittenTask};
-use super::patch::Patch;
-use super::sessions;
-use super::speakers::{FromRecord, Switchboard};
-use super::wire::{self, Answer, CaseResult, Face, FromWorker, Setup, ToWorker, WireAsk};
 use crate::backend::{Ask, Backend, BackendError, Capabilities, Completion, ErrorClass, Reflex, Router, Scripted};
 use crate::brain::{Brain, OnDrift, Opening, Reader, StepKind};
 use crate::error::{Error, Result};
@@ -23,11 +17,17 @@ use crate::harness::{self, Harness};
 use crate::ids::{BrainId, SystemRandom, sha256};
 use crate::layout::Layout;
 use crate::receipt::Signer;
+use crate::successor::apply;
+use crate::successor::evaluation::{Part, Speaker, WrittenTask};
+use crate::successor::inside::sessions;
+use crate::successor::inside::speakers::{FromRecord, Switchboard};
+use crate::successor::patch::Patch;
+use crate::successor::wire::{self, Answer, CaseResult, Face, FromWorker, Setup, ToWorker, WireAsk};
 use crate::task::{Keep, Outcome, Task};
 use crate::tool::{Permissions, Programs, Toolbox};
 
 /// The first argument of a worker.
-pub(super) const ARGUMENT: &str = "herm-successor-worker";
+pub(in crate::successor) const ARGUMENT: &str = "herm-successor-worker";
 /// Where the worker's brains are.
 const BRAINS: &str = "/work/brains";
 /// Where it puts what it throws away.

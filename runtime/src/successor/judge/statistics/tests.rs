@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::super::fixtures::{evaluation, pairs, sample, swapped};
-use super::super::measure::{Arm, Sample};
-use super::super::pairs::Pairing;
 use super::*;
+use crate::successor::judge::fixtures::{evaluation, pairs, sample, swapped};
+use crate::successor::judge::pairs::Pairing;
+use crate::successor::measure::{Arm, Sample};
 
 fn compared(metric: Metric, samples: &[Sample], seed: u64) -> Comparison {
     let evaluation = evaluation(100);

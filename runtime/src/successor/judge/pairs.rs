@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::evaluation::{Evaluation, Part};
-use super::figures::line;
-use super::measure::{Arm, Sample};
+use crate::successor::evaluation::{Evaluation, Part};
+use crate::successor::judge::figures::line;
+use crate::successor::measure::{Arm, Sample};
 
 /// Both sides of one repetition of a case.
 #[derive(Debug, Clone, Copy)]
@@ -224,7 +224,7 @@ fn tally<'a>(case: &Case<'a>) -> Vec<Tally<'a>> {
     let ran: Vec<&Pair<'a>> = case.pairs.iter().filter(|pair| pair.ran()).collect();
     let Some(first) = ran.first() else { return Vec::new() };
     let passed = |sample: &Sample, index: usize| sample.checks.get(index).is_some_and(|check| check.passed);
-    let one = |(index, check): (usize, &'a super::measure::Checked)| Tally {
+    let one = |(index, check): (usize, &'a crate::successor::measure::Checked)| Tally {
         part: case.part,
         case: case.name,
         check: &check.name,
@@ -242,8 +242,8 @@ fn tally<'a>(case: &Case<'a>) -> Vec<Tally<'a>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{evaluation, sample};
     use super::*;
+    use crate::successor::judge::fixtures::{evaluation, sample};
 
     fn codes(samples: &[Sample]) -> Vec<&'static str> {
         Pairing::of(&evaluation(2), samples).flaws.iter().map(Flaw::code).collect()
