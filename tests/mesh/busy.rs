@@ -14,7 +14,7 @@ use super::{Role, Town, as_json};
 struct Held {
     town: Town,
     gate: Gate,
-    _model: ModelServer,
+    model: ModelServer,
 }
 
 impl Held {
@@ -29,7 +29,7 @@ impl Held {
         let mut town = Town::asleep_with([Role::Common; 5], &config);
         let place = &mut town.places[1];
         place.serving = Some(place.operator.serve());
-        Self { town, gate, _model: model }
+        Self { town, gate, model }
     }
 
     fn client(&self) -> Client {
@@ -61,6 +61,17 @@ impl Held {
         stream.write_all(body.as_bytes()).unwrap();
         // The server has read it once it says anything of it.
         self.until_not(proposal, 404);
+    }
+
+    /// Waits until the model was asked.
+    fn until_asked(&self) {
+        for _ in 0..48_000 {
+            if !self.model.requests().is_empty() {
+                return;
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(5));
+        }
+        panic!("nobody asked the model")
     }
 
     fn look(&self, proposal: &SignedProposal) -> Answer {
@@ -123,8 +134,19 @@ fn a_server_that_is_told_to_stop_does_not_wait_for_a_verdict() {
     let mut held = Held::new();
     let asked = held.proposal(1);
     held.send_and_leave(&asked);
+    let forks = held.town.node(2).operator.brains().join(".successor/forks");
+    let there = || -> Vec<String> {
+        let names = std::fs::read_dir(&forks).unwrap().map(|entry| entry.unwrap().file_name());
+        names.map(|name| name.into_string().unwrap()).filter(|name| name != ".lock").collect()
+    };
+    // It asks the model by now, so both sides are there.
+    held.until_asked();
+    assert_eq!(there().len(), 2);
     let place = &mut held.town.places[1];
     assert!(place.serving.take().unwrap().stop().success());
+    assert_eq!(there(), Vec::<String>::new());
+    let making = place.operator.brains().join(".successor/verdicts");
+    assert_eq!(std::fs::read_dir(making).unwrap().count(), 0, "nor a verdict that nobody came to");
     // It gave no vote, and verifies when it is asked again.
     place.serving = Some(place.operator.serve());
     assert_eq!(held.look(&asked).status, 404);

@@ -3,6 +3,7 @@
 
 mod busy;
 mod doors;
+mod held_out;
 mod page;
 mod transport;
 mod trouble;
@@ -28,6 +29,8 @@ const HERM: &str = env!("CARGO_BIN_EXE_herm-under-test");
 const PATIENCE: Duration = Duration::from_secs(240);
 /// So long the silent are waited for, once everyone else has their vote written down.
 const SILENCE: Duration = Duration::from_secs(8);
+/// An evaluation of a node's own, where it has one.
+const OWN: &str = "own.json";
 /// The brain all of them have.
 const BRAIN: &str = "7";
 
@@ -121,7 +124,10 @@ impl Town {
     }
 
     fn proposal_with(&self, epoch: u64, proposer: &Signer, evaluation: &Evaluation) -> SignedProposal {
-        let base = self.node(1).base();
+        self.proposal_for(epoch, proposer, evaluation, self.node(1).base())
+    }
+
+    fn proposal_for(&self, epoch: u64, proposer: &Signer, evaluation: &Evaluation, base: Base) -> SignedProposal {
         Proposal::new(&patch(), evaluation, base, epoch, SystemClock.now(), &SystemRandom, proposer).unwrap()
     }
 
@@ -152,12 +158,21 @@ impl Town {
 impl Place {
     /// Writes its configuration: everyone, where they are now.
     fn configure(&self, everyone: &[Self], more: &str) {
-        let mut config = format!("{more}\n[mesh.verify]\nwall_secs = 200\n");
+        let mut config = format!("{more}\n[mesh.verify]\nwall_secs = 200\nmicro_usd = 1000000\n");
+        let own = self.operator.path().join(OWN);
+        if own.exists() {
+            config.push_str(&format!("evaluation = {own:?}\n"));
+        }
         for place in everyone {
             let (name, key, url) = (&place.name, place.signer.public(), place.url());
             config.push_str(&format!("[mesh.members.{name}]\nkey = \"{key}\"\nurl = \"{url}\"\n"));
         }
         std::fs::write(self.operator.path().join("config.toml"), &config).expect("a configuration");
+    }
+
+    /// Gives it an evaluation of its own, before it is configured.
+    fn holds_out(&self, evaluation: &Value) {
+        std::fs::write(self.operator.path().join(OWN), evaluation.to_string()).expect("an evaluation");
     }
 
     fn url(&self) -> String {
@@ -220,10 +235,28 @@ fn evaluation() -> Evaluation {
     let file = json!({
         "schema": "herm/evaluation@1",
         "title": "What is left of long sessions",
-        "parts": [{ "kind": "compress", "name": "long", "sessions": 8 }],
+        "parts": [
+            { "kind": "compress", "name": "long", "sessions": 8 },
+            { "kind": "suite", "name": "asked", "tasks": [checked("yes")] },
+        ],
         "goals": [{ "metric": "keptFacts" }],
     });
     Evaluation::parse(file.to_string().as_bytes()).unwrap()
+}
+
+/// The same without any check: it says nothing of what the brain answers.
+fn unchecked() -> Evaluation {
+    let mut evaluation = evaluation();
+    evaluation.parts.truncate(1);
+    evaluation
+}
+
+/// A task that is answered so, and checked for it.
+fn checked(answer: &str) -> Value {
+    json!({
+        "name": answer, "input": "go", "replies": [json!({ "done": answer }).to_string()],
+        "checks": [{ "answerHas": answer }],
+    })
 }
 
 /// A vote that someone signs without having looked.
@@ -232,6 +265,7 @@ fn claim(about: &Question, ruling: Ruling, signer: &Signer) -> SignedVote {
         about: about.clone(),
         ruling,
         verdict_hash: Some(format!("sha256:{}", "0".repeat(64))),
+        local_verdict_hash: None,
         reason: None,
         node: signer.public().to_string(),
         nonce: Nonce::new(&SystemRandom).unwrap(),

@@ -3,10 +3,10 @@
 use herm::Layout;
 use herm::successor::gate::vote::Standing;
 use herm::successor::gate::{EpochBook, SignedConsensus};
-use herm::successor::{Records, Ruling};
+use herm::successor::{Base, Records, Ruling};
 use serde_json::json;
 
-use super::{BRAIN, PATIENCE, Place, Role, SILENCE, Town, counts, evaluation, patch, silent};
+use super::{BRAIN, PATIENCE, Place, Role, SILENCE, Town, checked, counts, evaluation, patch, silent};
 
 #[test]
 fn five_honest_nodes_agree_and_the_epoch_is_closed_for_all_of_them() {
@@ -66,9 +66,9 @@ fn what_was_evaluated_is_proposed_agreed_on_and_applied_once() {
     let applied = herm.run(&["successor", "apply", &verdict]);
     assert_eq!(applied.code, 0, "{applied:?}");
     assert_eq!(own.base().version, before.version + 1);
-    // The brain has moved, so nothing of that counts any more.
+    // It is rehearsed first, and there is nothing left to do.
     let again = herm.run(&["successor", "apply", &verdict]);
-    assert!(again.code != 0 && again.stderr.contains("the brain has moved"), "{again:?}");
+    assert!(again.code != 0 && again.stderr.contains("the patch changes nothing"), "{again:?}");
 }
 
 #[test]
@@ -105,22 +105,69 @@ fn evaluated(place: &Place) -> String {
     records[0].name.clone()
 }
 
+/// Five with the same brain, some of whom have an evaluation of their own that their brain does not pass as it is: they
+/// approve of nothing.
+fn strict(numbers: &[usize]) -> Town {
+    let mut town = Town::asleep([Role::Common; 5]);
+    let mut task = checked("yes");
+    task["checks"] = json!([{ "answerHas": "no" }]);
+    let own = json!({
+        "schema": "herm/evaluation@1",
+        "title": "What nobody passes",
+        "parts": [{ "kind": "suite", "name": "asked", "tasks": [task] }],
+    });
+    for number in numbers {
+        town.node(*number).holds_out(&own);
+        town.node(*number).configure(&town.places, "");
+    }
+    for place in &mut town.places {
+        place.serving = Some(place.operator.serve());
+    }
+    town
+}
+
 #[test]
 fn two_who_reject_stop_it_for_3_of_5_are_less_than_two_thirds() {
-    let (common, other) = (Role::Common, Role::Other);
-    let town = Town::of([common, common, common, other, other]);
+    let town = strict(&[4, 5]);
     let agreed = town.decide(&town.proposal(1), PATIENCE);
     assert_eq!((counts(&agreed), silent(&agreed)), ((3, 5, false), vec![]));
     let standings: Vec<Standing> = agreed.said().tally.counted.iter().map(|one| one.standing).collect();
     let (yes, no) = (Standing::Approve, Standing::Reject);
     assert_eq!(standings, [yes, yes, yes, no, no]);
+    assert_eq!(agreed.said().votes[4].said().reason.as_deref(), Some("local_unmeasured"));
 }
 
 #[test]
 fn one_who_rejects_does_not_stop_four() {
-    let (common, other) = (Role::Common, Role::Other);
-    let town = Town::of([common, common, common, common, other]);
+    let town = strict(&[5]);
     assert_eq!(counts(&town.decide(&town.proposal(1), PATIENCE)), (4, 5, true));
+}
+
+#[test]
+fn who_has_another_brain_is_named_counts_for_nothing_and_closes_nothing() {
+    let (common, other) = (Role::Common, Role::Other);
+    let town = Town::of([common, common, common, other, other]);
+    let agreed = town.decide(&town.proposal(1), PATIENCE);
+    assert_eq!((counts(&agreed), silent(&agreed)), ((3, 3, true), vec![]));
+    let named = &agreed.said().tally.not_counted;
+    assert_eq!(
+        named.iter().map(|one| one.why.as_str()).collect::<Vec<_>>(),
+        ["it rests on no verdict: another_base"; 2]
+    );
+    // A member that proposes for a brain that nobody has is answered at once by all, and closes no epoch with that.
+    let nowhere = Base { version: 77, ..town.node(1).base() };
+    let free = town.proposal_for(1, &town.node(1).signer, &evaluation(), nowhere);
+    let answered = town.decide(&free, PATIENCE);
+    assert_eq!((counts(&answered), answered.said().votes.len()), ((0, 0, false), 5));
+    for number in 1..=5 {
+        let refused = town.tell(number, &answered).unwrap_err();
+        assert!(refused.message().contains("0 members voted, and 3 must have"), "{refused}");
+        let book = EpochBook::open(&Layout::new(town.node(number).operator.brains())).unwrap();
+        assert_eq!(book.vote(free.hash()).unwrap(), None, "nothing is written down");
+    }
+    for number in 1..=3 {
+        town.tell(number, &agreed).unwrap();
+    }
 }
 
 #[test]

@@ -283,6 +283,16 @@ impl Evaluation {
         Ok(evaluation)
     }
 
+    /// Whether it looks at tasks: some with checks, or those of the brain once more. What only measures time or
+    /// compression would approve of an agent that answers anything at all.
+    pub fn has_checks(&self) -> bool {
+        self.parts.iter().any(|part| match part {
+            Part::Suite { tasks, .. } => tasks.iter().any(|task| !task.checks.is_empty()),
+            Part::Replay { .. } => true,
+            Part::Compress { .. } | Part::Calls { .. } | Part::Command { .. } => false,
+        })
+    }
+
     /// The hash that names it: SHA-256 of its canonical form.
     pub fn hash(&self) -> Result<String> {
         let bytes = serde_json::to_vec(self)

@@ -1,13 +1,21 @@
 //! `[successor]`, `[stewards]` and `[mesh]` of the configuration: what must happen before a patch is applied.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use axum::http::Uri;
-use herm::successor::Budget;
 use herm::successor::gate::{Gate, Member, Mesh, Stewards};
-use herm::{Error, Result};
+use herm::successor::{Budget, Evaluation};
+use herm::{Error, Result, fsio};
 
 use super::Settings;
+use crate::serve::Verifying;
+
+/// What verifying for others takes unless said: less than judging for oneself, and no money at all.
+const USUAL_WALL: u64 = 600;
+const USUAL_MICRO_USD: u64 = 0;
+/// The largest evaluation file.
+const MAX_EVALUATION_BYTES: u64 = 4 << 20;
 
 /// What must happen before a patch is applied, and who has to do with it.
 #[derive(Debug, Clone)]
@@ -101,7 +109,7 @@ pub(crate) struct MeshEntry {
     pub(crate) quorum: Option<usize>,
     /// The members by name, this operator among them.
     pub(crate) members: BTreeMap<String, MemberEntry>,
-    /// What verifying the proposal of another member may use up.
+    /// How the proposals of other members are verified, and what that may use up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) verify: Option<VerifyEntry>,
 }
@@ -116,14 +124,18 @@ pub(crate) struct MemberEntry {
     pub(crate) url: String,
 }
 
-/// What verifying a proposal may use up.
-#[derive(Debug, Clone, Copy, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+/// How the proposals of other members are verified.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct VerifyEntry {
-    /// Seconds on the wall; 3,600 unless said.
+    /// An evaluation of this operator's own: nothing may get worse in it, or the vote is REJECT. Without one, what the
+    /// proposer chose to measure decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) evaluation: Option<PathBuf>,
+    /// Seconds on the wall, for each of the evaluations; 600 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) wall_secs: Option<u64>,
-    /// Millionths of a dollar for models; 5,000,000 unless said.
+    /// Millionths of a dollar for models, for each of the evaluations; nothing unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) micro_usd: Option<u64>,
     /// Bytes on disk; 10 GB unless said.
@@ -147,12 +159,18 @@ impl MeshEntry {
         })
     }
 
+    /// How proposals are verified.
+    pub(crate) fn verifying(&self) -> Result<Verifying> {
+        let said = self.verify.clone().unwrap_or_default();
+        Ok(Verifying { budget: self.budget()?, local: said.local()? })
+    }
+
     /// What verifying a proposal may use up.
-    pub(crate) fn budget(&self) -> Result<Budget> {
-        let (said, usual) = (self.verify.unwrap_or_default(), Budget::default());
+    fn budget(&self) -> Result<Budget> {
+        let (said, usual) = (self.verify.clone().unwrap_or_default(), Budget::default());
         let budget = Budget {
-            wall_secs: said.wall_secs.unwrap_or(usual.wall_secs),
-            micro_usd: said.micro_usd.unwrap_or(usual.micro_usd),
+            wall_secs: said.wall_secs.unwrap_or(USUAL_WALL),
+            micro_usd: said.micro_usd.unwrap_or(USUAL_MICRO_USD),
             disk_bytes: said.disk_bytes.unwrap_or(usual.disk_bytes),
             cpu_percent: said.cpu_percent.unwrap_or(usual.cpu_percent),
             memory_bytes: said.memory_bytes.unwrap_or(usual.memory_bytes),
@@ -162,6 +180,26 @@ impl MeshEntry {
             Error::invalid(format!("[mesh.verify]: {}", error.message())).hint("leave it out for the default")
         })?;
         Ok(budget)
+    }
+}
+
+impl VerifyEntry {
+    /// This operator's own evaluation, read and looked at: one that checks nothing would let everything through.
+    fn local(&self) -> Result<Option<Evaluation>> {
+        let Some(path) = &self.evaluation else { return Ok(None) };
+        let bad = |error: &Error| {
+            let hint = error.hint_text().unwrap_or("docs/gates.md says what it is for").to_owned();
+            Error::invalid(format!("evaluation of [mesh.verify]: {}", error.message())).hint(hint)
+        };
+        let read = fsio::read_regular(path, MAX_EVALUATION_BYTES).and_then(|bytes| Evaluation::parse(&bytes));
+        let evaluation = read.map_err(|error| bad(&error))?;
+        if !evaluation.has_checks() {
+            let error = Error::invalid(format!("{} has neither tasks with checks nor a replay", path.display()));
+            return Err(bad(
+                &error.hint("give it tasks whose answers you know; docs/formats/evaluation.md has the checks")
+            ));
+        }
+        Ok(Some(evaluation))
     }
 }
 
@@ -214,12 +252,42 @@ mod tests {
     }
 
     #[test]
-    fn what_a_verification_may_use_up_is_the_usual_unless_said() {
+    fn what_a_verification_may_use_up_is_ten_minutes_and_no_money_unless_said() {
         let read = |text: &str| toml::from_str::<MeshEntry>(text).unwrap().budget();
-        assert_eq!(read("").unwrap(), Budget::default());
-        let said = read("[verify]\nwall_secs = 60\nmicro_usd = 0\n").unwrap();
-        assert_eq!(said, Budget { wall_secs: 60, micro_usd: 0, ..Budget::default() });
+        assert_eq!(read("").unwrap(), Budget { wall_secs: 600, micro_usd: 0, ..Budget::default() });
+        let said = read("[verify]\nwall_secs = 60\nmicro_usd = 7\n").unwrap();
+        assert_eq!(said, Budget { wall_secs: 60, micro_usd: 7, ..Budget::default() });
         assert!(read("[verify]\nwall_secs = 0\n").unwrap_err().message().starts_with("[mesh.verify]: "));
+    }
+
+    #[test]
+    fn an_evaluation_of_one_s_own_is_read_at_once_and_checks_something() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("own.json");
+        let read = |text: Option<&str>| {
+            if let Some(text) = text {
+                herm::fsio::remove_file(&file).unwrap();
+                herm::fsio::PrivateFile::create(&file).unwrap().write(text.as_bytes()).unwrap();
+            }
+            let entry = VerifyEntry { evaluation: Some(file.clone()), ..VerifyEntry::default() };
+            let mesh = MeshEntry { verify: Some(entry), ..MeshEntry::default() };
+            mesh.verifying().map(|how| how.local.unwrap().title)
+        };
+        let part = |tasks: &str| {
+            format!(
+                r#"{{ "schema": "herm/evaluation@1", "title": "mine",
+                     "parts": [{{ "kind": "suite", "name": "asked", "tasks": [{tasks}] }}] }}"#
+            )
+        };
+        let (checked, unchecked) = (
+            r#"{ "name": "a", "input": "go", "checks": [{ "answerHas": "yes" }] }"#,
+            r#"{ "name": "a", "input": "go" }"#,
+        );
+        let said = |text: Option<&str>| read(text).unwrap_err().message().to_owned();
+        assert!(said(None).starts_with("evaluation of [mesh.verify]: "), "it is not there");
+        assert_eq!(read(Some(&part(checked))).unwrap(), "mine");
+        assert!(said(Some(&part(unchecked))).ends_with("has neither tasks with checks nor a replay"));
+        assert!(said(Some("{}")).starts_with("evaluation of [mesh.verify]: that is not an evaluation"));
     }
 
     fn settings(text: &str) -> Settings {

@@ -21,6 +21,7 @@ use herm::successor::gate::{
 use herm::{Error, Result, SystemClock};
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
+use tokio::task::{AbortHandle, JoinHandle};
 use utoipa::ToSchema;
 
 use super::app::App;
@@ -30,8 +31,8 @@ use crate::config::Settings;
 
 /// Proposals that are verified or wait for it.
 const MOST_JOBS: usize = 2;
-/// Failures that are remembered, to be told to who asks again.
-const MOST_FAILURES: usize = 32;
+/// What came to nothing and is remembered, to be told to who asks again.
+const MOST_VAIN: usize = 32;
 /// How long a request waits for the vote before it is told to ask again.
 const WAITS: Duration = Duration::from_secs(10);
 /// When to ask again, in seconds.
@@ -49,9 +50,11 @@ pub(crate) struct Door {
 #[derive(Debug)]
 enum Job {
     /// It is verified, or waits for it.
-    Open { proposer: String, over: watch::Receiver<bool> },
+    Open { proposer: String, over: watch::Receiver<bool>, voting: AbortHandle },
     /// It could not be verified.
     Failed(Problem),
+    /// It was not judged. Such a vote counts for nothing and is not in the book: only whoever asks soon is told.
+    Unjudged(Box<SignedVote>),
 }
 
 impl Door {
@@ -93,7 +96,7 @@ impl Door {
         let by = proposal.key().to_string();
         let open = jobs.values().filter_map(|job| match job {
             Job::Open { proposer, .. } => Some(proposer),
-            Job::Failed(_) => None,
+            Job::Failed(_) | Job::Unjudged(_) => None,
         });
         let (mut count, mut has_one) = (0, false);
         for proposer in open {
@@ -107,36 +110,67 @@ impl Door {
             return Err(Problem::too_many(format!("{count} proposals are being verified"), ASK_AGAIN));
         }
         let (done, over) = watch::channel(false);
-        jobs.insert(proposal.hash().to_owned(), Job::Open { proposer: by, over: over.clone() });
-        drop(jobs);
-        tokio::spawn(self.clone().verify(proposal, done));
-        Ok(over)
-    }
-
-    async fn verify(self, proposal: SignedProposal, done: watch::Sender<bool>) {
         let hash = proposal.hash().to_owned();
         let (node, turn) = (self.node.clone(), Arc::clone(&self.turn));
-        // On its own, so that a panic is one failed proposal.
+        // On its own, so that a panic is one failed proposal, and so that it can be ended.
         let voting = tokio::spawn(async move {
             let _turn = turn.acquire_owned().await;
             node.vote(&proposal).await
         });
+        jobs.insert(hash.clone(), Job::Open { proposer: by, over: over.clone(), voting: voting.abort_handle() });
+        drop(jobs);
+        tokio::spawn(self.clone().conclude(hash, voting, done));
+        Ok(over)
+    }
+
+    /// Ends what is being verified, without a vote: the server stops.
+    pub(crate) async fn stop(&self) {
+        let open: Vec<watch::Receiver<bool>> = {
+            let jobs = self.jobs();
+            let open = jobs.values().filter_map(|job| match job {
+                Job::Open { over, voting, .. } => {
+                    voting.abort();
+                    Some(over.clone())
+                }
+                Job::Failed(_) | Job::Unjudged(_) => None,
+            });
+            open.collect()
+        };
+        for mut over in open {
+            // It is over as well if nobody is left to say so.
+            let _ = over.wait_for(|over| *over).await;
+        }
+    }
+
+    async fn conclude(self, hash: String, voting: JoinHandle<Result<SignedVote>>, done: watch::Sender<bool>) {
         let voted = voting.await.unwrap_or_else(|_| Err(Error::internal("verifying the proposal was interrupted")));
         let mut jobs = self.jobs();
-        match voted {
+        let vain = match voted {
             Ok(vote) => {
-                tracing::info!(proposal = %hash, ruling = vote.said().ruling.name(), "voted on a proposal of the mesh");
-                jobs.remove(&hash);
+                let said = vote.said();
+                tracing::info!(
+                    proposal = %hash,
+                    ruling = said.ruling.name(),
+                    reason = said.reason.as_deref().unwrap_or_default(),
+                    "voted on a proposal of the mesh"
+                );
+                said.verdict_hash.is_none().then(|| Job::Unjudged(Box::new(vote)))
             }
             Err(error) => {
                 tracing::warn!(proposal = %hash, %error, "a proposal of the mesh could not be verified");
-                let failed = |(hash, job): (&String, &Job)| matches!(job, Job::Failed(_)).then(|| hash.clone());
-                if jobs.values().filter(|job| matches!(job, Job::Failed(_))).count() >= MOST_FAILURES
-                    && let Some(one) = jobs.iter().find_map(failed)
+                Some(Job::Failed(error.into()))
+            }
+        };
+        match vain {
+            None => drop(jobs.remove(&hash)),
+            Some(vain) => {
+                let is_vain = |job: &Job| !matches!(job, Job::Open { .. });
+                if jobs.values().filter(|job| is_vain(job)).count() >= MOST_VAIN
+                    && let Some(one) = jobs.iter().find_map(|(hash, job)| is_vain(job).then(|| hash.clone()))
                 {
                     jobs.remove(&one);
                 }
-                jobs.insert(hash, Job::Failed(error.into()));
+                jobs.insert(hash, vain);
             }
         }
         drop(jobs);
@@ -146,9 +180,10 @@ impl Door {
     /// What there is to say of a proposal.
     async fn answer(&self, hash: &str) -> Answered<Response> {
         // Before the book: a vote is in the book before its job is over.
-        let (is_open, failed) = match self.jobs().get(hash) {
+        let (is_open, vain) = match self.jobs().get(hash) {
             Some(Job::Open { .. }) => (true, None),
-            Some(Job::Failed(problem)) => (false, Some(problem.clone())),
+            Some(Job::Failed(problem)) => (false, Some(Err(problem.clone()))),
+            Some(Job::Unjudged(vote)) => (false, Some(Ok(Json(SignedVote::clone(vote)).into_response()))),
             None => (false, None),
         };
         if is_open {
@@ -157,9 +192,9 @@ impl Door {
         }
         let (book, asked) = (self.node.book().clone(), hash.to_owned());
         let voted = blocking(move || book.vote(&asked)).await?;
-        match (voted, failed) {
+        match (voted, vain) {
             (Some(vote), _) => Ok(Json(vote).into_response()),
-            (None, Some(problem)) => Err(problem),
+            (None, Some(told)) => told,
             (None, None) => Err(Problem::not_found(format!("there is no vote on {hash} here"))
                 .hint("propose it with `POST /v1/mesh/proposals`")),
         }

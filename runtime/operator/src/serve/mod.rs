@@ -18,7 +18,7 @@ mod openai;
 pub(crate) mod openapi;
 mod operate;
 mod own_successor;
-pub(crate) use own_successor::verifier;
+pub(crate) use own_successor::{Verifying, verifier};
 mod page;
 mod payment;
 mod problem;
@@ -126,6 +126,7 @@ impl Server {
     pub(crate) async fn run(self) -> Result<()> {
         let Self { app, listener, _lock, .. } = self;
         operate::sweep(&app.settings.layout)?;
+        sweep_forks(&app).await;
         let again = tasks::resume(&app).await?;
         if again > 0 {
             tracing::info!(again, "tasks of the process before are taken up");
@@ -139,7 +140,36 @@ impl Server {
         tidying.abort();
         // It ends when the last task has, or was told to.
         let _ = stopping.await;
-        app.harness.shutdown().await
+        // First the votes, then what they would rest on: a successor that is ended here is no reason to reject.
+        if let Some(door) = &app.mesh {
+            door.stop().await;
+        }
+        let stopped = app.harness.shutdown().await;
+        close_forks(&app).await;
+        stopped
+    }
+}
+
+/// Removes what successors and sandboxes of a process that was killed left behind.
+async fn sweep_forks(app: &App) {
+    let layout = app.settings.layout.clone();
+    let swept = tokio::task::spawn_blocking(move || herm::successor::sweep(&layout)).await;
+    if let Ok(Err(error)) = swept {
+        tracing::warn!(%error, "what dead successors left is still there");
+    }
+}
+
+/// Ends this process's own sandboxes, also those that threads still work with, and removes them.
+async fn close_forks(app: &App) {
+    let layout = app.settings.layout.clone();
+    match tokio::task::spawn_blocking(move || herm::successor::close(&layout)).await {
+        Ok(Ok(swept)) => {
+            for (path, why) in swept.left {
+                tracing::warn!(path = %path.display(), %why, "a sandbox is still there; the next start removes it");
+            }
+        }
+        Ok(Err(error)) => tracing::warn!(%error, "what successors left is still there; the next start removes it"),
+        Err(_) => {}
     }
 }
 
@@ -160,9 +190,7 @@ async fn parts(settings: &Settings, book: Book, keyring: Keyring) -> Result<Part
     let harness: Harness = backends::harness(settings, None, None, tools, snapshotting)?;
     let paused: HashSet<_> = book.paused()?.into_iter().collect();
     let mesh = match (settings.gates()?.mesh, &settings.said.mesh) {
-        (Some(mesh), Some(said)) => {
-            Some(mesh::Door::open(settings, mesh, own_successor::verifier(&harness, said.budget()?))?)
-        }
+        (Some(mesh), Some(said)) => Some(mesh::Door::open(settings, mesh, verifier(&harness, said.verifying()?))?),
         _ => None,
     };
     Ok(Parts {

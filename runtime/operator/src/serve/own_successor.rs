@@ -3,19 +3,41 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use herm::successor::gate::{Proposal, Verifier};
-use herm::successor::{Base, Budget, SuccessorFork, Verdict};
+use herm::successor::gate::{Proposal, Verified, Verifier};
+use herm::successor::{Base, Budget, Evaluation, Ruling, SuccessorFork, Verdict};
 use herm::{BrainId, Error, Harness, Reader, Result};
 
 /// A successor of this operator's own.
 struct OwnSuccessor {
     harness: Harness,
-    budget: Budget,
+    how: Verifying,
 }
 
-/// Who verifies here, within a budget.
-pub(crate) fn verifier(harness: &Harness, budget: Budget) -> Arc<dyn Verifier> {
-    Arc::new(OwnSuccessor { harness: harness.clone(), budget })
+/// How the proposals of others are verified.
+#[derive(Debug, Clone)]
+pub(crate) struct Verifying {
+    /// What each evaluation may use up.
+    pub(crate) budget: Budget,
+    /// An evaluation of this operator's own, which no proposer chose.
+    pub(crate) local: Option<Evaluation>,
+}
+
+/// Who verifies here.
+pub(crate) fn verifier(harness: &Harness, how: Verifying) -> Arc<dyn Verifier> {
+    Arc::new(OwnSuccessor { harness: harness.clone(), how })
+}
+
+impl OwnSuccessor {
+    /// Judges the patch of a proposal by an evaluation, in a fork that is gone afterwards.
+    async fn judge(&self, proposal: &Proposal, evaluation: &Evaluation) -> Result<Verdict> {
+        let mut fork = SuccessorFork::new(&self.harness, &proposal.base.brain, proposal.patch()?).await?;
+        let verdict = fork.evaluate(evaluation, self.how.budget).await;
+        // The verdict is what was asked for; what is left of the fork is swept when the next one is made.
+        if let Err(error) = fork.destroy().await {
+            tracing::warn!(%error, "what a successor left is still there");
+        }
+        verdict
+    }
 }
 
 #[async_trait]
@@ -30,13 +52,12 @@ impl Verifier for OwnSuccessor {
         looking.await.map_err(|_| Error::internal("looking at a brain was interrupted"))?
     }
 
-    async fn verify(&self, proposal: &Proposal) -> Result<Verdict> {
-        let mut fork = SuccessorFork::new(&self.harness, &proposal.base.brain, proposal.patch()?).await?;
-        let verdict = fork.evaluate(&proposal.evaluation, self.budget).await;
-        // The verdict is what was asked for; what is left of the fork is swept when the next one is made.
-        if let Err(error) = fork.destroy().await {
-            tracing::warn!(%error, "what a successor left is still there");
-        }
-        verdict
+    async fn verify(&self, proposal: &Proposal) -> Result<Verified> {
+        let verdict = self.judge(proposal, &proposal.evaluation).await?;
+        let local = match &self.how.local {
+            Some(evaluation) if verdict.verdict == Ruling::Approve => Some(self.judge(proposal, evaluation).await?),
+            _ => None,
+        };
+        Ok(Verified { verdict, local })
     }
 }

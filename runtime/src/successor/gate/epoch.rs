@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use super::consensus::SignedConsensus;
+use super::mesh::SignedProposal;
 use super::nonce::gates;
 use super::signed::{Signed, check_hash};
 use super::vote::SignedVote;
 use crate::error::{Error, Result};
 use crate::fsio::Root;
-use crate::ids::{BrainId, RelPath};
+use crate::ids::{BrainId, RelPath, sha256};
 use crate::layout::Layout;
 
 /// The largest file of the book: a consensus of 99 members.
@@ -27,7 +28,7 @@ pub struct EpochBook {
 impl EpochBook {
     /// The book beside these brains.
     pub fn open(layout: &Layout) -> Result<Self> {
-        Ok(Self { root: Arc::new(gates(layout, &["votes", "epochs", "consensus"])?) })
+        Ok(Self { root: Arc::new(gates(layout, &["votes", "epochs", "consensus", "proposals", "verified"])?) })
     }
 
     /// The last closed epoch of a brain; 0 where there is none.
@@ -96,6 +97,45 @@ impl EpochBook {
     /// The vote that was given on a proposal.
     pub fn vote(&self, proposal: &str) -> Result<Option<SignedVote>> {
         self.read(&place("votes", proposal)?)
+    }
+
+    /// Takes note that a proposal is about to be verified. Until the epoch is closed or the brain moves, a member has one
+    /// verified: another one of it is refused. It is for the node to say which epoch that is, not for the proposal.
+    pub fn claim(&self, proposal: &SignedProposal) -> Result<()> {
+        let (base, key) = (&proposal.said().base, proposal.key());
+        let whose = sha256(format!("{key} {} {}", base.version, base.bundle_hash).as_bytes());
+        let place: RelPath = format!("verified/{}/{:020}-{whose}", base.brain, self.closed(&base.brain)?).parse()?;
+        if self.root.create(&place, proposal.hash().as_bytes())? {
+            return Ok(());
+        }
+        match self.root.read(&place, MAX_BYTES)? {
+            Some(earlier) if earlier != proposal.hash().as_bytes() => Err(Error::conflict(format!(
+                "another proposal of this member for brain {} is verified, and the epoch is open: {}",
+                base.brain,
+                String::from_utf8_lossy(&earlier)
+            ))
+            .hint("propose that one again until enough members answer, or wait until the epoch is closed")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a proposal of this node's own down. Where the same was proposed in the same epoch before, it is that one:
+    /// members who have voted say the same again, and the others have one to verify.
+    pub fn proposed(&self, proposal: SignedProposal) -> Result<SignedProposal> {
+        let said = proposal.said();
+        let (base, evaluation) = (&said.base, said.evaluation.hash()?);
+        let what = sha256(
+            format!(
+                "{} {} {} {} {evaluation} {} {}",
+                said.proposer, base.brain, base.version, base.bundle_hash, said.patch_hash, said.epoch
+            )
+            .as_bytes(),
+        );
+        let place: RelPath = format!("proposals/{what}.json").parse()?;
+        if self.root.create(&place, proposal.to_line()?.as_bytes())? {
+            return Ok(proposal);
+        }
+        self.read(&place)?.ok_or_else(|| Error::corrupt(format!("{place} was there and is gone")))
     }
 
     /// Writes a vote down, before anyone sees it. Where one was written down before, that one is the vote.

@@ -188,7 +188,16 @@ pub trait Verifier: Send + Sync {
     async fn base(&self, brain: &BrainId) -> Result<Base>;
 
     /// Evaluates the patch here, and says what came of it.
-    async fn verify(&self, proposal: &Proposal) -> Result<Verdict>;
+    async fn verify(&self, proposal: &Proposal) -> Result<Verified>;
+}
+
+/// What a node found by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verified {
+    /// The verdict on the proposal's evaluation, which the proposer chose.
+    pub verdict: Verdict,
+    /// The verdict on an evaluation of the node's own, where it has one. It is needed only where the other approves.
+    pub local: Option<Verdict>,
 }
 
 /// How members are asked.

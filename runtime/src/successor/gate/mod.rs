@@ -33,7 +33,7 @@ pub use approval::{Approval, Decision, SignedApproval, Stewards};
 pub use consensus::{Consensus, SignedConsensus};
 pub use epoch::EpochBook;
 pub use http::HttpTransport;
-pub use mesh::{Member, Mesh, Proposal, SignedProposal, Transport, Verifier};
+pub use mesh::{Member, Mesh, Proposal, SignedProposal, Transport, Verified, Verifier};
 pub use node::{Node, NodeParts};
 pub use nonce::{Nonce, NonceBook};
 pub use proposer::Concluded;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::consensus::{SignedConsensus, close_with};
 use super::epoch::EpochBook;
-use super::mesh::{Mesh, Proposal, SignedProposal, Verifier};
+use super::mesh::{Mesh, SignedProposal, Verified, Verifier};
 use super::nonce::Nonce;
 use super::signed::Signed;
 use super::vote::{SignedVote, Tally, Vote};
@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::ids::Random;
 use crate::receipt::{PublicKey, Signer};
-use crate::successor::Ruling;
+use crate::successor::{Ruling, Verdict};
 
 /// What a node is made of.
 #[derive(Clone)]
@@ -41,8 +41,14 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// Why a node rejects without looking at the patch: the brain here is not the one that was proposed for.
+/// Why a node does not judge: the brain here is not the one that was proposed for.
 const ANOTHER_BASE: &str = "another_base";
+/// Why it rejects what the proposal's evaluation approves of: that evaluation checks nothing, and there is no other.
+const NO_CHECKS: &str = "no_checks";
+/// Why it rejects: the node's own evaluation shows that something gets worse.
+const LOCAL_REGRESSION: &str = "local_regression";
+/// Why it rejects: the node's own evaluation showed nothing, since none of it ran, or the brain passes none of it as it is.
+const LOCAL_UNMEASURED: &str = "local_unmeasured";
 
 impl Node {
     /// A node of these parts. Its key must be a member's: nobody would count its votes.
@@ -84,23 +90,28 @@ impl Node {
         self.0.book.vote(proposal.hash())
     }
 
-    /// Verifies a proposal and gives the node's one vote on it. It is on the disk before anyone sees it.
+    /// Verifies a proposal and gives the node's one vote on it. It is on the disk before anyone sees it; but a vote
+    /// without a verdict, which counts for nothing, is not written down at all: it costs the proposer nothing.
     pub async fn vote(&self, proposal: &SignedProposal) -> Result<SignedVote> {
         let (node, asked) = (self.clone(), proposal.clone());
         if let Some(vote) = off_the_executor(move || node.admit(&asked)).await? {
             return Ok(vote);
         }
-        let found = self.find(proposal.said()).await?;
+        let found = self.find(proposal).await?;
         let vote = Vote {
             about: proposal.question(),
             ruling: found.ruling,
             verdict_hash: found.verdict_hash,
+            local_verdict_hash: found.local_verdict_hash,
             reason: found.reason.map(str::to_owned),
             node: self.0.signer.public().to_string(),
             nonce: Nonce::new(&*self.0.random)?,
             at: self.0.clock.now(),
         };
         let vote = Signed::seal(vote, &self.0.signer)?;
+        if vote.said().verdict_hash.is_none() {
+            return Ok(vote);
+        }
         let book = self.0.book.clone();
         off_the_executor(move || {
             // It may have been closed while the successor ran.
@@ -111,19 +122,35 @@ impl Node {
         .await
     }
 
-    async fn find(&self, proposal: &Proposal) -> Result<Found> {
-        if self.0.verifier.base(&proposal.base.brain).await? != proposal.base {
-            return Ok(Found { ruling: Ruling::Reject, verdict_hash: None, reason: Some(ANOTHER_BASE) });
+    async fn find(&self, proposal: &SignedProposal) -> Result<Found> {
+        let (said, verifier) = (proposal.said(), &self.0.verifier);
+        if verifier.base(&said.base.brain).await? != said.base {
+            return Ok(Found::unjudged(ANOTHER_BASE));
         }
-        let verdict = self.0.verifier.verify(proposal).await?;
-        if verdict.patch_hash != proposal.patch_hash || verdict.evaluation_hash != proposal.evaluation.hash()? {
+        if proposal.key() != self.key() {
+            let (book, asked) = (self.0.book.clone(), proposal.clone());
+            off_the_executor(move || book.claim(&asked)).await?;
+        }
+        let Verified { verdict, local } = verifier.verify(said).await?;
+        let is_about = |one: &Verdict| one.patch_hash == said.patch_hash;
+        let is_asked = is_about(&verdict) && verdict.evaluation_hash == said.evaluation.hash()?;
+        if !is_asked || !local.iter().all(is_about) {
             return Err(Error::internal("the successor judged something else than what was proposed"));
         }
-        let verdict_hash = Some(verdict.hash()?);
-        Ok(match verdict.base == proposal.base {
-            true => Found { ruling: verdict.verdict, verdict_hash, reason: None },
+        if [Some(&verdict), local.as_ref()].into_iter().flatten().any(|one| one.base != said.base) {
             // The brain moved after it was looked at.
-            false => Found { ruling: Ruling::Reject, verdict_hash, reason: Some(ANOTHER_BASE) },
+            return Ok(Found::unjudged(ANOTHER_BASE));
+        }
+        let reason = match &local {
+            _ if verdict.verdict != Ruling::Approve => None,
+            Some(local) => objection(local),
+            None => (!said.evaluation.has_checks()).then_some(NO_CHECKS),
+        };
+        Ok(Found {
+            ruling: if reason.is_some() { Ruling::Reject } else { verdict.verdict },
+            verdict_hash: Some(verdict.hash()?),
+            local_verdict_hash: local.as_ref().map(Verdict::hash).transpose()?,
+            reason,
         })
     }
 
@@ -147,7 +174,28 @@ impl Node {
 struct Found {
     ruling: Ruling,
     verdict_hash: Option<String>,
+    local_verdict_hash: Option<String>,
     reason: Option<&'static str>,
+}
+
+impl Found {
+    /// Nothing, for a reason.
+    fn unjudged(reason: &'static str) -> Self {
+        Self { ruling: Ruling::Reject, verdict_hash: None, local_verdict_hash: None, reason: Some(reason) }
+    }
+}
+
+/// What speaks against a patch in the verdict on the node's own evaluation. It need not get better there, but nothing may
+/// get worse, and something must have been looked at: guards that are broken are a REJECT.
+fn objection(local: &Verdict) -> Option<&'static str> {
+    if local.verdict == Ruling::Reject || local.checks.regressed > 0 {
+        return Some(LOCAL_REGRESSION);
+    }
+    let is_measured = match local.checks.total {
+        0 => local.statistics.iter().any(|one| one.pairs > 0),
+        _ => local.checks.baseline_passed > 0,
+    };
+    (!is_measured).then_some(LOCAL_UNMEASURED)
 }
 
 /// Runs what waits for the disk on a thread of its own.

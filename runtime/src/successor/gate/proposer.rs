@@ -47,6 +47,7 @@ impl Node {
         let (base, now) = (verdict.base.clone(), parts.clock.now());
         let epoch = parts.book.next(&base.brain)?;
         let proposal = Proposal::new(patch, evaluation, base, epoch, now, &*parts.random, &parts.signer)?;
+        let proposal = parts.book.proposed(proposal)?;
         let others = gather_others(&parts.mesh, transport, &proposal, Some(self.key()), within);
         let (own, mut gathered): (_, Gathered) = tokio::join!(self.vote(&proposal), others);
         match (own, parts.mesh.member(self.key())) {

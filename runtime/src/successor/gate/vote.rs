@@ -15,6 +15,8 @@ use crate::successor::{Base, Ruling};
 
 /// What the predicate of a vote is.
 pub const VOTE_TYPE: &str = "urn:herm:vote:1";
+/// The longest reason.
+const MAX_REASON: usize = 40;
 
 /// What a vote is about. All of it must be right, or the vote is about something else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +61,11 @@ pub struct Vote {
     /// The verdict of the node's own successor; nothing where it did not come to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict_hash: Option<String>,
-    /// Why there was none: `another_base`, …
+    /// The verdict on the node's own evaluation, which the proposer did not choose; nothing where it has none, or did
+    /// not come to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_verdict_hash: Option<String>,
+    /// Why the ruling is not that of the verdict, or why there is none: `another_base`, `no_checks`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Whose vote it is, by key.
@@ -92,11 +98,29 @@ impl Predicate for Vote {
     fn validate(&self) -> Result<()> {
         check_hash("a proposal", &self.about.proposal)?;
         check_hash("a patch", &self.about.patch_hash)?;
-        match (&self.verdict_hash, self.ruling) {
-            (Some(hash), _) => check_hash("a verdict", hash),
-            (None, Ruling::Approve) => Err(Error::invalid("a vote that approves names the verdict it rests on")),
-            (None, _) => Ok(()),
+        let is_name = |reason: &String| {
+            (1..=MAX_REASON).contains(&reason.len()) && reason.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+        };
+        if !self.reason.as_ref().is_none_or(is_name) {
+            return Err(Error::invalid(format!("the reason of a vote is 1 to {MAX_REASON} of a-z and _")));
         }
+        for hash in self.verdict_hash.iter().chain(&self.local_verdict_hash) {
+            check_hash("a verdict", hash)?;
+        }
+        match (&self.verdict_hash, &self.local_verdict_hash, self.ruling) {
+            (None, _, Ruling::Approve) => Err(Error::invalid("a vote that approves names the verdict it rests on")),
+            (None, Some(_), _) => Err(Error::invalid("a vote with a local verdict names that of the proposal, too")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Vote {
+    /// Why a vote is no answer: it costs its node nothing and says nothing of the patch, so it neither counts nor closes
+    /// an epoch.
+    fn unjudged(&self) -> Option<String> {
+        let reason = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        self.verdict_hash.is_none().then(|| format!("it rests on no verdict{reason}"))
     }
 }
 
@@ -174,7 +198,7 @@ pub fn tally(mesh: &Mesh, about: &Question, votes: &[SignedVote]) -> Tally {
     for vote in votes {
         let why = match mesh.member(vote.key()) {
             None => Some("its key is no member's".to_owned()),
-            Some(_) => about.difference(&vote.said().about),
+            Some(_) => about.difference(&vote.said().about).or_else(|| vote.said().unjudged()),
         };
         match why {
             Some(why) => not_counted.push(NotCounted { key: vote.key().to_string(), why }),

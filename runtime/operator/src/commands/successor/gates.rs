@@ -65,7 +65,7 @@ pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -
             mesh: members,
             signer: settings.signer.get()?.clone(),
             book: EpochBook::open(&settings.layout)?,
-            verifier: verifier(&harness(settings)?, settings.said.mesh.clone().unwrap_or_default().budget()?),
+            verifier: verifier(&harness(settings)?, settings.said.mesh.clone().unwrap_or_default().verifying()?),
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
         })?;

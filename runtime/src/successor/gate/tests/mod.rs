@@ -48,7 +48,7 @@ fn patch(title: &str) -> Patch {
 
 fn evaluation() -> Evaluation {
     let text = r#"{ "schema": "herm/evaluation@1", "title": "it answers",
-        "parts": [{ "kind": "suite", "name": "asked", "tasks": [{ "name": "one", "input": "hello" }] }] }"#;
+        "parts": [{ "kind": "suite", "name": "asked", "tasks": [{ "name": "one", "input": "hello", "checks": [{ "answerHas": "hello" }] }] }] }"#;
     Evaluation::parse(text.as_bytes()).unwrap()
 }
 
@@ -92,7 +92,18 @@ fn mesh_with(count: u8, quorum: Option<usize>) -> Mesh {
 }
 
 fn proposal(epoch: u64, by: u8) -> SignedProposal {
-    Proposal::new(&patch("shorter"), &evaluation(), base(), epoch, NOW, &SystemRandom, &key(by)).unwrap()
+    proposal_with(epoch, by, &evaluation())
+}
+
+fn proposal_with(epoch: u64, by: u8, evaluation: &Evaluation) -> SignedProposal {
+    Proposal::new(&patch("shorter"), evaluation, base(), epoch, NOW, &SystemRandom, &key(by)).unwrap()
+}
+
+/// A vote of somebody who did not judge.
+fn unjudged(about: &Question, by: u8) -> SignedVote {
+    let judged = vote(about, Ruling::Reject, by);
+    let said = Vote { verdict_hash: None, reason: Some("another_base".to_owned()), ..judged.said().clone() };
+    Signed::seal(said, &key(by)).unwrap()
 }
 
 fn vote(about: &Question, ruling: Ruling, by: u8) -> SignedVote {
@@ -101,6 +112,7 @@ fn vote(about: &Question, ruling: Ruling, by: u8) -> SignedVote {
         about: about.clone(),
         ruling,
         verdict_hash: Some(verdict(ruling).hash().unwrap()),
+        local_verdict_hash: None,
         reason: None,
         node: signer.public().to_string(),
         nonce: Nonce::new(&SystemRandom).unwrap(),

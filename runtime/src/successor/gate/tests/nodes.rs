@@ -7,15 +7,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::super::consensus::{self, Consensus, SignedConsensus};
-use super::super::mesh::{Gathered, Member, Proposal, SignedProposal, Silent, Transport, Verifier, gather};
+use super::super::mesh::{Gathered, Member, Proposal, SignedProposal, Silent, Transport, Verified, Verifier, gather};
 use super::super::vote::{SignedVote, Standing};
 use super::super::{By, Concluded, EpochBook, Gate, Node, NodeParts, NonceBook};
-use super::{NOW, base, brains, key, mesh, patch, proposal, refusal, verdict, vote};
+use super::{NOW, base, brains, key, mesh, patch, proposal, proposal_with, refusal, unjudged, verdict, vote};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{BrainId, Digest, SystemRandom};
 use crate::layout::Layout;
-use crate::successor::{Base, Ruling, Verdict};
+use crate::successor::{Base, CheckCounts, Evaluation, Ruling, Verdict};
 
 #[derive(Debug)]
 struct Still;
@@ -30,6 +30,7 @@ impl Clock for Still {
 struct Ruled {
     base: Base,
     verdict: Verdict,
+    local: Option<Verdict>,
     asked: AtomicUsize,
 }
 
@@ -39,14 +40,36 @@ impl Verifier for Ruled {
         Ok(self.base.clone())
     }
 
-    async fn verify(&self, _: &Proposal) -> Result<Verdict> {
+    async fn verify(&self, proposal: &Proposal) -> Result<Verified> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        Ok(self.verdict.clone())
+        // Whatever is asked, it is what was judged; unless the test says something else was.
+        let is_usual = self.verdict.evaluation_hash == super::evaluation().hash()?;
+        let evaluation_hash = if is_usual { proposal.evaluation.hash()? } else { self.verdict.evaluation_hash.clone() };
+        Ok(Verified { verdict: Verdict { evaluation_hash, ..self.verdict.clone() }, local: self.local.clone() })
     }
 }
 
 fn ruled(ruling: Ruling) -> Arc<Ruled> {
-    Arc::new(Ruled { base: base(), verdict: verdict(ruling), asked: AtomicUsize::new(0) })
+    finding(base(), verdict(ruling), None)
+}
+
+fn finding(base: Base, verdict: Verdict, local: Option<Verdict>) -> Arc<Ruled> {
+    Arc::new(Ruled { base, verdict, local, asked: AtomicUsize::new(0) })
+}
+
+/// An evaluation that measures time and checks nothing.
+fn unchecked() -> Evaluation {
+    let text = r#"{ "schema": "herm/evaluation@1", "title": "long sessions",
+        "parts": [{ "kind": "compress", "name": "long", "sessions": 8 },
+                  { "kind": "suite", "name": "asked", "tasks": [{ "name": "one", "input": "hello" }] }],
+        "goals": [{ "metric": "keptFacts" }] }"#;
+    Evaluation::parse(text.as_bytes()).unwrap()
+}
+
+/// A verdict on a node's own evaluation: so many checks passed before, so many of them no more.
+fn local(ruling: Ruling, passed: u64, regressed: u64) -> Verdict {
+    let checks = CheckCounts { total: 4, baseline_passed: passed, regressed, ..CheckCounts::default() };
+    Verdict { evaluation_hash: format!("sha256:{}", "5".repeat(64)), checks, ..verdict(ruling) }
 }
 
 fn node(number: u8, layout: &Layout, verifier: Arc<Ruled>) -> Result<Node> {
@@ -107,34 +130,125 @@ async fn of_two_processes_that_vote_at_once_one_vote_stands() {
 }
 
 #[tokio::test]
-async fn a_node_with_another_brain_rejects_without_looking_at_the_patch() {
+async fn a_node_with_another_brain_does_not_judge_and_writes_nothing_down() {
     let (_dir, layout) = brains();
     let other = Base { bundle_hash: Digest::of(b"another brain"), ..base() };
-    let verifier = Arc::new(Ruled { base: other, verdict: verdict(YES), asked: AtomicUsize::new(0) });
-    let vote = node(2, &layout, verifier.clone()).unwrap().vote(&proposal(1, 1)).await.unwrap();
+    let verifier = finding(other, verdict(YES), None);
+    let (node, asked) = (node(2, &layout, verifier.clone()).unwrap(), proposal(1, 1));
+    let vote = node.vote(&asked).await.unwrap();
     let said = vote.said();
     assert_eq!((said.ruling, said.reason.as_deref(), &said.verdict_hash), (NO, Some("another_base"), &None));
     assert_eq!(verifier.asked.load(Ordering::Relaxed), 0);
+    // However often it is asked: whoever proposes for another brain fills no disk and uses nothing up.
+    for number in 1..50 {
+        node.vote(&proposal(number, 1)).await.unwrap();
+    }
+    for dir in ["votes", "verified"] {
+        assert_eq!(layout.successors().join("gates").join(dir).read_dir().unwrap().count(), 0, "{dir}");
+    }
+    assert_eq!(node.book().vote(asked.hash()).unwrap(), None);
 }
 
 #[tokio::test]
 async fn a_brain_that_moves_while_the_successor_runs_is_another_brain() {
-    let (_dir, layout) = brains();
     let moved = Verdict { base: Base { version: 5, ..base() }, ..verdict(YES) };
-    let verifier = Arc::new(Ruled { base: base(), verdict: moved, asked: AtomicUsize::new(0) });
-    let vote = node(2, &layout, verifier).unwrap().vote(&proposal(1, 1)).await.unwrap();
-    assert_eq!((vote.said().ruling, vote.said().reason.as_deref()), (NO, Some("another_base")));
+    for verifier in [finding(base(), moved.clone(), None), finding(base(), verdict(YES), Some(moved.clone()))] {
+        let (_dir, layout) = brains();
+        let vote = node(2, &layout, verifier).unwrap().vote(&proposal(1, 1)).await.unwrap();
+        let said = vote.said();
+        assert_eq!((said.ruling, said.reason.as_deref(), &said.verdict_hash), (NO, Some("another_base"), &None));
+    }
 }
 
 #[tokio::test]
 async fn a_verdict_on_something_else_becomes_no_vote() {
-    let (_dir, layout) = brains();
     let other = Verdict { patch_hash: patch("another").hash(), ..verdict(YES) };
-    let verifier = Arc::new(Ruled { base: base(), verdict: other, asked: AtomicUsize::new(0) });
-    let node = node(2, &layout, verifier).unwrap();
-    let asked = proposal(1, 1);
-    assert_eq!(node.vote(&asked).await.unwrap_err().kind(), ErrorKind::Internal);
-    assert_eq!(node.book().vote(asked.hash()).unwrap(), None);
+    for verifier in [finding(base(), other.clone(), None), finding(base(), verdict(YES), Some(other))] {
+        let (_dir, layout) = brains();
+        let (node, asked) = (node(2, &layout, verifier).unwrap(), proposal(1, 1));
+        assert_eq!(node.vote(&asked).await.unwrap_err().kind(), ErrorKind::Internal);
+        assert_eq!(node.book().vote(asked.hash()).unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn what_the_proposer_s_evaluation_approves_of_must_not_be_worse_in_the_node_s_own() {
+    for (found, ruling, reason) in [
+        (local(YES, 4, 0), YES, None),
+        (local(Ruling::NeedsRevision, 4, 0), YES, None),
+        (local(NO, 4, 0), NO, Some("local_regression")),
+        (local(NO, 4, 2), NO, Some("local_regression")),
+        (local(Ruling::NeedsRevision, 4, 1), NO, Some("local_regression")),
+        // Nothing ran in it: that shows nothing, and is no reason to approve.
+        (local(Ruling::NeedsRevision, 0, 0), NO, Some("local_unmeasured")),
+        (Verdict { checks: CheckCounts::default(), ..local(YES, 0, 0) }, NO, Some("local_unmeasured")),
+    ] {
+        for evaluation in [super::evaluation(), unchecked()] {
+            let (_dir, layout) = brains();
+            let node = node(2, &layout, finding(base(), verdict(YES), Some(found.clone()))).unwrap();
+            let asked = proposal_with(1, 1, &evaluation);
+            let vote = node.vote(&asked).await.unwrap();
+            let said = vote.said();
+            assert_eq!((said.ruling, said.reason.as_deref()), (ruling, reason), "{found:?}");
+            assert!(said.verdict_hash.is_some());
+            assert_eq!(said.local_verdict_hash, Some(found.hash().unwrap()));
+            // A rejection that rests on verdicts counts like any other, and is the node's one vote.
+            assert_eq!(node.book().vote(asked.hash()).unwrap(), Some(vote));
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_an_evaluation_of_its_own_a_node_approves_of_none_that_checks_nothing() {
+    let asked = |ruling| async move {
+        let (_dir, layout) = brains();
+        node(2, &layout, ruled(ruling)).unwrap().vote(&proposal_with(1, 1, &unchecked())).await.unwrap()
+    };
+    let vote = asked(YES).await;
+    assert_eq!((vote.said().ruling, vote.said().reason.as_deref()), (NO, Some("no_checks")));
+    assert!(vote.said().verdict_hash.is_some(), "it counts");
+    for ruling in [NO, Ruling::NeedsRevision] {
+        assert_eq!((asked(ruling).await.said().ruling, asked(ruling).await.said().reason.clone()), (ruling, None));
+    }
+}
+
+#[tokio::test]
+async fn a_member_has_one_proposal_verified_until_the_epoch_is_closed_or_the_brain_moves() {
+    let (_dir, layout) = brains();
+    let verifier = ruled(YES);
+    let voting = node(2, &layout, verifier.clone()).unwrap();
+    let asked = || verifier.asked.load(Ordering::Relaxed);
+    let first = proposal(1, 1);
+    voting.vote(&first).await.unwrap();
+    // Another one in the same epoch, or with any number it likes; not after a restart either.
+    for epoch in [1, 2, 1_000] {
+        let error = node(2, &layout, verifier.clone()).unwrap().vote(&proposal(epoch, 1)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.message().starts_with("another proposal of this member for brain 1 is verified"), "{error}");
+    }
+    assert_eq!(asked(), 1);
+    // The same one, and other members.
+    voting.vote(&first).await.unwrap();
+    voting.vote(&proposal(1, 3)).await.unwrap();
+    assert_eq!(asked(), 2);
+    voting.close(&concluded(&first, &[NO; 5])).unwrap();
+    voting.vote(&proposal(2, 1)).await.unwrap();
+    assert_eq!(asked(), 3);
+    // A node does not stand in its own way.
+    voting.vote(&proposal(2, 2)).await.unwrap();
+    voting.vote(&proposal(2, 2)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_proposed_again_in_an_open_epoch_is_the_same_proposal() {
+    let places: Vec<_> = (0..4).map(|_| brains()).collect();
+    let near = |numbers: std::ops::RangeInclusive<u8>| {
+        Near(numbers.map(|number| node(number, &places[usize::from(number) - 1].1, ruled(YES)).unwrap()).collect())
+    };
+    let few = propose(&places[0].1, &near(2..=2), &verdict(YES)).await.unwrap();
+    let more = propose(&places[0].1, &near(2..=4), &verdict(YES)).await.unwrap();
+    assert_eq!(more.proposal, few.proposal);
+    assert_eq!((few.consensus.said().tally.passed, more.consensus.said().tally.passed), (false, true));
 }
 
 #[tokio::test]
@@ -189,6 +303,13 @@ fn one_member_alone_cannot_close_an_epoch_for_others() {
     let node = node(2, &layout, ruled(YES)).unwrap();
     let said = refusal(node.close(&concluded(&proposal(1, 1), &[NO, NO])));
     assert_eq!(said, "2 members voted, and 3 must have before an epoch is closed for everyone");
+    assert_eq!(node.book().closed(&base().brain).unwrap(), 0);
+    // Nor do votes that rest on nothing: they are given for nothing.
+    let asked = proposal(1, 1);
+    let votes = (1..=5).map(|by| unjudged(&asked.question(), by)).collect();
+    let free = Consensus::conclude(&mesh(5), &asked, Gathered { votes, silent: Vec::new() }, NOW, &key(1)).unwrap();
+    let said = refusal(node.close(&free));
+    assert_eq!(said, "0 members voted, and 3 must have before an epoch is closed for everyone");
     assert_eq!(node.book().closed(&base().brain).unwrap(), 0);
     // A failed one closes as well as one that passed, and the first stays.
     let first = concluded(&proposal(1, 1), &[NO, NO, YES]);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::super::mesh::{Member, Mesh};
 use super::super::vote::{Counted, NotCounted, Question, SignedVote, Standing, tally};
-use super::{base, key, mesh, mesh_with, patch, proposal, refusal, vote};
+use super::{base, key, mesh, mesh_with, patch, proposal, refusal, unjudged, vote};
 use crate::ids::Digest;
 use crate::successor::{Base, Ruling};
 
@@ -140,6 +140,21 @@ fn a_replayed_vote_beside_the_true_one_does_no_harm() {
     assert_eq!(tally.words(), "passed: 3 of 3 who answered approve; 3 of 5 members must");
 }
 
+#[test]
+fn a_vote_without_a_verdict_is_named_and_is_no_answer() {
+    let about = about();
+    let votes = [vote(&about, YES, 1), vote(&about, YES, 2), vote(&about, YES, 3), unjudged(&about, 4)];
+    let counted = tally(&mesh(5), &about, &votes);
+    assert_eq!((counted.approvals, counted.responders, counted.passed), (3, 3, true));
+    let why = "it rests on no verdict: another_base".to_owned();
+    assert_eq!(counted.not_counted, [NotCounted { key: key(4).public().to_string(), why }]);
+    // Who could not judge and can later has not said two things.
+    let later = [&votes[..], &[unjudged(&about, 4), vote(&about, NO, 4)]].concat();
+    let counted = tally(&mesh(5), &about, &later);
+    assert_eq!((counted.approvals, counted.responders), (3, 4));
+    assert_eq!(counted.counted[3].standing, Standing::Reject);
+}
+
 /// What one member sends: nothing, votes, lies, the same again.
 #[derive(Debug, Clone)]
 enum Sent {
@@ -149,6 +164,7 @@ enum Sent {
     Two(Ruling, Ruling),
     OldEpoch(Ruling),
     OtherPatch(Ruling),
+    Unjudged,
 }
 
 fn ruling() -> impl Strategy<Value = Ruling> {
@@ -163,6 +179,7 @@ fn sent() -> impl Strategy<Value = Sent> {
         1 => (ruling(), ruling()).prop_map(|(one, two)| Sent::Two(one, two)),
         1 => ruling().prop_map(Sent::OldEpoch),
         1 => ruling().prop_map(Sent::OtherPatch),
+        1 => Just(Sent::Unjudged),
     ]
 }
 
@@ -172,6 +189,7 @@ fn votes_of(about: &Question, by: u8, sent: &Sent) -> Vec<SignedVote> {
         Sent::Once(ruling) => vec![vote(about, *ruling, by)],
         Sent::Again(ruling, times) => vec![vote(about, *ruling, by); *times],
         Sent::Two(one, two) => vec![vote(about, *one, by), vote(about, *two, by)],
+        Sent::Unjudged => vec![unjudged(about, by), unjudged(about, by)],
         Sent::OldEpoch(ruling) => vec![vote(&Question { epoch: about.epoch - 1, ..about.clone() }, *ruling, by)],
         Sent::OtherPatch(ruling) => {
             vec![vote(&Question { patch_hash: patch("another").hash(), ..about.clone() }, *ruling, by)]
@@ -222,7 +240,7 @@ proptest! {
         // One more yes never turns a yes into a no; one more no, or a second voice, never turns a no into a yes.
         for (by, sent) in (1..).zip(&all) {
             match sent {
-                Sent::Silent => {
+                Sent::Silent | Sent::Unjudged => {
                     let with = |ruling| tally(&mesh, &about, &[&votes[..], &[vote(&about, ruling, by)]].concat()).passed;
                     prop_assert!(!counted.passed || with(YES));
                     prop_assert!(counted.passed || !with(NO));
