@@ -325,8 +325,8 @@ impl Tuning {
         {
             return bad(format!("a skill cannot be stale after {stale} days and archived after {archive}"));
         }
-        if self.migrations.len() > 64 {
-            return bad("a brain has at most 64 migrations".to_owned());
+        if self.migrations.len() > 8 {
+            return bad("a brain has at most 8 migrations".to_owned());
         }
         if let Some(backend) = &self.backend
             && !is_name(backend)
