@@ -14,17 +14,26 @@ struct Gate {
     bench: Bench,
     herm: Herm,
     key: PathBuf,
+    /// Of another steward.
+    second: PathBuf,
 }
 
 impl Gate {
     fn new() -> Self {
         let bench = Bench::new();
         let key = bench.path().join("steward.pem");
-        let steward = Signer::load_or_create(&key, &SystemRandom).unwrap();
+        let second = bench.path().join("second.pem");
+        let keys = [&key, &second].map(|file| {
+            let steward = Signer::load_or_create(file, &SystemRandom).unwrap().public().to_string();
+            // What is written into the configuration is what the command prints.
+            let (code, said) = bench.herm().json(&["successor", "key", file.to_str().unwrap()]);
+            assert_eq!((code, said), (0, json!({ "key": steward })));
+            steward
+        });
         let config = bench.path().join("herm.toml");
-        std::fs::write(&config, format!("[stewards]\nkeys = [\"{}\"]\n", steward.public())).unwrap();
+        std::fs::write(&config, format!("[stewards]\nkeys = {keys:?}\n")).unwrap();
         let herm = bench.herm().clone().config(&config);
-        Self { bench, herm, key }
+        Self { bench, herm, key, second }
     }
 
     fn approved(&self) -> Judged {
@@ -115,6 +124,11 @@ fn a_gate_stays_shut_for_strangers_for_rejections_and_for_a_brain_that_moved() {
     gate.refused(&name, "no steward here");
     assert_eq!(by("reject", &gate.key).code, 0);
     gate.refused(&name, "rejected this patch");
+    // What another steward says does not take its place; the one who rejected may think again.
+    let other = by("approve", &gate.second);
+    assert!(other.code == 0 && other.stderr.contains("rejected it: the gate stays shut until"), "{other:?}");
+    assert!(other.stdout.contains("the verdict is APPROVE\n"), "{other:?}");
+    gate.refused(&name, "rejected this patch");
     gate.approve(&name);
     gate.bench.must(&["memory", "add", "1", "the brain moves on"]);
     gate.refused(&name, "has moved");
@@ -126,7 +140,10 @@ fn no_gate_opens_for_a_verdict_that_does_not_approve_or_was_made_elsewhere() {
     let replies = [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen"}"#];
     let undecided = gate.bench.judge(&crate::small_patch(), &evaluation(json!([scripted("one", &replies)])), &[]);
     let name = Gate::name(&undecided);
-    gate.approve(&name);
+    let arguments = ["successor", "approve", &name, "--key", gate.key.to_str().unwrap()];
+    let told = gate.herm.run(&arguments);
+    assert!(told.stdout.contains("the verdict is NEEDS_REVISION"), "{told:?}");
+    assert!(told.stderr.contains("the verdict is NEEDS_REVISION: no gate opens for that"), "{told:?}");
     gate.refused(&name, "NEEDS_REVISION");
     // A verdict signed by another operator's key counts nothing here.
     let good = gate.approved();
@@ -134,6 +151,9 @@ fn no_gate_opens_for_a_verdict_that_does_not_approve_or_was_made_elsewhere() {
     gate.approve(&name);
     std::fs::remove_file(gate.bench.brains().join(".keys/receipts.pem")).unwrap();
     gate.refused(&name, "not one that this operator signed");
+    let (_, told) = gate.herm.json(&["successor", "approve", &name, "--key", gate.key.to_str().unwrap()]);
+    assert_eq!((&told["ruling"], told["warnings"].as_array().unwrap().len()), (&json!("APPROVE"), 1), "{told}");
+    assert!(told["warnings"][0].as_str().unwrap().contains("signed the verdict, not this operator"), "{told}");
 }
 
 #[test]

@@ -11,6 +11,7 @@
 
 pub mod approval;
 pub mod consensus;
+mod decisions;
 mod epoch;
 mod http;
 pub mod mesh;
@@ -31,6 +32,7 @@ use crate::error::{Error, Result};
 
 pub use approval::{Approval, Decision, SignedApproval, Stewards};
 pub use consensus::{Consensus, SignedConsensus};
+pub use decisions::{DecisionBook, rejection};
 pub use epoch::EpochBook;
 pub use http::HttpTransport;
 pub use mesh::{Member, Mesh, Proposal, SignedProposal, Transport, Verified, Verifier};
@@ -102,8 +104,8 @@ impl Gate {
 /// What is brought to the gates, and what they go by.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Brought<'a> {
-    /// A steward's approval, and who the stewards are.
-    pub approval: Option<(&'a SignedApproval, &'a Stewards)>,
+    /// What was decided about the verdict, by whoever, and who the stewards are.
+    pub decisions: Option<(&'a [SignedApproval], &'a Stewards)>,
     /// What the mesh said, and who its members are.
     pub consensus: Option<(&'a SignedConsensus, &'a Mesh, &'a EpochBook)>,
 }
@@ -119,10 +121,12 @@ pub fn pass(
     nonces: &mut NonceBook,
 ) -> Result<Passed> {
     let mut granted = Vec::new();
-    let approval = brought.approval.filter(|_| gate.needs_steward());
     let consensus = brought.consensus.filter(|_| gate.needs_mesh());
-    if let Some((approval, stewards)) = approval {
-        granted.push(approval::examine(approval, verdict, base_now, stewards, now, nonces)?);
+    let mut approval = None;
+    if let Some((decisions, stewards)) = brought.decisions.filter(|_| gate.needs_steward()) {
+        let (chosen, by_steward) = decisions::choose(decisions, verdict, base_now, stewards, now, nonces)?;
+        approval = Some(chosen);
+        granted.push(by_steward);
     }
     if let Some((consensus, mesh, _)) = consensus {
         granted.push(consensus::examine(consensus, verdict, base_now, mesh, nonces)?);
@@ -132,7 +136,7 @@ pub fn pass(
         consensus::close_with(epochs, consensus)?;
         consensus::spend(consensus, nonces)?;
     }
-    if let Some((approval, _)) = approval {
+    if let Some(approval) = approval {
         approval::spend(approval, nonces)?;
     }
     Ok(passed)

@@ -1,4 +1,4 @@
-//! `herm successor approve|reject|propose|apply|rollback|lineage`: from a verdict to a step, through the gates.
+//! `herm successor key|approve|reject|propose|apply|rollback|lineage`: from a verdict to a step, through the gates.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use herm::ids::SystemRandom;
 use herm::receipt::Signer;
 use herm::successor::audit::{APPROVAL_FILE as APPROVAL, CONSENSUS_FILE as CONSENSUS};
 use herm::successor::gate::{
-    self, Approval, Brought, Decision, EpochBook, HttpTransport, Node, NodeParts, NonceBook, SignedApproval,
-    SignedConsensus,
+    self, Approval, Brought, Decision, DecisionBook, EpochBook, HttpTransport, Node, NodeParts, NonceBook,
+    SignedApproval, SignedConsensus,
 };
-use herm::successor::{Record, Records, base_beside, lineage};
+use herm::successor::{Record, Records, Ruling, base_beside, lineage};
 use herm::{BrainId, Clock as _, Error, Reader, Result, SystemClock};
 use serde_json::{Value, json};
 
@@ -26,7 +26,14 @@ use crate::serve::verifier;
 /// How long an approval is good, unless said.
 const USUAL_HOURS: u64 = 72;
 
-/// Signs a decision about a verdict with a steward's key, and keeps it beside the verdict.
+/// The public half of a steward's key.
+pub(super) fn show_key(file: &Path) -> Result<Answer> {
+    let key = Signer::load(file)?.public().to_string();
+    Ok(Answer::new(format!("{key}\n"), json!({ "key": key })))
+}
+
+/// Signs a decision about a verdict with a steward's key, and keeps it: for the gate among those of all stewards, and
+/// beside the verdict as the last one.
 pub(super) fn decide(settings: &Settings, arguments: &Decide, decision: Decision) -> Result<Answer> {
     let record = Records::new(&settings.layout).find(&arguments.verdict)?;
     let signer = Signer::load(&arguments.key)?;
@@ -37,15 +44,65 @@ pub(super) fn decide(settings: &Settings, arguments: &Decide, decision: Decision
     }
     let signed = said.sign(&signer)?;
     let line = signed.to_line()?;
+    DecisionBook::open(&settings.layout)?.keep(&signed)?;
     Root::open(&record.path)?.replace(&APPROVAL.parse()?, line.as_bytes(), Sync::Now)?;
-    let known = settings.gates()?.stewards.has(signer.public());
     let word = if decision == Decision::Approve { "approved" } else { "rejected" };
-    let text = format!("{word}: {} of {} until {}\n", record.patch.title(), record.name, signed.said().expires_at);
-    let answer = Answer::new(text, json!({ "verdict": record.name, "decision": word, "approval": value(&line)? }));
-    Ok(match known {
-        true => answer,
-        false => answer.note(format!("{} is no steward here: no gate will open for it", signer.public())),
-    })
+    let ruling = record.verdict.verdict.name();
+    let text = format!(
+        "{word}: {} of {} until {}\nthe verdict is {ruling}\n",
+        record.patch.title(),
+        record.name,
+        signed.said().expires_at
+    );
+    let warnings = warnings(settings, &record, &signed)?;
+    let json = json!({
+        "verdict": record.name,
+        "ruling": ruling,
+        "decision": word,
+        "approval": value(&line)?,
+        "warnings": warnings,
+    });
+    let answer = Answer::new(text, json);
+    Ok(if warnings.is_empty() { answer } else { answer.note(warnings.join("\n")) })
+}
+
+/// What a steward should know who has just signed.
+fn warnings(settings: &Settings, record: &Record, signed: &SignedApproval) -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    let stewards = settings.gates()?.stewards;
+    if !stewards.has(signed.key()) {
+        warnings.push(format!("{} is no steward here: no gate will open for it", signed.key()));
+    }
+    if signed.said().decision == Decision::Reject {
+        return Ok(warnings);
+    }
+    if record.verdict.verdict != Ruling::Approve {
+        warnings.push(format!("the verdict is {}: no gate opens for that", record.verdict.verdict.name()));
+    }
+    // A steward's machine may have no key of an operator, and gets none by this.
+    let own = settings.signer.existing().ok().map(|own| own.public().to_string());
+    if record.envelope.keyid() != own.as_deref() {
+        let (by, own) = (record.envelope.keyid().unwrap_or("nobody"), own.as_deref().unwrap_or("without a key"));
+        warnings.push(format!("{by} signed the verdict, not this operator ({own}): it cannot be applied here"));
+    }
+    let decisions = DecisionBook::open(&settings.layout)?.about(&record.verdict.hash()?)?;
+    if let Some(other) = gate::rejection(&decisions, &record.verdict.hash()?, &stewards, SystemClock.now()) {
+        warnings.push(format!(
+            "the steward {} rejected it: the gate stays shut until {}",
+            other.key(),
+            other.said().expires_at
+        ));
+    }
+    Ok(warnings)
+}
+
+/// Every decision about a verdict: those that were signed here, and one that was put beside it.
+fn decisions(settings: &Settings, record: &Record) -> Result<Vec<SignedApproval>> {
+    let mut decisions = DecisionBook::open(&settings.layout)?.about(&record.verdict.hash()?)?;
+    if decisions.is_empty() || record.path.join(APPROVAL).symlink_metadata().is_ok() {
+        decisions.push(SignedApproval::parse(&document(record, APPROVAL, "herm successor approve")?)?);
+    }
+    Ok(decisions)
 }
 
 fn value(line: &str) -> Result<Value> {
@@ -140,8 +197,8 @@ fn open_gates(settings: &Settings, record: &Record) -> Result<gate::Passed> {
     let gates = settings.gates()?;
     let base_now = base_beside(&Reader::open(&settings.layout, &record.verdict.base.brain)?);
     let mut nonces = NonceBook::open(&settings.layout)?;
-    let approval = match gates.gate.needs_steward() {
-        true => Some(SignedApproval::parse(&document(record, APPROVAL, "herm successor approve")?)?),
+    let decisions = match gates.gate.needs_steward() {
+        true => Some(decisions(settings, record)?),
         false => None,
     };
     let consensus = match gates.gate.needs_mesh() {
@@ -150,7 +207,7 @@ fn open_gates(settings: &Settings, record: &Record) -> Result<gate::Passed> {
     };
     let epochs = EpochBook::open(&settings.layout)?;
     let brought = Brought {
-        approval: approval.as_ref().map(|signed| (signed, &gates.stewards)),
+        decisions: decisions.as_deref().map(|decisions| (decisions, &gates.stewards)),
         consensus: consensus.as_ref().zip(gates.mesh.as_ref()).map(|(signed, mesh)| (signed, mesh, &epochs)),
     };
     gate::pass(gates.gate, brought, &record.verdict, &base_now, SystemClock.now(), &mut nonces)

@@ -30,6 +30,7 @@ pub(super) fn run(settings: &Settings, command: &Successor) -> Result<Answer> {
         Successor::Audit(arguments) => auto::audit(settings, arguments),
         Successor::Auto(arguments) => auto::run(settings, arguments),
         Successor::Show { verdict } => look::show(settings, verdict),
+        Successor::Key { file } => gates::show_key(file),
         Successor::Approve(arguments) => gates::decide(settings, arguments, Decision::Approve),
         Successor::Reject(arguments) => gates::decide(settings, arguments, Decision::Reject),
         Successor::Propose { verdict, within } => gates::propose(settings, verdict, *within),
