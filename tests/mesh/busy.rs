@@ -1,6 +1,7 @@
 //! A node that has enough to do: what waits, what is turned away, and what goes on without whoever asked.
 
 use std::io::Write as _;
+use std::path::Path;
 
 use herm::successor::gate::{SignedProposal, SignedVote};
 use herm::successor::{Evaluation, Ruling};
@@ -129,16 +130,34 @@ fn one_is_verified_one_waits_others_are_turned_away_and_votes_come_without_anyon
     held.send_and_leave(&held.proposal(4));
 }
 
+/// What is below the directory of forks but its lock.
+fn forks(brains: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(brains.join(".successor/forks")).unwrap().map(|entry| entry.unwrap().file_name());
+    names.map(|name| name.into_string().unwrap()).filter(|name| name != ".lock").collect()
+}
+
+#[test]
+fn a_server_that_was_killed_while_it_verified_sweeps_its_forks_when_it_starts() {
+    let mut held = Held::new();
+    held.send_and_leave(&held.proposal(1));
+    held.until_asked();
+    let place = &mut held.town.places[1];
+    place.serving.take().unwrap().kill();
+    let brains = place.operator.brains();
+    assert_eq!(forks(&brains).len(), 2);
+    place.serving = Some(place.operator.serve());
+    // Before it answers anything.
+    assert_eq!(held.client().get("/healthz").status, 200);
+    assert_eq!(forks(&brains), Vec::<String>::new());
+}
+
 #[test]
 fn a_server_that_is_told_to_stop_does_not_wait_for_a_verdict() {
     let mut held = Held::new();
     let asked = held.proposal(1);
     held.send_and_leave(&asked);
-    let forks = held.town.node(2).operator.brains().join(".successor/forks");
-    let there = || -> Vec<String> {
-        let names = std::fs::read_dir(&forks).unwrap().map(|entry| entry.unwrap().file_name());
-        names.map(|name| name.into_string().unwrap()).filter(|name| name != ".lock").collect()
-    };
+    let brains = held.town.node(2).operator.brains();
+    let there = || forks(&brains);
     // It asks the model by now, so both sides are there.
     held.until_asked();
     assert_eq!(there().len(), 2);

@@ -33,6 +33,11 @@ pub fn run(attack: &[&str]) -> ExitCode {
         ["exit", code] => return ExitCode::from(code.parse::<u8>().unwrap()),
         ["die"] => drop(call(libc::SYS_kill, arguments(&[std::process::id() as usize, libc::SIGTERM as usize]))),
         ["write"] => fs::write("result", "made inside").unwrap(),
+        ["link"] => {
+            fs::write("one", "made inside").unwrap();
+            fs::create_dir_all("below").unwrap();
+            fs::hard_link("one", "below/two").unwrap();
+        }
         ["sleep", ..] => std::thread::sleep(Duration::from_secs(3_600)),
         ["nothing"] => {}
         other => panic!("no such attack: {other:?}"),

@@ -19,6 +19,7 @@ pub fn tests() -> Vec<Test> {
         test("a_sweep_leaves_a_live_sandbox_alone", live_sandbox),
         test("a_sweep_can_be_repeated_and_finds_nothing_where_nothing_is", repeated),
         test("a_lease_that_is_dropped_removes_its_directory", dropped_lease),
+        test("a_process_that_closes_a_root_leaves_nothing_though_it_still_holds_the_lease", closed_root),
     ]
 }
 
@@ -282,5 +283,23 @@ fn dropped_lease() -> Result<(), NotRun> {
     assert!(directory.exists());
     drop(clone);
     assert!(!directory.exists());
+    Ok(())
+}
+
+fn closed_root() -> Result<(), NotRun> {
+    let ground = Ground::new();
+    let lease = ground.lease();
+    let mut spec = ground.spec(&lease, &["attack", "sleep"]);
+    (spec.stdin, spec.stdout, spec.stderr) = (Input::Null, Output::Null, Output::Null);
+    let running = spawn(spec).unwrap();
+    let root = lease.directory().parent().unwrap().to_owned();
+    let swept = janitor::close(&root).unwrap();
+    assert_eq!((swept.left, swept.leases), (vec![], vec![lease.directory().to_owned()]));
+    assert_eq!(entries(&root), BTreeSet::new());
+    assert!(matches!(running.wait().how, How::Signalled(_) | How::Killed | How::Broken(_)));
+    let mut again = ground.spec(&lease, &["attack", "nothing"]);
+    (again.stdin, again.stdout, again.stderr) = (Input::Null, Output::Null, Output::Null);
+    assert!(spawn(again).is_err(), "nothing is made under it any more");
+    assert_eq!(entries(&root), BTreeSet::new());
     Ok(())
 }

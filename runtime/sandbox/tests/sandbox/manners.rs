@@ -25,6 +25,7 @@ pub fn tests() -> Vec<Test> {
         test("a_program_without_system_binds_is_this_binary_alone", bare),
         test("what_cannot_be_is_refused_with_a_next_step", refused),
         root_test("a_file_with_a_second_name_is_refused", second_name),
+        test("a_link_that_a_program_left_is_no_trouble_for_the_next", linked_inside),
         test("sandboxes_run_beside_each_other", beside),
         test("the_thread_that_spawned_may_end", thread_ends),
     ]
@@ -173,6 +174,17 @@ fn second_name() -> Result<(), NotRun> {
     fs::hard_link(&ground.targets.secret, lease.work().join("linked")).unwrap();
     let refusal = spawn(quiet(&ground, &lease, &["attack", "nothing"])).map(|running| running.report).unwrap_err();
     assert!(refusal.message().contains("linked"), "{refusal}");
+    Ok(())
+}
+
+fn linked_inside() -> Result<(), NotRun> {
+    let ground = Ground::new();
+    let lease = ground.lease();
+    for attack in ["link", "nothing"] {
+        let ending = spawn(quiet(&ground, &lease, &["attack", attack])).unwrap().wait();
+        assert_eq!(ending.how, How::Exited(0), "{attack}");
+    }
+    assert_eq!(fs::read_to_string(lease.work().join("below/two")).unwrap(), "made inside");
     Ok(())
 }
 

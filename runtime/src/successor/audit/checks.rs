@@ -271,14 +271,6 @@ fn method(verdict: &Verdict, evaluation: &Evaluation) -> Vec<Finding> {
         if met.is_empty() {
             weigh("No goal is met, and yet it was approved.".to_owned());
         }
-        let carries = |one: &&&Comparison| one.units >= LEAST_UNITS;
-        if !met.is_empty() && met.iter().filter(carries).count() == 0 {
-            let most = met.iter().map(|one| one.units).max().unwrap_or(0);
-            weigh(format!(
-                "The goals that are met rest on {most} units at most: at least {LEAST_UNITS} cases, or repetitions, are \
-                 needed."
-            ));
-        }
         if !met.is_empty() && met.iter().all(|one| one.metric.is_noisy()) {
             let is_clear = |one: &&&Comparison| one.units >= NOISY_UNITS && one.p <= NOISY_P;
             match met.iter().find(is_clear) {

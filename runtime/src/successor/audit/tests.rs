@@ -229,13 +229,9 @@ fn a_signed_verdict_that_does_not_follow_from_its_measurements_is_found() {
 
 #[test]
 fn a_method_that_cannot_carry_an_approval_is_found() {
-    let few = Bench::of(usual(), samples().into_iter().take(6).collect(), |_| {});
-    assert_eq!(few.verdict.verdict, Ruling::Approve);
-    assert!(
-        few.sentences()[0].starts_with("The goals that are met rest on 3 units at most: "),
-        "{:?}",
-        few.sentences()
-    );
+    let few = Bench::of(usual(), samples().into_iter().take(6).collect(), |verdict| verdict.verdict = Ruling::Approve);
+    let found = few.sentences().join("\n");
+    assert!(found.contains("No goal is met, and yet it was approved."), "{found}");
 
     let loose = Evaluation { guards: vec![guard(Metric::Turns, 0.8)], ..usual() };
     let loose = Bench::of(loose, samples(), |_| {}).sentences();

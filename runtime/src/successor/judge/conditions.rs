@@ -209,11 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn a_noisy_metric_needs_five_units_and_a_deterministic_one_does_not() {
+    fn a_goal_needs_five_units_noisy_or_not_and_worse_needs_none() {
         let wanted = |metric| Goal { metric, part: None, by: 0.1 };
         let stands = |metric| goal(&wanted(metric), evidence(metric, 4, 0.3, [0.2, 0.4]));
         assert_eq!(stands(Metric::WallMicros), GoalStanding::TooFew);
-        assert_eq!(stands(Metric::Tokens), GoalStanding::Met);
+        assert_eq!(stands(Metric::Tokens), GoalStanding::TooFew);
+        let worse = goal(&wanted(Metric::Tokens), evidence(Metric::Tokens, 4, -0.3, [-0.4, -0.2]));
+        assert_eq!(worse, GoalStanding::Worse);
     }
 
     #[test]

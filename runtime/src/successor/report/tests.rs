@@ -13,6 +13,9 @@ use crate::successor::measure::{Arm, Checked, Metric};
 use crate::successor::verdict::{Artifact, Base, Identity, VERDICT_SCHEMA, Walls};
 
 fn patch(title: &str, why: &str) -> Patch {
+    // A patch with control characters is no patch.
+    let plain = |text: &str| text.chars().filter(|c| !c.is_control()).collect::<String>();
+    let (title, why) = (plain(title), plain(why));
     let file = json!({
         "schema": "herm/patch@1", "title": title, "why": why,
         "changes": [

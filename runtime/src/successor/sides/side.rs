@@ -283,7 +283,7 @@ mod tests {
     fn hearing(bytes: &[u8]) -> Result<FromWorker, Broken> {
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(bytes).unwrap();
-        drop(theirs);
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
         let order = ToWorker::Replay { seq: 1, asked: None };
         converse(&mut ours, &order, |_| Answer::NoOutput("nobody".to_owned()))
     }
