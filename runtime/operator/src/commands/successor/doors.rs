@@ -3,9 +3,9 @@
 
 use async_trait::async_trait;
 use herm::successor::Record;
-use herm::successor::audit::{APPROVAL_FILE, CONSENSUS_FILE};
+use herm::successor::audit::CONSENSUS_FILE;
 use herm::successor::auto::{Doors, GateStanding};
-use herm::successor::gate::{Decision, Mesh, NonceBook, SignedApproval, SignedConsensus, Stewards};
+use herm::successor::gate::{self, Decision, DecisionBook, Mesh, NonceBook, SignedConsensus, Stewards};
 use herm::{BrainId, Clock as _, Error, Result, SystemClock, fsio};
 
 use super::gates;
@@ -96,24 +96,29 @@ fn of_steward(settings: &Settings, record: &Record, stewards: &Stewards) -> Resu
     if stewards.is_empty() {
         return Ok(waiting("name their keys in `[stewards]` of the configuration, read the report, "));
     }
-    let Some(line) = document(record, APPROVAL_FILE)? else { return Ok(waiting("read the report, ")) };
-    let approval = SignedApproval::parse(&line)?;
-    let said = approval.said();
-    let now = SystemClock.now();
-    Ok(if !stewards.has(approval.key()) {
-        waiting("whoever signed is no steward here; ")
-    } else if said.verdict_hash != record.verdict.hash()? || said.base != record.verdict.base {
-        waiting("the approval is for another verdict; ")
-    } else if said.decision == Decision::Reject {
-        let note = said.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-        GateStanding::Shut { why: format!("the steward {} rejected it{note}", approval.key()) }
-    } else if now >= said.expires_at {
-        waiting("the approval has ended; ")
-    } else if NonceBook::open(&settings.layout)?.is_spent(approval.key(), &said.nonce)? {
-        waiting("the approval was used before; ")
-    } else {
-        GateStanding::Open { by: format!("the steward {} approved", approval.key()) }
-    })
+    let (hash, now) = (record.verdict.hash()?, SystemClock.now());
+    let decisions = DecisionBook::open(&settings.layout)?.about(&hash)?;
+    if let Some(rejection) = gate::rejection(&decisions, &hash, stewards, now) {
+        let note = rejection.said().note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+        return Ok(GateStanding::Shut { why: format!("the steward {} rejected it{note}", rejection.key()) });
+    }
+    let nonces = NonceBook::open(&settings.layout)?;
+    let mut standing = waiting("read the report, ");
+    for approval in decisions.iter().filter(|one| one.said().decision == Decision::Approve) {
+        let said = approval.said();
+        standing = if !stewards.has(approval.key()) {
+            waiting("whoever signed is no steward here; ")
+        } else if said.verdict_hash != hash || said.base != record.verdict.base {
+            waiting("the approval is for another verdict; ")
+        } else if now >= said.expires_at {
+            waiting("the approval has ended; ")
+        } else if nonces.is_spent(approval.key(), &said.nonce)? {
+            waiting("the approval was used before; ")
+        } else {
+            return Ok(GateStanding::Open { by: format!("the steward {} approved", approval.key()) });
+        };
+    }
+    Ok(standing)
 }
 
 fn of_mesh(record: &Record, mesh: &Mesh) -> Result<GateStanding> {
