@@ -193,7 +193,9 @@ fn objection(local: &Verdict) -> Option<&'static str> {
     }
     let is_measured = match local.checks.total {
         0 => local.statistics.iter().any(|one| one.pairs > 0),
-        _ => local.checks.baseline_passed > 0,
+        // That a task ends as before the baseline always passes: a brain that fails every check of the operator's own still
+        // passes half of them.
+        _ => local.checks.baseline_passed * 2 > local.checks.total,
     };
     (!is_measured).then_some(LOCAL_UNMEASURED)
 }

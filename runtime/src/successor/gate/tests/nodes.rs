@@ -181,6 +181,8 @@ async fn what_the_proposer_s_evaluation_approves_of_must_not_be_worse_in_the_nod
         (local(Ruling::NeedsRevision, 4, 1), NO, Some("local_regression")),
         // Nothing ran in it: that shows nothing, and is no reason to approve.
         (local(Ruling::NeedsRevision, 0, 0), NO, Some("local_unmeasured")),
+        (local(Ruling::NeedsRevision, 2, 0), NO, Some("local_unmeasured")),
+        (local(Ruling::NeedsRevision, 3, 0), YES, None),
         (Verdict { checks: CheckCounts::default(), ..local(YES, 0, 0) }, NO, Some("local_unmeasured")),
     ] {
         for evaluation in [super::evaluation(), unchecked()] {
