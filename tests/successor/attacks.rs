@@ -81,9 +81,9 @@ fn artifacts_as_a_link_to_a_directory_are_not_followed() {
 fn ten_million_files_are_a_crossed_budget() {
     let bench = Bench::bare();
     let script = "mkdir /work/many; cd /work/many; i=0; while [ $i -lt 10000000 ]; do : > $i; i=$((i+1)); done";
-    let judged = bench.judge(&small_patch(), &command(script), &["--wall", "600"]);
+    let judged = bench.judge(&small_patch(), &command(script), &["--wall", "600", "--files", "20000"]);
     assert_eq!((judged.ruling(), judged.reason()), ("REJECT", "budget_files"), "{:?}", judged.json);
-    assert!(judged.verdict()["spent"]["files"].as_u64().unwrap() <= 210_000, "{}", judged.verdict()["spent"]);
+    assert!(judged.verdict()["spent"]["files"].as_u64().unwrap() <= 21_000, "{}", judged.verdict()["spent"]);
     bench.assert_clean();
 }
 
