@@ -43,6 +43,7 @@ pub mod memory;
 pub mod receipt;
 pub mod redact;
 pub mod schema;
+pub mod semantic;
 pub mod session;
 pub mod skill;
 pub mod snapshot;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: [&[&str]; 11] = [
     &["error"],
     &["clock", "ids", "layout", "fsio", "redact", "schema", "text", "tuning"],
-    &["bundle", "skill"],
+    &["bundle", "semantic", "skill"],
     &["memory"],
     &["brain"],
     &["backend", "tool"],
