@@ -11,15 +11,17 @@ use herm::tool::{Permissions, Sandboxed, Tool};
 use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
 use secrecy::SecretString;
 
+use crate::locals::Locals;
 use crate::config::{BackendEntry, BackendKind, File, SchemaEntry, SecretEntry, Settings};
 
 /// Endpoints that need no entry in the configuration: name, kind, address, and the variables that
 /// hold the key and another address.
-const KNOWN: [(&str, BackendKind, &str, &str, &str); 4] = [
+const KNOWN: [(&str, BackendKind, &str, &str, &str); 5] = [
     ("openai", BackendKind::Openai, "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     ("anthropic", BackendKind::Anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
     ("openrouter", BackendKind::Openai, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
     ("ollama", BackendKind::Openai, "http://127.0.0.1:11434/v1", "OLLAMA_API_KEY", "OLLAMA_BASE_URL"),
+    ("local", BackendKind::Local, "", "", ""),
 ];
 
 /// A harness as the settings say. `wish` is the backend and the model of the command line; `tools` are those of MCP
@@ -79,9 +81,10 @@ fn router(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Resul
     let mut router = Router::new();
     if !file.backends.is_empty() || wish.is_some_and(|name| name != EMBEDDED) {
         let client = Client::new()?;
+        let local = Locals::new(settings);
         for (name, entry) in &file.backends {
             let model = model.filter(|_| wish == Some(name));
-            let backend: Arc<dyn Backend> = match configured(&client, name, entry, model) {
+            let backend: Arc<dyn Backend> = match configured(&client, &local, name, entry, model) {
                 Ok(backend) => backend,
                 // Only who uses it needs its key.
                 Err(error) if wish == Some(name) => return Err(error),
@@ -90,7 +93,7 @@ fn router(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Resul
             router = router.backend(name, backend).fallback(name, entry.fallback.clone());
         }
         if let Some(name) = wish.filter(|name| *name != EMBEDDED && !file.backends.contains_key(*name)) {
-            router = router.backend(name, known(&client, name, model, file)?);
+            router = router.backend(name, known(&client, &local, name, model, file)?);
         }
     }
     for (id, name) in &file.tokens {
@@ -121,9 +124,16 @@ impl Backend for Unready {
 }
 
 /// A backend of the configuration.
-fn configured(client: &Client, name: &str, entry: &BackendEntry, model: Option<&str>) -> Result<Arc<dyn Backend>> {
+fn configured(
+    client: &Client,
+    local: &Locals,
+    name: &str,
+    entry: &BackendEntry,
+    model: Option<&str>,
+) -> Result<Arc<dyn Backend>> {
     let model = model.unwrap_or(&entry.model);
     let mut settings = match entry.kind {
+        BackendKind::Local => return local.backend(name, entry, model),
         BackendKind::Openai => EndpointSettings::openai("https://api.openai.com/v1", model),
         BackendKind::Anthropic => EndpointSettings::anthropic(model),
     };
@@ -142,12 +152,18 @@ fn configured(client: &Client, name: &str, entry: &BackendEntry, model: Option<&
     };
     Ok(match entry.kind {
         BackendKind::Openai => Arc::new(OpenAi::new(client.clone(), settings)?),
-        BackendKind::Anthropic => Arc::new(Anthropic::new(client.clone(), settings)?),
+        BackendKind::Anthropic | BackendKind::Local => Arc::new(Anthropic::new(client.clone(), settings)?),
     })
 }
 
 /// A well-known endpoint, with its key and address from the environment.
-fn known(client: &Client, name: &str, model: Option<&str>, file: &File) -> Result<Arc<dyn Backend>> {
+fn known(
+    client: &Client,
+    local: &Locals,
+    name: &str,
+    model: Option<&str>,
+    file: &File,
+) -> Result<Arc<dyn Backend>> {
     let Some((_, kind, base, key, address)) = KNOWN.iter().find(|(known, ..)| *known == name) else {
         let names: Vec<&str> =
             file.backends.keys().map(String::as_str).chain(KNOWN.iter().map(|(known, ..)| *known)).collect();
@@ -166,9 +182,12 @@ fn known(client: &Client, name: &str, model: Option<&str>, file: &File) -> Resul
         schema: None,
         context_bytes: None,
         price: None,
+        threads: None,
+        context_tokens: None,
+        idle_secs: None,
         fallback: Vec::new(),
     };
-    configured(client, name, &entry, None)
+    configured(client, local, name, &entry, None)
 }
 
 /// A secret from the environment or from a file.

@@ -1,6 +1,7 @@
 //! The command line as it is typed. Nothing here is checked beyond its shape.
 
 mod evolve;
+mod models;
 mod serve;
 mod snapshot;
 mod successor;
@@ -14,6 +15,7 @@ pub(crate) use evolve::{
     Verifiers,
 };
 
+pub(crate) use models::{Models, PullModel};
 pub(crate) use serve::{CreateKey, Keys, Serve, Top};
 pub(crate) use snapshot::{Export, Import, OneSnapshot, Restore, Snapshot};
 pub(crate) use successor::{Audit, Auto, BudgetFlags, Decide, Evaluate, Successor};
@@ -76,6 +78,9 @@ pub(crate) enum Command {
     /// Search and add to an agent's memory
     #[command(subcommand)]
     Memory(Memory),
+    /// Models that speak inside this process: list them, fetch them, try them
+    #[command(subcommand)]
+    Models(Models),
     /// Keep brains in a store: encrypted, content-addressed, one head
     #[command(subcommand)]
     Snapshot(Snapshot),
@@ -138,10 +143,10 @@ pub(crate) struct RunTask {
     /// Run on an example of the agent's seed [default: its first]
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     pub(crate) example: Option<String>,
-    /// Who speaks: a backend of the configuration, or openai, anthropic, openrouter, ollama, reflex
+    /// Who speaks: a backend of the configuration, or openai, anthropic, openrouter, ollama, local, reflex
     #[arg(long, value_name = "NAME", env = "HERM_BACKEND")]
     pub(crate) backend: Option<String>,
-    /// The model to ask for
+    /// The model to ask for; of `local`, its file or a name that `herm models list` shows
     #[arg(long, env = "HERM_MODEL")]
     pub(crate) model: Option<String>,
     /// Who asks

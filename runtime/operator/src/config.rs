@@ -239,6 +239,8 @@ pub(crate) enum BackendKind {
     Openai,
     /// The Anthropic Messages API.
     Anthropic,
+    /// A GGUF model inside this process. Needs a build with the feature `local`.
+    Local,
 }
 
 /// How the legal replies are sent to an endpoint.
@@ -272,7 +274,7 @@ pub(crate) struct BackendEntry {
     /// Its address, such as http://127.0.0.1:11434/v1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base_url: Option<String>,
-    /// The model to ask for.
+    /// The model to ask for; of a local one, its file, or the name of a file that `herm models list` shows.
     pub(crate) model: String,
     /// Where the key is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -289,6 +291,15 @@ pub(crate) struct BackendEntry {
     /// What it costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) price: Option<PriceEntry>,
+    /// Threads of a local model; as many as there are processors unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) threads: Option<usize>,
+    /// Tokens a conversation with a local model may have; what it can, at most 8192, unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) context_tokens: Option<usize>,
+    /// Seconds after which a local model that nobody asks leaves the memory; 300 unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) idle_secs: Option<u64>,
     /// Backends to ask, in order, when this one does not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) fallback: Vec<String>,

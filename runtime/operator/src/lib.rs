@@ -10,6 +10,7 @@ mod commands;
 mod config;
 mod exit;
 mod live;
+mod locals;
 mod logging;
 mod mcp;
 mod output;

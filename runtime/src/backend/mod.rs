@@ -12,6 +12,8 @@ mod classify;
 mod endpoint;
 mod error;
 mod http;
+#[cfg(feature = "local")]
+mod local;
 mod openai;
 mod quirks;
 mod reflex;
@@ -26,6 +28,8 @@ pub use chain::{Answered, Attempt, Chain, RetryPolicy};
 pub use error::{Advice, BackendError, ErrorClass};
 pub use http::Client;
 pub(crate) use http::install_crypto;
+#[cfg(feature = "local")]
+pub use local::{Hub, Local, LocalSettings, ModelCard, Pulled, Shelf, Wanted};
 pub use openai::OpenAi;
 pub use reflex::Reflex;
 pub use router::{EMBEDDED, Router};

@@ -10,6 +10,7 @@ mod init;
 mod keys;
 pub(crate) mod ledger;
 mod memory;
+mod models;
 pub(crate) mod receipts;
 mod restore;
 mod run;
@@ -42,6 +43,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Answer> {
         Command::Curate { id, dry_run } => curate::run(&settings()?, id, *dry_run),
         Command::Evolve(command) => evolve::run(&settings()?, command),
         Command::Memory(command) => memory::run(&settings()?, command),
+        Command::Models(command) => models::run(&settings()?, command),
         Command::Snapshot(command) => snapshot::run(&settings()?, command),
         Command::Successor(command) => successor::run(&settings()?, command),
         Command::Restore(arguments) => restore::restore(&settings()?, arguments, cli.quiet || cli.json),

@@ -1,0 +1,237 @@
+//! One model that reads and writes: the only room that knows how tokens, network and grammar work together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use llguidance::Matcher;
+
+use super::file::ModelFile;
+use super::grammar::{Bounds, Grammars};
+use super::network::{Network, Past};
+use super::template::Template;
+use super::vocabulary::Vocabulary;
+use crate::backend::{Ask, BackendError, Completion, ErrorClass, Finish, Tokens};
+use crate::error::Result;
+
+/// Tokens that are read at once; between two runs the caller may change its mind.
+const AT_ONCE: usize = 64;
+
+/// A model in memory.
+#[derive(Debug)]
+pub(super) struct Speaker {
+    name: String,
+    vocabulary: Arc<Vocabulary>,
+    template: Template,
+    grammars: Grammars,
+    network: Network,
+    bounds: Bounds,
+    /// Conversations as far as they were read, the latest last.
+    pasts: Vec<Past>,
+    /// The memory they may take together.
+    past_bytes: usize,
+    /// Tokens a conversation may have.
+    context: usize,
+}
+
+/// What a reply took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Effort {
+    /// Tokens of the question.
+    pub(super) asked: usize,
+    /// Of them: read by the network just now.
+    pub(super) read: usize,
+    /// Tokens of the reply.
+    pub(super) written: usize,
+    /// Of them: the only legal ones, so that the network was not asked.
+    pub(super) forced: usize,
+}
+
+impl Speaker {
+    /// Loads the model of a file.
+    pub(super) fn load(file: &ModelFile, name: String, bounds: Bounds, past_bytes: usize, context: usize) -> Result<Self> {
+        let vocabulary = Arc::new(Vocabulary::read(file)?);
+        let template = Template::read(file, &vocabulary)?;
+        let (network, grammars) = rayon::join(|| Network::load(file), || Grammars::new(&vocabulary));
+        Ok(Self {
+            name,
+            template,
+            grammars: grammars?,
+            network: network?,
+            vocabulary,
+            bounds,
+            pasts: Vec::new(),
+            past_bytes,
+            context,
+        })
+    }
+
+    /// Answers, unless `given_up` says that nobody waits any more.
+    pub(super) fn answer(&mut self, ask: &Ask, given_up: &AtomicBool) -> std::result::Result<(Completion, Effort), BackendError> {
+        let tokens = self
+            .template
+            .tokens(&ask.messages, &self.vocabulary)
+            .map_err(|error| BackendError::new(ErrorClass::BadRequest, error.message()))?;
+        if tokens.is_empty() {
+            return Err(BackendError::new(ErrorClass::BadRequest, "the model's chat template makes nothing of this"));
+        }
+        let room = self.context.saturating_sub(tokens.len());
+        if room < 16 {
+            let message = format!("{} tokens do not fit the model's {}", tokens.len(), self.context);
+            return Err(BackendError::new(ErrorClass::ContextOverflow, message));
+        }
+        let mut matcher = match self.grammars.matcher(&ask.legal, self.bounds) {
+            Ok(matcher) => matcher,
+            Err(error) => {
+                tracing::warn!(%error, "a reply is not held to its schema");
+                None
+            }
+        };
+        let (past, mut effort) = self.recall(&tokens);
+        let mut writing = Writing {
+            network: &self.network,
+            vocabulary: &self.vocabulary,
+            past,
+            given_up,
+            last: Vec::new(),
+            reply: Vec::new(),
+            text: Vec::new(),
+        };
+        effort.asked = tokens.len();
+        let most = room.min(ask.max_output_tokens as usize);
+        let fresh = tokens.get(writing.past.tokens().len()..).unwrap_or_default().to_vec();
+        let written = writing
+            .read(&fresh)
+            .and_then(|()| writing.write(matcher.as_mut(), most, ask.max_output_bytes, &mut effort));
+        effort.read = fresh.len();
+        effort.written = writing.reply.len();
+        let text = String::from_utf8_lossy(&writing.text).into_owned();
+        let past = writing.past;
+        // Also after a cancel: what was read is read.
+        self.keep(past);
+        let tokens = Tokens {
+            input: effort.asked as u64,
+            output: effort.written as u64,
+            cached: (effort.asked - effort.read) as u64,
+        };
+        let completion =
+            Completion { text, finish: written?, model: self.name.clone(), tokens: Some(tokens), attestation: None };
+        Ok((completion, effort))
+    }
+
+    /// The conversation that has most of `tokens` already.
+    fn recall(&mut self, tokens: &[u32]) -> (Past, Effort) {
+        let common = |past: &Past| past.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let best = self.pasts.iter().enumerate().map(|(at, past)| (common(past), at)).max();
+        let Some((shared, at)) = best.filter(|(shared, _)| *shared > 0) else {
+            return (Past::new(self.network.shape()), Effort::default());
+        };
+        // The last token is always read: its scores say what comes next.
+        let shared = shared.min(tokens.len() - 1);
+        let kept = self.pasts.get(at).map_or(0, |past| past.tokens().len());
+        // One that goes on is carried on; one that forks leaves its other branch where it is.
+        let mut past = match kept - shared < AT_ONCE {
+            true => self.pasts.remove(at),
+            false => match self.pasts.get(at) {
+                Some(past) => past.clone(),
+                None => Past::new(self.network.shape()),
+            },
+        };
+        past.truncate(shared);
+        (past, Effort::default())
+    }
+
+    /// Keeps a conversation, and forgets the oldest where there are too many.
+    fn keep(&mut self, past: Past) {
+        self.pasts.push(past);
+        let mut bytes: usize = self.pasts.iter().map(Past::bytes).sum();
+        while bytes > self.past_bytes && self.pasts.len() > 1 {
+            bytes -= self.pasts.remove(0).bytes();
+        }
+    }
+}
+
+/// A reply in the making.
+struct Writing<'s> {
+    network: &'s Network,
+    vocabulary: &'s Vocabulary,
+    past: Past,
+    given_up: &'s AtomicBool,
+    /// What the network made of the last token.
+    last: Vec<f32>,
+    reply: Vec<u32>,
+    text: Vec<u8>,
+}
+
+impl Writing<'_> {
+    fn read(&mut self, tokens: &[u32]) -> std::result::Result<(), BackendError> {
+        for piece in tokens.chunks(AT_ONCE) {
+            if self.given_up.load(Ordering::Relaxed) {
+                return Err(BackendError::new(ErrorClass::Timeout, "nobody waits for this reply any more"));
+            }
+            self.last = self.network.read(piece, &mut self.past);
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, token: u32) {
+        self.reply.push(token);
+        self.text.extend_from_slice(self.vocabulary.text_of(token));
+    }
+
+    /// Writes until the model is done, or a limit is reached.
+    fn write(
+        &mut self,
+        mut matcher: Option<&mut Matcher>,
+        most_tokens: usize,
+        most_bytes: usize,
+        effort: &mut Effort,
+    ) -> std::result::Result<Finish, BackendError> {
+        while self.reply.len() < most_tokens && self.text.len() < most_bytes {
+            let mut next = Vec::new();
+            if let Some(matcher) = matcher.as_deref_mut() {
+                next = matcher.compute_ff_tokens();
+                effort.forced += next.len();
+            }
+            if next.is_empty() {
+                let mut scores = self.network.score(&self.last);
+                let token = match matcher.as_deref_mut() {
+                    Some(matcher) => {
+                        let mask = matcher.compute_mask_or_eos().map_err(|error| stuck(&error))?;
+                        best(&mut scores, |token| mask.is_allowed(token))
+                    }
+                    None => best(&mut scores, |token| {
+                        !self.vocabulary.is_control(token) || self.vocabulary.ends().contains(&token)
+                    }),
+                };
+                next.push(token.ok_or_else(|| stuck(&"no token is legal"))?);
+            }
+            if next.iter().any(|token| self.vocabulary.ends().contains(token)) {
+                return Ok(Finish::Stop);
+            }
+            if let Some(matcher) = matcher.as_deref_mut() {
+                matcher.consume_tokens(&next).map_err(|error| stuck(&error))?;
+            }
+            next.iter().for_each(|token| self.say(*token));
+            if matcher.as_deref().is_some_and(Matcher::is_stopped) {
+                return Ok(Finish::Stop);
+            }
+            self.read(&next)?;
+        }
+        Ok(Finish::Length)
+    }
+}
+
+fn stuck(why: &dyn std::fmt::Display) -> BackendError {
+    BackendError::new(ErrorClass::Server, format!("the model cannot go on: {why}"))
+}
+
+/// The token with the best score among those that are allowed; the first of them, where several have it.
+fn best(scores: &mut [f32], allowed: impl Fn(u32) -> bool) -> Option<u32> {
+    let mut found: Option<(u32, f32)> = None;
+    for (token, score) in (0u32..).zip(scores.iter()) {
+        if found.is_none_or(|(_, best)| *score > best) && allowed(token) {
+            found = Some((token, *score));
+        }
+    }
+    found.map(|(token, _)| token)
+}

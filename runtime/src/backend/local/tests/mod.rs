@@ -1,0 +1,1 @@
+//! The real model, where it is there; `.ci/models` fetches it.
