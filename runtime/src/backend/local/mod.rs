@@ -1,27 +1,11 @@
 //! A language model inside the process: no server, no key, no network.
 //!
-//! - [`Local`] is the backend; [`LocalSettings`] says which file it speaks from.
-//! - A [`Shelf`] holds the models in memory: loaded once for all brains, put away when idle.
-//! - Inside, data flows one way: a file ([`file`]) gives tokens ([`vocabulary`]), a chat [`template`] and a
-//!   [`network`]; a [`speaker`] reads the conversation and writes a reply that a [`grammar`] keeps legal.
-//!
-//! A reply depends on the file and the conversation alone: not on the number of threads, on what was read
-//! before, or on the processor's registers. Asked again, the model says the same, byte for byte.
+//! [`Local`] is the backend; [`LocalSettings`] says which file it speaks from. A [`Shelf`] holds the models in memory:
+//! loaded once for all brains, put away when idle. A [`Hub`] fetches files. The model itself is in the package
+//! `herm-model`.
 
-mod file;
-mod grammar;
 mod hub;
-mod kernel;
-mod lanes;
-mod matrix;
-mod network;
-mod pieces;
 mod shelf;
-mod speaker;
-mod template;
-#[cfg(test)]
-mod tests;
-mod vocabulary;
 
 pub use hub::{Hub, Pulled, Wanted};
 pub use shelf::Shelf;
@@ -31,7 +15,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::file::ModelFile;
+use herm_model::ModelFile;
+
 use self::shelf::Loading;
 use super::{Ask, Backend, BackendError, Capabilities, Completion, Price};
 use crate::error::{Error, Result};
@@ -109,7 +94,7 @@ impl ModelCard {
             name: named(&file, &digest),
             family: file.text("general.architecture").unwrap_or_default().to_owned(),
             parameters: file.parameters(),
-            context: file.shape.context,
+            context: file.context(),
             loaded_bytes: file.loaded_bytes(),
             license: file.text("general.license").map(str::to_owned),
             digest,
@@ -145,7 +130,7 @@ impl Local {
         let loading = Loading {
             path,
             threads: threads.clamp(1, 64),
-            context: settings.context.unwrap_or(8_192).min(file.shape.context).max(64),
+            context: settings.context.unwrap_or(8_192).min(file.context()).max(64),
             past_bytes: settings.past_bytes,
             idle: settings.idle,
             chars,
@@ -172,6 +157,6 @@ impl Backend for Local {
     }
 
     async fn complete(&self, ask: &Ask) -> std::result::Result<Completion, BackendError> {
-        self.shelf.ask(&self.loading, ask).await.map(|(completion, _)| completion)
+        self.shelf.ask(&self.loading, ask).await
     }
 }

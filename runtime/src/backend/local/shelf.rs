@@ -8,16 +8,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use herm_model::{Bounds, ModelFile, Question, Speaker};
 use tokio::sync::oneshot;
 
-use super::file::ModelFile;
-use super::grammar::Bounds;
-use super::speaker::{Effort, Speaker};
-use crate::backend::{Ask, BackendError, Completion, ErrorClass};
-use crate::error::{Error, Result};
+use crate::backend::{Ask, BackendError, Completion, ErrorClass, Finish, Tokens};
+use crate::error::{Error, ErrorKind, Result};
 
 /// What a reply is, or why there is none.
-type Answer = std::result::Result<(Completion, Effort), BackendError>;
+type Answer = std::result::Result<Completion, BackendError>;
 
 /// How a model is loaded. Two backends that say the same share it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +67,7 @@ impl Shelf {
                         Err(back) => job = back.0,
                     }
                 }
-                let speaker = self.start(loading).map_err(BackendError::from)?;
+                let speaker = self.start(loading).map_err(|error| unloaded(&error))?;
                 speakers.insert(loading.clone(), speaker);
             }
         }
@@ -108,7 +106,7 @@ fn speak(shelf: &Shelf, loading: &Loading, jobs: &Receiver<Job>) {
     let (mut speaker, pool) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
-            let error = BackendError::from(error);
+            let error = unloaded(&error);
             // Whoever comes next has it tried again.
             gone();
             jobs.try_iter().for_each(|job| drop(job.answer.send(Err(error.clone()))));
@@ -119,7 +117,7 @@ fn speak(shelf: &Shelf, loading: &Loading, jobs: &Receiver<Job>) {
         match jobs.recv_timeout(loading.idle) {
             Ok(job) if job.given_up.load(Ordering::Relaxed) => {}
             Ok(job) => {
-                let answer = pool.install(|| speaker.answer(&job.ask, &job.given_up));
+                let answer = pool.install(|| answer(&mut speaker, loading, &job));
                 // Nobody listens: they gave up.
                 let _ = job.answer.send(answer);
             }
@@ -128,13 +126,45 @@ fn speak(shelf: &Shelf, loading: &Loading, jobs: &Receiver<Job>) {
                 // From here on nobody can send; what came in between is still answered.
                 gone();
                 for job in jobs.try_iter() {
-                    let _ = job.answer.send(pool.install(|| speaker.answer(&job.ask, &job.given_up)));
+                    let answer = pool.install(|| answer(&mut speaker, loading, &job));
+                    let _ = job.answer.send(answer);
                 }
                 tracing::info!(model = %loading.name, "a local model was put away: nobody has asked it for a while");
                 return;
             }
         }
     }
+}
+
+fn answer(speaker: &mut Speaker, loading: &Loading, job: &Job) -> Answer {
+    let ask = &job.ask;
+    let messages: Vec<_> = ask.messages.iter().map(|message| (message.role.name(), &*message.content)).collect();
+    let question = Question {
+        messages: &messages,
+        legal: &ask.legal,
+        most_tokens: ask.max_output_tokens as usize,
+        most_bytes: ask.max_output_bytes,
+    };
+    let reply = speaker.answer(&question, &job.given_up).map_err(told)?;
+    if let Some(why) = &reply.free {
+        tracing::warn!(model = %loading.name, why, "a reply was not held to its schema");
+    }
+    let effort = reply.effort;
+    tracing::debug!(model = %loading.name, ?effort, "a local model has spoken");
+    Ok(Completion {
+        text: reply.text,
+        finish: match reply.finish {
+            herm_model::Finish::Stop => Finish::Stop,
+            herm_model::Finish::Length => Finish::Length,
+        },
+        model: loading.name.clone(),
+        tokens: Some(Tokens {
+            input: effort.asked as u64,
+            output: effort.written as u64,
+            cached: (effort.asked - effort.read) as u64,
+        }),
+        attestation: None,
+    })
 }
 
 fn load(loading: &Loading) -> Result<Speaker> {
@@ -153,7 +183,7 @@ fn load(loading: &Loading) -> Result<Speaker> {
         .hint("use a smaller model, or free memory"));
     }
     let bounds = Bounds { chars: loading.chars, items: loading.items };
-    Speaker::load(&file, loading.name.clone(), bounds, loading.past_bytes, loading.context)
+    Ok(Speaker::load(&file, bounds, loading.past_bytes, loading.context)?)
 }
 
 /// The memory that is free, where the system says so.
@@ -163,16 +193,42 @@ fn free_bytes() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-impl From<Error> for BackendError {
-    fn from(error: Error) -> Self {
-        let class = match error.kind() {
-            crate::error::ErrorKind::Unavailable => ErrorClass::Overloaded,
-            crate::error::ErrorKind::Internal => ErrorClass::Server,
-            _ => ErrorClass::ModelNotFound,
+impl From<herm_model::Error> for Error {
+    fn from(error: herm_model::Error) -> Self {
+        let kind = match error.kind() {
+            herm_model::ErrorKind::NotFound => ErrorKind::NotFound,
+            herm_model::ErrorKind::Invalid | herm_model::ErrorKind::TooLong => ErrorKind::InvalidInput,
+            herm_model::ErrorKind::Corrupt => ErrorKind::Corrupt,
+            herm_model::ErrorKind::GivenUp => ErrorKind::Unavailable,
+            herm_model::ErrorKind::Internal => ErrorKind::Internal,
         };
-        let hint = error.hint_text().map(|hint| format!("; {hint}")).unwrap_or_default();
-        Self::new(class, format!("{}{hint}", error.message()))
+        let told = Self::new(kind, error.message());
+        match error.hint_text() {
+            Some(hint) => told.hint(hint).because(error),
+            None => told.because(error),
+        }
     }
+}
+
+/// What the loop is told, so that it shrinks, retries or falls back.
+fn told(error: herm_model::Error) -> BackendError {
+    let class = match error.kind() {
+        herm_model::ErrorKind::TooLong => ErrorClass::ContextOverflow,
+        herm_model::ErrorKind::GivenUp => ErrorClass::Timeout,
+        herm_model::ErrorKind::Internal => ErrorClass::Server,
+        _ => ErrorClass::ModelNotFound,
+    };
+    BackendError::new(class, error.message())
+}
+
+fn unloaded(error: &Error) -> BackendError {
+    let class = match error.kind() {
+        ErrorKind::Unavailable => ErrorClass::Overloaded,
+        ErrorKind::Internal => ErrorClass::Server,
+        _ => ErrorClass::ModelNotFound,
+    };
+    let hint = error.hint_text().map(|hint| format!("; {hint}")).unwrap_or_default();
+    BackendError::new(class, format!("{}{hint}", error.message()))
 }
 
 /// Says that nobody waits any more, when it is dropped.

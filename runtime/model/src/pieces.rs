@@ -6,14 +6,14 @@ use std::collections::{BinaryHeap, HashMap};
 
 use candle_core::quantized::gguf_file::Value;
 
-use super::file::ModelFile;
+use crate::file::ModelFile;
 
 /// The space of such vocabularies.
 const SPACE: char = '\u{2581}';
 
 /// Pieces with their scores.
 #[derive(Debug)]
-pub(super) struct Pieces {
+pub(crate) struct Pieces {
     known: HashMap<String, (u32, f32)>,
     bytes: Vec<Option<u32>>,
     unknown: u32,
@@ -22,7 +22,7 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// Reads them from a model's file.
-    pub(super) fn read(file: &ModelFile, names: &[String]) -> Result<Self, String> {
+    pub(crate) fn read(file: &ModelFile, names: &[String]) -> Result<Self, String> {
         let scores = file.list("tokenizer.ggml.scores").ok_or("the file gives no scores for them")?;
         if scores.len() < names.len() {
             return Err("some of them have no score".to_owned());
@@ -46,13 +46,13 @@ impl Pieces {
     }
 
     /// The byte a token such as `<0x0A>` stands for.
-    pub(super) fn byte_of(name: &str) -> Option<u8> {
+    pub(crate) fn byte_of(name: &str) -> Option<u8> {
         let digits = name.strip_prefix("<0x")?.strip_suffix('>')?;
         u8::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 2)
     }
 
     /// Cuts a text.
-    pub(super) fn cut(&self, text: &str) -> Vec<u32> {
+    pub(crate) fn cut(&self, text: &str) -> Vec<u32> {
         if text.is_empty() {
             return Vec::new();
         }

@@ -4,10 +4,10 @@
 
 use rayon::prelude::*;
 
-use super::kernel::{self, BLOCK, PAIRS, TILE, Tile};
+use crate::kernel::{self, BLOCK, PAIRS, TILE, Tile};
 
 /// A matrix of weights.
-pub(super) struct Matrix {
+pub(crate) struct Matrix {
     rows: usize,
     columns: usize,
     blocks: usize,
@@ -40,14 +40,14 @@ fn quantise(numbers: &[f32], mut put: impl FnMut(usize, i8)) -> f32 {
 
 impl Matrix {
     /// One that is filled row by row.
-    pub(super) fn new(rows: usize, columns: usize) -> Self {
+    pub(crate) fn new(rows: usize, columns: usize) -> Self {
         let blocks = columns.div_ceil(BLOCK);
         let count = rows.div_ceil(TILE) * blocks;
         Self { rows, columns, blocks, tiles: vec![[0; BLOCK * TILE]; count], factors: vec![[0.0; TILE]; count] }
     }
 
     /// Puts whole rows in their place, from row `first` on.
-    pub(super) fn put_rows(&mut self, first: usize, numbers: &[f32]) {
+    pub(crate) fn put_rows(&mut self, first: usize, numbers: &[f32]) {
         for (row, numbers) in numbers.chunks_exact(self.columns).enumerate().map(|(at, row)| (first + at, row)) {
             for (block, numbers) in numbers.chunks(BLOCK).enumerate() {
                 let at = row / TILE * self.blocks + block;
@@ -61,12 +61,12 @@ impl Matrix {
     }
 
     /// How many rows there are.
-    pub(super) fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
     /// Reads a row back.
-    pub(super) fn row(&self, row: usize, into: &mut [f32]) {
+    pub(crate) fn row(&self, row: usize, into: &mut [f32]) {
         let lane = row % TILE;
         let first = row / TILE * self.blocks;
         for (block, numbers) in into.chunks_mut(BLOCK).enumerate() {
@@ -81,7 +81,7 @@ impl Matrix {
     }
 
     /// The product with each of `inputs`: `out` has one row of results an input.
-    pub(super) fn times(&self, inputs: &Inputs, out: &mut [f32]) {
+    pub(crate) fn times(&self, inputs: &Inputs, out: &mut [f32]) {
         let count = inputs.len();
         // Enough work for a thread to be worth waking.
         let at_once = (8 * 1024 / (self.blocks * count).max(1)).clamp(1, 64);
@@ -106,7 +106,7 @@ impl Matrix {
 
 /// What a matrix is multiplied with: vectors as whole numbers, two in a word.
 #[derive(Debug)]
-pub(super) struct Inputs {
+pub(crate) struct Inputs {
     blocks: usize,
     words: Vec<[i32; PAIRS]>,
     factors: Vec<f32>,
@@ -114,7 +114,7 @@ pub(super) struct Inputs {
 
 impl Inputs {
     /// These vectors of `columns` numbers each.
-    pub(super) fn of(vectors: &[f32], columns: usize) -> Self {
+    pub(crate) fn of(vectors: &[f32], columns: usize) -> Self {
         let blocks = columns.div_ceil(BLOCK);
         let count = vectors.len().checked_div(columns).unwrap_or(0) * blocks;
         let (mut words, mut factors) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -131,12 +131,12 @@ impl Inputs {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.words.len().checked_div(self.blocks).unwrap_or(0)
     }
 
     /// One of them: its words and its factors, block by block.
-    pub(super) fn get(&self, at: usize) -> (&[[i32; PAIRS]], &[f32]) {
+    pub(crate) fn get(&self, at: usize) -> (&[[i32; PAIRS]], &[f32]) {
         let range = at * self.blocks..(at + 1) * self.blocks;
         (self.words.get(range.clone()).unwrap_or_default(), self.factors.get(range).unwrap_or_default())
     }

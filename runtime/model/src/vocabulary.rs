@@ -12,8 +12,8 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::tokenizer::SplitDelimiterBehavior;
 use tokenizers::{NormalizerWrapper, Tokenizer};
 
-use super::file::{ModelFile, whole};
-use super::pieces::Pieces;
+use crate::file::{ModelFile, whole};
+use crate::pieces::Pieces;
 use crate::error::{Error, Result};
 
 /// What a token is, as the file numbers it.
@@ -38,7 +38,7 @@ enum Cutter {
 }
 
 /// The tokens of a model.
-pub(super) struct Vocabulary {
+pub(crate) struct Vocabulary {
     cutter: Cutter,
     /// What each token is as bytes; a control token as its name.
     bytes: Vec<Vec<u8>>,
@@ -63,7 +63,7 @@ const ENDS: [&str; 5] = ["<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endof
 
 impl Vocabulary {
     /// Reads it from a model's file.
-    pub(super) fn read(file: &ModelFile) -> Result<Self> {
+    pub(crate) fn read(file: &ModelFile) -> Result<Self> {
         let bad = |why: &str| {
             Error::corrupt(format!("the tokens of {} cannot be used: {why}", file.path().display()))
                 .hint("fetch the file again, or use another model")
@@ -128,27 +128,27 @@ impl Vocabulary {
     }
 
     /// How many tokens there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// The token a conversation begins with, where the file wants one.
-    pub(super) fn begin(&self) -> Option<u32> {
+    pub(crate) fn begin(&self) -> Option<u32> {
         self.begin
     }
 
     /// The tokens that end a reply, the usual one first.
-    pub(super) fn ends(&self) -> &[u32] {
+    pub(crate) fn ends(&self) -> &[u32] {
         &self.ends
     }
 
     /// The name of a token, for templates.
-    pub(super) fn name(&self, token: u32) -> String {
+    pub(crate) fn name(&self, token: u32) -> String {
         self.bytes.get(token as usize).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
     /// What a token adds to a text. The frame of the conversation adds nothing.
-    pub(super) fn text_of(&self, token: u32) -> &[u8] {
+    pub(crate) fn text_of(&self, token: u32) -> &[u8] {
         match (self.kinds.get(token as usize), self.bytes.get(token as usize)) {
             (Some(Kind::Text | Kind::Byte), Some(bytes)) => bytes,
             _ => &[],
@@ -156,12 +156,12 @@ impl Vocabulary {
     }
 
     /// Whether a token is one of the conversation's frame.
-    pub(super) fn is_control(&self, token: u32) -> bool {
+    pub(crate) fn is_control(&self, token: u32) -> bool {
         !matches!(self.kinds.get(token as usize), Some(Kind::Text | Kind::Byte))
     }
 
     /// Cuts what someone said: whatever it looks like, none of it becomes a mark of the frame.
-    pub(super) fn cut(&self, text: &str) -> Vec<u32> {
+    pub(crate) fn cut(&self, text: &str) -> Vec<u32> {
         match &self.cutter {
             // A text that cannot be cut is not possible with a byte alphabet.
             Cutter::Bytes(tokenizer) => {
@@ -172,7 +172,7 @@ impl Vocabulary {
     }
 
     /// Cuts a piece of the frame, with its marks.
-    pub(super) fn cut_frame(&self, text: &str, tokens: &mut Vec<u32>) {
+    pub(crate) fn cut_frame(&self, text: &str, tokens: &mut Vec<u32>) {
         let (mut rest, mut plain) = (text, 0);
         while plain < rest.len() {
             let (before, after) = rest.split_at(plain);

@@ -18,7 +18,7 @@ const MOST_TOKENS: usize = 1 << 21;
 
 /// How positions enter a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rotation {
+pub(crate) enum Rotation {
     /// Neighbours turn together.
     Neighbours,
     /// The first half turns with the second.
@@ -27,28 +27,28 @@ pub(super) enum Rotation {
 
 /// The numbers of a network.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Shape {
-    pub(super) layers: usize,
-    pub(super) width: usize,
-    pub(super) inner: usize,
-    pub(super) heads: usize,
-    pub(super) kv_heads: usize,
-    pub(super) head_width: usize,
-    pub(super) vocabulary: usize,
-    pub(super) context: usize,
-    pub(super) epsilon: f32,
-    pub(super) rope_base: f32,
-    pub(super) rope_width: usize,
+pub(crate) struct Shape {
+    pub(crate) layers: usize,
+    pub(crate) width: usize,
+    pub(crate) inner: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) head_width: usize,
+    pub(crate) vocabulary: usize,
+    pub(crate) context: usize,
+    pub(crate) epsilon: f32,
+    pub(crate) rope_base: f32,
+    pub(crate) rope_width: usize,
     /// Positions are divided by this.
-    pub(super) rope_scale: f32,
-    pub(super) rotation: Rotation,
+    pub(crate) rope_scale: f32,
+    pub(crate) rotation: Rotation,
 }
 
 /// A model file that was opened and whose header makes sense.
-pub(super) struct ModelFile {
+pub struct ModelFile {
     path: PathBuf,
     content: Content,
-    pub(super) shape: Shape,
+    pub(crate) shape: Shape,
     size: u64,
 }
 
@@ -60,10 +60,10 @@ impl std::fmt::Debug for ModelFile {
 
 impl ModelFile {
     /// Reads the header of the file at `path`.
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|source| {
             Error::not_found(format!("the model file {} cannot be opened", path.display()))
-                .hint("check `model` of this backend; `herm models pull` fetches one")
+                .hint("check its path; `herm models list` shows the models of this machine")
                 .because(source)
         })?;
         let size = file.metadata().map(|about| about.len()).unwrap_or_default();
@@ -90,28 +90,28 @@ impl ModelFile {
     }
 
     /// Where it lies.
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// What its maker calls it; its file name, where it does not say.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let stem = self.path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         stem.or_else(|| self.text("general.name").map(str::to_owned)).unwrap_or_else(|| "a local model".to_owned())
     }
 
     /// What it says under a key, where that is a text.
-    pub(super) fn text(&self, key: &str) -> Option<&str> {
+    pub fn text(&self, key: &str) -> Option<&str> {
         text(&self.content, key)
     }
 
     /// What it says under a key, where that is a whole number.
-    pub(super) fn number(&self, key: &str) -> Option<u64> {
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
         number(&self.content, key)
     }
 
     /// What it says under a key, where that is yes or no.
-    pub(super) fn flag(&self, key: &str) -> Option<bool> {
+    pub(crate) fn flag(&self, key: &str) -> Option<bool> {
         match self.content.metadata.get(key) {
             Some(Value::Bool(flag)) => Some(*flag),
             _ => None,
@@ -119,24 +119,29 @@ impl ModelFile {
     }
 
     /// What it lists under a key.
-    pub(super) fn list(&self, key: &str) -> Option<&[Value]> {
+    pub(crate) fn list(&self, key: &str) -> Option<&[Value]> {
         match self.content.metadata.get(key) {
             Some(Value::Array(values)) => Some(values),
             _ => None,
         }
     }
 
+    /// Tokens a conversation can have.
+    pub fn context(&self) -> usize {
+        self.shape.context
+    }
+
     /// How many weights there are.
-    pub(super) fn parameters(&self) -> u64 {
+    pub fn parameters(&self) -> u64 {
         self.content.tensor_infos.values().map(|info| info.shape.dims().iter().product::<usize>() as u64).sum()
     }
 
     /// The bytes the weights take once they are loaded.
-    pub(super) fn loaded_bytes(&self) -> u64 {
+    pub fn loaded_bytes(&self) -> u64 {
         self.parameters() + self.parameters() / 8
     }
 
-    pub(super) fn has(&self, tensor: &str) -> bool {
+    pub(crate) fn has(&self, tensor: &str) -> bool {
         self.content.tensor_infos.contains_key(tensor)
     }
 
@@ -168,7 +173,7 @@ impl ModelFile {
     }
 
     /// The numbers of a tensor with these dimensions, a piece of whole rows at a time.
-    pub(super) fn rows(
+    pub(crate) fn rows(
         &self,
         name: &str,
         (rows, columns): (usize, usize),
@@ -211,7 +216,7 @@ impl ModelFile {
     }
 
     /// A tensor of one row.
-    pub(super) fn row(&self, name: &str, columns: usize) -> Result<Vec<f32>> {
+    pub(crate) fn row(&self, name: &str, columns: usize) -> Result<Vec<f32>> {
         let mut found = Vec::with_capacity(columns);
         self.rows(name, (1, columns), |_, numbers| found.extend_from_slice(numbers))?;
         match found.iter().all(|number| number.is_finite()) {
@@ -232,7 +237,7 @@ fn text<'c>(content: &'c Content, key: &str) -> Option<&'c str> {
     }
 }
 
-pub(super) fn whole(value: &Value) -> Option<u64> {
+pub(crate) fn whole(value: &Value) -> Option<u64> {
     match value {
         Value::U8(n) => Some(u64::from(*n)),
         Value::U16(n) => Some(u64::from(*n)),

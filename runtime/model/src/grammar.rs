@@ -8,9 +8,8 @@ use llguidance::toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, Tok
 use llguidance::{Matcher, ParserFactory};
 use serde_json::{Map, Value, json};
 
-use super::vocabulary::Vocabulary;
+use crate::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
-use crate::ids::Digest;
 
 /// How many grammars are kept ready.
 const KEPT: usize = 16;
@@ -18,17 +17,17 @@ const KEPT: usize = 16;
 /// How much a reply may hold where its schema does not say: a model that repeats itself must come to an end
 /// inside its tokens, or nothing of it can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Bounds {
+pub struct Bounds {
     /// Characters of a text.
-    pub(super) chars: u64,
+    pub chars: u64,
     /// Items of a list.
-    pub(super) items: u64,
+    pub items: u64,
 }
 
 /// The grammars of a model's vocabulary.
-pub(super) struct Grammars {
+pub(crate) struct Grammars {
     factory: ParserFactory,
-    ready: Mutex<Vec<(Digest, Matcher)>>,
+    ready: Mutex<Vec<(String, Matcher)>>,
 }
 
 impl std::fmt::Debug for Grammars {
@@ -54,7 +53,7 @@ impl TokenizerEnv for Tokens {
 
 impl Grammars {
     /// Those over `vocabulary`.
-    pub(super) fn new(vocabulary: &Arc<Vocabulary>) -> Result<Self> {
+    pub(crate) fn new(vocabulary: &Arc<Vocabulary>) -> Result<Self> {
         let failed = |error: &dyn std::fmt::Display| Error::internal(format!("no grammar can be made: {error}"));
         let size = u32::try_from(vocabulary.len()).map_err(|error| failed(&error))?;
         let end = vocabulary.ends().first().copied().unwrap_or_default();
@@ -74,7 +73,7 @@ impl Grammars {
     }
 
     /// What holds a reply to `schema`. Nothing, where everything is legal.
-    pub(super) fn matcher(&self, schema: &Value, bounds: Bounds) -> Result<Option<Matcher>> {
+    pub(crate) fn matcher(&self, schema: &Value, bounds: Bounds) -> Result<Option<Matcher>> {
         if matches!(schema, Value::Bool(true)) {
             return Ok(None);
         }
@@ -86,7 +85,7 @@ impl Grammars {
             });
             fields.insert("x-guidance".to_owned(), manners);
         }
-        let name = Digest::of(bounded.to_string().as_bytes());
+        let name = bounded.to_string();
         let mut ready = self.ready.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(at) = ready.iter().position(|(known, _)| *known == name) {
             let entry = ready.remove(at);

@@ -5,7 +5,7 @@ const LANES: usize = 16;
 
 /// The sum of products.
 #[inline(always)]
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0f32; LANES];
     let (a, a_rest) = a.as_chunks::<LANES>();
     let (b, b_rest) = b.as_chunks::<LANES>();
@@ -31,10 +31,11 @@ fn total(sums: &[f32; LANES]) -> f32 {
 
 /// `e` to the power of `x`, within two units of the last place; 0 and infinity are never reached.
 #[inline(always)]
-pub(super) fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     const ROUNDS: f32 = 12_582_912.0;
     let x = x.clamp(-87.0, 88.0);
-    let whole = (x * std::f32::consts::LOG2_E + ROUNDS) - ROUNDS;
+    let shifted = x * std::f32::consts::LOG2_E + ROUNDS;
+    let whole = shifted - ROUNDS;
     // ln 2 in two parts, so that little is lost.
     let rest = (x - whole * 0.693_359_4) - whole * -2.121_944_4e-4;
     let mut power = 1.987_569_1e-4;
@@ -42,13 +43,13 @@ pub(super) fn exp(x: f32) -> f32 {
         power = power * rest + factor;
     }
     let power = power * rest * rest + rest + 1.0;
-    #[expect(clippy::cast_possible_truncation, reason = "a whole number between -126 and 127")]
-    let exponent = (whole as i32 + 127).cast_unsigned() << 23;
+    // The last bits of the shifted number are the whole one; what is above them falls off.
+    let exponent = shifted.to_bits().wrapping_add(127) << 23;
     power * f32::from_bits(exponent)
 }
 
 /// Divides `vector` by its root mean square and multiplies it with `weights`.
-pub(super) fn normalise(vector: &[f32], weights: &[f32], epsilon: f32, into: &mut [f32]) {
+pub(crate) fn normalise(vector: &[f32], weights: &[f32], epsilon: f32, into: &mut [f32]) {
     let mean = dot(vector, vector) / vector.len() as f32;
     let scale = 1.0 / (mean + epsilon).sqrt();
     for ((into, number), weight) in into.iter_mut().zip(vector).zip(weights) {
@@ -57,30 +58,30 @@ pub(super) fn normalise(vector: &[f32], weights: &[f32], epsilon: f32, into: &mu
 }
 
 /// `gate` through a sigmoid, times itself, times `up`: into `gate`.
-pub(super) fn gated(gate: &mut [f32], up: &[f32]) {
+pub(crate) fn gated(gate: &mut [f32], up: &[f32]) {
     for (gate, up) in gate.iter_mut().zip(up) {
         *gate = *gate / (1.0 + exp(-*gate)) * up;
     }
 }
 
 /// Positions that are scored at once.
-pub(super) const TOGETHER: usize = 16;
+pub(crate) const TOGETHER: usize = 16;
 
 /// What one head makes of the past. Keys lie in blocks of sixteen positions, number by number; values position
 /// by position.
-pub(super) struct Attention<'a> {
+pub(crate) struct Attention<'a> {
     /// The question of this position.
-    pub(super) query: &'a [f32],
+    pub(crate) query: &'a [f32],
     /// Blocks of keys, with at least `len` positions in them.
-    pub(super) keys: &'a [f32],
+    pub(crate) keys: &'a [f32],
     /// The values so far.
-    pub(super) values: &'a [f32],
+    pub(crate) values: &'a [f32],
     /// How many positions are seen, this one included.
-    pub(super) len: usize,
+    pub(crate) len: usize,
     /// Room for one number a position.
-    pub(super) scores: &'a mut Vec<f32>,
+    pub(crate) scores: &'a mut Vec<f32>,
     /// Where the answer goes.
-    pub(super) into: &'a mut [f32],
+    pub(crate) into: &'a mut [f32],
 }
 
 impl pulp::NullaryFnOnce for Attention<'_> {
@@ -97,15 +98,16 @@ impl pulp::NullaryFnOnce for Attention<'_> {
         }
         scores.truncate(len);
         let most = scores.iter().fold(f32::NEG_INFINITY, |most, score| most.max(*score));
-        for score in scores.iter_mut() {
-            *score = exp(*score - most);
-        }
         let mut sums = [0f32; LANES];
-        let (chunks, rest) = scores.as_chunks::<LANES>();
+        let (chunks, rest) = scores.as_chunks_mut::<LANES>();
         for chunk in chunks {
             for lane in 0..LANES {
+                chunk[lane] = exp(chunk[lane] - most);
                 sums[lane] += chunk[lane];
             }
+        }
+        for score in rest.iter_mut() {
+            *score = exp(*score - most);
         }
         let share = 1.0 / (total(&sums) + rest.iter().sum::<f32>());
         let mut at = 0;
@@ -128,22 +130,29 @@ impl pulp::NullaryFnOnce for Attention<'_> {
 #[inline(always)]
 fn block_scores(query: &[f32], block: &[f32], scale: f32) -> [f32; TOGETHER] {
     // Four sums side by side: one would wait for itself.
-    let mut sums = [[0f32; TOGETHER]; 4];
+    let [mut first, mut second, mut third, mut fourth] = [[0f32; TOGETHER]; 4];
     let (queries, last) = query.as_chunks::<4>();
     let (keys, keys_last) = block.as_chunks::<{ 4 * TOGETHER }>();
     for (queries, keys) in queries.iter().zip(keys) {
-        for part in 0..4 {
-            for lane in 0..TOGETHER {
-                sums[part][lane] = queries[part].mul_add(keys[part * TOGETHER + lane], sums[part][lane]);
-            }
+        let (keys, _) = keys.as_chunks::<TOGETHER>();
+        if let [a, b, c, d] = keys {
+            add_times(&mut first, queries[0], a);
+            add_times(&mut second, queries[1], b);
+            add_times(&mut third, queries[2], c);
+            add_times(&mut fourth, queries[3], d);
         }
     }
     for (query, keys) in last.iter().zip(keys_last.as_chunks::<TOGETHER>().0) {
-        for lane in 0..TOGETHER {
-            sums[0][lane] = query.mul_add(keys[lane], sums[0][lane]);
-        }
+        add_times(&mut first, *query, keys);
     }
-    std::array::from_fn(|lane| ((sums[0][lane] + sums[1][lane]) + (sums[2][lane] + sums[3][lane])) * scale)
+    std::array::from_fn(|lane| ((first[lane] + second[lane]) + (third[lane] + fourth[lane])) * scale)
+}
+
+#[inline(always)]
+fn add_times(sums: &mut [f32; TOGETHER], number: f32, keys: &[f32; TOGETHER]) {
+    for lane in 0..TOGETHER {
+        sums[lane] = number.mul_add(keys[lane], sums[lane]);
+    }
 }
 
 /// `N` numbers of the answer, from the `at`th on: the values by their scores.
@@ -166,7 +175,7 @@ fn weigh<const N: usize>(scores: &[f32], values: &[f32], width: usize, at: usize
 
 impl Attention<'_> {
     /// Runs it with the widest registers there are.
-    pub(super) fn run(self) {
+    pub(crate) fn run(self) {
         #[cfg(target_arch = "x86_64")]
         if let Some(simd) = pulp::x86::V3::try_new() {
             return simd.vectorize(self);

@@ -6,9 +6,9 @@
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, context};
 
-use super::file::ModelFile;
-use super::vocabulary::Vocabulary;
-use crate::backend::{ChatMessage, Speaker};
+use crate::file::ModelFile;
+use crate::vocabulary::Vocabulary;
+use crate::Message;
 use crate::error::{Error, Result};
 
 /// The template of files that bring none.
@@ -22,7 +22,7 @@ const CLOSE: char = '\u{E001}';
 
 /// A chat template, ready to be used.
 #[derive(Debug)]
-pub(super) struct Template {
+pub(crate) struct Template {
     environment: Environment<'static>,
     begin: String,
     end: String,
@@ -30,7 +30,7 @@ pub(super) struct Template {
 
 impl Template {
     /// The one in a model's file.
-    pub(super) fn read(file: &ModelFile, vocabulary: &Vocabulary) -> Result<Self> {
+    pub(crate) fn read(file: &ModelFile, vocabulary: &Vocabulary) -> Result<Self> {
         let source = file.text("tokenizer.chat_template").unwrap_or(USUAL).to_owned();
         let begin = file.number("tokenizer.ggml.bos_token_id").and_then(|id| u32::try_from(id).ok());
         let end = vocabulary.ends().first().map(|end| vocabulary.name(*end)).unwrap_or_default();
@@ -70,12 +70,12 @@ impl Template {
     }
 
     /// The tokens of a conversation, up to where the model speaks next.
-    pub(super) fn tokens(&self, messages: &[ChatMessage], vocabulary: &Vocabulary) -> Result<Vec<u32>> {
-        let roles: Vec<&str> = messages.iter().map(|message| message.role.name()).collect();
-        let mut said: Vec<String> = messages.iter().map(|message| message.content.to_string()).collect();
-        let rendered = self.render(&roles).or_else(|error| match (roles.split_first(), messages.first()) {
+    pub(crate) fn tokens(&self, messages: &[Message<'_>], vocabulary: &Vocabulary) -> Result<Vec<u32>> {
+        let roles: Vec<&str> = messages.iter().map(|(role, _)| *role).collect();
+        let mut said: Vec<String> = messages.iter().map(|(_, said)| (*said).to_owned()).collect();
+        let rendered = self.render(&roles).or_else(|error| match roles.split_first() {
             // Some templates know no system: the first message then carries what it says.
-            (Some((&"system", rest)), Some(first)) if !rest.is_empty() && first.role == Speaker::System => {
+            Some((&"system", rest)) if !rest.is_empty() => {
                 let system = said.remove(0);
                 if let Some(first) = said.first_mut() {
                     *first = format!("{system}\n\n{first}");

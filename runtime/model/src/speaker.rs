@@ -5,21 +5,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use llguidance::Matcher;
 
-use super::file::ModelFile;
-use super::grammar::{Bounds, Grammars};
-use super::network::{Network, Past};
-use super::template::Template;
-use super::vocabulary::Vocabulary;
-use crate::backend::{Ask, BackendError, Completion, ErrorClass, Finish, Tokens};
-use crate::error::Result;
+use crate::file::ModelFile;
+use crate::grammar::{Bounds, Grammars};
+use crate::network::{Network, Past};
+use crate::template::Template;
+use crate::vocabulary::Vocabulary;
+use crate::Message;
+use crate::error::{Error, ErrorKind, Result};
 
 /// Tokens that are read at once; between two runs the caller may change its mind.
 const AT_ONCE: usize = 64;
+/// Tokens that must be left for a reply.
+const LEAST_ROOM: usize = 16;
 
 /// A model in memory.
 #[derive(Debug)]
-pub(super) struct Speaker {
-    name: String,
+pub struct Speaker {
     vocabulary: Arc<Vocabulary>,
     template: Template,
     grammars: Grammars,
@@ -33,27 +34,62 @@ pub(super) struct Speaker {
     context: usize,
 }
 
+/// What a model is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'q> {
+    /// The conversation.
+    pub messages: &'q [Message<'q>],
+    /// Which replies are legal, as a JSON Schema; `true` allows anything.
+    pub legal: &'q serde_json::Value,
+    /// The most tokens of the reply.
+    pub most_tokens: usize,
+    /// The most bytes of the reply.
+    pub most_bytes: usize,
+}
+
+/// Why a reply ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    /// The model was done.
+    Stop,
+    /// A limit was reached.
+    Length,
+}
+
+/// What a model said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The text.
+    pub text: String,
+    /// Why it ended.
+    pub finish: Finish,
+    /// What it took.
+    pub effort: Effort,
+    /// Why it was not held to its schema, where it was not.
+    pub free: Option<String>,
+}
+
 /// What a reply took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Effort {
+pub struct Effort {
     /// Tokens of the question.
-    pub(super) asked: usize,
+    pub asked: usize,
     /// Of them: read by the network just now.
-    pub(super) read: usize,
+    pub read: usize,
     /// Tokens of the reply.
-    pub(super) written: usize,
+    pub written: usize,
     /// Of them: the only legal ones, so that the network was not asked.
-    pub(super) forced: usize,
+    pub forced: usize,
 }
 
 impl Speaker {
-    /// Loads the model of a file.
-    pub(super) fn load(file: &ModelFile, name: String, bounds: Bounds, past_bytes: usize, context: usize) -> Result<Self> {
+    /// Loads the model of a file: on the threads of the pool it is called in. Conversations that were read stay within
+    /// `past_bytes`; one may have `context` tokens.
+    pub fn load(file: &ModelFile, bounds: Bounds, past_bytes: usize, context: usize) -> Result<Self> {
         let vocabulary = Arc::new(Vocabulary::read(file)?);
         let template = Template::read(file, &vocabulary)?;
         let (network, grammars) = rayon::join(|| Network::load(file), || Grammars::new(&vocabulary));
         Ok(Self {
-            name,
             template,
             grammars: grammars?,
             network: network?,
@@ -66,27 +102,23 @@ impl Speaker {
     }
 
     /// Answers, unless `given_up` says that nobody waits any more.
-    pub(super) fn answer(&mut self, ask: &Ask, given_up: &AtomicBool) -> std::result::Result<(Completion, Effort), BackendError> {
-        let tokens = self
-            .template
-            .tokens(&ask.messages, &self.vocabulary)
-            .map_err(|error| BackendError::new(ErrorClass::BadRequest, error.message()))?;
+    pub fn answer(&mut self, question: &Question<'_>, given_up: &AtomicBool) -> Result<Reply> {
+        let tokens = self.template.tokens(question.messages, &self.vocabulary)?;
         if tokens.is_empty() {
-            return Err(BackendError::new(ErrorClass::BadRequest, "the model's chat template makes nothing of this"));
+            return Err(Error::invalid("the model's chat template makes nothing of this conversation"));
         }
         let room = self.context.saturating_sub(tokens.len());
-        if room < 16 {
+        if room < LEAST_ROOM {
             let message = format!("{} tokens do not fit the model's {}", tokens.len(), self.context);
-            return Err(BackendError::new(ErrorClass::ContextOverflow, message));
+            return Err(Error::new(ErrorKind::TooLong, message));
         }
-        let mut matcher = match self.grammars.matcher(&ask.legal, self.bounds) {
-            Ok(matcher) => matcher,
-            Err(error) => {
-                tracing::warn!(%error, "a reply is not held to its schema");
-                None
-            }
+        let (mut matcher, free) = match self.grammars.matcher(question.legal, self.bounds) {
+            Ok(matcher) => (matcher, None),
+            Err(error) => (None, Some(error.message().to_owned())),
         };
-        let (past, mut effort) = self.recall(&tokens);
+        let past = self.recall(&tokens);
+        let fresh = tokens.get(past.tokens().len()..).unwrap_or_default();
+        let mut effort = Effort { asked: tokens.len(), read: fresh.len(), ..Effort::default() };
         let mut writing = Writing {
             network: &self.network,
             vocabulary: &self.vocabulary,
@@ -96,34 +128,24 @@ impl Speaker {
             reply: Vec::new(),
             text: Vec::new(),
         };
-        effort.asked = tokens.len();
-        let most = room.min(ask.max_output_tokens as usize);
-        let fresh = tokens.get(writing.past.tokens().len()..).unwrap_or_default().to_vec();
+        let most = room.min(question.most_tokens);
         let written = writing
-            .read(&fresh)
-            .and_then(|()| writing.write(matcher.as_mut(), most, ask.max_output_bytes, &mut effort));
-        effort.read = fresh.len();
+            .read(fresh)
+            .and_then(|()| writing.write(matcher.as_mut(), most, question.most_bytes, &mut effort));
         effort.written = writing.reply.len();
         let text = String::from_utf8_lossy(&writing.text).into_owned();
-        let past = writing.past;
         // Also after a cancel: what was read is read.
+        let past = writing.past;
         self.keep(past);
-        let tokens = Tokens {
-            input: effort.asked as u64,
-            output: effort.written as u64,
-            cached: (effort.asked - effort.read) as u64,
-        };
-        let completion =
-            Completion { text, finish: written?, model: self.name.clone(), tokens: Some(tokens), attestation: None };
-        Ok((completion, effort))
+        Ok(Reply { text, finish: written?, effort, free })
     }
 
     /// The conversation that has most of `tokens` already.
-    fn recall(&mut self, tokens: &[u32]) -> (Past, Effort) {
+    fn recall(&mut self, tokens: &[u32]) -> Past {
         let common = |past: &Past| past.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
         let best = self.pasts.iter().enumerate().map(|(at, past)| (common(past), at)).max();
         let Some((shared, at)) = best.filter(|(shared, _)| *shared > 0) else {
-            return (Past::new(self.network.shape()), Effort::default());
+            return Past::new(self.network.shape());
         };
         // The last token is always read: its scores say what comes next.
         let shared = shared.min(tokens.len() - 1);
@@ -137,7 +159,7 @@ impl Speaker {
             },
         };
         past.truncate(shared);
-        (past, Effort::default())
+        past
     }
 
     /// Keeps a conversation, and forgets the oldest where there are too many.
@@ -163,10 +185,10 @@ struct Writing<'s> {
 }
 
 impl Writing<'_> {
-    fn read(&mut self, tokens: &[u32]) -> std::result::Result<(), BackendError> {
+    fn read(&mut self, tokens: &[u32]) -> Result<()> {
         for piece in tokens.chunks(AT_ONCE) {
             if self.given_up.load(Ordering::Relaxed) {
-                return Err(BackendError::new(ErrorClass::Timeout, "nobody waits for this reply any more"));
+                return Err(Error::new(ErrorKind::GivenUp, "nobody waits for this reply any more"));
             }
             self.last = self.network.read(piece, &mut self.past);
         }
@@ -185,7 +207,7 @@ impl Writing<'_> {
         most_tokens: usize,
         most_bytes: usize,
         effort: &mut Effort,
-    ) -> std::result::Result<Finish, BackendError> {
+    ) -> Result<Finish> {
         while self.reply.len() < most_tokens && self.text.len() < most_bytes {
             let mut next = Vec::new();
             if let Some(matcher) = matcher.as_deref_mut() {
@@ -193,13 +215,13 @@ impl Writing<'_> {
                 effort.forced += next.len();
             }
             if next.is_empty() {
-                let mut scores = self.network.score(&self.last);
+                let scores = self.network.score(&self.last);
                 let token = match matcher.as_deref_mut() {
                     Some(matcher) => {
                         let mask = matcher.compute_mask_or_eos().map_err(|error| stuck(&error))?;
-                        best(&mut scores, |token| mask.is_allowed(token))
+                        best(&scores, |token| mask.is_allowed(token))
                     }
-                    None => best(&mut scores, |token| {
+                    None => best(&scores, |token| {
                         !self.vocabulary.is_control(token) || self.vocabulary.ends().contains(&token)
                     }),
                 };
@@ -221,12 +243,12 @@ impl Writing<'_> {
     }
 }
 
-fn stuck(why: &dyn std::fmt::Display) -> BackendError {
-    BackendError::new(ErrorClass::Server, format!("the model cannot go on: {why}"))
+fn stuck(why: &dyn std::fmt::Display) -> Error {
+    Error::internal(format!("the model cannot go on: {why}"))
 }
 
 /// The token with the best score among those that are allowed; the first of them, where several have it.
-fn best(scores: &mut [f32], allowed: impl Fn(u32) -> bool) -> Option<u32> {
+fn best(scores: &[f32], allowed: impl Fn(u32) -> bool) -> Option<u32> {
     let mut found: Option<(u32, f32)> = None;
     for (token, score) in (0u32..).zip(scores.iter()) {
         if found.is_none_or(|(_, best)| *score > best) && allowed(token) {

@@ -1,22 +1,22 @@
 //! Eight rows of weights times a few vectors: where the time goes. Twice, with the same results to the last
 //! bit: for processors with AVX2, and in plain words for all others.
 
-use super::matrix::Inputs;
+use crate::matrix::Inputs;
 
 /// Numbers that share a factor.
-pub(super) const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = 32;
 /// Rows that are multiplied at once.
-pub(super) const TILE: usize = 8;
+pub(crate) const TILE: usize = 8;
 /// Words of a block of inputs: two numbers each.
-pub(super) const PAIRS: usize = BLOCK / 2;
+pub(crate) const PAIRS: usize = BLOCK / 2;
 /// A block of eight rows: two neighbours of each row after the other.
-pub(super) type Tile = [i8; BLOCK * TILE];
+pub(crate) type Tile = [i8; BLOCK * TILE];
 
 /// How many vectors go through a tile together.
 const TOGETHER: usize = 4;
 
 /// Rows of tiles times all of `inputs`. `out` is written tile by tile, input by input.
-pub(super) fn multiply(tiles: &[Tile], factors: &[[f32; TILE]], blocks: usize, inputs: &Inputs, out: &mut [f32]) {
+pub(crate) fn multiply(tiles: &[Tile], factors: &[[f32; TILE]], blocks: usize, inputs: &Inputs, out: &mut [f32]) {
     let count = inputs.len();
     let mut input = 0;
     while input < count {
@@ -103,10 +103,10 @@ mod wide {
     use super::{PAIRS, TILE, Work};
 
     /// The same, eight rows at a time.
-    pub(super) struct Wide<'w, const M: usize> {
-        pub(super) simd: V3,
-        pub(super) work: &'w Work<'w>,
-        pub(super) out: &'w mut [f32],
+    pub(crate) struct Wide<'w, const M: usize> {
+        pub(crate) simd: V3,
+        pub(crate) work: &'w Work<'w>,
+        pub(crate) out: &'w mut [f32],
     }
 
     impl<const M: usize> NullaryFnOnce for Wide<'_, M> {
@@ -148,7 +148,7 @@ mod wide {
 
 #[cfg(test)]
 mod tests {
-    use super::super::matrix::Matrix;
+    use crate::matrix::Matrix;
     use super::*;
 
     fn numbers(count: usize, seed: u32) -> Vec<f32> {

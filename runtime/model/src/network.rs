@@ -4,9 +4,9 @@
 
 use rayon::prelude::*;
 
-use super::file::{ModelFile, Rotation, Shape};
-use super::lanes::{self, Attention, TOGETHER};
-use super::matrix::{Inputs, Matrix};
+use crate::file::{ModelFile, Rotation, Shape};
+use crate::lanes::{self, Attention, TOGETHER};
+use crate::matrix::{Inputs, Matrix};
 use crate::error::Result;
 
 /// One layer.
@@ -60,7 +60,7 @@ fn load(file: &ModelFile, name: &str, rows: usize, columns: usize) -> Result<Mat
 
 /// The weights of a model, ready to be multiplied.
 #[derive(Debug)]
-pub(super) struct Network {
+pub(crate) struct Network {
     shape: Shape,
     embedding: Matrix,
     layers: Vec<Layer>,
@@ -73,7 +73,7 @@ pub(super) struct Network {
 
 impl Network {
     /// Loads the weights.
-    pub(super) fn load(file: &ModelFile) -> Result<Self> {
+    pub(crate) fn load(file: &ModelFile) -> Result<Self> {
         let shape = file.shape.clone();
         let scores = file.has("output.weight");
         let ((embedding, scores), layers) = rayon::join(
@@ -95,12 +95,12 @@ impl Network {
     }
 
     /// The numbers it was built by.
-    pub(super) fn shape(&self) -> &Shape {
+    pub(crate) fn shape(&self) -> &Shape {
         &self.shape
     }
 
     /// Reads `tokens` behind what `past` holds, and keeps them there.
-    pub(super) fn read(&self, tokens: &[u32], past: &mut Past) -> Vec<f32> {
+    pub(crate) fn read(&self, tokens: &[u32], past: &mut Past) -> Vec<f32> {
         let (shape, first) = (&self.shape, past.len);
         let mut stream = vec![0.0; tokens.len() * shape.width];
         for (token, row) in tokens.iter().zip(stream.chunks_exact_mut(shape.width)) {
@@ -117,7 +117,7 @@ impl Network {
     }
 
     /// The scores of every token to come next, by what [`Network::read`] returned last.
-    pub(super) fn score(&self, last: &[f32]) -> Vec<f32> {
+    pub(crate) fn score(&self, last: &[f32]) -> Vec<f32> {
         let mut normal = vec![0.0; last.len()];
         lanes::normalise(last, &self.last, self.shape.epsilon, &mut normal);
         let matrix = self.scores.as_ref().unwrap_or(&self.embedding);
@@ -293,7 +293,7 @@ fn grow(numbers: &mut Vec<f32>, len: usize) {
 
 /// A conversation as far as it was read.
 #[derive(Debug, Clone)]
-pub(super) struct Past {
+pub(crate) struct Past {
     len: usize,
     tokens: Vec<u32>,
     layers: Vec<Kept>,
@@ -302,18 +302,18 @@ pub(super) struct Past {
 
 impl Past {
     /// Nothing yet.
-    pub(super) fn new(shape: &Shape) -> Self {
+    pub(crate) fn new(shape: &Shape) -> Self {
         let empty = Kept { heads: vec![Head::default(); shape.kv_heads] };
         Self { len: 0, tokens: Vec::new(), layers: vec![empty; shape.layers], wide: shape.head_width }
     }
 
     /// The tokens that were read.
-    pub(super) fn tokens(&self) -> &[u32] {
+    pub(crate) fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 
     /// Forgets all but the first `len` tokens.
-    pub(super) fn truncate(&mut self, len: usize) {
+    pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         self.tokens.truncate(self.len);
         for head in self.layers.iter_mut().flat_map(|layer| &mut layer.heads) {
@@ -323,7 +323,7 @@ impl Past {
     }
 
     /// The memory it takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let heads = self.layers.iter().flat_map(|layer| &layer.heads);
         heads.map(|head| (head.keys.capacity() + head.values.capacity()) * size_of::<f32>()).sum()
     }

@@ -1,1 +1,0 @@
-//! The real model, where it is there; `.ci/models` fetches it.
