@@ -7,6 +7,7 @@ pub mod command;
 pub mod generate;
 pub mod http;
 pub mod model_server;
+pub mod models;
 #[cfg(feature = "cloud")]
 pub mod object_server;
 pub mod operator;
