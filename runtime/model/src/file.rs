@@ -153,9 +153,9 @@ impl ModelFile {
     fn check_extents(&self) -> Result<()> {
         for (name, info) in &self.content.tensor_infos {
             let count = info.shape.dims().iter().try_fold(1usize, |all, dim| all.checked_mul(*dim));
-            let bytes = count.filter(|count| count.is_multiple_of(info.ggml_dtype.block_size())).and_then(|count| {
-                (count / info.ggml_dtype.block_size()).checked_mul(info.ggml_dtype.type_size())
-            });
+            let bytes = count
+                .filter(|count| count.is_multiple_of(info.ggml_dtype.block_size()))
+                .and_then(|count| (count / info.ggml_dtype.block_size()).checked_mul(info.ggml_dtype.type_size()));
             let end = bytes.and_then(|bytes| {
                 (bytes as u64).checked_add(info.offset)?.checked_add(self.content.tensor_data_offset)
             });
@@ -294,8 +294,11 @@ fn shape(path: &Path, content: &Content) -> Result<Shape> {
         None | Some("none" | "") => 1.0,
         Some("linear") => fraction(content, &format!("{family}.rope.scaling.factor")).unwrap_or(1.0),
         Some(other) => {
-            return Err(Error::invalid(format!("{} stretches its context by {other:?}, not known here", path.display()))
-                .hint("use a file without it, or serve this one with llama.cpp and the `openai` backend"));
+            return Err(Error::invalid(format!(
+                "{} stretches its context by {other:?}, not known here",
+                path.display()
+            ))
+            .hint("use a file without it, or serve this one with llama.cpp and the `openai` backend"));
         }
     };
     let shape = Shape {

@@ -8,8 +8,8 @@ use llguidance::toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, Tok
 use llguidance::{Matcher, ParserFactory};
 use serde_json::{Map, Value, json};
 
-use crate::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
+use crate::vocabulary::Vocabulary;
 
 /// How many grammars are kept ready.
 const KEPT: usize = 16;
@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn an_answer_of_any_shape_has_no_key_tool() {
         let pattern = regex_like(NOT_TOOL);
-        for (word, legal) in [("tool", false), ("tools", true), ("too", true), ("answer", true), ("t", true), ("toil", true)]
+        for (word, legal) in
+            [("tool", false), ("tools", true), ("too", true), ("answer", true), ("t", true), ("toil", true)]
         {
             assert_eq!(pattern(word), legal, "{word}");
         }
@@ -206,7 +207,10 @@ mod tests {
             let after = |prefix: &str, not: char| {
                 word.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || !rest.starts_with(not))
             };
-            after("too", 'l') || after("to", 'o') || after("t", 'o') || !word.starts_with('t')
+            after("too", 'l')
+                || after("to", 'o')
+                || after("t", 'o')
+                || !word.starts_with('t')
                 || word.strip_prefix("tool").is_some_and(|rest| !rest.is_empty())
         }
     }

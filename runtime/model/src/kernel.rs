@@ -148,8 +148,8 @@ mod wide {
 
 #[cfg(test)]
 mod tests {
-    use crate::matrix::Matrix;
     use super::*;
+    use crate::matrix::Matrix;
 
     fn numbers(count: usize, seed: u32) -> Vec<f32> {
         let mut state = seed;

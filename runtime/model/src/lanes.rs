@@ -223,12 +223,12 @@ mod tests {
     fn a_head_is_what_the_formula_says_and_wide_registers_change_no_bit_of_it() {
         for (width, positions) in [(64, 37), (20, 5), (128, 16), (2, 33)] {
             let some = |count: usize, step: f32| (0..count).map(|at| ((at as f32) * step).sin()).collect::<Vec<f32>>();
-            let (query, keys, values) =
-                (some(width, 0.7), some(width * positions, 0.3), some(width * positions, 0.9));
+            let (query, keys, values) = (some(width, 0.7), some(width * positions, 0.3), some(width * positions, 0.9));
             let kept = blocks(&keys, width);
             let (mut fast, mut slow) = (vec![0.0; width], vec![0.0; width]);
             let mut scores = Vec::new();
-            let head = |scores, into| Attention { query: &query, keys: &kept, values: &values, len: positions, scores, into };
+            let head =
+                |scores, into| Attention { query: &query, keys: &kept, values: &values, len: positions, scores, into };
             head(&mut scores, &mut fast).run();
             pulp::NullaryFnOnce::call(head(&mut scores, &mut slow));
             assert_eq!(fast, slow);
@@ -241,7 +241,8 @@ mod tests {
                 .collect();
             let all: f64 = weights.iter().sum();
             for (at, got) in fast.iter().enumerate() {
-                let exact: f64 = weights.iter().enumerate().map(|(p, w)| w / all * f64::from(values[p * width + at])).sum();
+                let exact: f64 =
+                    weights.iter().enumerate().map(|(p, w)| w / all * f64::from(values[p * width + at])).sum();
                 assert!((exact - f64::from(*got)).abs() < 1e-5, "{exact} and {got}");
             }
         }

@@ -4,10 +4,10 @@
 
 use rayon::prelude::*;
 
+use crate::error::Result;
 use crate::file::{ModelFile, Rotation, Shape};
 use crate::lanes::{self, Attention, TOGETHER};
 use crate::matrix::{Inputs, Matrix};
-use crate::error::Result;
 
 /// One layer.
 #[derive(Debug)]
@@ -85,7 +85,8 @@ impl Network {
         );
         let last = file.row("output_norm.weight", shape.width)?;
         let pairs = shape.rope_width / 2;
-        let slower = if file.has("rope_freqs.weight") { file.row("rope_freqs.weight", pairs)? } else { vec![1.0; pairs] };
+        let slower =
+            if file.has("rope_freqs.weight") { file.row("rope_freqs.weight", pairs)? } else { vec![1.0; pairs] };
         let turns = slower.iter().enumerate().map(|(pair, slower)| {
             let exponent = -2.0 * pair as f64 / shape.rope_width as f64;
             f64::from(shape.rope_base).powf(exponent) / f64::from(*slower) / f64::from(shape.rope_scale)
@@ -219,9 +220,8 @@ impl Waves {
     fn of(turns: &[f64], first: usize, count: usize) -> Self {
         let positions = (first..first + count).map(|at| at as f64);
         #[expect(clippy::cast_possible_truncation, reason = "counted in f64, kept in f32")]
-        let waves = positions.flat_map(|at| {
-            turns.iter().map(move |turn| ((at * turn).cos() as f32, (at * turn).sin() as f32))
-        });
+        let waves =
+            positions.flat_map(|at| turns.iter().map(move |turn| ((at * turn).cos() as f32, (at * turn).sin() as f32)));
         Self { pairs: turns.len(), waves: waves.collect() }
     }
 

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use llguidance::Matcher;
 
+use crate::Message;
+use crate::error::{Error, ErrorKind, Result};
 use crate::file::ModelFile;
 use crate::grammar::{Bounds, Grammars};
 use crate::network::{Network, Past};
 use crate::template::Template;
 use crate::vocabulary::Vocabulary;
-use crate::Message;
-use crate::error::{Error, ErrorKind, Result};
 
 /// Tokens that are read at once; between two runs the caller may change its mind.
 const AT_ONCE: usize = 64;
@@ -129,9 +129,8 @@ impl Speaker {
             text: Vec::new(),
         };
         let most = room.min(question.most_tokens);
-        let written = writing
-            .read(fresh)
-            .and_then(|()| writing.write(matcher.as_mut(), most, question.most_bytes, &mut effort));
+        let written =
+            writing.read(fresh).and_then(|()| writing.write(matcher.as_mut(), most, question.most_bytes, &mut effort));
         effort.written = writing.reply.len();
         let text = String::from_utf8_lossy(&writing.text).into_owned();
         // Also after a cancel: what was read is read.

@@ -6,10 +6,10 @@
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, context};
 
-use crate::file::ModelFile;
-use crate::vocabulary::Vocabulary;
 use crate::Message;
 use crate::error::{Error, Result};
+use crate::file::ModelFile;
+use crate::vocabulary::Vocabulary;
 
 /// The template of files that bring none.
 const USUAL: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + \

@@ -12,9 +12,9 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::tokenizer::SplitDelimiterBehavior;
 use tokenizers::{NormalizerWrapper, Tokenizer};
 
+use crate::error::{Error, Result};
 use crate::file::{ModelFile, whole};
 use crate::pieces::Pieces;
-use crate::error::{Error, Result};
 
 /// What a token is, as the file numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

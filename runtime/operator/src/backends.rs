@@ -11,8 +11,8 @@ use herm::tool::{Permissions, Sandboxed, Tool};
 use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
 use secrecy::SecretString;
 
-use crate::locals::Locals;
 use crate::config::{BackendEntry, BackendKind, File, SchemaEntry, SecretEntry, Settings};
+use crate::locals::Locals;
 
 /// Endpoints that need no entry in the configuration: name, kind, address, and the variables that
 /// hold the key and another address.
@@ -157,13 +157,7 @@ fn configured(
 }
 
 /// A well-known endpoint, with its key and address from the environment.
-fn known(
-    client: &Client,
-    local: &Locals,
-    name: &str,
-    model: Option<&str>,
-    file: &File,
-) -> Result<Arc<dyn Backend>> {
+fn known(client: &Client, local: &Locals, name: &str, model: Option<&str>, file: &File) -> Result<Arc<dyn Backend>> {
     let Some((_, kind, base, key, address)) = KNOWN.iter().find(|(known, ..)| *known == name) else {
         let names: Vec<&str> =
             file.backends.keys().map(String::as_str).chain(KNOWN.iter().map(|(known, ..)| *known)).collect();

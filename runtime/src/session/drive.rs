@@ -98,6 +98,8 @@ pub struct Session<'s> {
     pub tools: &'s [&'s Card],
     /// The schema of the final answer, where the role declares one.
     pub answer: Option<&'s Value>,
+    /// Whether the model had to be shown how to call and to answer.
+    pub examples: bool,
     /// What the task may use up.
     pub limits: &'s Limits,
     /// When it has to be done.
@@ -267,7 +269,7 @@ impl Session<'_> {
             Legal::CallOrFinal => &self.legal[1],
             Legal::Final => &self.legal[2],
         };
-        Arc::clone(cell.get_or_init(|| Arc::new(prompt::legal_schema(legal, self.tools, self.answer))))
+        Arc::clone(cell.get_or_init(|| Arc::new(prompt::legal_schema(legal, self.tools, self.answer, self.examples))))
     }
 
     /// Asks once, within budget, deadline and the caller's patience, and counts what it took.

@@ -4,6 +4,7 @@
 //! - [`context`] makes a conversation fit: the registered compressors.
 //! - [`reply`] finds the JSON objects a model wrote in its text.
 //! - [`prompt`] writes the system message.
+//! - [`worked`] writes that of a model which has to be shown.
 //! - [`Session`] drives: it asks, calls and listens, and is the only part that waits for anything.
 //! - [`synthesis`] turns a hard task into a skill.
 //! - [`Transcript`] is everything a replay needs; [`account`] is what the brain remembers.
@@ -17,6 +18,7 @@ pub mod reply;
 mod run;
 pub mod synthesis;
 mod transcript;
+pub mod worked;
 
 pub use drive::{Caller, Cancel, Driven, Events, Live, Session, stop_of};
 pub use run::{Finished, Run};

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::machine::Legal;
+use super::worked;
 use crate::error::Result;
 use crate::ids::Slug;
 use crate::text;
@@ -33,7 +34,9 @@ pub struct Prompt<'a> {
     pub skills: &'a Shown,
     /// How many turns there are.
     pub turns: u8,
-    /// Whether to give a worked example of every tool.
+    /// The schema of the final answer, where the role declares one.
+    pub answer: Option<&'a Value>,
+    /// Whether the model has to be shown: the prompt is then short, with a worked example of every tool.
     pub examples: bool,
 }
 
@@ -93,8 +96,12 @@ pub fn system(prompt: &Prompt<'_>) -> String {
     text.push_str(prompt.role.trim());
     text.push('\n');
     memory(prompt, &mut text);
-    tools(prompt, &mut text);
-    finish(prompt, &mut text);
+    if prompt.examples && !prompt.tools.is_empty() {
+        worked::tools(prompt, &mut text);
+    } else {
+        tools(prompt, &mut text);
+        finish(prompt, &mut text);
+    }
     skills(prompt, &mut text);
     text
 }
@@ -120,9 +127,6 @@ fn tools(prompt: &Prompt<'_>, text: &mut String) {
     }
     for card in prompt.tools {
         add(text, format_args!("- {}: {}\n  args: {}\n", card.name, card.description.trim(), card.schema));
-        if prompt.examples {
-            add(text, format_args!("  example: {}\n", example(card)));
-        }
     }
     let turns = prompt.turns;
     add(
@@ -174,35 +178,6 @@ fn add(text: &mut String, what: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(what);
 }
 
-/// A call with the smallest arguments that fit a tool's schema.
-pub fn example(card: &Card) -> Value {
-    let properties = card.schema["properties"].as_object();
-    let required = card.schema["required"].as_array();
-    let mut args = serde_json::Map::new();
-    for name in required.into_iter().flatten().filter_map(Value::as_str) {
-        let schema = properties.and_then(|properties| properties.get(name)).unwrap_or(&Value::Null);
-        args.insert(name.to_owned(), example_of(schema, name));
-    }
-    json!({ "tool": card.name, "args": args })
-}
-
-fn example_of(schema: &Value, name: &str) -> Value {
-    if let Some(first) = schema["enum"].as_array().and_then(|values| values.first()) {
-        return first.clone();
-    }
-    let kind = match &schema["type"] {
-        Value::Array(kinds) => kinds.first().and_then(Value::as_str),
-        kind => kind.as_str(),
-    };
-    match kind {
-        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| json!(1)),
-        Some("boolean") => json!(true),
-        Some("array") => json!([]),
-        Some("object") => json!({}),
-        _ => json!(format!("the {}", name.replace('_', " "))),
-    }
-}
-
 /// The schema of the final answer, where the role declares one: the first fenced JSON object below a
 /// heading that speaks of the final answer.
 pub fn final_schema(role: &str) -> Option<Value> {
@@ -217,8 +192,9 @@ pub fn final_schema(role: &str) -> Option<Value> {
     serde_json::from_str::<Value>(body).ok().filter(|schema| schema["type"] == "object")
 }
 
-/// The legal replies as a JSON Schema.
-pub fn legal_schema(legal: Legal, tools: &[&Card], answer: Option<&Value>) -> Value {
+/// The legal replies as a JSON Schema. A model that had to be shown answers in the shape of its examples, where the
+/// role declares none.
+pub fn legal_schema(legal: Legal, tools: &[&Card], answer: Option<&Value>, examples: bool) -> Value {
     let mut shapes = Vec::new();
     if legal != Legal::Final {
         for card in tools {
@@ -231,7 +207,10 @@ pub fn legal_schema(legal: Legal, tools: &[&Card], answer: Option<&Value>) -> Va
         }
     }
     if legal != Legal::Call {
-        let any = json!({ "type": "object", "not": { "required": ["tool"] } });
+        let any = match examples {
+            true => worked::usual_answer(),
+            false => json!({ "type": "object", "not": { "required": ["tool"] } }),
+        };
         shapes.push(answer.cloned().unwrap_or(any));
     }
     json!({ "anyOf": shapes })

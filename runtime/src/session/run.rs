@@ -11,6 +11,7 @@ use super::machine::{Machine, Rules, Stop};
 use super::prompt::{self, Prompt, Shown};
 use super::synthesis::{self, Provenance};
 use super::transcript::{TRANSCRIPT_SCHEMA, Transcript};
+use super::worked;
 use crate::backend::Chain;
 use crate::brain::Layer;
 use crate::error::{Error, Result};
@@ -103,6 +104,7 @@ impl Run<'_> {
         let prepared = self.prepare().await?;
         let cards: Vec<&Card> = self.toolbox.iter().map(|tool| tool.card()).collect();
         let capabilities = self.chain.backends.first().map(|backend| backend.capabilities()).unwrap_or_default();
+        let answer = prompt::final_schema(&prepared.role);
         let system: Arc<str> = prompt::system(&Prompt {
             role: &prepared.role,
             memory: &prepared.memory,
@@ -111,6 +113,7 @@ impl Run<'_> {
             tools: &cards,
             skills: &prepared.shown,
             turns: self.limits.turns,
+            answer: answer.as_ref(),
             examples: capabilities.needs_examples,
         })
         .into();
@@ -124,13 +127,13 @@ impl Run<'_> {
             replies: tuning.replies.unwrap_or_default(),
         };
         let mut machine = Machine::new(rules.clone(), Arc::clone(&system), Arc::clone(&prepared.question));
-        let answer = prompt::final_schema(&prepared.role);
         let session = Session {
             chain: self.chain,
             caller: self.caller,
             cx: &self.cx,
             tools: &cards,
             answer: answer.as_ref(),
+            examples: capabilities.needs_examples,
             limits: self.limits,
             until: self.frame.until,
             cancel: self.cancel,
@@ -152,6 +155,7 @@ impl Run<'_> {
             backend: driven.backend.clone(),
             learning: self.learning,
             sharing: self.frame.shares,
+            examples: capabilities.needs_examples,
             prompt: crate::ids::sha256(system.as_bytes()),
             turns: std::mem::take(&mut driven.turns),
             synthesis: None,
@@ -182,6 +186,11 @@ impl Run<'_> {
         let input = Arc::clone(&self.frame.input);
         let subscriber = self.frame.subscriber;
         let tuning = Arc::clone(&self.tuning);
+        let shown = self.chain.backends.first().is_some_and(|backend| backend.capabilities().needs_examples);
+        let (usual_bytes, usual_best) = match shown {
+            true => (worked::INDEX_BYTES, worked::INDEX_BEST),
+            false => (prompt::INDEX_BYTES, prompt::INDEX_BEST),
+        };
         at_desk_quickly(&self.desk, move |desk| {
             let role = desk.read(&layout::rel(layout::SYSTEM)?)?.ok_or_else(|| {
                 Error::corrupt("the brain has no system.md").hint("put it back, or restore the brain from a snapshot")
@@ -196,8 +205,8 @@ impl Run<'_> {
             desk.reload()?;
             let skills = desk.skills()?;
             let pinned = desk.pinned()?;
-            let budget = tuning.index_bytes.unwrap_or(prompt::INDEX_BYTES);
-            let most = tuning.index_best.unwrap_or(prompt::INDEX_BEST);
+            let budget = tuning.index_bytes.unwrap_or(usual_bytes);
+            let most = tuning.index_best.unwrap_or(usual_best);
             let shown = prompt::choose(skills, &pinned, budget, || desk.best_skills(&input, most))?;
             let archived = desk.archived()?;
             let question = match desk.invoke(&input)? {

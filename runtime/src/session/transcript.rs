@@ -55,6 +55,9 @@ pub struct Transcript {
     /// Whether what a subscriber said could be kept for everyone.
     #[serde(default)]
     pub sharing: bool,
+    /// Whether the model had to be shown how to call and to answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub examples: bool,
     /// The SHA-256 of the system message.
     pub prompt: String,
     /// The turns.

@@ -76,6 +76,8 @@ pub struct Card {
     /// Whether a call does very little and waits for nothing but the brain: it then runs where its
     /// task runs, which saves waking other threads.
     pub quick: bool,
+    /// Arguments of a typical call, for models that have to be shown one.
+    pub example: Option<Value>,
 }
 
 impl Card {
@@ -94,7 +96,13 @@ impl Card {
             output_cap: 16_000,
             replay,
             quick: false,
+            example: None,
         }
+    }
+
+    /// The card with the arguments of a typical call on it.
+    pub fn example(self, args: Value) -> Self {
+        Self { example: Some(args), ..self }
     }
 
     /// The card of a tool that does very little: see [`Card::quick`].

@@ -30,7 +30,8 @@ mod here {
     use std::time::Instant;
 
     use herm::backend::{
-        Ask, Backend as _, ChatMessage, Completion, Hub, Local, LocalSettings, ModelCard, Purpose, Shelf, Speaker, Wanted,
+        Ask, Backend as _, ChatMessage, Completion, Hub, Local, LocalSettings, ModelCard, Purpose, Shelf, Speaker,
+        Wanted,
     };
     use herm::fsio::{self, Root, Sync};
     use herm::{Error, RelPath, Result};

@@ -104,8 +104,12 @@ impl Hub {
     pub fn new(base: Option<&str>, token: Option<SecretString>) -> Result<Self> {
         install_crypto();
         let base: Url = base.unwrap_or(USUAL_HUB).parse().map_err(|_| Error::invalid("the hub's address is none"))?;
-        let builder =
-            || reqwest::Client::builder().redirect(redirect::Policy::none()).connect_timeout(CONNECT_WITHIN).read_timeout(SILENT);
+        let builder = || {
+            reqwest::Client::builder()
+                .redirect(redirect::Policy::none())
+                .connect_timeout(CONNECT_WITHIN)
+                .read_timeout(SILENT)
+        };
         // A machine without certificates still reaches a server on loopback.
         let client = builder().build().or_else(|_| builder().tls_certs_only([]).build());
         let client = client.map_err(|error| Error::unavailable("cannot set up the HTTP client").because(error))?;
@@ -164,8 +168,11 @@ impl Hub {
             let found = sha256(&part)?;
             if found != pinned {
                 fsio::remove_file(&part)?;
-                return Err(Error::corrupt(format!("what came of {} has the SHA-256 {found}, not {pinned}", wanted.file))
-                    .hint("try again; if it stays so, do not use this hub"));
+                return Err(Error::corrupt(format!(
+                    "what came of {} has the SHA-256 {found}, not {pinned}",
+                    wanted.file
+                ))
+                .hint("try again; if it stays so, do not use this hub"));
             }
             fsio::rename_durably(&part, &path)?;
             let bytes = path.metadata().map(|about| about.len()).unwrap_or_default();
@@ -208,11 +215,15 @@ impl Hub {
                 continue;
             }
             return match status {
-                StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => Ok((response, declared)),
+                StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
+                    Ok((response, declared))
+                }
                 StatusCode::NOT_FOUND => Err(Error::not_found(format!("{host} has no such model"))
                     .hint("check owner, repository, file and revision")),
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Error::refused(format!("{host} does not give this model to anyone"))
-                    .hint("accept its licence there, and set HF_TOKEN")),
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                    Err(Error::refused(format!("{host} does not give this model to anyone"))
+                        .hint("accept its licence there, and set HF_TOKEN"))
+                }
                 other => Err(Error::unavailable(format!("{host} answers {other}")).hint("try again later")),
             };
         }
@@ -243,12 +254,8 @@ async fn take(mut response: Response, part: &Path, from: u64, progress: &impl Fn
     {
         return Err(Error::refused(format!("{all} bytes do not fit on the disk")).hint("free some space first"));
     }
-    let mut file = std::fs::OpenOptions::new()
-        .create(true)
-        .truncate(!goes_on)
-        .write(true)
-        .open(part)
-        .map_err(failed)?;
+    let mut file =
+        std::fs::OpenOptions::new().create(true).truncate(!goes_on).write(true).open(part).map_err(failed)?;
     file.seek(std::io::SeekFrom::Start(from)).map_err(failed)?;
     let mut there = from;
     loop {

@@ -138,6 +138,7 @@ impl<'a> Bench<'a> {
             tools: &cards,
             skills: &self.shown,
             turns: transcript.limits.turns,
+            answer: None,
             examples: false,
         });
         let limit = transcript.limits.context_bytes.min(self.around.context_bytes.unwrap_or(usize::MAX));
