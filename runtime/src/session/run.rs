@@ -51,9 +51,9 @@ pub struct Run<'r> {
     pub events: Option<&'r Events>,
     /// Spreads retries out.
     pub random: &'r dyn Random,
-    /// How the task ended that this one replays: an end from outside (a deadline, a cancel) cannot
-    /// happen again by itself.
-    pub replayed: Option<&'r Stop>,
+    /// The task that this one replays: an end from outside (a deadline, a cancel) cannot happen again by itself, and
+    /// what a model found near is not asked for again.
+    pub replayed: Option<&'r Transcript>,
 }
 
 /// A task whose step is ready to be settled.
@@ -92,6 +92,9 @@ struct Prepared {
     users: String,
     subscriber: String,
     shown: Shown,
+    /// What the choice went by, where meaning had a part in it.
+    best: Option<Vec<Slug>>,
+    warning: Option<String>,
     archived: Vec<Slug>,
     /// What the model is asked: the input, or what a command of it stands for.
     question: Arc<str>,
@@ -153,11 +156,12 @@ impl Run<'_> {
             learning: self.learning,
             sharing: self.frame.shares,
             prompt: crate::ids::sha256(system.as_bytes()),
+            skills: prepared.best,
             turns: std::mem::take(&mut driven.turns),
             synthesis: None,
             stop: stop.clone(),
         };
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<String> = prepared.warning.into_iter().collect();
         let hard = stop.reason.status() == Status::Converged && synthesis::is_hard(machine.calls());
         if self.learning
             && hard
@@ -172,12 +176,51 @@ impl Run<'_> {
     fn ended(&self, stop: Stop) -> Stop {
         let from_outside = |reason| !matches!(reason, StopReason::Final | StopReason::Ceiling | StopReason::Stuck);
         match self.replayed {
-            Some(before) if stop.reason == StopReason::Backend && from_outside(before.reason) => before.clone(),
+            Some(before) if stop.reason == StopReason::Backend && from_outside(before.stop.reason) => {
+                before.stop.clone()
+            }
             _ => stop,
         }
     }
 
     async fn prepare(&self) -> Result<Prepared> {
+        let mut prepared = self.prepare_by_words().await?;
+        if prepared.shown.more > 0 {
+            self.choose_by_meaning(&mut prepared).await;
+        }
+        Ok(prepared)
+    }
+
+    /// Chooses the skills again by words and meaning, where that is on; in a replay, as it was recorded. What goes
+    /// wrong leaves the choice by words, and is said.
+    async fn choose_by_meaning(&self, prepared: &mut Prepared) {
+        let meaning = self.cx.meaning().filter(|meaning| meaning.uses().skills).cloned();
+        let tuning = Arc::clone(&self.tuning);
+        let input = Arc::clone(&self.frame.input);
+        let chosen = match (self.replayed, meaning) {
+            (Some(replayed), _) => match replayed.skills.clone() {
+                Some(best) => at_desk(&self.desk, move |desk| choose(desk, &tuning, |_, _| Ok(best))).await,
+                None => return,
+            },
+            (None, Some(meaning)) => match meaning.of(&self.frame.input).await {
+                Ok(sought) => {
+                    let best = move |desk: &mut Desk, most| desk.best_skills_near(&input, most, &sought, &meaning);
+                    at_desk(&self.desk, move |desk| choose(desk, &tuning, best)).await
+                }
+                Err(error) => Err(error),
+            },
+            (None, None) => return,
+        };
+        match chosen {
+            Ok((shown, best)) => (prepared.shown, prepared.best) = (shown, Some(best)),
+            Err(error) => {
+                tracing::warn!(brain = %self.frame.brain, %error, "skills are chosen by their words alone");
+                prepared.warning = Some(format!("skills were chosen by their words alone: {}", error.message()));
+            }
+        }
+    }
+
+    async fn prepare_by_words(&self) -> Result<Prepared> {
         let frame = Arc::clone(&self.frame);
         let input = Arc::clone(&self.frame.input);
         let subscriber = self.frame.subscriber;
@@ -194,11 +237,7 @@ impl Run<'_> {
             let subscriber =
                 subscriber.map(|digest| frozen(Layer::Subscriber(digest))).transpose()?.unwrap_or_default();
             desk.reload()?;
-            let skills = desk.skills()?;
-            let pinned = desk.pinned()?;
-            let budget = tuning.index_bytes.unwrap_or(prompt::INDEX_BYTES);
-            let most = tuning.index_best.unwrap_or(prompt::INDEX_BEST);
-            let shown = prompt::choose(skills, &pinned, budget, || desk.best_skills(&input, most))?;
+            let (shown, _) = choose(desk, &tuning, |desk, most| desk.best_skills(&input, most))?;
             let archived = desk.archived()?;
             let question = match desk.invoke(&input)? {
                 Some(message) => {
@@ -208,7 +247,7 @@ impl Run<'_> {
                 }
                 None => input,
             };
-            Ok(Prepared { role, memory, users, subscriber, shown, archived, question })
+            Ok(Prepared { role, memory, users, subscriber, shown, best: None, warning: None, archived, question })
         })
         .await
     }
@@ -303,4 +342,22 @@ impl Run<'_> {
             Err(_) => Err(Error::unavailable("a tool holds the brain and does not let go; nothing was settled")),
         }
     }
+}
+
+/// The skills to show, and what `best` said where it was asked.
+fn choose(
+    desk: &mut Desk,
+    tuning: &Tuning,
+    best: impl FnOnce(&mut Desk, usize) -> Result<Vec<Slug>>,
+) -> Result<(Shown, Vec<Slug>)> {
+    let skills = desk.skills()?;
+    let pinned = desk.pinned()?;
+    let budget = tuning.index_bytes.unwrap_or(prompt::INDEX_BYTES);
+    let most = tuning.index_best.unwrap_or(prompt::INDEX_BEST);
+    let mut said = Vec::new();
+    let shown = prompt::choose(skills, &pinned, budget, || {
+        said = best(desk, most)?;
+        Ok(said.clone())
+    })?;
+    Ok((shown, said))
 }
