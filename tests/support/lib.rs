@@ -8,6 +8,7 @@ pub mod generate;
 pub mod http;
 pub mod meaning;
 pub mod model_server;
+pub mod models;
 #[cfg(feature = "cloud")]
 pub mod object_server;
 pub mod operator;

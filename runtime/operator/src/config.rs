@@ -2,6 +2,7 @@
 
 mod elsewhere;
 mod evolver;
+mod semantic;
 mod serve;
 mod successor;
 
@@ -23,6 +24,7 @@ use crate::cli::Cli;
 
 pub(crate) use elsewhere::{EnsEntry, WalrusEntry};
 pub(crate) use evolver::EvolverEntry;
+pub(crate) use semantic::{SemanticEntry, SemanticModels};
 pub(crate) use serve::{PaymentEntry, ServeEntry, ServeLimits};
 pub(crate) use successor::{MeshEntry, StewardsEntry, SuccessorEntry};
 
@@ -79,6 +81,9 @@ pub(crate) struct File {
     /// How skills are improved from evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) evolver: Option<EvolverEntry>,
+    /// Models that know what texts mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) semantic: Option<SemanticEntry>,
     /// How the server answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) serve: Option<ServeEntry>,
@@ -392,6 +397,8 @@ pub(crate) struct Settings {
     pub(crate) said: File,
     /// The key that signs, read or made when it is first used.
     pub(crate) signer: Arc<SignerOnUse>,
+    /// The models of `[semantic]`, opened when they are first asked for.
+    pub(crate) semantic: Arc<SemanticModels>,
 }
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
@@ -420,6 +427,7 @@ impl Settings {
             layout,
             lock_wait: Duration::from_millis(file.lock_wait_ms.unwrap_or(DEFAULT_LOCK_WAIT_MS)),
             file: path,
+            semantic: Arc::new(SemanticModels::new(file.semantic.clone())),
             said: file,
             signer: Arc::new(SignerOnUse::new(key, Arc::new(SystemRandom))),
         })

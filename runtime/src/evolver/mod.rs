@@ -23,6 +23,7 @@ pub mod report;
 pub mod rollback;
 pub mod routine;
 pub mod select;
+pub mod semantic;
 pub mod variants;
 pub mod verification;
 

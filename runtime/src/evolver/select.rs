@@ -17,10 +17,17 @@ const MOST_REASONS: usize = 8;
 /// How much of the query is shown.
 const SHOWN_QUERY: usize = 500;
 
+/// How many of the best a second ranker looks at again: it is the slower one, and a pass changes no more.
+pub const RERANKED: usize = 25;
+
 /// Scores texts by how well they fit a query. Models arrive behind this trait.
 pub trait Ranker: Send + Sync + std::fmt::Debug {
     /// What it is, for the report.
     fn name(&self) -> &str;
+    /// How many characters of a text it sees.
+    fn text_limit(&self) -> usize {
+        RANKED_CHARS
+    }
     /// One score a text, in their order; higher fits better.
     fn rank(&self, query: &str, texts: &[&str]) -> Result<Vec<f64>>;
 }
@@ -41,26 +48,26 @@ impl Ranker for Lexical {
 }
 
 /// A ranker that is not there: it says why whenever it is asked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Absent {
-    name: &'static str,
-    why: &'static str,
+    name: String,
+    why: String,
 }
 
 impl Absent {
     /// One of this name, and why it is not there.
-    pub fn new(name: &'static str, why: &'static str) -> Self {
-        Self { name, why }
+    pub fn new(name: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { name: name.into(), why: why.into() }
     }
 }
 
 impl Ranker for Absent {
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     fn rank(&self, _: &str, _: &[&str]) -> Result<Vec<f64>> {
-        Err(Error::unavailable(self.why))
+        Err(Error::unavailable(self.why.clone()))
     }
 }
 
@@ -87,8 +94,11 @@ pub struct Match {
     pub skill_name: Slug,
     /// How well it fits, from 0 to 1.
     pub score: f64,
-    /// The words that it shares with the query.
+    /// The words that it shares with the query, or who gave it which score.
     pub reasons: Vec<String>,
+    /// The score of the first ranker, where a second one had the last word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_score: Option<f64>,
 }
 
 /// The skills that fit a query by their words, best first.
@@ -98,7 +108,7 @@ pub fn by_words<'a>(query: &str, skills: impl IntoIterator<Item = (&'a Slug, &'a
         .into_iter()
         .map(|(slug, text)| {
             let (score, reasons) = shared(&wanted, &words(&format!("{slug} {text}")));
-            Match { skill_name: slug.clone(), score, reasons }
+            Match { skill_name: slug.clone(), score, reasons, first_score: None }
         })
         .collect();
     found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.skill_name.cmp(&b.skill_name)));
@@ -113,22 +123,15 @@ pub fn ranked_for<'a>(
     ranking: Ranking<'_>,
     most: usize,
 ) -> Result<Vec<Match>> {
-    let (slugs, texts): (Vec<&Slug>, Vec<String>) =
-        skills.into_iter().map(|(slug, text)| (slug, text::head(text, RANKED_CHARS))).unzip();
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let mut last = None;
-    for ranker in [ranking.ranker, ranking.reranker].into_iter().flatten() {
-        last = Some((scores(ranker, query, &texts)?, ranker.name()));
-    }
-    let Some((scores, by)) = last else { return Err(Error::invalid("nobody was asked to rank")) };
-    let mut found: Vec<Match> = slugs
-        .into_iter()
-        .zip(scores)
-        .map(|(slug, score)| Match { skill_name: slug.clone(), score, reasons: vec![format!("ranked by {by}")] })
-        .collect();
-    found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.skill_name.cmp(&b.skill_name)));
-    found.truncate(most);
-    Ok(found)
+    let (skills, texts): (Vec<&Slug>, Vec<&str>) = skills.into_iter().unzip();
+    let Some((first, second)) = ranking.asked() else { return Err(Error::invalid("nobody was asked to rank")) };
+    let placed = places(first, second, query, &skills, &texts)?;
+    let found = placed.into_iter().take(most).filter_map(|place| {
+        let (score, first_score) = place.scores();
+        let skill_name = (*skills.get(place.at)?).clone();
+        Some(Match { skill_name, score, reasons: place.reasons(first, second), first_score })
+    });
+    Ok(found.collect())
 }
 
 /// Why a skill stands where it does.
@@ -186,6 +189,13 @@ pub struct Ranking<'a> {
     pub reranker: Option<&'a dyn Ranker>,
 }
 
+impl<'a> Ranking<'a> {
+    /// Who is asked first, and who after that.
+    fn asked(self) -> Option<(&'a dyn Ranker, Option<&'a dyn Ranker>)> {
+        Some((self.ranker.or(self.reranker)?, self.ranker.and(self.reranker)))
+    }
+}
+
 /// The skills with at least `least` events, in order. `text_of` gives the beginning of a skill's text.
 pub fn select(
     tallies: &[SkillTally],
@@ -203,8 +213,7 @@ pub fn select(
         fallback: None,
         order,
     };
-    let Some(first) = ranking.ranker.or(ranking.reranker) else { return selection };
-    let second = ranking.ranker.and(ranking.reranker);
+    let Some((first, second)) = ranking.asked() else { return selection };
     let query = query(tallies, least);
     selection.query_preview = Some(text::line(&query, SHOWN_QUERY));
     selection.rankers = [Some(first), second].into_iter().flatten().map(|ranker| ranker.name().to_owned()).collect();
@@ -248,29 +257,79 @@ fn ranked(
     second: Option<&dyn Ranker>,
     text_of: &dyn Fn(&Slug) -> Option<String>,
 ) -> Result<Vec<Chosen>> {
-    let (mut with_text, without): (Vec<_>, Vec<_>) =
-        order.iter().map(|chosen| (chosen.clone(), text_of(&chosen.slug))).partition(|(_, text)| text.is_some());
-    let texts: Vec<String> =
-        with_text.iter().map(|(_, text)| text::head(text.as_deref().unwrap_or_default(), RANKED_CHARS)).collect();
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let scores = scores(first, query, &texts)?;
-    let last = second.map(|second| self::scores(second, query, &texts)).transpose()?;
-    for (at, (chosen, _)) in with_text.iter_mut().enumerate() {
-        let score = scores.get(at).copied().unwrap_or_default();
-        let shown = last.as_ref().and_then(|last| last.get(at).copied());
-        chosen.source = "ranker";
-        chosen.first_score = shown.map(|_| score);
-        chosen.score = shown.unwrap_or(score);
+    let (with_text, without): (Vec<_>, Vec<_>) =
+        order.iter().map(|chosen| (chosen, text_of(&chosen.slug))).partition(|(_, text)| text.is_some());
+    let slugs: Vec<&Slug> = with_text.iter().map(|(chosen, _)| &chosen.slug).collect();
+    let texts: Vec<&str> = with_text.iter().map(|(_, text)| text.as_deref().unwrap_or_default()).collect();
+    let mut ranked = Vec::with_capacity(order.len());
+    for place in places(first, second, query, &slugs, &texts)? {
+        let Some((chosen, _)) = with_text.get(place.at) else { continue };
+        let (score, first_score) = place.scores();
+        let reasons = chosen.reasons.iter().cloned().chain(place.reasons(first, second)).collect();
+        ranked.push(Chosen { source: "ranker", score, reasons, first_score, ..(*chosen).clone() });
     }
-    let mut ranked: Vec<Chosen> = with_text.into_iter().map(|(chosen, _)| chosen).collect();
-    ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.slug.cmp(&b.slug)));
-    ranked.extend(without.into_iter().map(|(chosen, _)| chosen));
+    ranked.extend(without.into_iter().map(|(chosen, _)| chosen.clone()));
     Ok(ranked)
+}
+
+/// Where a text stands by what the rankers say of it.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    at: usize,
+    first: f64,
+    second: Option<f64>,
+}
+
+impl Place {
+    /// The score that counts, and the first one where it was another's.
+    fn scores(&self) -> (f64, Option<f64>) {
+        (self.second.unwrap_or(self.first), self.second.map(|_| self.first))
+    }
+
+    /// Who gave which score.
+    fn reasons(&self, first: &dyn Ranker, second: Option<&dyn Ranker>) -> Vec<String> {
+        let mut reasons = vec![format!("ranked by {}: {:.4}", first.name(), self.first)];
+        if let (Some(second), Some(score)) = (second, self.second) {
+            reasons.push(format!("reranked by {}: {score:.4}", second.name()));
+        }
+        reasons
+    }
+}
+
+/// Every text once, best first. The second ranker has the last word over the best [`RERANKED`] of the first; those it
+/// did not look at follow. Of equal ones the name decides.
+fn places(
+    first: &dyn Ranker,
+    second: Option<&dyn Ranker>,
+    query: &str,
+    names: &[&Slug],
+    texts: &[&str],
+) -> Result<Vec<Place>> {
+    let given = scores(first, query, texts)?;
+    let mut placed: Vec<Place> =
+        given.into_iter().enumerate().map(|(at, first)| Place { at, first, second: None }).collect();
+    let sort = |placed: &mut [Place]| {
+        placed
+            .sort_by(|a, b| b.scores().0.total_cmp(&a.scores().0).then_with(|| names.get(a.at).cmp(&names.get(b.at))));
+    };
+    sort(&mut placed);
+    let Some(second) = second else { return Ok(placed) };
+    let (best, _) = placed.split_at_mut(RERANKED.min(texts.len()));
+    // Asked in the order they came, so that the first ranker does not lead the second.
+    best.sort_by_key(|place| place.at);
+    let again: Vec<&str> = best.iter().filter_map(|place| texts.get(place.at).copied()).collect();
+    for (place, score) in best.iter_mut().zip(scores(second, query, &again)?) {
+        place.second = Some(score);
+    }
+    sort(best);
+    Ok(placed)
 }
 
 /// The scores of a ranker, which must be as many as the texts and numbers.
 fn scores(ranker: &dyn Ranker, query: &str, texts: &[&str]) -> Result<Vec<f64>> {
-    let scores = ranker.rank(query, texts)?;
+    let seen: Vec<String> = texts.iter().map(|text| text::head(text, ranker.text_limit())).collect();
+    let seen: Vec<&str> = seen.iter().map(String::as_str).collect();
+    let scores = ranker.rank(query, &seen)?;
     if scores.len() != texts.len() || scores.iter().any(|score| !score.is_finite()) {
         return Err(Error::unavailable(format!("{} did not give one score a skill", ranker.name())));
     }
@@ -278,86 +337,4 @@ fn scores(ranker: &dyn Ranker, query: &str, texts: &[&str]) -> Result<Vec<f64>> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug)]
-    struct Fixed(&'static str, Vec<f64>);
-
-    impl Ranker for Fixed {
-        fn name(&self) -> &str {
-            self.0
-        }
-        fn rank(&self, _: &str, texts: &[&str]) -> Result<Vec<f64>> {
-            assert!(texts.iter().all(|text| text.chars().count() <= RANKED_CHARS + 1), "texts are cut");
-            Ok(self.1.clone())
-        }
-    }
-
-    fn tallies() -> Vec<SkillTally> {
-        [("pump", 9, 1), ("valve", 5, 0), ("gauge", 3, 2), ("rare", 1, 1)]
-            .map(|(name, events, errors)| SkillTally {
-                skill: name.parse().unwrap(),
-                events,
-                skill_events: 0,
-                errors,
-                last: events.cast_signed(),
-            })
-            .to_vec()
-    }
-
-    fn names(selection: &Selection) -> Vec<&str> {
-        selection.order.iter().map(|chosen| chosen.slug.as_str()).collect()
-    }
-
-    fn text(_: &Slug) -> Option<String> {
-        Some("x".repeat(9_000))
-    }
-
-    #[test]
-    fn evidence_decides_who_is_eligible_and_a_ranker_only_their_order() {
-        let plain = select(&tallies(), 2, Ranking::default(), &text);
-        assert_eq!((plain.mode, names(&plain)), ("deterministic-evidence", vec!["pump", "valve", "gauge"]));
-        let ranker = Fixed("fixed", vec![0.1, 0.2, 0.9]);
-        let ranked = select(&tallies(), 2, Ranking { ranker: Some(&ranker), reranker: None }, &text);
-        assert_eq!((ranked.mode, names(&ranked)), ("ranked", vec!["gauge", "valve", "pump"]));
-        assert_eq!(ranked.eligible_skill_count, 3, "rare stays out, whatever a model thinks of it");
-    }
-
-    #[test]
-    fn a_second_ranker_has_the_last_word_and_the_first_score_is_kept() {
-        let (first, second) = (Fixed("a", vec![0.1, 0.2, 0.9]), Fixed("b", vec![3.0, 2.0, 1.0]));
-        let ranking = Ranking { ranker: Some(&first), reranker: Some(&second) };
-        let selection = select(&tallies(), 2, ranking, &text);
-        assert_eq!((selection.mode, names(&selection)), ("ranked-reranked", vec!["pump", "valve", "gauge"]));
-        assert_eq!(selection.order[0].first_score, Some(0.1));
-    }
-
-    #[test]
-    fn a_ranker_that_fails_leaves_the_order_of_the_evidence_and_says_so() {
-        for scores in [vec![], vec![1.0], vec![f64::NAN, 0.0, 0.0]] {
-            let ranker = Fixed("broken", scores);
-            let selection = select(&tallies(), 2, Ranking { ranker: Some(&ranker), reranker: None }, &text);
-            assert_eq!((selection.mode, selection.fallback), ("ranking-unavailable", Some("deterministic-evidence")));
-            assert_eq!(names(&selection), ["pump", "valve", "gauge"]);
-            assert!(selection.error.is_some());
-        }
-    }
-
-    #[test]
-    fn a_skill_without_a_text_comes_after_the_ranked_ones() {
-        let ranker = Fixed("fixed", vec![0.1, 0.2]);
-        let only_some = |slug: &Slug| (slug.as_str() != "pump").then(|| "text".to_owned());
-        let selection = select(&tallies(), 2, Ranking { ranker: Some(&ranker), reranker: None }, &only_some);
-        assert_eq!(names(&selection), ["gauge", "valve", "pump"]);
-    }
-
-    #[test]
-    fn words_are_shared_case_aside_and_a_single_letter_is_none() {
-        let skills: Vec<(Slug, &str)> =
-            vec![("gateway".parse().unwrap(), "Restart the plugin."), ("other".parse().unwrap(), "a b c")];
-        let found = by_words("Gateway plugin restart a", skills.iter().map(|(slug, text)| (slug, *text)), 10);
-        assert_eq!(found[0].score, 1.0);
-        assert_eq!((found[1].skill_name.as_str(), found[1].score), ("other", 0.0));
-    }
-}
+mod tests;

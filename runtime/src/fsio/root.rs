@@ -530,6 +530,14 @@ fn not_a_file(path: &Path) -> Error {
 
 /// Reads a file from anywhere: a regular file of at most `max` bytes, whatever else stands there.
 pub fn read_regular(path: &Path, max: u64) -> Result<Vec<u8>> {
+    let (file, size) = open_regular(path)?;
+    let mut content = Vec::new();
+    drain(&file.into(), path, max, End::After(size), &mut content)?;
+    Ok(content)
+}
+
+/// Opens a regular file from anywhere, to be read by pieces; and says how many bytes it has.
+pub fn open_regular(path: &Path) -> Result<(std::fs::File, u64)> {
     let failed = |errno: Errno| Error::io("read", path, errno.into());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
@@ -537,9 +545,7 @@ pub fn read_regular(path: &Path, max: u64) -> Result<Vec<u8>> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(not_a_file(path));
     }
-    let mut content = Vec::new();
-    drain(&fd, path, max, End::After(u64::try_from(stat.st_size).unwrap_or(0)), &mut content)?;
-    Ok(content)
+    Ok((std::fs::File::from(fd), u64::try_from(stat.st_size).unwrap_or(0)))
 }
 
 /// Makes a directory and those above it.

@@ -129,10 +129,10 @@ pub(crate) struct Candidates {
     /// Say which models would rank; run none
     #[arg(long)]
     pub(crate) semantic: bool,
-    /// Rank with the ranker of this build
+    /// Rank by meaning, with the embedding model of [semantic]; by words in common where there is none
     #[arg(long)]
     pub(crate) execute_semantic: bool,
-    /// Rank again with the reranker of this build
+    /// Rank again, with the reranker of [semantic]
     #[arg(long)]
     pub(crate) rerank: bool,
     /// How many
@@ -247,10 +247,10 @@ pub(crate) struct Policy {
     /// Never these, with * and ?
     #[arg(long, value_name = "GLOB")]
     pub(crate) block_auto_apply_skill: Vec<String>,
-    /// Let a ranker put the skills that have enough evidence in order
+    /// Let the embedding model of [semantic] put the skills that have enough evidence in order
     #[arg(long)]
     pub(crate) semantic_candidates: bool,
-    /// And a reranker after it
+    /// And the reranker of [semantic] after it
     #[arg(long)]
     pub(crate) rerank_candidates: bool,
 }

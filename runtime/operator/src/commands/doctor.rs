@@ -38,7 +38,7 @@ struct Check {
 
 pub(super) fn run(settings: &Settings) -> Result<Answer> {
     let brains = settings.layout.brains();
-    let checks = [
+    let mut checks = vec![
         check("brains directory", writable(brains)),
         check("locks", locks(settings)),
         check("free disk", disk(brains)),
@@ -47,6 +47,9 @@ pub(super) fn run(settings: &Settings) -> Result<Answer> {
         check("seeds", embedded_seeds()),
         check("gates", gates(settings)),
     ];
+    if settings.semantic.is_configured() {
+        checks.push(check("semantic", models(settings)));
+    }
     let worst_is_error = checks.iter().any(|check| check.level == Level::Error);
     let rows: Vec<_> =
         checks.iter().map(|c| vec![c.level.name().to_owned(), c.what.to_owned(), c.detail.clone()]).collect();
@@ -130,6 +133,27 @@ fn gates(settings: &Settings) -> Result<(Level, String)> {
         |mesh| format!("{} of {} nodes of the mesh", mesh.quorum(), mesh.members().len()),
     );
     Ok((Level::Ok, format!("{}: {} stewards, {mesh}", gates.gate.name(), gates.stewards.len())))
+}
+
+/// Opens the models of `[semantic]` and reads what they are, not their weights.
+fn models(settings: &Settings) -> Result<(Level, String)> {
+    let models = &settings.semantic;
+    let (running, uses) = (models.running()?, models.uses()?);
+    let (embedder, reranker) = (models.embedder()?, models.reranker()?);
+    let mut said = vec![
+        format!("embedder {}", embedder.as_ref().map_or("none", |model| model.name())),
+        format!("reranker {}", reranker.as_ref().map_or("none", |model| model.name())),
+        format!("{} characters of a text", running.text_limit()),
+    ];
+    said.extend(
+        [(uses.recall, "recall"), (uses.skills, "skills")]
+            .iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, name)| (*name).to_owned()),
+    );
+    let level = if running.remark().is_some() { Level::Warn } else { Level::Ok };
+    said.extend(running.remark().map(str::to_owned));
+    Ok((level, said.join(", ")))
 }
 
 fn embedded_seeds() -> Result<(Level, String)> {

@@ -10,8 +10,16 @@ use herm::redact;
 /// Variables that name a place: a relative one is made a full path.
 const PLACES: [&str; 4] = ["HERM_BRAINS", "HERM_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 /// Variables that are taken as they are.
-const WORDS: [&str; 6] =
-    ["HERM_BACKEND", "HERM_MODEL", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OPENROUTER_BASE_URL", "OLLAMA_BASE_URL"];
+const WORDS: [&str; 8] = [
+    "HERM_BACKEND",
+    "HERM_MODEL",
+    "HERM_SEMANTIC_DEVICE",
+    "HERM_SEMANTIC_TEXT_LIMIT",
+    "OPENAI_BASE_URL",
+    "ANTHROPIC_BASE_URL",
+    "OPENROUTER_BASE_URL",
+    "OLLAMA_BASE_URL",
+];
 /// Keys that a backend may be waiting for.
 const KEYS: [&str; 4] = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "OLLAMA_API_KEY"];
 /// What the name of a secret has in it.

@@ -1,12 +1,13 @@
 //! What there is to see, without the brain's lock.
 
 use herm::evolver::report::{self, ChangeOutcome, Report};
-use herm::evolver::select::{Ranker, Ranking, by_words, ranked_for};
+use herm::evolver::select::{by_words, ranked_for};
 use herm::evolver::{Estimate, Verdict, lessons};
 use herm::memory::window_start;
 use herm::{BrainId, Digest, Result, Slug};
 use serde_json::json;
 
+use super::rankers::Rankers;
 use super::{check_days, looking, with_id};
 use crate::cli::{Analyze, Candidates};
 use crate::commands::to_json;
@@ -182,12 +183,9 @@ pub(super) fn candidates(settings: &Settings, arguments: &Candidates) -> Result<
             }
         }
         let skills = || texts.iter().map(|(slug, text)| (slug, text.as_str()));
-        let wished = super::pass::Rankers::of_this_build();
         let executes = arguments.execute_semantic || (arguments.rerank && !arguments.semantic);
-        let ranking = Ranking {
-            ranker: executes.then_some(&wished.ranker as &dyn Ranker),
-            reranker: (executes && arguments.rerank).then_some(&wished.reranker as &dyn Ranker),
-        };
+        let wished = if executes || arguments.semantic { Rankers::of(settings)? } else { Rankers::by_words() };
+        let ranking = wished.ranking(executes, arguments.rerank);
         let lexical = || by_words(&arguments.query, skills(), arguments.limit);
         let (mode, found, error) = match ranking.ranker {
             None if arguments.semantic => ("semantic-plan", lexical(), None),
@@ -197,19 +195,22 @@ pub(super) fn candidates(settings: &Settings, arguments: &Candidates) -> Result<
                 Err(error) => ("ranking-unavailable", lexical(), Some(error.message().to_owned())),
             },
         };
-        let mut rows = vec![["SKILL", "SCORE", "SHARED WORDS"].map(str::to_owned).to_vec()];
+        let mut rows = vec![["SKILL", "SCORE", "WHY"].map(str::to_owned).to_vec()];
         for one in &found {
             rows.push(vec![one.skill_name.to_string(), format!("{:.4}", one.score), one.reasons.join(", ")]);
         }
         let json = json!({
             "id": id, "mode": mode, "query": arguments.query, "rankers": wished.names(),
             "executed": executes && error.is_none(), "candidates": to_json(&found)?, "error": error,
+            "ranking_remark": wished.remark(),
         });
         let answer = Answer::new(columns(&rows), json);
-        Ok(match (error, arguments.semantic) {
+        Ok(match (error, wished.remark()) {
             (Some(error), _) => answer.note(format!("{error}; ordered by shared words instead")),
-            (None, true) if !executes => {
-                answer.note(format!("would rank with {}; --execute-semantic does", wished.names().join(" and ")))
+            (None, Some(remark)) if executes => answer.note(remark),
+            (None, remark) if arguments.semantic && !executes => {
+                let then = remark.map(|remark| format!("; {remark}")).unwrap_or_default();
+                answer.note(format!("would rank with {}; --execute-semantic does{then}", wished.names().join(" and ")))
             }
             _ => answer,
         })

@@ -9,6 +9,7 @@
 mod change;
 mod look;
 mod pass;
+mod rankers;
 pub(crate) mod review;
 mod timer;
 

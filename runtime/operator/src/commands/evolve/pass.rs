@@ -5,39 +5,15 @@ use herm::evolver::auto::{self, Mode, Options, Run, Status};
 use herm::evolver::backfill::{self, Backfilled, Scope};
 use herm::evolver::policy::Policy;
 use herm::evolver::routine::{self, Routine};
-use herm::evolver::select::{Absent, Lexical, Ranker, Ranking};
 use herm::{BrainId, Error, Result};
 use serde_json::json;
 
+use super::rankers::Rankers;
 use super::{check_days, external, looking, owning, verification, with_id};
 use crate::cli::{self, AutoRun};
 use crate::config::Settings;
 use crate::exit;
 use crate::output::{Answer, columns, cut};
-
-/// Who ranks in this build: words, until it has models.
-pub(super) struct Rankers {
-    pub(super) ranker: Lexical,
-    pub(super) reranker: Absent,
-}
-
-impl Rankers {
-    pub(super) fn of_this_build() -> Self {
-        Self { ranker: Lexical, reranker: Absent::new("reranker", "this build has no reranker model") }
-    }
-
-    pub(super) fn names(&self) -> [&str; 2] {
-        [self.ranker.name(), self.reranker.name()]
-    }
-
-    fn wished(&self, said: &cli::Policy) -> Ranking<'_> {
-        let ranks = said.semantic_candidates || said.rerank_candidates;
-        Ranking {
-            ranker: ranks.then_some(&self.ranker as &dyn Ranker),
-            reranker: said.rerank_candidates.then_some(&self.reranker as &dyn Ranker),
-        }
-    }
-}
 
 pub(super) fn policy(said: &cli::Policy) -> Policy {
     Policy {
@@ -66,8 +42,10 @@ pub(super) fn auto_run(settings: &Settings, arguments: &AutoRun) -> Result<Answe
         require_restore_drill: arguments.require_restore_drill,
     };
     options.check()?;
-    let rankers = Rankers::of_this_build();
-    let ranking = rankers.wished(&arguments.policy);
+    let reranks = arguments.policy.rerank_candidates;
+    let ranks = arguments.policy.semantic_candidates || reranks;
+    let rankers = if ranks { Rankers::of(settings)? } else { Rankers::by_words() };
+    let ranking = rankers.ranking(ranks, reranks);
     let mut rollbacks = Vec::new();
     let (run, unfinished) = match mode {
         // Looking needs no lock.
@@ -83,6 +61,9 @@ pub(super) fn auto_run(settings: &Settings, arguments: &AutoRun) -> Result<Answe
         }
     };
     let mut text = run_text(&id, &run);
+    if let Some(remark) = rankers.remark() {
+        text.push_str(&format!("{remark}\n"));
+    }
     for entry in &rollbacks {
         let short: String = entry.chars().take(8).collect();
         text.push_str(&format!(
@@ -91,6 +72,7 @@ pub(super) fn auto_run(settings: &Settings, arguments: &AutoRun) -> Result<Answe
     }
     let mut json = with_id(&id, &run)?;
     json["rollbacks_proposed"] = json!(rollbacks);
+    json["ranking_remark"] = json!(rankers.remark());
     let answer = Answer::new(text, json);
     Ok(answer.unfinished(unfinished).code(run_code(&run)))
 }
@@ -121,6 +103,9 @@ fn run_text(id: &BrainId, run: &Run) -> String {
         rows.push(vec![skill, source, status.to_owned(), one.selection.events.to_string(), cut(&one.reason, 80)]);
     }
     let mut text = columns(&rows);
+    if run.selection.mode.starts_with("ranked") {
+        text.push_str(&format!("order: {} by {}\n", run.selection.mode, run.selection.rankers.join(" and ")));
+    }
     if let (Some(error), Some(fallback)) = (&run.selection.error, run.selection.fallback) {
         text.push_str(&format!("not ranked: {error}; the order is {fallback}\n"));
     }

@@ -1,0 +1,158 @@
+//! Rankers that know what texts mean. They stand behind [`Ranker`], and so can only put what is eligible into another
+//! order; a model that fails leaves the order that was there.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::select::Ranker;
+use crate::error::Result;
+use crate::semantic::{Embedder, Part, Reranker, Running, nearness};
+
+/// How many results are kept, because a pass asks for the same skills again after each change.
+const KEPT: usize = 4_096;
+
+/// Ranks by how near the meaning of a text is to that of the query.
+#[derive(Debug)]
+pub struct ByMeaning {
+    embedder: Arc<dyn Embedder>,
+    running: Running,
+    known: Mutex<HashMap<String, Vec<f32>>>,
+}
+
+impl ByMeaning {
+    /// By the vectors of this model.
+    pub fn new(embedder: Arc<dyn Embedder>, running: Running) -> Self {
+        Self { embedder, running, known: Mutex::default() }
+    }
+
+    fn passage(&self, text: &str) -> Result<Vec<f32>> {
+        kept(&self.known, text.to_owned(), || self.embedder.embed(text, Part::Passage))
+    }
+}
+
+impl Ranker for ByMeaning {
+    fn name(&self) -> &str {
+        self.embedder.name()
+    }
+
+    fn text_limit(&self) -> usize {
+        self.running.text_limit()
+    }
+
+    fn rank(&self, query: &str, texts: &[&str]) -> Result<Vec<f64>> {
+        let query = self.embedder.embed(query, Part::Query)?;
+        texts.iter().map(|text| Ok(f64::from(nearness(&query, &self.passage(text)?)))).collect()
+    }
+}
+
+/// Ranks by reading each text together with the query.
+#[derive(Debug)]
+pub struct ByReading {
+    reranker: Arc<dyn Reranker>,
+    running: Running,
+    known: Mutex<HashMap<(String, String), f32>>,
+}
+
+impl ByReading {
+    /// By the judgement of this model.
+    pub fn new(reranker: Arc<dyn Reranker>, running: Running) -> Self {
+        Self { reranker, running, known: Mutex::default() }
+    }
+}
+
+impl Ranker for ByReading {
+    fn name(&self) -> &str {
+        self.reranker.name()
+    }
+
+    fn text_limit(&self) -> usize {
+        self.running.text_limit()
+    }
+
+    fn rank(&self, query: &str, texts: &[&str]) -> Result<Vec<f64>> {
+        let score = |text: &&str| {
+            let pair = (query.to_owned(), (*text).to_owned());
+            Ok(f64::from(kept(&self.known, pair, || self.reranker.score(query, text))?))
+        };
+        texts.iter().map(score).collect()
+    }
+}
+
+/// What is known already, or is found out and remembered.
+fn kept<K: std::hash::Hash + Eq, V: Clone>(
+    known: &Mutex<HashMap<K, V>>,
+    key: K,
+    find: impl FnOnce() -> Result<V>,
+) -> Result<V> {
+    let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(value) = lock().get(&key) {
+        return Ok(value.clone());
+    }
+    let value = find()?;
+    let mut known = lock();
+    if known.len() < KEPT {
+        known.insert(key, value.clone());
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::error::Error;
+
+    /// Points along the number of letters `a` and of all others; counts how often it is asked.
+    #[derive(Debug, Default)]
+    struct Letters(AtomicUsize);
+
+    impl Embedder for Letters {
+        fn name(&self) -> &str {
+            "letters"
+        }
+        fn embed(&self, text: &str, _: Part) -> Result<Vec<f32>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            let count = text.chars().filter(|c| *c == 'a').count() as f32;
+            let (x, y) = (count, text.chars().count() as f32 - count);
+            Ok(vec![x / x.hypot(y), y / x.hypot(y)])
+        }
+    }
+
+    #[test]
+    fn nearer_texts_have_higher_scores_and_are_looked_at_once() {
+        let letters = Arc::new(Letters::default());
+        let ranker = ByMeaning::new(letters.clone(), Running::default());
+        let scores = ranker.rank("aaab", &["aaab", "bbba", "aab"]).unwrap();
+        assert!(scores[0] > scores[2] && scores[2] > scores[1], "{scores:?}");
+        assert_eq!(ranker.rank("aaab", &["aaab", "bbba", "aab"]).unwrap(), scores);
+        assert_eq!(letters.0.load(Ordering::Relaxed), 2 + 3, "two queries, three texts");
+        assert_eq!((ranker.name(), ranker.text_limit()), ("letters", 512));
+    }
+
+    #[derive(Debug)]
+    struct Equal(AtomicUsize);
+
+    impl Reranker for Equal {
+        fn name(&self) -> &str {
+            "equal"
+        }
+        fn score(&self, query: &str, passage: &str) -> Result<f32> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            if passage == "broken" {
+                return Err(Error::unavailable("no score"));
+            }
+            Ok(f32::from(u8::from(query == passage)))
+        }
+    }
+
+    #[test]
+    fn a_pair_is_read_once_and_a_failure_is_passed_on() {
+        let ranker = ByReading::new(Arc::new(Equal(AtomicUsize::new(0))), Running::default());
+        for _ in 0..2 {
+            assert_eq!(ranker.rank("x", &["x", "y", "x"]).unwrap(), [1.0, 0.0, 1.0]);
+        }
+        assert_eq!(ranker.rank("y", &["y"]).unwrap(), [1.0]);
+        assert_eq!(ranker.rank("x", &["x", "broken"]).unwrap_err().message(), "no score");
+    }
+}
