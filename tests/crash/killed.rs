@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use herm_tests::TempBrains;
 use herm_tests::generate::Random;
+use herm_tests::meaning::{Letters, embed_all};
 
 use crate::check::{CHILD, is_red, last_ack, number, settled_state, switch_replay_off};
 
@@ -87,6 +88,38 @@ fn a_killed_evolver_leaves_a_skill_before_or_after_a_change_and_never_between() 
         assert!(names.iter().all(|name| !name.contains("staging")), "kill {kill}: {names:?}");
     }
     assert!(version as usize > kills / 2, "the child hardly got to change: version {version} after {kills} kills");
+}
+
+/// Vectors are of rows that are there and nothing else, whenever who made them was killed.
+#[test]
+fn a_killed_maker_of_vectors_leaves_a_sound_brain_and_the_next_goes_on() {
+    let kills = number("HERM_KILLS", 60);
+    let brains = TempBrains::new();
+    brains.make("1").close().expect("closed");
+    let mut random = Random::new(5);
+    let (mut version, mut seen) = (1, 0);
+    for kill in 0..kills {
+        let acked = kill_at(&brains, "vectors-loop", Kill::random(&mut random));
+        let now = settled_state(&brains.path(), acked).unwrap_or_else(|why| panic!("kill {kill}: {why}"));
+        assert!(now >= version, "kill {kill}: from {version} to {now}");
+        version = now;
+        let memory = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("memory.db");
+        let count = |query: &str| memory.query_row(query, [], |row| row.get::<_, i64>(0));
+        // Before the first vector there is no table.
+        if let Ok(vectors) = count("SELECT count(*) FROM vectors") {
+            let of_rows = "SELECT count(*) FROM vectors JOIN messages ON messages.id * 4 = vectors.row";
+            assert_eq!(count(of_rows).expect("counted"), vectors, "kill {kill}");
+            seen = vectors;
+        }
+    }
+    assert!(seen > 0, "the child never got to make a vector");
+    let mut brain = brains.open("1").expect("opened");
+    let reader = herm::Reader::open(&brains.layout(), brain.id()).expect("a reader");
+    let model = Letters::named("the last");
+    let made = embed_all(&mut brain, &reader, &model).expect("vectors");
+    let counts = reader.counts(&reader.skills().expect("skills")).expect("counts");
+    assert_eq!(made, counts.messages);
+    assert!(brain.verify().expect("verified").is_sound());
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod layers;
 mod ledger;
 mod machine;
 mod memory;
+mod recall;
 mod run_command;
 mod seeds;
 mod skill_commands;

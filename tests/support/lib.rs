@@ -6,11 +6,13 @@ pub mod clock;
 pub mod command;
 pub mod generate;
 pub mod http;
+pub mod meaning;
 pub mod model_server;
 pub mod models;
 #[cfg(feature = "cloud")]
 pub mod object_server;
 pub mod operator;
+pub mod retrieval;
 #[cfg(feature = "cloud")]
 pub mod s3_server;
 pub mod terminal;

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use herm::Result;
 use herm::memory::search::Hit;
-use herm::memory::{Scope, Search, Source};
+use herm::memory::{FoundNear, Scope, Search, Source};
 use herm::tool::{Card, Context, Output, Permission, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -50,27 +50,43 @@ impl Tool for Recall {
         let scope = task.subscriber.map_or(Scope::Shared, Scope::Subscriber);
         let (current, now) = (task.task.to_string(), task.at);
         let limit = usize::try_from(args.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
-        let found = cx
+        let (sought, failure) = match cx.meaning().filter(|meaning| meaning.uses().recall) {
+            None => (None, ""),
+            Some(meaning) => match meaning.of(&args.query).await {
+                Ok(sought) => (Some(sought), ""),
+                Err(_) => (None, ", by words alone: the embedding model failed"),
+            },
+        };
+        let FoundNear { found, by_meaning } = cx
             .desk(move |desk| {
-                desk.search(&Search {
+                let wanted = Search {
                     text: &args.query,
                     scope,
                     except_task: Some(&current),
                     limit,
                     now,
                     weights: Default::default(),
-                })
+                };
+                match &sought {
+                    Some(sought) => desk.search_near(&wanted, sought),
+                    None => desk.search(&wanted).map(|found| FoundNear { found, by_meaning: false }),
+                }
             })
             .await?;
-        let summary = fit::count(found.hits.len(), "hit");
+        let summary = format!("{}{failure}", fit::count(found.hits.len(), "hit"));
+        // What a model had a part in is not asked for again in a replay.
+        let output = |text: String| {
+            let output = Output::new(text, summary);
+            if by_meaning { output.recorded() } else { output }
+        };
         if found.hits.is_empty() {
-            return Ok(Output::new("Nothing found. Try other or fewer words.", summary));
+            return Ok(output("Nothing found. Try other or fewer words.".to_owned()));
         }
         let mut text: String = found.hits.iter().map(line).collect();
         if found.degraded {
             text.push_str("[the index is damaged; the order of these hits is rough]\n");
         }
-        Ok(Output::new(text, summary))
+        Ok(output(text))
     }
 }
 

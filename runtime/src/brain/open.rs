@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Dir, OsLock, Root};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout::{self, Layout};
-use crate::memory::{self, Access, Database, Found, Search, search};
+use crate::memory::{self, Access, Database, Found, FoundNear, Search, Sought, hybrid, search};
 use crate::skill::command::Commands;
 use crate::skill::{Catalog, Index};
 use crate::tuning::{Migration, Tuning};
@@ -373,6 +373,15 @@ impl Brain {
             self.heal_indexes()?;
         }
         Ok(found)
+    }
+
+    /// Searches the memory by words and by meaning. A damaged index is rebuilt at once.
+    pub fn search_near(&mut self, wanted: &Search<'_>, sought: &Sought) -> Result<FoundNear> {
+        let near = hybrid::search(&self.database.connection, wanted, sought)?;
+        if near.found.degraded {
+            self.heal_indexes()?;
+        }
+        Ok(near)
     }
 
     /// Builds damaged full-text indexes again from the rows.

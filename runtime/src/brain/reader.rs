@@ -14,7 +14,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{Dir, Root};
 use crate::ids::{BrainId, RelPath, Slug};
 use crate::layout::{self, Layout};
-use crate::memory::{Access, Database, Found, Search, search, sql};
+use crate::memory::vectors::{self, Due};
+use crate::memory::{Access, Database, Found, FoundNear, Search, Sought, hybrid, search, sql};
 use crate::skill::{Index, Usage, store};
 use crate::tuning::Tuning;
 
@@ -165,6 +166,16 @@ impl Reader {
     /// Searches the memory. A damaged index shows in the answer; whoever owns the brain rebuilds it.
     pub fn search(&self, wanted: &Search<'_>) -> Result<Found> {
         search::search(&self.database.connection, wanted)
+    }
+
+    /// The same by words and by meaning.
+    pub fn search_near(&self, wanted: &Search<'_>, sought: &Sought) -> Result<FoundNear> {
+        hybrid::search(&self.database.connection, wanted, sought)
+    }
+
+    /// What is to be done so that rows have vectors of a model: at most so many texts.
+    pub fn vectors_due(&self, model: &str, most: usize) -> Result<Due> {
+        vectors::due(&self.database.connection, model, most)
     }
 
     /// The last `limit` steps, newest first.

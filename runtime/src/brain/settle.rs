@@ -16,6 +16,7 @@ use crate::fsio::Sync;
 use crate::ids::{Digest, RelPath};
 use crate::layout;
 use crate::memory::undo::RowUndo;
+use crate::memory::vectors::{self, Due, Made};
 use crate::memory::{self, Database, Table, Writer, sql};
 use crate::skill;
 
@@ -248,6 +249,12 @@ impl Brain {
         self.materialised = journal::last_step(&self.database.connection)?;
         self.behind = false;
         Ok(())
+    }
+
+    /// Keeps vectors that were made for what was due; how many are kept. They are part of no hash: this is no step.
+    pub fn keep_vectors(&mut self, model: &str, made: &[Made], due: &Due) -> Result<u64> {
+        self.check_usable()?;
+        vectors::keep(&self.database.connection, model, made, due)
     }
 
     /// Lets go of all transcripts but those of the last `keep` steps; how many went.

@@ -6,6 +6,8 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
 use crate::layout;
+use crate::memory::Sought;
+use crate::memory::vectors::{self, Unmeant};
 use crate::skill::command::{Commands, Resolved};
 use crate::skill::{Catalog, Delta, Index, Usage};
 
@@ -51,6 +53,17 @@ impl Brain {
         let index = self.index.as_ref().ok_or_else(|| Error::internal("the index is not built"))?;
         let catalog = self.catalog.get_or_insert_with(|| Catalog::build(index));
         Ok(catalog.best(text, most).into_iter().cloned().collect())
+    }
+
+    /// Which of these skills mean what is sought, and which have no vector yet: see
+    /// [`vectors::nearest_skills`].
+    pub(crate) fn nearest_skills<'s>(
+        &self,
+        sought: &Sought,
+        skills: impl Iterator<Item = (&'s str, &'s str)>,
+        most_lacking: usize,
+    ) -> Result<(Vec<usize>, Vec<Unmeant>)> {
+        vectors::nearest_skills(&self.database.connection, sought, skills, most_lacking)
     }
 
     /// The skill that a typed command stands for.

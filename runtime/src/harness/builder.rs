@@ -8,6 +8,7 @@ use secrecy::SecretString;
 
 use super::pool::Pool;
 use super::snapshots::{Snapshots, Snapshotting};
+use super::vectors::Vectors;
 use super::{Curating, Evolving, Harness, Inner};
 use crate::backend::{Backend, Router};
 use crate::brain::{OnDrift, Opening};
@@ -16,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::ids::{Random, Slug, SystemRandom};
 use crate::layout::Layout;
 use crate::receipt::Signer;
-use crate::tool::{Outside, Permissions, Programs, Secrets, Surroundings, Tool, Toolbox};
+use crate::semantic::Embedder;
+use crate::tool::{Meaning, MeaningUses, Outside, Permissions, Programs, Secrets, Surroundings, Tool, Toolbox};
 
 /// What open brains may weigh together, unless said otherwise.
 const POOL_BYTES: usize = 64 << 20;
@@ -45,6 +47,8 @@ pub struct HarnessBuilder {
     surroundings: Surroundings,
     snapshotting: Option<Snapshotting>,
     programs: Option<Arc<dyn Programs>>,
+    embedder: Option<Arc<dyn Embedder>>,
+    uses: MeaningUses,
 }
 
 impl Default for HarnessBuilder {
@@ -68,6 +72,8 @@ impl Default for HarnessBuilder {
             surroundings: Surroundings { environment: set_variables(), ..Surroundings::default() },
             snapshotting: None,
             programs: None,
+            embedder: None,
+            uses: MeaningUses::default(),
         }
     }
 }
@@ -227,6 +233,18 @@ impl HarnessBuilder {
         self
     }
 
+    /// A model that says what texts mean. It is used for nothing, unless [`Self::meaning_for`] says so.
+    pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.embedder = Some(embedder);
+        self
+    }
+
+    /// What the embedder is used for.
+    pub fn meaning_for(mut self, uses: MeaningUses) -> Self {
+        self.uses = uses;
+        self
+    }
+
     /// The harness. Makes the signing key on first use.
     pub fn build(self) -> Result<Harness> {
         let brains = self.brains.ok_or_else(|| {
@@ -267,6 +285,10 @@ impl HarnessBuilder {
             counted: super::maintain::Counted::default(),
             snapshots: self.snapshotting.map(Snapshots::new),
             programs: self.programs,
+            vectors: self
+                .embedder
+                .filter(|_| self.uses != MeaningUses::default())
+                .map(|embedder| Vectors::new(Meaning::new(embedder, self.uses))),
         };
         Ok(Harness { inner: Arc::new(inner) })
     }

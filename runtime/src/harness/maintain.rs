@@ -66,6 +66,9 @@ pub struct Maintained {
     pub evolver: Option<Evolved>,
     /// Transcripts that were let go.
     pub transcripts: u64,
+    /// Vectors that were made, where a model makes them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vectors: Option<u64>,
 }
 
 impl Harness {
@@ -78,7 +81,7 @@ impl Harness {
             let maintained = inner.curate(brain).and_then(|curator| {
                 let evolver = inner.evolve(brain)?;
                 let transcripts = make_durable(brain, inner.keep_transcripts)?;
-                Ok(Maintained { curator, evolver, transcripts })
+                Ok(Maintained { curator, evolver, transcripts, vectors: None })
             });
             inner.push_later(brain.id());
             drop(place);
@@ -86,7 +89,9 @@ impl Harness {
             inner.close_overweight();
             maintained
         });
-        done.await.map_err(|_| Error::internal("maintenance was interrupted"))?
+        let mut maintained = done.await.map_err(|_| Error::internal("maintenance was interrupted"))??;
+        maintained.vectors = self.inner.make_vectors(id).await?.map(|pass| pass.kept);
+        Ok(maintained)
     }
 }
 
@@ -172,6 +177,7 @@ impl Inner {
             wanting.weigh(brain.weight());
             // Before the place is free, so that a shutdown that waits for it knows of the push.
             self.push_later(brain.id());
+            self.make_vectors_later(brain.id());
         }
         drop(place);
         drop(wanting);
@@ -214,7 +220,7 @@ impl Inner {
     }
 
     /// Closes the brains that were unused the longest, until the rest fits.
-    fn close_overweight(&self) {
+    pub(super) fn close_overweight(&self) {
         let overweight = self.pool.overweight();
         let any = !overweight.is_empty();
         for (place, id) in overweight {

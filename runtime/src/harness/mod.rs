@@ -18,6 +18,7 @@ mod pool;
 mod replay;
 mod snapshots;
 mod task_run;
+mod vectors;
 
 pub use builder::HarnessBuilder;
 pub(crate) use calls::ManyCalls;
@@ -75,6 +76,8 @@ pub(crate) struct Inner {
     counted: maintain::Counted,
     /// Who runs programs that stand in for tools; nobody, unless said.
     programs: Option<Arc<dyn Programs>>,
+    /// What texts mean, where a model was given; nothing, unless said.
+    vectors: Option<vectors::Vectors>,
     /// Where brains are snapshotted to; nowhere, unless said.
     snapshots: Option<snapshots::Snapshots>,
 }
@@ -134,19 +137,28 @@ impl Harness {
 
     /// Waits for running tasks, for snapshots that are due, and closes every brain.
     pub async fn shutdown(&self) -> Result<()> {
-        let mut first_error = None;
-        for (place, id) in self.inner.pool.all().await {
-            if let Err(error) = close(place, id).await {
-                first_error.get_or_insert(error);
-            }
+        let mut closed = self.inner.close_all().await;
+        // Vectors in the making are kept, which opens their brains once more.
+        if self.inner.finish_vectors().await {
+            closed = closed.and(self.inner.close_all().await);
         }
         self.inner.pool.tidy();
         let flushed = self.inner.flush_snapshots().await;
-        first_error.map_or(flushed, Err)
+        closed.and(flushed)
     }
 }
 
 impl Inner {
+    /// Closes every brain, as its place becomes free.
+    async fn close_all(&self) -> Result<()> {
+        let mut all = Ok(());
+        for (place, id) in self.pool.all().await {
+            let closed = close(place, id).await;
+            all = all.and(closed);
+        }
+        all
+    }
+
     /// The programs that stand in for tools of a brain, checked against their digests.
     fn programs_of(&self, brain: &Brain, tuning: &Tuning) -> Result<BTreeMap<String, Program>> {
         let Some(runner) = &self.programs else { return Ok(BTreeMap::new()) };

@@ -115,7 +115,7 @@ impl Caller for FromRecord {
                 false => ToolReport::refused("There is no record of this call.", "not in the record"),
             };
         };
-        if !again {
+        if !again || before.recorded {
             self.note(|recorded, _| recorded.push(call.tool.clone()));
             return before.clone();
         }
@@ -187,6 +187,8 @@ pub(crate) async fn rerun(
         let (mut transcript, brain) = rewound.await?;
         // A skill would be written by whoever spoke then.
         transcript.learning = false;
+        // The brain was changed: which skills are near is asked of the brain as it is now, by words.
+        transcript.skills = None;
         let speaker = speaker(&transcript);
         let again = Again { original: layout, transcript: &transcript, toolbox, speaker };
         again.run(brain).await.map(|(finished, ..)| finished)
@@ -275,7 +277,7 @@ impl Again<'_> {
             cancel: &Cancel::new(),
             events: None,
             random: &SystemRandom,
-            replayed: Some(&transcript.stop),
+            replayed: Some(transcript),
         }
         .run()
         .await?;

@@ -98,7 +98,8 @@ impl Harness {
         };
         let desk = Arc::new(Mutex::new(Desk::new(place, at).in_session(around)));
         let agents = Arc::new(Neighbours(Arc::downgrade(inner)));
-        let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::clone(&inner.secrets), Some(agents));
+        let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::clone(&inner.secrets), Some(agents))
+            .with_meaning(inner.meaning());
         if let Some(events) = &watch.events {
             let backend = chain.backends.first().map(|backend| backend.name().to_owned()).unwrap_or_default();
             // Nobody listens any more: the task goes on all the same.

@@ -1,6 +1,6 @@
 //! The rows of `memory.db` that travel with a brain, table by table, in the order of their keys.
 //!
-//! Everything travels but what can be made again: the full-text indexes, the hash nodes, and the state
+//! Everything travels but what can be made again: the full-text indexes, the vectors, the hash nodes, and the state
 //! of the journal, which is made anew from the lock. The bytes of a row are in `docs/formats/snapshot.md`.
 
 use std::collections::BTreeMap;
@@ -10,12 +10,13 @@ use rusqlite::{Connection, ToSql};
 
 use super::db::{Database, sql};
 use super::logical::{self, Table};
+use super::vectors;
 use crate::bundle::rows::FAN_OUT;
 use crate::error::{Error, Result};
 use crate::ids::Digest;
 
 /// Tables that are made again where the brain arrives.
-const MADE_AGAIN: [&str; 2] = ["hash_nodes", "state"];
+const MADE_AGAIN: [&str; 3] = ["hash_nodes", "state", vectors::TABLE];
 
 /// How a table changes from one step to the next, so that what did not change need not be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

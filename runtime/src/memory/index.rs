@@ -6,6 +6,7 @@ use rusqlite::config::DbConfig;
 use super::db::{Database, sql};
 use super::grams::grams;
 use super::schema::INDEXES;
+use super::vectors;
 use crate::error::Result;
 
 /// What can be searched.
@@ -92,7 +93,7 @@ pub(super) fn add_grams(connection: &Connection, source: Source, id: i64, text: 
         .map_err(|error| sql("index memory.db", error))
 }
 
-/// Takes a row, still in its table as it was indexed, out of the indexes.
+/// Takes a row, still in its table as it was indexed, out of the indexes; its vector goes with it.
 pub(super) fn remove(connection: &Connection, source: Source, id: i64) -> Result<()> {
     let failed = |source| sql("index memory.db", source);
     let (table, columns) = (source.table(), source.columns());
@@ -106,8 +107,8 @@ pub(super) fn remove(connection: &Connection, source: Source, id: i64) -> Result
     connection
         .prepare_cached("DELETE FROM grams_fts WHERE rowid = ?1")
         .and_then(|mut remove| remove.execute([source.gram_row(id)]))
-        .map(|_| ())
-        .map_err(failed)
+        .map_err(failed)?;
+    vectors::remove(connection, source, id).map_err(failed)
 }
 
 /// Builds damaged indexes again. Where even the pages that hold them are damaged, they are cut out

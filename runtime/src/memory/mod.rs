@@ -8,12 +8,14 @@
 //!   [`EvidenceView`] counts and finds it, [`EvolverRows`] is what the evolver did about it.
 //! - [`undo`]: what rows were before a step, so that it can be taken back exactly.
 //! - [`search`]: full-text search, shaped so that no user text is ever query syntax.
+//! - [`vectors`]: what rows mean, where a model says so; [`hybrid`] searches by both.
 
 mod carried;
 mod db;
 mod evidence;
 mod evolver_rows;
 mod grams;
+pub mod hybrid;
 mod index;
 mod index_beside;
 pub mod layers;
@@ -24,6 +26,7 @@ mod schema;
 pub mod search;
 pub mod undo;
 mod usage_rows;
+pub mod vectors;
 mod writer;
 
 pub use carried::{Carried, Changing, Flow, Place, RowRead, carried};
@@ -36,6 +39,8 @@ pub use evidence::{
 pub(crate) use evidence::{fold as fold_evidence, keep_window, next_number, take_in as take_in_evidence};
 pub use evolver_rows::{EvolverChange, EvolverRows, Notes, QueueRow};
 pub(crate) use evolver_rows::{add_change, mark_rolled_back};
+pub(crate) use hybrid::fuse;
+pub use hybrid::FoundNear;
 pub use index::{Source, heal as heal_indexes, rebuild as rebuild_indexes};
 pub(crate) use index_beside::IndexBeside;
 pub use logical::{Table, recompute, rehash, stored};
@@ -44,4 +49,5 @@ pub(crate) use migrate::reconcile as reconcile_migrations;
 pub use query::{MAX_QUERY_CHARS, Shaped, shape};
 pub use schema::SCHEMA_VERSION;
 pub use search::{Found, Hit, Scope, Search};
+pub use vectors::{Sought, Vector};
 pub use writer::{Fact, Message, Role, TaskEntry, Writer};

@@ -3,7 +3,7 @@
 //! `messages`, `facts`, `task_log`, `subscribers` and `skill_usage` are content: their rows are in
 //! the bundle hash. Everything else serves settling (journal, history, lock), proves it (receipts,
 //! transcripts), tells how tools went and what the evolver made of it (evidence, evolver), or is
-//! derived (full text indexes, hash nodes, tallies of evidence).
+//! derived (full text indexes, vectors, hash nodes, tallies of evidence).
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use rusqlite::Connection;
 
 use super::db::{Database, sql};
-use super::migrate;
+use super::{migrate, vectors};
 use crate::error::{Error, Result};
 
 /// The schema this build writes, in `PRAGMA user_version`.
@@ -331,7 +331,11 @@ fn compare(expected: &Objects, found: &Objects) -> Result<()> {
     // Indexes of a tuning come and go with it; the next open for writing sees to that.
     let tuned =
         |kind: &str, statement: &Option<String>| kind == "index" && statement.as_deref().is_some_and(migrate::is_plain);
-    let foreign = |(kind, name, statement): &&(String, String, Option<String>)| !own(name) && !tuned(kind, statement);
+    // Vectors are there where a model made them.
+    let derived = |kind: &str, statement: &Option<String>| kind == "table" && statement.as_deref() == Some(vectors::MAKE);
+    let foreign = |(kind, name, statement): &&(String, String, Option<String>)| {
+        !own(name) && !tuned(kind, statement) && !derived(kind, statement)
+    };
     if let Some((kind, name, _)) = found.difference(expected).find(foreign) {
         return damaged(format!("memory.db has a {kind} {name} that is not herm's"));
     }

@@ -81,26 +81,46 @@ pub fn search(connection: &Connection, search: &Search<'_>) -> Result<Found> {
         return Ok(Found::default());
     }
     let scopes = visible_scopes(connection, search.scope)?;
-    let (scores, degraded) = match score_by_index(connection, &shaped, &scopes, search.weights) {
+    let (ranked, degraded) = by_words(connection, search, &shaped, &scopes)?;
+    let mut hits: Vec<Hit> = ranked.into_iter().map(|ranked| ranked.hit).collect();
+    show(connection, &shaped, &mut hits)?;
+    Ok(Found { hits, degraded })
+}
+
+/// A hit, and how much of what was looked for it holds.
+pub(super) struct Ranked {
+    pub(super) hit: Hit,
+    /// The share of the terms that are found anywhere which this row holds.
+    pub(super) share: f64,
+}
+
+/// The rows that hold the terms, best first, still without their snippets; and whether the index is damaged.
+pub(super) fn by_words(
+    connection: &Connection,
+    search: &Search<'_>,
+    shaped: &Shaped,
+    scopes: &Scopes,
+) -> Result<(Vec<Ranked>, bool)> {
+    let (scores, degraded) = match score_by_index(connection, shaped, scopes, search.weights) {
         Ok(scores) => (scores, false),
         Err(error) if is_damage(&error) => {
             tracing::warn!(%error, "the full-text index is damaged; scanning instead");
-            (score_by_scan(connection, &shaped, &scopes)?, true)
+            (score_by_scan(connection, shaped, scopes)?, true)
         }
         Err(error) => return Err(sql("search memory.db", error)),
     };
-    Ok(Found { hits: best(connection, search, &shaped, &scopes, scores)?, degraded })
+    Ok((best(connection, search, scopes, scores)?, degraded))
 }
 
 /// Which values of `scope` may be seen.
-struct Scopes {
+pub(super) struct Scopes {
     all: bool,
     own: i64,
 }
 
 impl Scopes {
     /// A condition on rows.
-    fn rows(&self) -> String {
+    pub(super) fn rows(&self) -> String {
         if self.all { "1".to_owned() } else { format!("scope IN ({SHARED}, {})", self.own) }
     }
 
@@ -110,7 +130,7 @@ impl Scopes {
     }
 }
 
-fn visible_scopes(connection: &Connection, scope: Scope) -> Result<Scopes> {
+pub(super) fn visible_scopes(connection: &Connection, scope: Scope) -> Result<Scopes> {
     let digest = match scope {
         Scope::Operator => return Ok(Scopes { all: true, own: SHARED }),
         Scope::Shared => return Ok(Scopes { all: false, own: SHARED }),
@@ -124,7 +144,20 @@ fn visible_scopes(connection: &Connection, scope: Scope) -> Result<Scopes> {
     Ok(Scopes { all: false, own: own.unwrap_or(SHARED) })
 }
 
-type Scores = BTreeMap<(Source, i64), f64>;
+/// How well a row fits.
+#[derive(Default)]
+struct Fit {
+    score: f64,
+    /// How many of the terms it holds.
+    terms: u32,
+}
+
+#[derive(Default)]
+struct Scores {
+    rows: BTreeMap<(Source, i64), Fit>,
+    /// How many of the terms any row holds.
+    found: u32,
+}
 
 fn score_by_index(
     connection: &Connection,
@@ -132,10 +165,10 @@ fn score_by_index(
     scopes: &Scopes,
     weights: SearchWeights,
 ) -> rusqlite::Result<Scores> {
-    let mut scores = Scores::new();
+    let mut scores = Scores::default();
     for Term { words, grams, .. } in &shaped.terms {
         // A row in which both indexes find the term counts once.
-        let mut of_term = Scores::new();
+        let mut of_term: BTreeMap<(Source, i64), f64> = BTreeMap::new();
         if let Some(words) = words {
             for source in Source::ALL {
                 let table = source.table();
@@ -153,8 +186,11 @@ fn score_by_index(
                 *best = best.max(score);
             }
         })?;
+        scores.found += u32::from(!of_term.is_empty());
         for (key, score) in of_term {
-            *scores.entry(key).or_default() += score;
+            let fit = scores.rows.entry(key).or_default();
+            fit.score += score;
+            fit.terms += 1;
         }
     }
     Ok(scores)
@@ -181,70 +217,79 @@ fn for_each_match(
 /// Without an index: every visible row, one point a term.
 fn score_by_scan(connection: &Connection, shaped: &Shaped, scopes: &Scopes) -> Result<Scores> {
     let failed = |source| sql("search memory.db", source);
-    let mut scores = Scores::new();
+    let mut scores = Scores::default();
     for source in Source::ALL {
         let query = format!("SELECT id, {} FROM {} WHERE {}", source.text(), source.table(), scopes.rows());
         let mut statement = connection.prepare(&query).map_err(failed)?;
         let mut rows = statement.query([]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let text = row.get_ref(1).and_then(|text| Ok(text.as_str()?.to_lowercase())).map_err(failed)?;
-            let points = shaped.needles().filter(|needle| text.contains(*needle)).count();
-            if points > 0 {
+            let terms = shaped.needles().map(|needle| u32::from(text.contains(needle))).sum();
+            if terms > 0 {
                 let id: i64 = row.get(0).map_err(failed)?;
-                scores.insert((source, id), points as f64);
+                scores.rows.insert((source, id), Fit { score: f64::from(terms), terms });
+                scores.found = scores.found.max(terms);
             }
         }
     }
     Ok(scores)
 }
 
-fn best(
-    connection: &Connection,
-    search: &Search<'_>,
-    shaped: &Shaped,
-    scopes: &Scopes,
-    scores: Scores,
-) -> Result<Vec<Hit>> {
+fn best(connection: &Connection, search: &Search<'_>, scopes: &Scopes, scores: Scores) -> Result<Vec<Ranked>> {
     let failed = |source| sql("search memory.db", source);
-    let mut order: Vec<((Source, i64), f64)> = scores.into_iter().collect();
-    order.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let mut hits: Vec<Hit> = Vec::new();
-    for ((source, id), relevance) in order {
+    let found = f64::from(scores.found.max(1));
+    let mut order: Vec<((Source, i64), Fit)> = scores.rows.into_iter().collect();
+    order.sort_by(|a, b| b.1.score.total_cmp(&a.1.score));
+    let mut ranked: Vec<Ranked> = Vec::new();
+    for ((source, id), fit) in order {
         // Recency can lift a row by so much at most: once that is not enough, nothing further is.
-        let worst = hits.get(search.limit - 1).map(|hit| hit.score);
-        if worst.is_some_and(|worst| relevance * (1.0 + search.weights.recency) < worst) {
+        let worst = ranked.get(search.limit - 1).map(|ranked| ranked.hit.score);
+        if worst.is_some_and(|worst| fit.score * (1.0 + search.weights.recency) < worst) {
             break;
         }
-        // The scope stands here too: the index is derived and must not be what privacy rests on.
-        let query = format!("SELECT task, at FROM {} WHERE id = ?1 AND {}", source.table(), scopes.rows());
-        let row: Option<(String, i64)> = connection
-            .prepare_cached(&query)
-            .and_then(|mut get| get.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional())
-            .map_err(failed)?;
-        let Some((task, at)) = row else { continue };
+        let Some((task, at)) = place_of(connection, source, id, scopes).map_err(failed)? else { continue };
         if search.except_task == Some(task.as_str()) {
             continue;
         }
-        let at = Moment(at);
-        let score = relevance * (1.0 + search.weights.recency * recency(at, search.now, search.weights.half_life_days));
-        let hit = Hit { source, id, task, at, snippet: String::new(), score };
-        let place = hits.partition_point(|other| better(other, &hit));
-        hits.insert(place, hit);
-        hits.truncate(search.limit);
+        let fresh = search.weights.recency * recency(at, search.now, search.weights.half_life_days);
+        let hit = Hit { source, id, task, at, snippet: String::new(), score: fit.score * (1.0 + fresh) };
+        let place = ranked.partition_point(|other| better(&other.hit, &hit));
+        ranked.insert(place, Ranked { hit, share: f64::from(fit.terms) / found });
+        ranked.truncate(search.limit);
     }
-    for hit in &mut hits {
+    Ok(ranked)
+}
+
+/// The task and moment of a row that may be seen. The scope stands here too: an index is derived and must not be what
+/// privacy rests on.
+pub(super) fn place_of(
+    connection: &Connection,
+    source: Source,
+    id: i64,
+    scopes: &Scopes,
+) -> rusqlite::Result<Option<(String, Moment)>> {
+    let query = format!("SELECT task, at FROM {} WHERE id = ?1 AND {}", source.table(), scopes.rows());
+    connection
+        .prepare_cached(&query)?
+        .query_row([id], |row| Ok((row.get(0)?, Moment(row.get(1)?))))
+        .optional()
+}
+
+/// Fills in the snippets.
+pub(super) fn show(connection: &Connection, shaped: &Shaped, hits: &mut [Hit]) -> Result<()> {
+    for hit in hits {
         let query = format!("SELECT {} FROM {} WHERE id = ?1", hit.source.text(), hit.source.table());
         let text: String = connection
             .prepare_cached(&query)
             .and_then(|mut get| get.query_row([hit.id], |row| row.get(0)))
-            .map_err(failed)?;
+            .map_err(|source| sql("search memory.db", source))?;
         hit.snippet = snippet(&text, shaped);
     }
-    Ok(hits)
+    Ok(())
 }
 
 /// The order of hits: by score, then the newer, then by source and id, so that it is always the same.
-fn better(a: &Hit, b: &Hit) -> bool {
+pub(super) fn better(a: &Hit, b: &Hit) -> bool {
     let order = b.score.total_cmp(&a.score).then(b.at.cmp(&a.at)).then(a.source.cmp(&b.source)).then(b.id.cmp(&a.id));
     order.is_lt()
 }

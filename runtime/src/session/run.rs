@@ -52,9 +52,9 @@ pub struct Run<'r> {
     pub events: Option<&'r Events>,
     /// Spreads retries out.
     pub random: &'r dyn Random,
-    /// How the task ended that this one replays: an end from outside (a deadline, a cancel) cannot
-    /// happen again by itself.
-    pub replayed: Option<&'r Stop>,
+    /// The task that this one replays: an end from outside (a deadline, a cancel) cannot happen again by itself, and
+    /// what a model found near is not asked for again.
+    pub replayed: Option<&'r Transcript>,
 }
 
 /// A task whose step is ready to be settled.
@@ -93,6 +93,9 @@ struct Prepared {
     users: String,
     subscriber: String,
     shown: Shown,
+    /// What the choice went by, where meaning had a part in it.
+    best: Option<Vec<Slug>>,
+    warning: Option<String>,
     archived: Vec<Slug>,
     /// What the model is asked: the input, or what a command of it stands for.
     question: Arc<str>,
@@ -157,11 +160,12 @@ impl Run<'_> {
             sharing: self.frame.shares,
             examples: capabilities.needs_examples,
             prompt: crate::ids::sha256(system.as_bytes()),
+            skills: prepared.best,
             turns: std::mem::take(&mut driven.turns),
             synthesis: None,
             stop: stop.clone(),
         };
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<String> = prepared.warning.into_iter().collect();
         let hard = stop.reason.status() == Status::Converged && synthesis::is_hard(machine.calls());
         if self.learning
             && hard
@@ -176,21 +180,65 @@ impl Run<'_> {
     fn ended(&self, stop: Stop) -> Stop {
         let from_outside = |reason| !matches!(reason, StopReason::Final | StopReason::Ceiling | StopReason::Stuck);
         match self.replayed {
-            Some(before) if stop.reason == StopReason::Backend && from_outside(before.reason) => before.clone(),
+            Some(before) if stop.reason == StopReason::Backend && from_outside(before.stop.reason) => {
+                before.stop.clone()
+            }
             _ => stop,
         }
     }
 
     async fn prepare(&self) -> Result<Prepared> {
-        let frame = Arc::clone(&self.frame);
+        let mut prepared = self.prepare_by_words().await?;
+        if prepared.shown.more > 0 {
+            self.choose_by_meaning(&mut prepared).await;
+        }
+        Ok(prepared)
+    }
+
+    /// Chooses the skills again by words and meaning, where that is on; in a replay, as it was recorded. What goes
+    /// wrong leaves the choice by words, and is said.
+    async fn choose_by_meaning(&self, prepared: &mut Prepared) {
+        let meaning = self.cx.meaning().filter(|meaning| meaning.uses().skills).cloned();
+        let room = self.index_room();
         let input = Arc::clone(&self.frame.input);
-        let subscriber = self.frame.subscriber;
-        let tuning = Arc::clone(&self.tuning);
+        let chosen = match (self.replayed, meaning) {
+            (Some(replayed), _) => match replayed.skills.clone() {
+                Some(best) => at_desk(&self.desk, move |desk| choose(desk, room, |_, _| Ok(best))).await,
+                None => return,
+            },
+            (None, Some(meaning)) => match meaning.of(&self.frame.input).await {
+                Ok(sought) => {
+                    let best = move |desk: &mut Desk, most| desk.best_skills_near(&input, most, &sought, &meaning);
+                    at_desk(&self.desk, move |desk| choose(desk, room, best)).await
+                }
+                Err(error) => Err(error),
+            },
+            (None, None) => return,
+        };
+        match chosen {
+            Ok((shown, best)) => (prepared.shown, prepared.best) = (shown, Some(best)),
+            Err(error) => {
+                tracing::warn!(brain = %self.frame.brain, %error, "skills are chosen by their words alone");
+                prepared.warning = Some(format!("skills were chosen by their words alone: {}", error.message()));
+            }
+        }
+    }
+
+    /// How much of the prompt the skill index may take. Where a model has to be shown, every token is time.
+    fn index_room(&self) -> Room {
         let shown = self.chain.backends.first().is_some_and(|backend| backend.capabilities().needs_examples);
-        let (usual_bytes, usual_best) = match shown {
+        let (bytes, best) = match shown {
             true => (worked::INDEX_BYTES, worked::INDEX_BEST),
             false => (prompt::INDEX_BYTES, prompt::INDEX_BEST),
         };
+        Room { bytes: self.tuning.index_bytes.unwrap_or(bytes), best: self.tuning.index_best.unwrap_or(best) }
+    }
+
+    async fn prepare_by_words(&self) -> Result<Prepared> {
+        let frame = Arc::clone(&self.frame);
+        let input = Arc::clone(&self.frame.input);
+        let subscriber = self.frame.subscriber;
+        let room = self.index_room();
         at_desk_quickly(&self.desk, move |desk| {
             let role = desk.read(&layout::rel(layout::SYSTEM)?)?.ok_or_else(|| {
                 Error::corrupt("the brain has no system.md").hint("put it back, or restore the brain from a snapshot")
@@ -203,11 +251,7 @@ impl Run<'_> {
             let subscriber =
                 subscriber.map(|digest| frozen(Layer::Subscriber(digest))).transpose()?.unwrap_or_default();
             desk.reload()?;
-            let skills = desk.skills()?;
-            let pinned = desk.pinned()?;
-            let budget = tuning.index_bytes.unwrap_or(usual_bytes);
-            let most = tuning.index_best.unwrap_or(usual_best);
-            let shown = prompt::choose(skills, &pinned, budget, || desk.best_skills(&input, most))?;
+            let (shown, _) = choose(desk, room, |desk, most| desk.best_skills(&input, most))?;
             let archived = desk.archived()?;
             let question = match desk.invoke(&input)? {
                 Some(message) => {
@@ -217,7 +261,7 @@ impl Run<'_> {
                 }
                 None => input,
             };
-            Ok(Prepared { role, memory, users, subscriber, shown, archived, question })
+            Ok(Prepared { role, memory, users, subscriber, shown, best: None, warning: None, archived, question })
         })
         .await
     }
@@ -312,4 +356,27 @@ impl Run<'_> {
             Err(_) => Err(Error::unavailable("a tool holds the brain and does not let go; nothing was settled")),
         }
     }
+}
+
+/// How much of the prompt the skill index may take, in bytes and in skills.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    bytes: usize,
+    best: usize,
+}
+
+/// The skills to show, and what `best` said where it was asked.
+fn choose(
+    desk: &mut Desk,
+    room: Room,
+    best: impl FnOnce(&mut Desk, usize) -> Result<Vec<Slug>>,
+) -> Result<(Shown, Vec<Slug>)> {
+    let skills = desk.skills()?;
+    let pinned = desk.pinned()?;
+    let mut said = Vec::new();
+    let shown = prompt::choose(skills, &pinned, room.bytes, || {
+        said = best(desk, room.best)?;
+        Ok(said.clone())
+    })?;
+    Ok((shown, said))
 }

@@ -7,7 +7,7 @@ use super::machine::{Call, Stop};
 use crate::backend::Completion;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::ids::{BrainId, Digest, TaskId};
+use crate::ids::{BrainId, Digest, Slug, TaskId};
 use crate::task::Limits;
 use crate::tool::ToolReport;
 
@@ -60,6 +60,9 @@ pub struct Transcript {
     pub examples: bool,
     /// The SHA-256 of the system message.
     pub prompt: String,
+    /// The skills the prompt was to show before others, where what they mean had a part in choosing them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Vec<Slug>>,
     /// The turns.
     pub turns: Vec<Turn>,
     /// What was said when asked to write a skill down.

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::desk::Desk;
+use super::meaning::Meaning;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, TaskId};
@@ -129,6 +130,7 @@ pub struct Context {
     desk: Arc<Mutex<Desk>>,
     secrets: Arc<Secrets>,
     agents: Option<Arc<dyn Agents>>,
+    meaning: Option<Arc<Meaning>>,
     quick: bool,
 }
 
@@ -140,7 +142,17 @@ impl Context {
         secrets: Arc<Secrets>,
         agents: Option<Arc<dyn Agents>>,
     ) -> Self {
-        Self { frame, desk, secrets, agents, quick: false }
+        Self { frame, desk, secrets, agents, meaning: None, quick: false }
+    }
+
+    /// The same with a model that says what texts mean.
+    pub fn with_meaning(self, meaning: Option<Arc<Meaning>>) -> Self {
+        Self { meaning, ..self }
+    }
+
+    /// What texts mean, where the harness has a model for it.
+    pub fn meaning(&self) -> Option<&Arc<Meaning>> {
+        self.meaning.as_ref()
     }
 
     /// The task.

@@ -12,7 +12,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
-use crate::memory::{Fact, Found, Search};
+use crate::memory::{Fact, Found, FoundNear, Search, Sought};
 use crate::skill::visible::{Filter, Seen, visible};
 use crate::skill::{CreatedBy, Document, Files as _, Place, all_skills, guard, store, support_path};
 use crate::tuning::Tuning;
@@ -364,6 +364,12 @@ impl Desk {
     pub fn search(&mut self, wanted: &Search<'_>) -> Result<Found> {
         let weights = self.around.tuning.search();
         self.brain()?.search(&Search { weights, ..wanted.clone() })
+    }
+
+    /// The same by words and by meaning.
+    pub fn search_near(&mut self, wanted: &Search<'_>, sought: &Sought) -> Result<FoundNear> {
+        let weights = self.around.tuning.search();
+        self.brain()?.search_near(&Search { weights, ..wanted.clone() }, sought)
     }
 
     /// The names of the patterns.

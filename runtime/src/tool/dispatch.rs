@@ -27,16 +27,19 @@ pub struct ToolReport {
     pub summary: String,
     /// How long it took.
     pub millis: u64,
+    /// Whether a replay reads it from the record, although the tool could run again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recorded: bool,
 }
 
 impl ToolReport {
     /// A call that was not run.
     pub fn refused(text: impl Into<String>, summary: impl Into<String>) -> Self {
-        Self { status: EvidenceStatus::Refused, text: text.into(), summary: summary.into(), millis: 0 }
+        Self { status: EvidenceStatus::Refused, text: text.into(), summary: summary.into(), millis: 0, recorded: false }
     }
 
     fn failed(text: String, summary: &str) -> Self {
-        Self { status: EvidenceStatus::Failed, text, summary: summary.to_owned(), millis: 0 }
+        Self { status: EvidenceStatus::Failed, text, summary: summary.to_owned(), millis: 0, recorded: false }
     }
 }
 
@@ -110,7 +113,8 @@ async fn call_apart(
 fn report_of(called: Result<crate::Result<Output>, Cut>, most: Duration) -> ToolReport {
     match called {
         Ok(Ok(output)) => {
-            ToolReport { status: EvidenceStatus::Ok, text: output.text, summary: output.summary, millis: 0 }
+            let Output { text, summary, recorded } = output;
+            ToolReport { status: EvidenceStatus::Ok, text, summary, millis: 0, recorded }
         }
         Ok(Err(error)) => {
             let hint = error.hint_text().map(|hint| format!("\nHint: {hint}")).unwrap_or_default();

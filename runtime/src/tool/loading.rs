@@ -8,9 +8,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::desk::{Desk, no_such_skill};
+use super::meaning::Meaning;
 use super::outside::{self, Heard, Outside};
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug, TaskId};
+use crate::memory::{Sought, fuse};
 use crate::skill::command::{self, Invocation, Resolved};
 use crate::skill::preprocess::{self, InlineShell};
 use crate::skill::setup::{self, SetupNeeded};
@@ -228,6 +230,35 @@ impl Desk {
         if let Some(outside) = &self.around.surroundings.outside {
             best.extend(outside.best(text, most));
         }
+        Ok(best)
+    }
+
+    /// The same by words and by meaning: what was used most keeps its half where the tuning says so, and the rest is one
+    /// order made of both. Skills without a vector are noted, and found by their words until they have one.
+    pub(crate) fn best_skills_near(
+        &mut self,
+        text: &str,
+        most: usize,
+        sought: &Sought,
+        meaning: &Meaning,
+    ) -> Result<Vec<Slug>> {
+        const LACKING: usize = 256;
+        let cards = self.skills()?;
+        let pairs = cards.iter().map(|card| (card.slug.as_str(), &*card.description));
+        let brain = self.brain()?;
+        let (near, lacking) = brain.nearest_skills(sought, pairs, LACKING)?;
+        meaning.want(&brain.id().clone(), lacking);
+        let mut by_words = self.best_skills(text, most)?;
+        let used = match self.around.tuning.selector.unwrap_or_default() {
+            Selector::BestMatch => 0,
+            Selector::MostUsed => self.most_used(most / 2)?.len(),
+        };
+        let rest = by_words.split_off(used.min(by_words.len()));
+        let vote = |slugs: Vec<Slug>| slugs.into_iter().map(|slug| (slug, 1.0)).collect::<Vec<_>>();
+        let near = near.into_iter().take(most).filter_map(|at| cards.get(at)).map(|card| card.slug.clone()).collect();
+        let fused = fuse(&[vote(rest), vote(near)]).into_iter().map(|(slug, _)| slug);
+        let mut best = by_words;
+        best.extend(fused.take(most.saturating_sub(used)));
         Ok(best)
     }
 

@@ -11,6 +11,7 @@ mod context;
 mod desk;
 mod dispatch;
 mod loading;
+mod meaning;
 mod outside;
 mod program;
 mod sandboxed;
@@ -21,6 +22,7 @@ pub(crate) use context::{at_desk, at_desk_quickly};
 pub use desk::{Category, Desk, SkillCard, SkillChange};
 pub use dispatch::{ToolReport, dispatch};
 pub use loading::{Around, Surroundings};
+pub use meaning::{Meaning, MeaningUses};
 pub use outside::Outside;
 pub use program::{Program, Programs};
 pub use sandboxed::Sandboxed;
@@ -118,12 +120,19 @@ pub struct Output {
     pub text: String,
     /// What happened, in a line, for people and for the evidence.
     pub summary: String,
+    /// Whether more than the brain and the task had a part in this one: a replay then reads it from the record.
+    pub recorded: bool,
 }
 
 impl Output {
     /// An output.
     pub fn new(text: impl Into<String>, summary: impl Into<String>) -> Self {
-        Self { text: text.into(), summary: summary.into() }
+        Self { text: text.into(), summary: summary.into(), recorded: false }
+    }
+
+    /// The same, for a replay to read from the record: see [`Output::recorded`].
+    pub fn recorded(self) -> Self {
+        Self { recorded: true, ..self }
     }
 }
 

@@ -14,6 +14,7 @@ use herm::memory::{Message, Role, TaskEntry, layers};
 use herm::skill::CreatedBy;
 use herm::{Brain, Draft, Error, Layout, Opening, Result, Settled, StepKind};
 use herm_tests::brains::{seed_files, skill_text, slug};
+use herm_tests::meaning::{Letters, embed_all};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         "settle-loop" => settle_loop(&layout),
         "settle" => once(&layout, |brain| settle(brain, 1)),
         "evolve-loop" => evolve_loop(&layout),
+        "vectors-loop" => vectors_loop(&layout),
         "archive" => once(&layout, archive),
         "hydrate" => hydrate(&layout),
         "tasks" => {
@@ -106,6 +108,20 @@ fn settle_loop(layout: &Layout) -> Result<()> {
             brain.set_aside()?;
             brain = open(layout)?;
         }
+    }
+}
+
+/// Settles, and makes vectors of what was said, over and over.
+fn vectors_loop(layout: &Layout) -> Result<()> {
+    let mut brain = open(layout)?;
+    let reader = herm::Reader::open(layout, brain.id())?;
+    say("open")?;
+    loop {
+        let next = brain.lock().version;
+        acknowledge(&settle(&mut brain, next)?)?;
+        // Another model every few steps: then all of them are made again.
+        let model = Letters::named(&format!("letters@{}", next / 8));
+        embed_all(&mut brain, &reader, &model)?;
     }
 }
 

@@ -187,6 +187,7 @@ pub(in crate::successor) fn run(session: &Generated, tuning: &Tuning, context_by
                 text: results.next().cloned().unwrap_or_default(),
                 summary: "read".to_owned(),
                 millis: 0,
+                recorded: false,
             }),
             Next::Done(_) => break,
         }

@@ -5,7 +5,7 @@ use crate::backend::{Backend as _, ChatMessage, Speaker, Tokens};
 use proptest::prelude::*;
 
 fn ok(text: &str) -> ToolReport {
-    ToolReport { status: EvidenceStatus::Ok, text: text.into(), summary: String::new(), millis: 1 }
+    ToolReport { status: EvidenceStatus::Ok, text: text.into(), summary: String::new(), millis: 1, recorded: false }
 }
 
 fn scene(tools: Vec<Card>) -> Scene<'static> {

@@ -1,0 +1,201 @@
+//! Vectors of what brains hold, made after tasks: a few at a time, on threads of their own, while the brain is free for
+//! the next task. Only to write them down is its place taken, for a moment.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+use super::{Harness, Inner};
+use crate::brain::Reader;
+use crate::error::{Error, Result};
+use crate::ids::BrainId;
+use crate::memory::Vector;
+use crate::memory::vectors::{Due, Made, Unmeant};
+use crate::semantic::{Embedder, Part};
+use crate::tool::Meaning;
+
+/// Texts that one pass gives to the model, at most.
+const PASS: usize = 32;
+/// How long a shutdown waits for a pass that runs.
+const LAST_PASS: Duration = Duration::from_secs(10);
+
+/// Who makes vectors, for which brains.
+#[derive(Debug)]
+pub(super) struct Vectors {
+    meaning: Arc<Meaning>,
+    workers: Mutex<HashMap<BrainId, Worker>>,
+    /// Models take all the cores they get: one brain at a time.
+    turn: Semaphore,
+    closing: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    /// Whether there was a task meanwhile.
+    again: bool,
+    handle: Option<JoinHandle<()>>,
+}
+
+/// What a pass did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Pass {
+    /// Vectors that are kept.
+    pub(super) kept: u64,
+    /// Whether there may be more to do.
+    more: bool,
+}
+
+impl Vectors {
+    pub(super) fn new(meaning: Meaning) -> Self {
+        Self {
+            meaning: Arc::new(meaning),
+            workers: Mutex::default(),
+            turn: Semaphore::new(1),
+            closing: watch::Sender::new(false),
+        }
+    }
+
+    fn workers(&self) -> MutexGuard<'_, HashMap<BrainId, Worker>> {
+        // The map is never left half changed.
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the worker of a brain goes on; otherwise it is let go of.
+    fn goes_on(&self, id: &BrainId, more: bool) -> bool {
+        let mut workers = self.workers();
+        let again = workers.get_mut(id).is_some_and(|worker| std::mem::take(&mut worker.again));
+        let goes_on = (more || again) && !*self.closing.borrow();
+        if !goes_on {
+            workers.remove(id);
+        }
+        goes_on
+    }
+}
+
+impl Harness {
+    /// Makes every vector that a brain lacks and waits for it; how many. A part of them is made by itself after each
+    /// task. Nothing where no model was given.
+    pub async fn make_vectors(&self, id: &BrainId) -> Result<u64> {
+        let mut kept = 0;
+        while let Some(pass) = self.inner.make_vectors(id).await? {
+            kept += pass.kept;
+            if !pass.more {
+                break;
+            }
+        }
+        Ok(kept)
+    }
+}
+
+impl Inner {
+    /// What texts mean.
+    pub(super) fn meaning(&self) -> Option<Arc<Meaning>> {
+        self.vectors.as_ref().map(|vectors| Arc::clone(&vectors.meaning))
+    }
+
+    /// Sees to it that a brain's vectors are made soon.
+    pub(super) fn make_vectors_later(self: &Arc<Self>, id: &BrainId) {
+        let Some(vectors) = &self.vectors else { return };
+        let Ok(executor) = tokio::runtime::Handle::try_current() else { return };
+        let mut workers = vectors.workers();
+        if let Some(worker) = workers.get_mut(id) {
+            worker.again = true;
+            return;
+        }
+        let (inner, brain) = (Arc::clone(self), id.clone());
+        let handle = executor.spawn(async move { inner.keep_making_vectors(&brain).await });
+        workers.insert(id.clone(), Worker { again: false, handle: Some(handle) });
+    }
+
+    async fn keep_making_vectors(self: &Arc<Self>, id: &BrainId) {
+        let Some(vectors) = &self.vectors else { return };
+        loop {
+            let more = match self.make_vectors(id).await {
+                Ok(pass) => pass.is_some_and(|pass| pass.more),
+                Err(error) => {
+                    tracing::warn!(brain = %id, %error, "no vectors were made; searches go by words until there are");
+                    false
+                }
+            };
+            if !vectors.goes_on(id, more) {
+                return;
+            }
+        }
+    }
+
+    /// One pass over a brain: finds what lacks a vector, asks the model, and keeps what it said.
+    pub(super) async fn make_vectors(self: &Arc<Self>, id: &BrainId) -> Result<Option<Pass>> {
+        let Some(vectors) = &self.vectors else { return Ok(None) };
+        let interrupted = |_| Error::internal("making vectors was interrupted");
+        let _turn = vectors.turn.acquire().await.map_err(|_| Error::internal("nobody makes vectors"))?;
+        let (meaning, layout, brain) = (Arc::clone(&vectors.meaning), self.layout.clone(), id.clone());
+        let looking = tokio::task::spawn_blocking(move || {
+            let embedder = Arc::clone(meaning.embedder());
+            let mut due = match meaning.uses().recall {
+                true => Reader::open(&layout, &brain)?.vectors_due(embedder.name(), PASS)?,
+                false => Due::default(),
+            };
+            due.texts.extend(meaning.take_wanted(&brain, PASS));
+            let made = ask(&*embedder, &due.texts)?;
+            Ok::<_, Error>((due, made, embedder))
+        });
+        let (due, made, embedder) = looking.await.map_err(interrupted)??;
+        if due.is_empty() {
+            return Ok(Some(Pass::default()));
+        }
+        let (mut place, wanting) = self.open(id).await?;
+        let inner = Arc::clone(self);
+        let keeping = tokio::task::spawn_blocking(move || {
+            let brain = place.as_mut().ok_or_else(|| Error::internal("the brain is not open"))?;
+            let kept = brain.keep_vectors(embedder.name(), &made, &due);
+            drop(place);
+            drop(wanting);
+            inner.close_overweight();
+            kept.map(|kept| Pass { kept, more: due.texts.len() >= PASS && kept > 0 })
+        });
+        keeping.await.map_err(interrupted)?.map(Some)
+    }
+
+    /// Lets the passes that run come to their end, and begins no others; whether there were any.
+    pub(super) async fn finish_vectors(&self) -> bool {
+        let Some(vectors) = &self.vectors else { return false };
+        vectors.closing.send_replace(true);
+        let running: Vec<JoinHandle<()>> =
+            vectors.workers().values_mut().filter_map(|worker| worker.handle.take()).collect();
+        let any = !running.is_empty();
+        let deadline = tokio::time::Instant::now() + LAST_PASS;
+        for mut handle in running {
+            if tokio::time::timeout_at(deadline, &mut handle).await.is_err() {
+                handle.abort();
+            }
+        }
+        any
+    }
+}
+
+/// Asks the model for each text. A text it has no vector for gets none; where it has none for any, it is out of order.
+fn ask(embedder: &dyn Embedder, texts: &[Unmeant]) -> Result<Vec<Made>> {
+    let mut made = Vec::with_capacity(texts.len());
+    let mut last_error = None;
+    for of in texts {
+        let vector = match Vector::of(embedder, of.text(), Part::Passage) {
+            Ok(vector) => Some(vector),
+            Err(error) => {
+                last_error = Some(error);
+                None
+            }
+        };
+        made.push(Made { of: of.clone(), vector });
+    }
+    match last_error {
+        Some(error) if made.iter().all(|made| made.vector.is_none()) => Err(error),
+        Some(error) => {
+            tracing::warn!(%error, "a text has no vector; it is found by its words");
+            Ok(made)
+        }
+        None => Ok(made),
+    }
+}

@@ -1,0 +1,92 @@
+//! Skills chosen by what they mean, where they do not all fit the prompt.
+
+use std::sync::Arc;
+
+use herm::backend::{Router, Scripted};
+use herm::skill::CreatedBy;
+use herm::tool::MeaningUses;
+use herm::{Outcome, Task};
+use herm_tests::brains::slug;
+use herm_tests::meaning::{Harm, Hostile};
+use serde_json::json;
+
+use super::tasks::{ANSWER, builder};
+use super::*;
+
+/// A brain with far more skills than fit, one of which is about flowerpots.
+fn skilled(brains: &TempBrains) {
+    let mut brain = brains.make("1");
+    let mut draft = Draft::new();
+    let mut editor = brain.edit(&mut draft);
+    for n in 0..120 {
+        let (name, about) = match n {
+            77 => ("mending-pots".to_owned(), "Repairs cracked flowerpots with glue and clamps.".to_owned()),
+            _ => (format!("chore-{n:03}"), format!("Does the household chore of number {n}. {}", "Every day. ".repeat(12))),
+        };
+        let text = format!("---\nname: {name}\ndescription: {about}\n---\n\n# {name}\n\nDo it.\n");
+        editor.create_skill(&slug(&name), &text, CreatedBy::Imported).expect("made");
+    }
+    brain.settle(&draft, StepKind::Maintenance, "made skills").expect("settled");
+    brain.close().expect("closed");
+}
+
+/// Runs a task; what the system message was, and the outcome.
+async fn ask(brains: &TempBrains, model: Option<Arc<dyn Embedder>>, input: &str) -> (String, Outcome) {
+    let look = json!({ "tool": "skills_list", "args": {} }).to_string();
+    let backend = Arc::new(Scripted::new([look, ANSWER.to_owned()]));
+    let mut harness = builder(brains).router(Router::single(Arc::clone(&backend) as _));
+    if let Some(model) = model {
+        harness = harness.embedder(model).meaning_for(MeaningUses { recall: false, skills: true });
+    }
+    let harness = harness.build().expect("a harness");
+    let id = "1".parse().expect("an id");
+    let outcome = harness.run(&id, Task::new(input)).await.expect("an outcome");
+    harness.make_vectors(&id).await.expect("made");
+    harness.shutdown().await.expect("closed");
+    (backend.asked()[0].messages[0].content.to_string(), outcome)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_skill_that_no_word_points_to_is_shown_by_its_meaning_and_the_task_replays_without_the_model() {
+    let brains = TempBrains::new();
+    skilled(&brains);
+    let input = "my flowrpot is brokn";
+    let (by_words, _) = ask(&brains, None, input).await;
+    assert!(!by_words.contains("mending-pots"), "{by_words}");
+    let model = Arc::new(Letters::default());
+    let (first, outcome) = ask(&brains, Some(Arc::clone(&model) as _), input).await;
+    assert_eq!((first, outcome.warnings), (by_words, Vec::new()), "skills without vectors are found by their words");
+    let asked = model.asked();
+    assert!(asked > 100, "the vectors of the skills were made behind the task: {asked}");
+    let (second, _) = ask(&brains, Some(Arc::clone(&model) as _), input).await;
+    assert!(second.contains("mending-pots"), "{second}");
+    assert_eq!(model.asked(), asked + 1, "only the input is new");
+    let work = tempfile::tempdir().expect("a directory");
+    let (id, toolbox) = ("1".parse().expect("an id"), herm_tools::standard().expect("the standard tools"));
+    for seq in 3..=5 {
+        let replayed =
+            herm::harness::replay(&brains.layout(), &id, seq, &toolbox, work.path()).await.expect("replayed");
+        assert!(replayed.is_same() && replayed.same_prompt && replayed.diverged.is_empty(), "{seq}: {replayed:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_fails_leaves_the_choice_to_words_which_is_said() {
+    let brains = TempBrains::new();
+    skilled(&brains);
+    let (by_words, _) = ask(&brains, None, "chore 17").await;
+    let look = json!({ "tool": "skills_list", "args": {} }).to_string();
+    for harm in [Harm::Fails, Harm::Panics, Harm::Infinite] {
+        let backend = Arc::new(Scripted::new([look.clone(), ANSWER.to_owned()]));
+        let harness = builder(&brains)
+            .router(Router::single(Arc::clone(&backend) as _))
+            .embedder(Arc::new(Hostile::new(harm)))
+            .meaning_for(MeaningUses { recall: false, skills: true })
+            .build()
+            .expect("a harness");
+        let outcome = harness.run(&"1".parse().expect("an id"), Task::new("chore 17")).await.expect("an outcome");
+        harness.shutdown().await.expect("closed");
+        assert_eq!(backend.asked()[0].messages[0].content.to_string(), by_words, "{harm:?}");
+        assert!(outcome.warnings[0].starts_with("skills were chosen by their words alone"), "{:?}", outcome.warnings);
+    }
+}
