@@ -5,6 +5,7 @@ mod attacks;
 mod audit;
 mod auto;
 mod gates;
+mod killed;
 mod lifecycle;
 mod money;
 mod patches;
