@@ -1,6 +1,7 @@
 //! The mesh gate with five real processes: who is honest, who rejects, who is silent, who lies, and what nobody gets
 //! through.
 
+mod auto;
 mod busy;
 mod doors;
 mod held_out;

@@ -224,3 +224,67 @@ fn verdicts_cannot_be_changed_by_others() {
     let mode = std::fs::metadata(judged.directory().join("verdict.dsse.json")).unwrap().mode();
     assert_eq!(mode & 0o022, 0, "{mode:o}");
 }
+
+#[test]
+fn a_tool_that_fails_at_once_does_not_win_by_being_fast() {
+    let bench = Bench::bare();
+    // The other tool wants other arguments: every call is refused, in microseconds.
+    let swapped = patch(json!([{ "kind": "tool", "name": "recall", "use": "skill_view" }]));
+    let task = json!({
+        "schema": "herm/evaluation@1", "title": "faster", "repeat": 12,
+        "parts": [{ "kind": "calls", "name": "search", "tool": "recall", "args": { "query": "x" }, "calls": 20, "atOnce": 4 }],
+        "goals": [{ "metric": "latencyP99Micros" }],
+    });
+    let judged = bench.judge(&swapped, &task, &[]);
+    assert_eq!((judged.ruling(), judged.reason()), ("REJECT", "check_regressed"), "{:#}", judged.verdict());
+    let check = &judged.samples("patched")[0]["checks"][0];
+    assert_eq!(check["found"], "20 calls failed, and 0 before", "{check:#}");
+}
+
+#[test]
+fn an_evaluation_that_would_fill_the_parent_s_memory_is_refused_before_it_runs() {
+    let bench = Bench::bare();
+    let checks = vec![json!({ "turnsAtMost": 1 }); 20_000];
+    let tasks = [json!({ "name": "t", "input": "go", "replies": ["{}"], "checks": checks })];
+    let mut task = evaluation(json!([{ "kind": "suite", "name": "s", "tasks": tasks }]));
+    task["repeat"] = json!(1_000);
+    let output = bench.evaluating(&small_patch(), &task, &[]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("would come to more than 120 MiB"), "{said}");
+}
+
+#[test]
+fn of_what_commands_write_no_more_is_kept_than_fits() {
+    let bench = Bench::bare();
+    let mut task = command("head -c 1000000 /dev/zero | tr '\\0' x");
+    task["repeat"] = json!(40);
+    let judged = bench.judge(&small_patch(), &task, &[]);
+    assert_eq!(judged.reason(), "", "{:#}", judged.verdict());
+    let kept = std::fs::read_dir(judged.directory()).unwrap().map(Result::unwrap);
+    let kept: u64 = kept
+        .filter(|entry| entry.file_name().to_string_lossy().ends_with(".txt"))
+        .map(|entry| entry.metadata().unwrap().len())
+        .sum();
+    assert!((30_000_000..36_000_000).contains(&kept), "{kept} bytes");
+    let caveats = judged.verdict()["caveats"].to_string();
+    assert!(caveats.contains("128 outputs or 32 MiB are kept"), "{caveats}");
+}
+
+#[test]
+fn artifacts_are_signed_for_however_deep_they_lie() {
+    let bench = Bench::bare();
+    let script = "mkdir -p /work/artifacts/html/js/lib/deep /work/artifacts/.cov; cd /work/artifacts; \
+                  echo a > html/js/lib/deep/x.js; echo b > .cov/x";
+    let judged = bench.judge(&small_patch(), &command(script), &[]);
+    let hash = judged.json["hash"].as_str().unwrap().to_owned();
+    for file in ["artifacts/patched/html/js/lib/deep/x.js", "artifacts/patched/.cov/x"] {
+        let path = judged.directory().join(file);
+        let signed = judged.verdict()["artifacts"].as_array().unwrap().iter().any(|one| one["path"] == file);
+        assert!(path.exists() && signed, "{file}: {:#}", judged.verdict()["artifacts"]);
+        let before = std::fs::read(&path).unwrap();
+        std::fs::write(&path, "swapped").unwrap();
+        assert_eq!(bench.herm().run(&["successor", "show", &hash]).code, 7, "{file}");
+        std::fs::write(&path, before).unwrap();
+    }
+    assert_eq!(bench.herm().run(&["successor", "show", &hash]).code, 0);
+}

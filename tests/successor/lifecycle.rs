@@ -126,3 +126,24 @@ fn where_no_sandbox_can_be_built_the_verdict_is_a_rejection() {
     );
     assert!(json["verdict"]["walls"]["tier"].is_null());
 }
+
+#[test]
+fn groups_on_a_read_only_mount_do_not_keep_the_janitor_from_its_work() {
+    let bench = Bench::bare();
+    let left = bench.brains().join(".successor/forks/herm-left");
+    std::fs::create_dir_all(left.join("work/brains")).unwrap();
+    let groups = bench.path().join("groups");
+    std::fs::create_dir(&groups).unwrap();
+    // Named before it was made, and never made: as where control groups are mounted read-only.
+    let line = json!({ "cgroup": groups.join("herm-left") }).to_string();
+    std::fs::write(left.join("lease"), line + "\n").unwrap();
+    let script = "mount -t tmpfs none \"$0\" && mount -o remount,ro \"$0\" && exec \"$@\"";
+    let output = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, groups.to_str().unwrap(), crate::HERM, "successor", "janitor"])
+        .env("HERM_BRAINS", bench.brains())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("removed 1 directories"), "{said} {output:?}");
+    assert!(!left.exists());
+}

@@ -5,7 +5,9 @@ mod attacks;
 mod audit;
 mod auto;
 mod gates;
+mod killed;
 mod lifecycle;
+mod money;
 mod patches;
 mod shell;
 
@@ -65,11 +67,27 @@ impl Bench {
 
     /// Brain 1 from its seed.
     fn bare() -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let herm = Herm::new(HERM, &dir.path().join("brains"));
-        let bench = Self { dir, herm };
+        let bench = Self::empty();
         bench.must(&["init", "1"]);
         bench
+    }
+
+    /// Brain 1 without tools, which answers whatever its model says at once.
+    fn plain() -> Self {
+        let bench = Self::empty();
+        let from = bench.path().join("plain");
+        std::fs::create_dir(&from).unwrap();
+        std::fs::write(from.join("system.md"), "You answer in JSON.\n").unwrap();
+        let manifest = r#"{ "schema": "herm/manifest@1", "name": "PLAIN", "tools": [] }"#;
+        std::fs::write(from.join("manifest.json"), manifest).unwrap();
+        bench.must(&["init", "1", "--from", from.to_str().unwrap()]);
+        bench
+    }
+
+    fn empty() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let herm = Herm::new(HERM, &dir.path().join("brains"));
+        Self { dir, herm }
     }
 
     fn herm(&self) -> &Herm {

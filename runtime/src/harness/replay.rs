@@ -80,8 +80,18 @@ impl Tool for Absent {
     }
 }
 
+/// Whose results a task goes on with, where its tools depend on the brain alone and are run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GoesOnWith {
+    /// Those of the record: it is to be seen whether the same comes of it.
+    TheRecord,
+    /// Those of now: it is to be seen what comes of a change.
+    WhatIsNow,
+}
+
 /// Runs the tools again where they depend on the brain alone, and reads the record where they do not.
 struct FromRecord {
+    goes_on_with: GoesOnWith,
     live: Live,
     turns: Vec<Turn>,
     next: AtomicUsize,
@@ -123,7 +133,10 @@ impl Caller for FromRecord {
         if (now.status, &now.text) != (before.status, &before.text) {
             self.note(|_, diverged| diverged.push(format!("{} returned something else", call.tool)));
         }
-        before.clone()
+        match self.goes_on_with {
+            GoesOnWith::TheRecord => before.clone(),
+            GoesOnWith::WhatIsNow => now,
+        }
     }
 }
 
@@ -155,7 +168,8 @@ async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, c
     if let Some(synthesis) = &transcript.synthesis {
         speaker = speaker.synthesising_with(Ok(synthesis.clone()));
     }
-    let again = Again { original: layout, transcript: &transcript, toolbox, speaker: Arc::new(speaker) };
+    let (speaker, goes_on_with) = (Arc::new(speaker), GoesOnWith::TheRecord);
+    let again = Again { original: layout, transcript: &transcript, toolbox, speaker, goes_on_with };
     let (finished, desk, frame, caller) = again.run(brain).await?;
     let same_prompt = finished.transcript.prompt == transcript.prompt;
     let settled = task_run::settle(&desk, &frame, finished, &transcript.limits).await?;
@@ -190,7 +204,8 @@ pub(crate) async fn rerun(
         // The brain was changed: which skills are near is asked of the brain as it is now, by words.
         transcript.skills = None;
         let speaker = speaker(&transcript);
-        let again = Again { original: layout, transcript: &transcript, toolbox, speaker };
+        let goes_on_with = GoesOnWith::WhatIsNow;
+        let again = Again { original: layout, transcript: &transcript, toolbox, speaker, goes_on_with };
         again.run(brain).await.map(|(finished, ..)| finished)
     }
     .await;
@@ -204,11 +219,12 @@ struct Again<'a> {
     transcript: &'a Transcript,
     toolbox: &'a Toolbox,
     speaker: Arc<dyn Backend>,
+    goes_on_with: GoesOnWith,
 }
 
 impl Again<'_> {
     async fn run(self, brain: Brain) -> Result<(Finished, Arc<Mutex<Desk>>, Arc<TaskFrame>, FromRecord)> {
-        let Self { original: layout, transcript, toolbox, speaker } = self;
+        let Self { original: layout, transcript, toolbox, speaker, goes_on_with } = self;
         let id = &transcript.brain;
         let at = transcript.at;
         let tuning = Arc::new(brain.tuning()?);
@@ -259,6 +275,7 @@ impl Again<'_> {
         let limits = limits.tuned(&tuning);
         let chain = Chain { backends: vec![speaker], policy: RetryPolicy::default() };
         let caller = FromRecord {
+            goes_on_with,
             live: Live(toolbox.clone()),
             turns: transcript.turns.clone(),
             next: AtomicUsize::new(0),

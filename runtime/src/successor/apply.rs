@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::brain::{Brain, Draft, Settled, Step, StepKind};
+use crate::brain::{Brain, Draft, Manifest, Settled, Step, StepKind};
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, sha256};
 use crate::layout;
@@ -27,6 +27,20 @@ pub fn identity(brain: &Brain, draft: Option<&Draft>) -> Result<String> {
         said[path] = content.map_or(Value::Null, |content| sha256(&content).into());
     }
     Ok(format!("sha256:{}", sha256(said.to_string().as_bytes())))
+}
+
+/// The backend that a brain asks for, by its tuning or else by its manifest. With a draft, what it will ask for.
+pub(super) fn backend(brain: &Brain, draft: Option<&Draft>) -> Result<Option<String>> {
+    let content = |path: &str| {
+        let drafted = draft.and_then(|draft| draft.files().find(|(drafted, _)| drafted.as_str() == path));
+        match drafted {
+            Some((_, content)) => Ok(content.map(<[u8]>::to_vec)),
+            None => brain.read_content(&layout::rel(path)?),
+        }
+    };
+    let tuned = content(layout::TUNING)?.map(|content| Tuning::parse(&content)).transpose()?;
+    let manifest = content(layout::MANIFEST)?.map(|content| Manifest::parse(&content)).transpose()?;
+    Ok(tuned.and_then(|tuning| tuning.backend).or_else(|| manifest.and_then(|manifest| manifest.backend)))
 }
 
 /// Puts a patch into a draft. Nothing of the brain changes.

@@ -16,6 +16,16 @@ const MAX_BYTES: usize = 4 << 20;
 /// The most cases of one evaluation, repetitions included.
 const MAX_CASES: u64 = 20_000;
 
+/// The longest name of a part or a task: every sample has it.
+const MAX_NAME: usize = 200;
+/// What the measurements of an evaluation may come to, at worst. The parent keeps them all, and whoever audits reads them.
+const MAX_MEASUREMENTS: u64 = 120 << 20;
+/// What one sample comes to at worst, and what one check of it beside its words.
+const SAMPLE_BYTES: u64 = 1_200;
+const CHECK_BYTES: u64 = 1_000;
+/// So much of a text stands in the words of a check.
+const QUOTED: usize = 120;
+
 /// The most goals and guards of one evaluation, together: each is compared in every resample.
 pub const MAX_CONDITIONS: usize = 64;
 
@@ -153,6 +163,23 @@ impl Part {
         }
     }
 
+    /// What its samples come to at worst, on one side and once.
+    fn measured_bytes(&self) -> u64 {
+        let sample = SAMPLE_BYTES + self.name().len() as u64;
+        match self {
+            Self::Suite { tasks, .. } => tasks
+                .iter()
+                .map(|task| {
+                    let checks = task.checks.iter().map(|check| CHECK_BYTES + 2 * check.words().len() as u64);
+                    sample + 2 * task.name.len() as u64 + CHECK_BYTES + checks.sum::<u64>()
+                })
+                .sum(),
+            Self::Replay { .. } | Self::Compress { .. } | Self::Calls { .. } | Self::Command { .. } => {
+                (sample + CHECK_BYTES) * self.cases()
+            }
+        }
+    }
+
     fn cases(&self) -> u64 {
         match self {
             Self::Suite { tasks, .. } => tasks.len() as u64,
@@ -220,18 +247,39 @@ impl Check {
     pub fn words(&self) -> String {
         match self {
             Self::Status(status) => format!("it ends {}", status.name()),
-            Self::AnswerHas(text) => format!("the answer has {text:?}"),
-            Self::AnswerLacks(text) => format!("the answer does not have {text:?}"),
-            Self::AnswerAt { pointer, equals } => format!("the answer has {equals} at {pointer}"),
+            Self::AnswerHas(text) => format!("the answer has {}", quoted(text)),
+            Self::AnswerLacks(text) => format!("the answer does not have {}", quoted(text)),
+            Self::AnswerAt { pointer, equals } => {
+                format!("the answer has {} at {}", shortened(&equals.to_string()), shortened(pointer))
+            }
             Self::TurnsAtMost(most) => format!("at most {most} turns"),
             Self::CallsAtMost(most) => format!("at most {most} tool calls"),
-            Self::Called(tool) => format!("{tool} runs"),
-            Self::NotCalled(tool) => format!("{tool} does not run"),
+            Self::Called(tool) => format!("{} runs", shortened(tool)),
+            Self::NotCalled(tool) => format!("{} does not run", shortened(tool)),
             Self::TokensAtMost(most) => format!("at most {most} tokens"),
             Self::MillisAtMost(most) => format!("at most {most} ms"),
             Self::MemoryAtMost(most) => format!("at most {most} bytes of memory"),
         }
     }
+}
+
+/// A text in quotes; of a long one the beginning, and a digest that tells it from others.
+fn quoted(text: &str) -> String {
+    match text.chars().nth(QUOTED) {
+        None => format!("{text:?}"),
+        Some(_) => format!("{:?}… ({} bytes, {:.12})", beginning(text), text.len(), sha256(text.as_bytes())),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.chars().nth(QUOTED) {
+        None => text.to_owned(),
+        Some(_) => format!("{}… ({} bytes, {:.12})", beginning(text), text.len(), sha256(text.as_bytes())),
+    }
+}
+
+fn beginning(text: &str) -> &str {
+    text.char_indices().nth(QUOTED).map_or(text, |(at, _)| &text[..at])
 }
 
 /// What should get better.
@@ -277,6 +325,12 @@ impl Evaluation {
         if bytes.len() > MAX_BYTES {
             return Err(Error::invalid(format!("an evaluation has at most {MAX_BYTES} bytes")).hint(hint));
         }
+        Self::read_back(bytes)
+    }
+
+    /// Reads an evaluation that herm wrote: with its defaults filled in it may be larger than the file it came from.
+    pub(super) fn read_back(bytes: &[u8]) -> Result<Self> {
+        let hint = "docs/formats/evaluation.md describes the file";
         let evaluation: Self = serde_json::from_slice(bytes)
             .map_err(|source| Error::invalid(format!("that is not an evaluation: {source}")).hint(hint))?;
         evaluation.validate()?;
@@ -339,6 +393,13 @@ impl Evaluation {
         for part in &self.parts {
             validate_part(part)?;
         }
+        let measured: u64 = self.parts.iter().map(Part::measured_bytes).sum();
+        if measured.saturating_mul(2).saturating_mul(u64::from(self.repeat)) > MAX_MEASUREMENTS {
+            return bad(format!(
+                "what it measures would come to more than {} MiB: it has too many cases, checks or repetitions",
+                MAX_MEASUREMENTS >> 20
+            ));
+        }
         if self.goals.len() + self.guards.len() > MAX_CONDITIONS {
             return bad(format!("an evaluation has at most {MAX_CONDITIONS} goals and guards"));
         }
@@ -360,10 +421,17 @@ impl Evaluation {
 fn validate_part(part: &Part) -> Result<()> {
     let name = part.name();
     let bad = |what: &str| {
-        Err(Error::invalid(format!("part {name:?}: {what}")).hint("docs/formats/evaluation.md describes the file"))
+        Err(Error::invalid(format!("part {}: {what}", quoted(name)))
+            .hint("docs/formats/evaluation.md describes the file"))
     };
+    if name.len() > MAX_NAME {
+        return bad("its name has more than 200 bytes");
+    }
     match part {
         Part::Suite { tasks, .. } => {
+            if tasks.iter().any(|task| task.name.len() > MAX_NAME) {
+                return bad("the name of a task has more than 200 bytes");
+            }
             if tasks.is_empty() {
                 return bad("a suite needs tasks");
             }
@@ -397,4 +465,48 @@ fn validate_part(part: &Part) -> Result<()> {
         Part::Replay { .. } | Part::Calls { .. } | Part::Command { .. } => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evaluation(repeat: u32, checks: Vec<Value>) -> Result<Evaluation> {
+        let task = serde_json::json!({ "name": "t", "input": "go", "replies": ["{}"], "checks": checks });
+        let file = serde_json::json!({
+            "schema": EVALUATION_SCHEMA, "title": "x", "repeat": repeat,
+            "parts": [{ "kind": "suite", "name": "s", "tasks": [task] }],
+        });
+        Evaluation::parse(file.to_string().as_bytes())
+    }
+
+    #[test]
+    fn a_long_text_in_a_check_is_named_and_not_carried_along() {
+        // Eight bytes each when it is shown.
+        let text = "\u{200b}".repeat(200_000);
+        let words = [
+            Check::AnswerHas(text.clone()),
+            Check::AnswerLacks(text.clone()),
+            Check::Called(text.clone()),
+            Check::AnswerAt { pointer: text.clone(), equals: text.clone().into() },
+        ]
+        .map(|check| check.words());
+        assert!(words.iter().all(|words| words.len() < 3_000), "{words:?}");
+        let other = Check::AnswerHas(format!("{text}x")).words();
+        assert_ne!(words[0], other, "two texts that begin alike are two checks");
+        assert_eq!(Check::AnswerHas("fine".into()).words(), "the answer has \"fine\"");
+    }
+
+    #[test]
+    fn what_it_measures_is_bounded_before_anything_runs() {
+        let check = || serde_json::json!({ "turnsAtMost": 1 });
+        assert!(evaluation(1_000, vec![check(); 10]).is_ok());
+        let refused = evaluation(1_000, vec![check(); 20_000]).unwrap_err();
+        assert!(refused.message().starts_with("what it measures would come to more than 120 MiB"), "{refused}");
+        let mut named = evaluation(1, vec![check()]).unwrap();
+        if let Part::Suite { tasks, .. } = &mut named.parts[0] {
+            tasks[0].name = "n".repeat(201);
+        }
+        assert!(named.validate().is_err());
+    }
 }

@@ -20,13 +20,13 @@ use crate::successor::budget::Budget;
 use crate::successor::evaluation::{Evaluation, Part, Speaker};
 use crate::successor::judge::{Judgement, judge};
 use crate::successor::patch::{Change, Patch};
+use crate::successor::recent::Recent;
 use crate::successor::records::{Records, Saved};
 use crate::successor::sides::arms::{Arms, Run};
 use crate::successor::sides::side::Around;
 use crate::successor::verdict::{Base, Identity, VERDICT_SCHEMA, Verdict};
 use crate::successor::wire::{Face, Setup};
 use crate::tool::Sandboxed;
-use crate::tuning::Component;
 
 /// The most caveats of a verdict.
 const MOST_CAVEATS: usize = 64;
@@ -45,11 +45,21 @@ pub struct SuccessorFork {
     base: Base,
     /// A copy for each side.
     leases: Option<[Lease; 2]>,
+    facts: Facts,
+    saved: Option<PathBuf>,
+}
+
+/// What the parent knows of both sides by itself: what a worker says of it is only compared.
+#[derive(Debug, Clone)]
+struct Facts {
     /// What the brain is without the patch and with it; nothing where the patch cannot be applied.
     identity: Identities,
     /// The programs of the brain and of the patch, by their SHA-256.
     programs: ProgramsByDigest,
-    saved: Option<PathBuf>,
+    /// The backend that the brain asks for without the patch, and with it.
+    backends: [Option<String>; 2],
+    /// The receipts of tasks that the brain did as it is now, and how many it did as something else.
+    recent: Recent,
 }
 
 /// Where the forks of a brains directory live.
@@ -61,17 +71,17 @@ impl SuccessorFork {
     /// Forks: copies the brain as it is at this moment, twice, without holding it up.
     pub async fn new(harness: &Harness, brain: &BrainId, patch: Patch) -> Result<Self> {
         let (layout, id, change) = (harness.layout().clone(), brain.clone(), patch.clone());
-        let (base, leases, identity, programs) = blocking(move || {
+        let (base, leases, facts) = blocking(move || {
             // What a parent left that was killed is not ours to trip over.
             if let Err(error) = sweep(&layout) {
                 tracing::warn!(%error, "what dead successors left is still there");
             }
             let (base, leases) = copies(&layout, &id)?;
-            let (identity, programs) = expected(&leases[0], &id, &change)?;
-            Ok((base, leases, identity, programs))
+            let facts = facts(&leases[0], &id, &change)?;
+            Ok((base, leases, facts))
         })
         .await?;
-        Ok(Self { harness: harness.clone(), patch, base, leases: Some(leases), identity, programs, saved: None })
+        Ok(Self { harness: harness.clone(), patch, base, leases: Some(leases), facts, saved: None })
     }
 
     /// What it is judged against.
@@ -110,7 +120,7 @@ impl SuccessorFork {
             });
             let sandboxes = Sandboxed::new(forks(self.harness.layout()));
             let (outputs, runtime) = (making.path().to_owned(), tokio::runtime::Handle::current());
-            let (identity, programs) = (self.identity.clone(), self.programs.clone());
+            let Facts { identity, programs, recent, .. } = self.facts.clone();
             let leases = leases.clone();
             blocking(move || {
                 let file = String::from_utf8(patch.bytes().to_vec())
@@ -125,6 +135,7 @@ impl SuccessorFork {
                     budget: &budget,
                     around: Around { brokers, sandboxes: &sandboxes, programs, runtime, until: until.into_std() },
                     identity: &identity,
+                    recent: &recent,
                     outputs: &outputs,
                 };
                 let mut run = arms.run();
@@ -160,18 +171,8 @@ impl SuccessorFork {
 
     /// Who speaks without the patch, and who with it.
     fn speakers(&self) -> Result<[crate::backend::Chain; 2]> {
-        let reader = Reader::open(self.harness.layout(), &self.base.brain)?;
-        let manifest = reader.manifest()?.and_then(|manifest| manifest.backend);
-        let tuned = reader.tuning()?.backend;
-        let patched = self.patch.changes().iter().rev().find_map(|change| match change {
-            Change::Component { component: Component::Backend, to } => Some(to.clone()),
-            Change::Constants { set } => set.backend.clone(),
-            _ => None,
-        });
-        let speaks = |tuned: Option<String>| {
-            self.harness.speakers(&self.base.brain, None, tuned.or(manifest.clone()).as_deref())
-        };
-        Ok([speaks(tuned.clone())?, speaks(patched.or(tuned))?])
+        let speaks = |wish: &Option<String>| self.harness.speakers(&self.base.brain, None, wish.as_deref());
+        Ok([speaks(&self.facts.backends[0])?, speaks(&self.facts.backends[1])?])
     }
 
     /// What a reader should know of how it was run.
@@ -205,7 +206,7 @@ impl SuccessorFork {
             Some(rejection) => Judgement::rejected(&rejection.reason, rejection.sentence.clone()),
             None => judge(&evaluation.without(&run.empty), &run.samples, evaluation.seed),
         };
-        let (before, after) = self.identity.clone();
+        let (before, after) = self.facts.identity.clone();
         let mut caveats = self.caveats(evaluation, run);
         caveats.extend(judgement.caveats);
         caveats.truncate(MOST_CAVEATS);
@@ -246,13 +247,14 @@ fn copies(layout: &Layout, id: &BrainId) -> Result<(Base, [Lease; 2])> {
     Ok((Base { brain: id.clone(), version: lock.version, bundle_hash: lock.bundle_hash }, leases))
 }
 
-/// What the brain is without the patch and with it, and the programs that either has. The parent finds out itself: what
-/// a worker says of it is only compared.
-fn expected(lease: &Lease, id: &BrainId, patch: &Patch) -> Result<(Identities, ProgramsByDigest)> {
-    let brain = Brain::open(&Layout::new(lease.work().join("brains")), id, &Opening::default())?;
+fn facts(lease: &Lease, id: &BrainId, patch: &Patch) -> Result<Facts> {
+    let layout = Layout::new(lease.work().join("brains"));
+    let recent = Recent::of(&Reader::open(&layout, id)?, patch)?;
+    let brain = Brain::open(&layout, id, &Opening::default())?;
     let staged = apply::stage(&brain, patch).ok();
     let before = apply::identity(&brain, None)?;
     let after = staged.as_ref().map(|draft| apply::identity(&brain, Some(draft))).transpose()?;
+    let backends = [apply::backend(&brain, None)?, apply::backend(&brain, staged.as_ref())?];
     let mut programs = ProgramsByDigest::new();
     for name in brain.tuning()?.tools.keys() {
         if let Some(content) = brain.read_content(&layout::rel(&format!("{}/{name}", layout::TOOLS_DIR))?)? {
@@ -266,7 +268,7 @@ fn expected(lease: &Lease, id: &BrainId, patch: &Patch) -> Result<(Identities, P
         }
     }
     brain.close()?;
-    Ok(((before, after), programs))
+    Ok(Facts { identity: (before, after), programs, backends, recent })
 }
 
 /// Removes the copies.

@@ -21,6 +21,7 @@ mod inside;
 mod judge;
 mod measure;
 mod patch;
+mod recent;
 mod records;
 mod report;
 mod sides;

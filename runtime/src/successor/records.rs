@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::fsio::{self, Kind, Root, Sync};
 use crate::ids::{RelPath, sha256};
-use crate::layout::Layout;
+use crate::layout::{self, Layout};
 use crate::receipt::{Envelope, PublicKey, Signer};
 use crate::successor::evaluation::Evaluation;
 use crate::successor::measure::Sample;
@@ -25,7 +25,10 @@ pub(super) const MEASUREMENTS: &str = "measurements.json";
 pub(super) const PATCH: &str = "patch.json";
 pub(super) const EVALUATION: &str = "evaluation.json";
 /// The largest file that is read back.
-pub(super) const MOST: u64 = 64 << 20;
+pub(super) const MOST: u64 = 128 << 20;
+
+/// The deepest directory of a record.
+const MOST_DEPTH: usize = 12;
 
 /// The verdicts of a brains directory.
 #[derive(Debug, Clone)]
@@ -153,7 +156,7 @@ impl Records {
         let key: PublicKey =
             envelope.keyid().ok_or_else(|| Error::corrupt(format!("verdict {name} is not signed")))?.parse()?;
         let verdict = Verdict::open(&envelope, &key)?;
-        let (patch, evaluation) = (Patch::parse(&file(PATCH)?)?, Evaluation::parse(&file(EVALUATION)?)?);
+        let (patch, evaluation) = (Patch::parse(&file(PATCH)?)?, Evaluation::read_back(&file(EVALUATION)?)?);
         let same = (verdict.patch_hash == patch.hash(), verdict.evaluation_hash == evaluation.hash()?);
         if same != (true, true) || !verdict.hash()?.starts_with(&format!("sha256:{name}")) {
             return Err(Error::corrupt(format!("verdict {name} and the files beside it do not belong together"))
@@ -249,9 +252,9 @@ fn below(root: &Root, dir: Option<&RelPath>, depth: usize) -> Result<Vec<RelPath
         let Ok(path) = path else { continue };
         match entry.kind {
             Kind::File => files.push(path),
-            Kind::Dir if depth < 4 && !entry.name.starts_with('.') => {
-                files.extend(below(root, Some(&path), depth + 1)?)
-            }
+            // Files on their way to their names are nobody's yet.
+            Kind::Dir if dir.is_none() && entry.name == layout::INTERNAL_DIR => {}
+            Kind::Dir if depth < MOST_DEPTH => files.extend(below(root, Some(&path), depth + 1)?),
             _ => {}
         }
     }

@@ -58,6 +58,8 @@ struct Noted {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Entry {
+    /// Which start of the machine it was: processes of another one are gone, and their numbers are somebody else's.
+    Boot(String),
     /// A control group.
     Cgroup(PathBuf),
     /// A process, and when it was started as the kernel counts: its number alone may be somebody else's by now.
@@ -78,8 +80,11 @@ impl Lease {
         let directory = root.join(place::random_name()?);
         place::make_passage(&directory)?;
         place::make_private(&directory.join("work"))?;
-        let file = private_file(&directory.join(LEASE))?;
+        let mut file = private_file(&directory.join(LEASE))?;
         file.lock()?;
+        if let Some(boot) = place::boot() {
+            write_entry(&mut file, &Entry::Boot(boot))?;
+        }
         let held = Arc::new(Held { directory, noted: Mutex::new(Noted { file, closed: false }) });
         own().leases.push(Arc::downgrade(&held));
         drop(making);
@@ -111,14 +116,11 @@ impl Lease {
     /// Writes down something before it is made.
     #[cfg(target_os = "linux")]
     pub(crate) fn note(&self, entry: &Entry) -> io::Result<()> {
-        use std::io::Write as _;
-        let mut line = serde_json::to_vec(entry)?;
-        line.push(b'\n');
         let mut noted = self.held.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.closed {
             return Err(io::Error::other("this process is ending: nothing is made under this lease any more"));
         }
-        noted.file.write_all(&line)
+        write_entry(&mut noted.file, entry)
     }
 
     /// What was made under it, or was about to be. From now on nothing is.
@@ -129,6 +131,13 @@ impl Lease {
             text => Ok(entries(&text?)),
         }
     }
+}
+
+fn write_entry(file: &mut File, entry: &Entry) -> io::Result<()> {
+    use std::io::Write as _;
+    let mut line = serde_json::to_vec(entry)?;
+    line.push(b'\n');
+    file.write_all(&line)
 }
 
 /// What a lease file names. A last line that was cut off names nothing that was made.

@@ -139,8 +139,13 @@ struct Cleared {
 
 fn clear(directory: &Path, entries: &[Entry]) -> io::Result<Cleared> {
     let mut cleared = Cleared::default();
+    let now = place::boot();
+    let is_of_another_boot =
+        entries.iter().any(|entry| matches!(entry, Entry::Boot(boot) if Some(boot) != now.as_ref()));
     for entry in entries {
         match entry {
+            Entry::Boot(_) => {}
+            Entry::Process { .. } if is_of_another_boot => {}
             Entry::Process { pid, start } => cleared.processes += u32::from(place::end_process(*pid, *start)?),
             Entry::Cgroup(group) => cleared.processes += place::end_members(group)?,
         }
@@ -153,4 +158,38 @@ fn clear(directory: &Path, entries: &[Entry]) -> io::Result<Cleared> {
     cleared.mounts += place::unmount_below(directory)?;
     place::remove(directory)?;
     Ok(cleared)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// A process that waits until it is ended.
+    fn stranger() -> (std::process::Child, u64) {
+        let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let start = place::started(pid).unwrap();
+        (child, start)
+    }
+
+    fn left_behind(root: &Path, boot: &str, pid: u32, start: u64) {
+        fs::create_dir_all(root.join("herm-left/work")).unwrap();
+        let lines = format!("{{\"boot\":\"{boot}\"}}\n{{\"process\":{{\"pid\":{pid},\"start\":{start}}}}}\n");
+        fs::write(root.join("herm-left/lease"), lines).unwrap();
+    }
+
+    #[test]
+    fn a_lease_of_another_start_of_the_machine_names_no_process_of_this_one() {
+        let place = tempfile::tempdir().unwrap();
+        let (mut child, start) = stranger();
+        left_behind(place.path(), "00000000-0000-0000-0000-000000000000", child.id(), start);
+        let swept = sweep(place.path()).unwrap();
+        assert_eq!((swept.leases.len(), swept.processes, swept.left), (1, 0, vec![]));
+        assert!(child.try_wait().unwrap().is_none(), "it lives");
+        // Of this start it is the one that was meant.
+        left_behind(place.path(), &place::boot().unwrap(), child.id(), start);
+        let swept = sweep(place.path()).unwrap();
+        assert_eq!((swept.leases.len(), swept.processes), (1, 1));
+        child.wait().unwrap();
+    }
 }

@@ -28,6 +28,11 @@ pub(crate) fn random() -> io::Result<[u8; 8]> {
     if filled == bytes.len() { Ok(bytes) } else { Err(io::Error::other("the kernel has too little randomness")) }
 }
 
+/// Which start of the machine this is; nothing where the kernel does not tell.
+pub(crate) fn boot() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
+}
+
 /// When a process was started, as the kernel counts; `None` if it is gone.
 pub(crate) fn started(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -91,9 +96,12 @@ fn wait_until(mut done: impl FnMut() -> bool, otherwise: &str) -> io::Result<()>
 
 /// Removes a control group. Tells whether it was there.
 pub(crate) fn remove_group(group: &Path) -> io::Result<bool> {
-    let there = group.exists();
+    // One that was named and never made: where groups cannot be made, they cannot be removed either.
+    if !group.exists() {
+        return Ok(false);
+    }
     cgroup::remove(group)?;
-    Ok(there)
+    Ok(true)
 }
 
 /// Unmounts whatever is mounted in a directory.

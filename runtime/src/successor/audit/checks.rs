@@ -111,7 +111,7 @@ fn open(folder: &Folder, name: &str, key: &PublicKey, findings: &mut Vec<Finding
             None
         }
     });
-    let evaluation = evaluation_file.and_then(|bytes| match Evaluation::parse(bytes) {
+    let evaluation = evaluation_file.and_then(|bytes| match Evaluation::read_back(bytes) {
         Err(error) => {
             fault(format!("{EVALUATION} is no evaluation any more: {}.", error.message()));
             None

@@ -5,15 +5,19 @@ use serde_json::{Value, json};
 use super::{Decision, Stage, StageRecord};
 use crate::brain::Reader;
 use crate::error::Result;
+use crate::fsio;
 use crate::harness::Harness;
 use crate::layout;
-use crate::successor::audit::{Finding, last_audit, recheck};
+use crate::successor::audit::{CONSENSUS_FILE, Finding, last_audit, recheck};
+use crate::successor::gate::{Consensus, SignedConsensus};
 use crate::successor::patch::Change;
 use crate::successor::records::{Record, Records};
 use crate::successor::verdict::{Base, Ruling};
 
 /// After so many versions a brain has done enough for a patch to be tried again.
 const AGAIN_AFTER: u64 = 50;
+/// The largest consensus.
+const MOST_CONSENSUS: u64 = 8 << 20;
 
 /// A verdict about the brain as it is that approves, and with which the verifier agrees: it waits for its gate.
 /// Its record is looked at once more, for the audit may be of yesterday.
@@ -55,7 +59,17 @@ pub(super) fn continued(stages: &mut Vec<StageRecord>, record: &Record, faults: 
     false
 }
 
-/// The changes that were judged on this runtime and not approved, or not by the verifier, lately.
+/// Whether the mesh said no: enough members answered, and too few approved.
+fn is_voted_down(record: &Record) -> bool {
+    let document = fsio::read_regular(&record.path.join(CONSENSUS_FILE), MOST_CONSENSUS);
+    let line = document.ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    // What cannot be read says nothing; a gate refuses it by itself.
+    let Some(consensus) = line.and_then(|line| SignedConsensus::parse(&line).ok()) else { return false };
+    let Consensus { about, tally, .. } = consensus.said();
+    about.patch_hash == record.verdict.patch_hash && tally.is_decided() && !tally.passed
+}
+
+/// The changes that were judged on this runtime and not approved, or not by the verifier or the mesh, lately.
 pub(super) fn tried(harness: &Harness, reader: &Reader) -> Result<Vec<Vec<Change>>> {
     let files =
         [layout::TUNING, layout::SYSTEM, layout::MANIFEST].map(layout::rel).into_iter().collect::<Result<Vec<_>>>()?;
@@ -70,6 +84,7 @@ pub(super) fn tried(harness: &Harness, reader: &Reader) -> Result<Vec<Vec<Change
             && base.version >= changed
             && now.saturating_sub(base.version) < AGAIN_AFTER
             && (record.verdict.verdict != Ruling::Approve
+                || is_voted_down(record)
                 || matches!(last_audit(&record.path, &record.verdict, key), Ok(Some(audit)) if !audit.agrees))
     };
     Ok(records.into_iter().filter(in_vain).map(|record| record.patch.changes().to_vec()).collect())

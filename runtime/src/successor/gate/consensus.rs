@@ -64,6 +64,14 @@ impl Predicate for Consensus {
         if self.votes.len() > MOST_VOTES {
             return Err(Error::invalid(format!("a consensus has at most {MOST_VOTES} votes")));
         }
+        // Whoever else counts could leave out the votes they do not like, and close the epoch with that.
+        if self.about.proposer != self.proposer {
+            return Err(Error::refused(format!(
+                "{} says what came of a proposal of {}",
+                self.proposer, self.about.proposer
+            ))
+            .hint("only whoever proposed says what came of it"));
+        }
         check_hash("a proposal", &self.about.proposal)
     }
 }

@@ -177,6 +177,7 @@ impl Signed<Proposal> {
             patch_hash: said.patch_hash.clone(),
             base: said.base.clone(),
             epoch: said.epoch,
+            proposer: said.proposer.clone(),
         }
     }
 }

@@ -158,7 +158,7 @@ impl Node {
     /// members must have voted as the quorum asks; else one member alone could close epochs.
     pub fn close(&self, consensus: &SignedConsensus) -> Result<Tally> {
         let tally = consensus.recount(&self.0.mesh)?;
-        if tally.responders < tally.quorum {
+        if !tally.is_decided() {
             return Err(Error::refused(format!(
                 "{} members voted, and {} must have before an epoch is closed for everyone",
                 tally.responders, tally.quorum

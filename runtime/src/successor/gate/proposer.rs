@@ -58,7 +58,7 @@ impl Node {
         let consensus = Consensus::conclude(&parts.mesh, &proposal, gathered, parts.clock.now(), &parts.signer)?;
         parts.book.keep(&consensus)?;
         let tally = &consensus.said().tally;
-        if tally.responders < tally.quorum {
+        if !tally.is_decided() {
             return Ok(Concluded { proposal, consensus, untold: Vec::new() });
         }
         self.close(&consensus)?;

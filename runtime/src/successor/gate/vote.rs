@@ -30,6 +30,8 @@ pub struct Question {
     pub base: Base,
     /// The epoch.
     pub epoch: u64,
+    /// Who proposed it, by key: nobody else says what came of it.
+    pub proposer: String,
 }
 
 impl Question {
@@ -43,6 +45,8 @@ impl Question {
             format!("it is about brain {} version {}", other.base.brain, other.base.version)
         } else if other.proposal != self.proposal {
             format!("it is about the proposal {}", other.proposal)
+        } else if other.proposer != self.proposer {
+            format!("it is about a proposal of {}", other.proposer)
         } else {
             return None;
         };
@@ -181,6 +185,11 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Whether enough answered that it says something: what fewer say closes no epoch, and can be asked again.
+    pub fn is_decided(&self) -> bool {
+        self.responders >= self.quorum
+    }
+
     /// The count in a sentence.
     pub fn words(&self) -> String {
         let passed = if self.passed { "passed" } else { "not passed" };

@@ -10,6 +10,7 @@ use crate::successor::budget::{Budget, Spent};
 use crate::successor::evaluation::{Check, Evaluation, Part};
 use crate::successor::fork::Identities;
 use crate::successor::measure::{Arm, Checked, Metric, Sample};
+use crate::successor::recent::Recent;
 use crate::successor::sides::checking::Case;
 use crate::successor::sides::side::{Around, Rejection, Side, limits};
 use crate::successor::verdict::Walls;
@@ -32,7 +33,23 @@ pub(in crate::successor) struct Run {
     programs: Used,
     /// What commands used, the largest of each.
     commands: Spent,
+    /// Outputs of commands that are kept, and their bytes.
+    outputs: (u32, u64),
     pub(in crate::successor) rejected: Option<Rejection>,
+}
+
+/// The most outputs of commands that are kept, of both sides together.
+const MOST_OUTPUTS: u32 = 128;
+/// The most bytes of them.
+const MOST_OUTPUT_BYTES: u64 = 32 << 20;
+
+impl Run {
+    /// Something a reader should know, once.
+    fn caveat(&mut self, sentence: String) {
+        if !self.caveats.contains(&sentence) {
+            self.caveats.push(sentence);
+        }
+    }
 }
 
 /// An evaluation about to run.
@@ -45,6 +62,8 @@ pub(in crate::successor) struct Arms<'a> {
     pub(in crate::successor) around: Around<'a>,
     /// What the brain is without the patch and with it, as the parent knows; nothing where the patch cannot be applied.
     pub(in crate::successor) identity: &'a Identities,
+    /// The tasks that the brain did as it is now: no others are replayed.
+    pub(in crate::successor) recent: &'a Recent,
     /// Where output of commands goes.
     pub(in crate::successor) outputs: &'a Path,
 }
@@ -94,7 +113,14 @@ impl Arms<'_> {
                     }
                     // What can be replayed is decided by the baseline; the patch has no say in it.
                     if side.arm == Arm::Baseline {
-                        tasks = replayable;
+                        let earlier;
+                        (tasks, earlier) = self.recent.among(&replayable);
+                        let has_replays = self.evaluation.parts.iter().any(|part| matches!(part, Part::Replay { .. }));
+                        if earlier > 0 && has_replays {
+                            run.caveat(format!(
+                                "{earlier} tasks from before the brain was last changed are not replayed."
+                            ));
+                        }
                     }
                 }
                 FromWorker::Refused(why) if side.arm == Arm::Patched => {
@@ -166,6 +192,7 @@ impl Arms<'_> {
                 Part::Calls { name, tool, .. } => {
                     let case = Named { part: name, name: tool, repetition, turn: 0 };
                     self.pair(case, &[], run, sides, |_| ToWorker::Calls(part.clone()))?;
+                    succeeds_as_before(&mut run.samples);
                 }
                 // After the workers: it has the brain to itself.
                 Part::Command { .. } => {}
@@ -265,13 +292,23 @@ impl Arms<'_> {
         ];
         spec.limits = herm_sandbox::Limits { wall: left, output: 1 << 20, ..limits(self.budget) };
         let said = self.outputs.join(format!("{}-{}-{}.txt", safe(case.part), case.repetition, case.arm.name()));
-        match crate::fsio::create_output(&said) {
-            Ok(file) => spec.stdout = Output::File(file),
-            Err(error) => run.caveats.push(format!("Output of a command is not kept: {}", error.message())),
+        if run.outputs.0 < MOST_OUTPUTS && run.outputs.1 < MOST_OUTPUT_BYTES {
+            match crate::fsio::create_output(&said) {
+                Ok(file) => spec.stdout = Output::File(file),
+                Err(error) => run.caveat(format!("Output of a command is not kept: {}", error.message())),
+            }
+        } else {
+            run.caveat(format!(
+                "Of what commands wrote, {MOST_OUTPUTS} outputs or {} MiB are kept.",
+                MOST_OUTPUT_BYTES >> 20
+            ));
         }
         let running = herm_sandbox::spawn(spec).map_err(|refusal| Rejection::of_refusal(&refusal))?;
         let ending = running.wait();
         run.commands.larger(&ending.used);
+        if let Ok(kept) = said.metadata() {
+            run.outputs = (run.outputs.0 + 1, run.outputs.1 + kept.len());
+        }
         let result = CaseResult {
             cpu_micros: u64::try_from(ending.used.cpu.as_micros()).ok(),
             memory_bytes: Some(ending.used.memory_peak),
@@ -338,11 +375,28 @@ fn ends_as_before(samples: &mut [Sample], ended: [Option<Status>; 2]) {
         Status::Failed => 2,
     };
     let [Some(before), Some(after)] = ended else { return };
+    let found =
+        (rank(after) > rank(before)).then(|| format!("it ended {}, and {} before", after.name(), before.name()));
+    as_before(samples, "it ends as before", found.as_deref());
+}
+
+/// A tool that fails at once is fast: calls must not only return sooner, as many of them must succeed as before.
+fn succeeds_as_before(samples: &mut [Sample]) {
+    let failed = |arm| {
+        let mut of_arm = samples.iter().rev().take(2).filter(|sample| sample.arm == arm);
+        of_arm.find_map(|sample| sample.metrics.get(&Metric::ToolErrors).copied())
+    };
+    let (Some(before), Some(after)) = (failed(Arm::Baseline), failed(Arm::Patched)) else { return };
+    let found = (after > before).then(|| format!("{after} calls failed, and {before} before"));
+    as_before(samples, "as many calls succeed as before", found.as_deref());
+}
+
+/// A check of the last two samples that the baseline passes, and the patched side unless something was found.
+fn as_before(samples: &mut [Sample], name: &str, found: Option<&str>) {
     let Some(at) = samples.len().checked_sub(2) else { return };
     for sample in samples.iter_mut().skip(at) {
-        let passed = sample.arm == Arm::Baseline || rank(after) <= rank(before);
-        let found = (!passed).then(|| format!("it ended {}, and {} before", after.name(), before.name()));
-        sample.checks.push(Checked { name: "it ends as before".to_owned(), passed, found });
+        let found = found.filter(|_| sample.arm == Arm::Patched).map(str::to_owned);
+        sample.checks.push(Checked { name: name.to_owned(), passed: found.is_none(), found });
         let good = sample.checks.iter().filter(|check| check.passed).count() as f64;
         sample.metrics.insert(Metric::Solved, good / sample.checks.len() as f64);
     }

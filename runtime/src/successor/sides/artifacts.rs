@@ -18,6 +18,8 @@ const MOST_FILES: usize = 64;
 const MOST_BYTES: u64 = 16 << 20;
 /// The most directories that are looked into.
 const MOST_DIRS: usize = 64;
+/// The deepest of them.
+const MOST_DEPTH: usize = 8;
 
 /// Copies the artifacts of both sides below `to`; what was left behind, in words.
 pub(in crate::successor) fn collect(leases: &[Lease; 2], to: &Path) -> Result<Vec<String>> {
@@ -72,6 +74,9 @@ impl Taking {
                     continue;
                 };
                 match entry.kind {
+                    Kind::Dir if path.as_str().split('/').count() > MOST_DEPTH => {
+                        self.leave("a directory that is too deep");
+                    }
                     Kind::Dir => dirs.push(Some(path)),
                     Kind::File if self.files >= MOST_FILES => {
                         self.leave("more files");

@@ -80,6 +80,11 @@ impl Around<'_> {
         self.brokers[usize::from(arm == Arm::Patched)].as_ref()
     }
 
+    /// Whether a question of this side was refused for want of money.
+    fn is_spent(&self, arm: Arm) -> bool {
+        self.broker(arm).is_some_and(|broker| broker.purse().refused)
+    }
+
     /// What was spent on models; both sides have one purse.
     pub(in crate::successor) fn micro_usd(&self) -> u64 {
         self.brokers.iter().flatten().next().map_or(0, |broker| broker.purse().spent)
@@ -122,18 +127,19 @@ impl Side {
         let Some(stream) = self.stream.as_mut() else { return Err(self.gone()) };
         let mut programs = Used::default();
         let said = converse(stream, order, |asked| match asked {
-            Asked::Reply(ask) => reply(around, arm, ask),
+            // Whoever wants more than there is gets no more answers: it is ended now, not when it has done.
+            Asked::Reply(ask) => Some(reply(around, arm, ask)).filter(|_| !around.is_spent(arm)),
             Asked::Program { name, program, input, millis } => {
                 let (answer, used) = output(around, &name, &program, input, millis);
                 programs.cpu += used.cpu;
                 programs.memory_peak = programs.memory_peak.max(used.memory_peak);
                 programs.disk_peak = programs.disk_peak.max(used.disk_peak);
                 programs.processes_peak = programs.processes_peak.max(used.processes_peak);
-                answer
+                Some(answer)
             }
         });
         self.programs = programs;
-        if around.broker(arm).is_some_and(|broker| broker.purse().refused) {
+        if around.is_spent(arm) {
             self.end();
             return Err(Rejection::new("budget_money", "The money for models was used up."));
         }
@@ -207,7 +213,7 @@ pub(in crate::successor) fn limits(budget: &Budget) -> herm_sandbox::Limits {
 /// Why a conversation with a worker ended before its answer.
 #[derive(Debug, PartialEq, Eq)]
 enum Broken {
-    /// The socket closed.
+    /// The socket closed, or nobody speaks with it any more.
     Gone,
     /// It said what no worker says.
     Forged(String),
@@ -219,11 +225,11 @@ enum Asked {
     Program { name: String, program: String, input: String, millis: u64 },
 }
 
-/// Sends an order and answers questions until the worker says what came of it.
+/// Sends an order and answers questions until the worker says what came of it, or one is not answered.
 fn converse(
     stream: &mut (impl Read + Write),
     order: &ToWorker,
-    mut answer: impl FnMut(Asked) -> Answer,
+    mut answer: impl FnMut(Asked) -> Option<Answer>,
 ) -> Result<FromWorker, Broken> {
     wire::send(stream, order).map_err(|_| Broken::Gone)?;
     loop {
@@ -246,7 +252,7 @@ fn converse(
             }
             done => return Ok(done),
         };
-        let answer = answer(asked);
+        let answer = answer(asked).ok_or(Broken::Gone)?;
         wire::send(stream, &ToWorker::Answer { id, answer }).map_err(|_| Broken::Gone)?;
     }
 }
@@ -285,7 +291,7 @@ mod tests {
         theirs.write_all(bytes).unwrap();
         theirs.shutdown(std::net::Shutdown::Write).unwrap();
         let order = ToWorker::Replay { seq: 1, asked: None };
-        converse(&mut ours, &order, |_| Answer::NoOutput("nobody".to_owned()))
+        converse(&mut ours, &order, |_| Some(Answer::NoOutput("nobody".to_owned())))
     }
 
     fn framed(body: &str) -> Vec<u8> {
@@ -318,7 +324,7 @@ mod tests {
         let mut asked = 0;
         let said = converse(&mut ours, &ToWorker::Replay { seq: 1, asked: None }, |_| {
             asked += 1;
-            Answer::NoOutput("there is no such program".to_owned())
+            Some(Answer::NoOutput("there is no such program".to_owned()))
         });
         worker.join().unwrap();
         assert!(matches!(said, Ok(FromWorker::Failed(why)) if why == "that is all"));

@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use herm::successor::Record;
 use herm::successor::audit::CONSENSUS_FILE;
 use herm::successor::auto::{Doors, GateStanding};
-use herm::successor::gate::{self, Decision, DecisionBook, Mesh, NonceBook, SignedConsensus, Stewards};
+use herm::successor::gate::vote::Tally;
+use herm::successor::gate::{self, Decision, Mesh, NonceBook, SignedConsensus, Stewards};
 use herm::{BrainId, Clock as _, Error, Result, SystemClock, fsio};
 
 use super::gates;
@@ -51,7 +52,9 @@ impl Doors for OperatorsDoors {
 
     async fn ask(&self, record: &Record) -> Result<GateStanding> {
         let gates = self.settings.gates()?;
-        if gates.gate.needs_mesh() && document(record, CONSENSUS_FILE)?.is_none() {
+        // Of a mesh that too few answered for, nothing is known: it is asked again.
+        let is_open = |mesh: &Mesh| Ok::<_, Error>(counted(record, mesh)?.is_none_or(|(tally, _)| !tally.is_decided()));
+        if gates.gate.needs_mesh() && gates.mesh.as_ref().map_or(Ok(true), is_open)? {
             let name = record.name.clone();
             self.command(move |settings| gates::propose(settings, &name, None)).await?;
         }
@@ -97,7 +100,7 @@ fn of_steward(settings: &Settings, record: &Record, stewards: &Stewards) -> Resu
         return Ok(waiting("name their keys in `[stewards]` of the configuration, read the report, "));
     }
     let (hash, now) = (record.verdict.hash()?, SystemClock.now());
-    let decisions = DecisionBook::open(&settings.layout)?.about(&hash)?;
+    let decisions = gates::decisions(settings, record)?;
     if let Some(rejection) = gate::rejection(&decisions, &hash, stewards, now) {
         let note = rejection.said().note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
         return Ok(GateStanding::Shut { why: format!("the steward {} rejected it{note}", rejection.key()) });
@@ -122,19 +125,27 @@ fn of_steward(settings: &Settings, record: &Record, stewards: &Stewards) -> Resu
 }
 
 fn of_mesh(record: &Record, mesh: &Mesh) -> Result<GateStanding> {
-    let Some(line) = document(record, CONSENSUS_FILE)? else {
-        return Ok(GateStanding::Waiting {
-            whom: format!("the {} members of the mesh", mesh.members().len()),
-            how: format!("`herm successor propose {}` asks them", record.name),
-        });
+    let waiting =
+        |how: String| GateStanding::Waiting { whom: format!("the {} members of the mesh", mesh.members().len()), how };
+    let Some((tally, is_ours)) = counted(record, mesh)? else {
+        return Ok(waiting(format!("`herm successor propose {}` asks them", record.name)));
     };
-    let consensus = SignedConsensus::parse(&line)?;
-    let (about, tally) = (&consensus.said().about, consensus.recount(mesh)?);
-    let is_ours = about.patch_hash == record.verdict.patch_hash && about.base == record.verdict.base;
+    if !tally.is_decided() {
+        return Ok(waiting(format!("too few answered ({}); run this again when they are back", tally.words())));
+    }
     Ok(match tally.passed && is_ours {
         true => GateStanding::Open { by: format!("the mesh agreed, {}", tally.words()) },
         false => GateStanding::Shut { why: format!("the mesh did not agree: {}", tally.words()) },
     })
+}
+
+/// What the mesh said last, counted again, and whether it is about this verdict's patch and brain.
+fn counted(record: &Record, mesh: &Mesh) -> Result<Option<(Tally, bool)>> {
+    let Some(line) = document(record, CONSENSUS_FILE)? else { return Ok(None) };
+    let consensus = SignedConsensus::parse(&line)?;
+    let about = &consensus.said().about;
+    let is_ours = about.patch_hash == record.verdict.patch_hash && about.base == record.verdict.base;
+    Ok(Some((consensus.recount(mesh)?, is_ours)))
 }
 
 fn document(record: &Record, name: &str) -> Result<Option<String>> {

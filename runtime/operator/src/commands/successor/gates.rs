@@ -97,9 +97,9 @@ fn warnings(settings: &Settings, record: &Record, signed: &SignedApproval) -> Re
 }
 
 /// Every decision about a verdict: those that were signed here, and one that was put beside it.
-fn decisions(settings: &Settings, record: &Record) -> Result<Vec<SignedApproval>> {
+pub(super) fn decisions(settings: &Settings, record: &Record) -> Result<Vec<SignedApproval>> {
     let mut decisions = DecisionBook::open(&settings.layout)?.about(&record.verdict.hash()?)?;
-    if decisions.is_empty() || record.path.join(APPROVAL).symlink_metadata().is_ok() {
+    if record.path.join(APPROVAL).symlink_metadata().is_ok() {
         decisions.push(SignedApproval::parse(&document(record, APPROVAL, "herm successor approve")?)?);
     }
     Ok(decisions)
@@ -201,6 +201,9 @@ fn open_gates(settings: &Settings, record: &Record) -> Result<gate::Passed> {
         true => Some(decisions(settings, record)?),
         false => None,
     };
+    if decisions.as_ref().is_some_and(Vec::is_empty) {
+        return Err(missing(record, APPROVAL, "herm successor approve"));
+    }
     let consensus = match gates.gate.needs_mesh() {
         true => Some(SignedConsensus::parse(&document(record, CONSENSUS, "herm successor propose")?)?),
         false => None,
@@ -213,12 +216,14 @@ fn open_gates(settings: &Settings, record: &Record) -> Result<gate::Passed> {
     gate::pass(gates.gate, brought, &record.verdict, &base_now, SystemClock.now(), &mut nonces)
 }
 
+fn missing(record: &Record, name: &str, command: &str) -> Error {
+    Error::refused(format!("the gate stays shut: verdict {} has no {name}", record.name))
+        .hint(format!("run `{command} {}` first", record.name))
+}
+
 fn document(record: &Record, name: &str, command: &str) -> Result<String> {
     let path: PathBuf = record.path.join(name);
-    let bytes = fsio::read_regular(Path::new(&path), 8 << 20).map_err(|_| {
-        Error::refused(format!("the gate stays shut: verdict {} has no {name}", record.name))
-            .hint(format!("run `{command} {}` first", record.name))
-    })?;
+    let bytes = fsio::read_regular(Path::new(&path), 8 << 20).map_err(|_| missing(record, name, command))?;
     String::from_utf8(bytes).map_err(|_| Error::corrupt(format!("{name} is not text")).hint("make it again"))
 }
 

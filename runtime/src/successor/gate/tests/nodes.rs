@@ -8,7 +8,8 @@ use async_trait::async_trait;
 
 use super::super::consensus::{self, Consensus, SignedConsensus};
 use super::super::mesh::{Gathered, Member, Proposal, SignedProposal, Silent, Transport, Verified, Verifier, gather};
-use super::super::vote::{SignedVote, Standing};
+use super::super::signed::Signed;
+use super::super::vote::{Question, SignedVote, Standing};
 use super::super::{By, Concluded, EpochBook, Gate, Node, NodeParts, NonceBook};
 use super::{NOW, base, brains, key, mesh, patch, proposal, proposal_with, refusal, unjudged, verdict, vote};
 use crate::clock::{Clock, Moment};
@@ -323,6 +324,27 @@ fn one_member_alone_cannot_close_an_epoch_for_others() {
 }
 
 #[test]
+fn only_whoever_proposed_says_what_came_of_it() {
+    let (_dir, layout) = brains();
+    let node = node(3, &layout, ruled(YES)).unwrap();
+    let asked = proposal(1, 1);
+    // Member 2 keeps its own no and two of the votes that it was shown: not passed, closed for everyone.
+    let picked = |about: &Question| (2..=4).zip([NO, YES, YES]).map(|(by, ruling)| vote(about, ruling, by)).collect();
+    let gathered = |about: &Question| Gathered { votes: picked(about), silent: Vec::new() };
+    let forged = Consensus::conclude(&mesh(5), &asked, gathered(&asked.question()), NOW, &key(2));
+    assert!(forged.is_err(), "the proposer it names did not sign it");
+    let own = key(2).public().to_string();
+    let said = Consensus { proposer: own.clone(), ..concluded(&asked, &[NO, YES, YES]).said().clone() };
+    let theirs = key(1).public().to_string();
+    assert_eq!(refusal(Signed::seal(said.clone(), &key(2))), format!("{own} says what came of a proposal of {theirs}"));
+    // Where it says that it proposed, the votes are about somebody else's proposal.
+    let about = Question { proposer: own, ..asked.question() };
+    let stolen = Signed::seal(Consensus { about, votes: picked(&asked.question()), ..said }, &key(2)).unwrap();
+    assert!(node.close(&stolen).is_err());
+    assert_eq!(node.book().closed(&base().brain).unwrap(), 0);
+}
+
+#[test]
 fn a_consensus_opens_the_gate_once() {
     let (_dir, layout) = brains();
     let (epochs, mut nonces) = (EpochBook::open(&layout).unwrap(), NonceBook::open(&layout).unwrap());
@@ -361,7 +383,9 @@ fn a_consensus_that_does_not_hold_opens_nothing() {
     assert!(ask(&good, &verdict(NO), &base()).starts_with("the verdict is REJECT"));
     assert!(ask(&good, &verdict(YES), &Base { version: 5, ..base() }).starts_with("the brain has moved"));
     // Counted by a stranger, and counted wrongly.
-    let forged = Consensus { proposer: key(66).public().to_string(), ..good.said().clone() };
+    let stranger = key(66).public().to_string();
+    let about = Question { proposer: stranger.clone(), ..good.said().about.clone() };
+    let forged = Consensus { about, proposer: stranger, ..good.said().clone() };
     let forged = super::Signed::seal(forged, &key(66)).unwrap();
     assert!(ask(&forged, &verdict(YES), &base()).ends_with("is no member here"));
     let mut wrong = concluded(&asked, &[YES, YES]).said().clone();
@@ -382,6 +406,7 @@ fn a_consensus_with_a_vote_that_was_changed_cannot_be_read() {
     document["signatures"][0]["keyid"] = key(9).public().to_string().into();
     assert!(serde_json::from_value::<SignedVote>(document).is_err());
     said.proposer = key(2).public().to_string();
+    said.about.proposer = said.proposer.clone();
     assert!(refusal(super::Signed::seal(said, &key(1))).contains("says it is signed by"));
 }
 
