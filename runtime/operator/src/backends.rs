@@ -105,6 +105,12 @@ fn router(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Resul
     })
 }
 
+/// The backend of this name, as it would speak for a brain.
+pub(crate) fn speaker(settings: &Settings, id: &BrainId, name: &str, model: Option<&str>) -> Result<Arc<dyn Backend>> {
+    let chain = router(settings, Some(name), model)?.route(id, Some(name), None)?;
+    chain.backends.into_iter().next().ok_or_else(|| Error::not_found(format!("there is no backend {name:?}")))
+}
+
 /// A backend that cannot be used as it is configured.
 #[derive(Debug)]
 struct Unready {

@@ -201,6 +201,12 @@ pub(crate) enum Receipts {
         id: String,
         /// The number of the receipt
         seq: u64,
+        /// Let this backend speak again, instead of the record: a local model says the same every time
+        #[arg(long, value_name = "NAME")]
+        speak: Option<String>,
+        /// The model of that backend
+        #[arg(long, requires = "speak")]
+        model: Option<String>,
     },
     /// All receipts and a checkpoint, as JSON lines
     Export {

@@ -25,7 +25,7 @@ pub(crate) use calls::ManyCalls;
 pub use evolve::Evolving;
 pub use maintain::{Curating, Maintained, MaintenanceCounters};
 pub(crate) use replay::rerun;
-pub use replay::{Replayed, replay};
+pub use replay::{Replayed, replay, replay_speaking};
 pub use snapshots::{Pushing, SnapshotCounters, Snapshotting};
 pub use task_run::{Spent, Watch};
 

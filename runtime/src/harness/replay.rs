@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::task_run;
-use crate::backend::{Backend, Chain, RetryPolicy, Scripted};
+use crate::backend::{Backend, Capabilities, Chain, RetryPolicy, Scripted};
 use crate::brain::{Brain, OnDrift, Opening, Reader};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, Result};
@@ -155,20 +155,58 @@ fn silent_program(name: &str) -> Program {
 
 /// Replays receipt `seq` of a brain in a copy below `workspace`, which is removed again.
 pub async fn replay(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, workspace: &Path) -> Result<Replayed> {
+    replay_by(layout, id, seq, toolbox, workspace, None).await
+}
+
+/// The same, but `speaker` speaks again instead of the record: a model that always says the same must reach the same
+/// hash without anyone having written its replies down.
+pub async fn replay_speaking(
+    layout: &Layout,
+    id: &BrainId,
+    seq: u64,
+    toolbox: &Toolbox,
+    workspace: &Path,
+    speaker: Arc<dyn Backend>,
+) -> Result<Replayed> {
+    replay_by(layout, id, seq, toolbox, workspace, Some(speaker)).await
+}
+
+async fn replay_by(
+    layout: &Layout,
+    id: &BrainId,
+    seq: u64,
+    toolbox: &Toolbox,
+    workspace: &Path,
+    speaker: Option<Arc<dyn Backend>>,
+) -> Result<Replayed> {
     let copy = Layout::new(workspace.join(format!("replay-{}-{id}-{seq}", std::process::id())));
-    let replayed = replay_in(layout, id, seq, toolbox, &copy).await;
+    let replayed = replay_in(layout, id, seq, toolbox, &copy, speaker).await;
     fsio::remove_tree(copy.brains())?;
     replayed
 }
 
-async fn replay_in(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, copy: &Layout) -> Result<Replayed> {
+/// Says what the record says.
+fn speaks_from_record(transcript: &Transcript) -> Arc<dyn Backend> {
+    let shown = Capabilities { needs_examples: transcript.examples, ..Capabilities::default() };
+    let speaker = Scripted::playing(transcript.turns.iter().map(|turn| Ok(turn.reply.clone()))).capable(shown);
+    Arc::new(match &transcript.synthesis {
+        Some(synthesis) => speaker.synthesising_with(Ok(synthesis.clone())),
+        None => speaker,
+    })
+}
+
+async fn replay_in(
+    layout: &Layout,
+    id: &BrainId,
+    seq: u64,
+    toolbox: &Toolbox,
+    copy: &Layout,
+    speaker: Option<Arc<dyn Backend>>,
+) -> Result<Replayed> {
     let (source, id_too, target) = (layout.clone(), id.clone(), copy.clone());
     let (transcript, brain, before, expected) = blocking(move || rewind(&source, &id_too, seq, &target)).await?;
-    let mut speaker = Scripted::playing(transcript.turns.iter().map(|turn| Ok(turn.reply.clone())));
-    if let Some(synthesis) = &transcript.synthesis {
-        speaker = speaker.synthesising_with(Ok(synthesis.clone()));
-    }
-    let (speaker, goes_on_with) = (Arc::new(speaker), GoesOnWith::TheRecord);
+    let speaker = speaker.unwrap_or_else(|| speaks_from_record(&transcript));
+    let goes_on_with = GoesOnWith::TheRecord;
     let again = Again { original: layout, transcript: &transcript, toolbox, speaker, goes_on_with };
     let (finished, desk, frame, caller) = again.run(brain).await?;
     let same_prompt = finished.transcript.prompt == transcript.prompt;

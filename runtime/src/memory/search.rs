@@ -269,10 +269,7 @@ pub(super) fn place_of(
     scopes: &Scopes,
 ) -> rusqlite::Result<Option<(String, Moment)>> {
     let query = format!("SELECT task, at FROM {} WHERE id = ?1 AND {}", source.table(), scopes.rows());
-    connection
-        .prepare_cached(&query)?
-        .query_row([id], |row| Ok((row.get(0)?, Moment(row.get(1)?))))
-        .optional()
+    connection.prepare_cached(&query)?.query_row([id], |row| Ok((row.get(0)?, Moment(row.get(1)?)))).optional()
 }
 
 /// Fills in the snippets.

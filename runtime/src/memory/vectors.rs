@@ -256,9 +256,7 @@ fn keep_all(connection: &Connection, model: i64, made: &[Made], gone: &[(i64, i6
         connection.execute_batch(MAKE)?;
     }
     for (scope, row) in gone {
-        connection
-            .prepare_cached("DELETE FROM vectors WHERE scope = ?1 AND row = ?2")?
-            .execute((scope, row))?;
+        connection.prepare_cached("DELETE FROM vectors WHERE scope = ?1 AND row = ?2")?.execute((scope, row))?;
     }
     let mut kept = 0;
     for Made { of, vector } in made {
@@ -274,7 +272,9 @@ fn keep_all(connection: &Connection, model: i64, made: &[Made], gone: &[(i64, i6
         let Some(scope) = scope else { continue };
         let bytes = vector.as_ref().map(Vector::to_bytes).unwrap_or_default();
         connection
-            .prepare_cached("INSERT OR REPLACE INTO vectors (scope, row, model, text, vector) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .prepare_cached(
+                "INSERT OR REPLACE INTO vectors (scope, row, model, text, vector) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
             .execute((scope, of.row, model, number_of(&[&of.text]), bytes))?;
         kept += 1;
     }
@@ -334,10 +334,8 @@ pub(super) fn nearest(
         let Some((source, id)) = Source::from_gram_row(near.row) else { continue };
         let query =
             format!("SELECT task, {} FROM {} WHERE id = ?1 AND {}", source.text(), source.table(), scopes.rows());
-        let seen: Option<(String, String)> = connection
-            .prepare_cached(&query)?
-            .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
+        let seen: Option<(String, String)> =
+            connection.prepare_cached(&query)?.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         let is_its_own = |(task, text): (String, String)| {
             except_task != Some(task.as_str()) && number_of(&[beginning(&text)]) == near.text
         };

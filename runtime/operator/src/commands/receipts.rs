@@ -1,10 +1,15 @@
 //! `herm receipts`: the signed account of how a brain moved.
 
+use std::sync::Arc;
+
+use herm::backend::Backend;
+use herm::harness::replay_speaking;
 use herm::receipt::{Checked, Envelope, PublicKey, Trusted, check, checkpoint};
 use herm::{BrainId, Clock as _, Error, Reader, Result, SystemClock, fsio};
 use serde_json::{Value, json};
 
 use super::to_json;
+use crate::backends;
 use crate::cli;
 use crate::config::Settings;
 use crate::exit;
@@ -20,7 +25,11 @@ pub(super) fn run(settings: &Settings, command: &cli::Receipts) -> Result<Answer
         cli::Receipts::Verify { id: Some(id), key, .. } => verify(settings, &id.parse()?, key.as_deref()),
         cli::Receipts::Verify { file: Some(path), key, .. } => verify_file(settings, path, key.as_deref()),
         cli::Receipts::Verify { .. } => Err(Error::invalid("verify what?").hint("name an agent, or --file FILE")),
-        cli::Receipts::Replay { id, seq } => replay(settings, &id.parse()?, *seq),
+        cli::Receipts::Replay { id, seq, speak, model } => {
+            let speaker =
+                speak.as_deref().map(|name| backends::speaker(settings, &id.parse()?, name, model.as_deref()));
+            replay(settings, &id.parse()?, *seq, speaker.transpose()?)
+        }
         cli::Receipts::Export { id } => export(settings, &id.parse()?),
         cli::Receipts::Key => key(settings),
     }
@@ -233,7 +242,7 @@ fn report(checked: &Checked, proven: Vec<String>, open: Vec<String>, mut json: V
     Answer::new(text, json).code(if sound { exit::DONE } else { exit::NEGATIVE })
 }
 
-fn replay(settings: &Settings, id: &BrainId, seq: u64) -> Result<Answer> {
+fn replay(settings: &Settings, id: &BrainId, seq: u64, speaker: Option<Arc<dyn Backend>>) -> Result<Answer> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -241,7 +250,11 @@ fn replay(settings: &Settings, id: &BrainId, seq: u64) -> Result<Answer> {
         .map_err(|source| Error::unavailable("no threads can be started").because(source))?;
     let toolbox = herm_tools::standard()?;
     let workspace = std::env::temp_dir();
-    let replayed = runtime.block_on(herm::harness::replay(&settings.layout, id, seq, &toolbox, &workspace))?;
+    let (layout, toolbox) = (&settings.layout, &toolbox);
+    let replayed = match speaker {
+        Some(speaker) => runtime.block_on(replay_speaking(layout, id, seq, toolbox, &workspace, speaker)),
+        None => runtime.block_on(herm::harness::replay(layout, id, seq, toolbox, &workspace)),
+    }?;
     let same = replayed.is_same();
     let mut text =
         format!("before    {}\nexpected  {}\nreached   {}\n", replayed.before, replayed.expected, replayed.reached);
