@@ -111,9 +111,11 @@ async fn who_gives_up_is_not_waited_for_and_the_next_is_served() {
     let shelf = Shelf::new();
     let Some(local) = model(&shelf) else { return };
     let local = Arc::new(local);
-    let endless = ask(&[SYSTEM, (Speaker::User, "Count to a million, one number a line.")], Value::Bool(true), 3_000);
+    let long =
+        json!({ "type": "object", "required": ["a"], "properties": { "a": { "type": "string", "minLength": 6_000 } } });
+    let endless = ask(&[SYSTEM, (Speaker::User, "Count to a million, one number a line.")], long, 6_000);
     let gone = tokio::time::timeout(Duration::from_millis(1_500), local.complete(&endless)).await;
-    assert!(gone.is_err(), "nobody writes 3,000 tokens in that time here");
+    assert!(gone.is_err(), "nobody writes 6,000 characters in that time here");
     let next = ask(&[SYSTEM, (Speaker::User, "Say yes.")], Value::Bool(true), 3);
     // Ten minutes would be the whole of what was given up.
     let reply = tokio::time::timeout(Duration::from_secs(60), local.complete(&next)).await.expect("in time");

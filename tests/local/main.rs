@@ -46,7 +46,12 @@ impl Search {
             "properties": { "query": { "type": "string", "description": "What to look up, in a few words." } },
         });
         let about = "Looks a fact up in the encyclopedia. Use it for questions about people, places and things.";
-        Self(Card::new("search", about, Permission::Read, schema).example(json!({ "query": "capital of France" })))
+        Self(Card::new("search", about, Permission::Read, schema).worked(
+            "What is the capital of France?",
+            json!({ "query": "capital of France" }),
+            "The capital of France is Paris.",
+            "Paris",
+        ))
     }
 }
 
@@ -85,7 +90,12 @@ impl Calculator {
             "properties": { "expression": { "type": "string", "description": "The sum, such as 12 * 4." } },
         });
         let about = "Works out a sum. Use it for arithmetic.";
-        Self(Card::new("calculator", about, Permission::Read, schema).example(json!({ "expression": "12 * 4" })))
+        Self(Card::new("calculator", about, Permission::Read, schema).worked(
+            "What is 12 times 4?",
+            json!({ "expression": "12 * 4" }),
+            "48",
+            "48",
+        ))
     }
 }
 

@@ -15,6 +15,8 @@ use crate::vocabulary::Vocabulary;
 
 /// Tokens that are read at once; between two runs the caller may change its mind.
 const AT_ONCE: usize = 64;
+/// How often a reply that was said before is written anew.
+const ANEW: usize = 6;
 /// Tokens that must be left for a reply.
 const LEAST_ROOM: usize = 16;
 
@@ -112,7 +114,10 @@ impl Speaker {
             let message = format!("{} tokens do not fit the model's {}", tokens.len(), self.context);
             return Err(Error::new(ErrorKind::TooLong, message));
         }
-        let (mut matcher, free) = match self.grammars.matcher(question.legal, self.bounds) {
+        let most = room.min(question.most_tokens);
+        // Digits and signs are a token each: a text that may fill all tokens would be cut, and a cut reply is of no use.
+        let bounds = Bounds { chars: self.bounds.chars.min((most / 2).max(LEAST_ROOM) as u64), ..self.bounds };
+        let (mut matcher, free) = match self.grammars.matcher(question.legal, bounds) {
             Ok(matcher) => (matcher, None),
             Err(error) => (None, Some(error.message().to_owned())),
         };
@@ -127,10 +132,13 @@ impl Speaker {
             last: Vec::new(),
             reply: Vec::new(),
             text: Vec::new(),
+            choices: Vec::new(),
         };
-        let most = room.min(question.most_tokens);
+        let limits = (most, question.most_bytes);
+        let said: Vec<&str> =
+            question.messages.iter().filter(|(role, _)| *role == "assistant").map(|(_, said)| *said).collect();
         let written =
-            writing.read(fresh).and_then(|()| writing.write(matcher.as_mut(), most, question.most_bytes, &mut effort));
+            writing.read(fresh).and_then(|()| writing.write_fresh(matcher.as_mut(), &said, limits, &mut effort));
         effort.written = writing.reply.len();
         let text = String::from_utf8_lossy(&writing.text).into_owned();
         // Also after a cancel: what was read is read.
@@ -181,6 +189,19 @@ struct Writing<'s> {
     last: Vec<f32>,
     reply: Vec<u32>,
     text: Vec<u8>,
+    /// Where the model could have gone on another way.
+    choices: Vec<Choice>,
+}
+
+/// A place in a reply where there was more than one way to go on.
+#[derive(Debug, Clone, Copy)]
+struct Choice {
+    /// How many tokens stand before it.
+    at: usize,
+    /// The way that was not taken.
+    other: u32,
+    /// How much worse it was.
+    by: f32,
 }
 
 impl Writing<'_> {
@@ -199,6 +220,49 @@ impl Writing<'_> {
         self.text.extend_from_slice(self.vocabulary.text_of(token));
     }
 
+    /// Writes a reply that was not said before in this conversation: a small model that repeats itself word for word gets
+    /// nowhere. Where it does, it goes back to where it was least sure and takes the other way.
+    fn write_fresh(
+        &mut self,
+        mut matcher: Option<&mut Matcher>,
+        said: &[&str],
+        limits: (usize, usize),
+        effort: &mut Effort,
+    ) -> Result<Finish> {
+        let asked = self.past.tokens().len();
+        let mut finish = self.write(matcher.as_deref_mut(), limits.0, limits.1, effort)?;
+        if !said.iter().any(|said| said.as_bytes() == self.text) {
+            return Ok(finish);
+        }
+        let first = self.reply.clone();
+        let mut choices = std::mem::take(&mut self.choices);
+        choices.sort_by(|a, b| a.by.total_cmp(&b.by).then(a.at.cmp(&b.at)));
+        for choice in choices.iter().take(ANEW) {
+            let kept: Vec<u32> = first.iter().take(choice.at).copied().collect();
+            self.start_again(asked, &kept, choice.other, matcher.as_deref_mut())?;
+            finish = self.write(matcher.as_deref_mut(), limits.0, limits.1, effort)?;
+            if !said.iter().any(|said| said.as_bytes() == self.text) {
+                return Ok(finish);
+            }
+        }
+        Ok(finish)
+    }
+
+    /// Back to the first `kept` tokens of the reply, and on with another one.
+    fn start_again(&mut self, asked: usize, kept: &[u32], other: u32, matcher: Option<&mut Matcher>) -> Result<()> {
+        let tokens: Vec<u32> = kept.iter().copied().chain([other]).collect();
+        if let Some(matcher) = matcher {
+            matcher.reset().map_err(|error| stuck(&error))?;
+            matcher.consume_tokens(&tokens).map_err(|error| stuck(&error))?;
+        }
+        self.reply.clear();
+        self.text.clear();
+        self.choices.clear();
+        tokens.iter().for_each(|token| self.say(*token));
+        self.past.truncate(asked + kept.len());
+        self.read(&[other])
+    }
+
     /// Writes until the model is done, or a limit is reached.
     fn write(
         &mut self,
@@ -215,7 +279,7 @@ impl Writing<'_> {
             }
             if next.is_empty() {
                 let scores = self.network.score(&self.last);
-                let token = match matcher.as_deref_mut() {
+                let found = match matcher.as_deref_mut() {
                     Some(matcher) => {
                         let mask = matcher.compute_mask_or_eos().map_err(|error| stuck(&error))?;
                         best(&scores, |token| mask.is_allowed(token))
@@ -224,7 +288,11 @@ impl Writing<'_> {
                         !self.vocabulary.is_control(token) || self.vocabulary.ends().contains(&token)
                     }),
                 };
-                next.push(token.ok_or_else(|| stuck(&"no token is legal"))?);
+                let [(token, score), (other, less)] = found.ok_or_else(|| stuck(&"no token is legal"))?;
+                if !self.vocabulary.ends().contains(&other) && less > f32::NEG_INFINITY {
+                    self.choices.push(Choice { at: self.reply.len(), other, by: score - less });
+                }
+                next.push(token);
             }
             if next.iter().any(|token| self.vocabulary.ends().contains(token)) {
                 return Ok(Finish::Stop);
@@ -246,13 +314,28 @@ fn stuck(why: &dyn std::fmt::Display) -> Error {
     Error::internal(format!("the model cannot go on: {why}"))
 }
 
-/// The token with the best score among those that are allowed; the first of them, where several have it.
-fn best(scores: &[f32], allowed: impl Fn(u32) -> bool) -> Option<u32> {
-    let mut found: Option<(u32, f32)> = None;
-    for (token, score) in (0u32..).zip(scores.iter()) {
-        if found.is_none_or(|(_, best)| *score > best) && allowed(token) {
-            found = Some((token, *score));
+/// The token with the best score among those that are allowed, and the next best: the first of them, where several have
+/// the same. Where there is no other, it is as far away as can be.
+fn best(scores: &[f32], allowed: impl Fn(u32) -> bool) -> Option<[(u32, f32); 2]> {
+    let none = (u32::MAX, f32::NEG_INFINITY);
+    let mut found = [none; 2];
+    for (token, score) in (0u32..).zip(scores.iter().copied()) {
+        if score > found[1].1 && allowed(token) {
+            found = if score > found[0].1 { [(token, score), found[0]] } else { [found[0], (token, score)] };
         }
     }
-    found.map(|(token, _)| token)
+    (found[0] != none).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::best;
+
+    #[test]
+    fn the_best_and_the_next_best_are_found_among_the_allowed() {
+        let scores = [0.5, 2.0, 2.0, 9.0, -1.0];
+        assert_eq!(best(&scores, |token| token != 3), Some([(1, 2.0), (2, 2.0)]));
+        assert_eq!(best(&scores, |token| token == 4), Some([(4, -1.0), (u32::MAX, f32::NEG_INFINITY)]));
+        assert_eq!(best(&scores, |_| false), None);
+    }
 }

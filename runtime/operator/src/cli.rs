@@ -1,5 +1,6 @@
 //! The command line as it is typed. Nothing here is checked beyond its shape.
 
+mod demo;
 mod evolve;
 mod models;
 mod serve;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use demo::Demo;
 pub(crate) use evolve::{
     Analyze, Apply, AutoRun, Backfill, Bootstrap, Candidates, Evolve, InstallAuto, Mine, Policy, Propose, Queue, Timer,
     Verifiers,
@@ -81,6 +83,9 @@ pub(crate) enum Command {
     /// Models that speak inside this process: list them, fetch them, try them
     #[command(subcommand)]
     Models(Models),
+    /// See for yourself: measurements that anyone can run
+    #[command(subcommand)]
+    Demo(Demo),
     /// Keep brains in a store: encrypted, content-addressed, one head
     #[command(subcommand)]
     Snapshot(Snapshot),

@@ -277,7 +277,15 @@ impl Run<'_> {
     ) -> Result<()> {
         let skills = at_desk_quickly(&self.desk, Desk::skills).await?;
         let answer = transcript.stop.answer.as_deref().unwrap_or_default();
-        let ask = synthesis::question(&self.frame.input, &transcript.turns, answer, &skills, &archived, self.limits);
+        let ask = synthesis::question(
+            &self.frame.input,
+            &transcript.turns,
+            answer,
+            &skills,
+            &archived,
+            self.limits,
+            session.examples,
+        );
         let completion = session
             .ask_counted(&ask, driven)
             .await

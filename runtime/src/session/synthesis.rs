@@ -28,6 +28,12 @@ const SHOWN_SKILLS: usize = 60;
 /// Two descriptions that share this part of their words mean the same.
 const SAME_WORDS: f64 = 0.7;
 
+/// For models that have to be shown.
+const WORKED: &str = "Example: the task asked for a book, ask_shelf with shelf upstairs failed, ask_shelf with shelf \
+    downstairs found it.\n\
+    {\"action\": \"create\", \"name\": \"find-a-book\", \"description\": \"Finds a book: ask the shelf downstairs. Use when \
+    someone asks for a book.\", \"body\": \"Call ask_shelf with shelf downstairs. Answer with what it says.\"}";
+
 /// Whether a task that converged was hard: many calls that ran, or one that failed and a later one
 /// that did not.
 pub fn is_hard(calls: &[CallRecord]) -> bool {
@@ -45,6 +51,7 @@ pub fn question(
     skills: &[SkillCard],
     archived: &[Slug],
     limits: &Limits,
+    examples: bool,
 ) -> Ask {
     let system = "You keep the procedures of an agent. You read how a task was solved and decide whether it taught a \
         procedure worth keeping: steps in order, which tool with which arguments, what to check, what went wrong and \
@@ -55,6 +62,7 @@ pub fn question(
         {\"action\": \"update\", \"name\": \"name-from-the-list\", \"description\": \"…\", \"body\": \"the whole new Markdown\"}\n\
         {\"action\": \"none\", \"reason\": \"…\"}\n\n\
         Update a skill of the list when it covers this kind of task. Choose none when nothing was learned.";
+    let system = if examples { format!("{system}\n\n{WORKED}") } else { system.to_owned() };
     let mut text = String::new();
     add(&mut text, format_args!("# Skills there are\n\n"));
     if skills.is_empty() {
@@ -80,7 +88,7 @@ pub fn question(
     add(&mut text, format_args!("\n# Final answer\n\n{}\n", head(&redact(answer), ANSWER_CHARS)));
     let message = |role, content: &str| ChatMessage { role, content: content.into() };
     Ask {
-        messages: vec![message(Speaker::System, system), message(Speaker::User, &text)],
+        messages: vec![message(Speaker::System, &system), message(Speaker::User, &text)],
         purpose: Purpose::Synthesis,
         legal: Arc::new(legal()),
         max_output_tokens: limits.reply_tokens,

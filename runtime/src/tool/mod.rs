@@ -78,8 +78,21 @@ pub struct Card {
     /// Whether a call does very little and waits for nothing but the brain: it then runs where its
     /// task runs, which saves waking other threads.
     pub quick: bool,
-    /// Arguments of a typical call, for models that have to be shown one.
-    pub example: Option<Value>,
+    /// A typical call from question to answer, for models that have to be shown one.
+    pub worked: Option<Worked>,
+}
+
+/// A call of a tool, worked from the question to the answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Worked {
+    /// What is asked.
+    pub question: String,
+    /// The arguments.
+    pub args: Value,
+    /// What the tool returns.
+    pub result: String,
+    /// What is answered.
+    pub answer: String,
 }
 
 impl Card {
@@ -98,13 +111,14 @@ impl Card {
             output_cap: 16_000,
             replay,
             quick: false,
-            example: None,
+            worked: None,
         }
     }
 
-    /// The card with the arguments of a typical call on it.
-    pub fn example(self, args: Value) -> Self {
-        Self { example: Some(args), ..self }
+    /// The card with a typical call on it, from the question to the answer.
+    pub fn worked(self, question: &str, args: Value, result: &str, answer: &str) -> Self {
+        let worked = Worked { question: question.into(), args, result: result.into(), answer: answer.into() };
+        Self { worked: Some(worked), ..self }
     }
 
     /// The card of a tool that does very little: see [`Card::quick`].

@@ -3,6 +3,7 @@
 mod brain;
 mod config;
 mod curate;
+mod demo;
 mod doctor;
 pub(crate) mod evolve;
 mod import;
@@ -44,6 +45,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Answer> {
         Command::Evolve(command) => evolve::run(&settings()?, command),
         Command::Memory(command) => memory::run(&settings()?, command),
         Command::Models(command) => models::run(&settings()?, command),
+        Command::Demo(command) => demo::run(&settings()?, command),
         Command::Snapshot(command) => snapshot::run(&settings()?, command),
         Command::Successor(command) => successor::run(&settings()?, command),
         Command::Restore(arguments) => restore::restore(&settings()?, arguments, cli.quiet || cli.json),

@@ -29,7 +29,7 @@ fn decide(seed: &Seed, failing: &str, skills: &[SkillCard], archived: &[&str]) -
     let archived: Vec<_> = archived.iter().map(|slug| slug.parse().unwrap()).collect();
     let answer = run(seed, 8).stop.answer.unwrap();
     let turns = turns(seed, failing);
-    let ask = synthesis::question(&seed.input(), &turns, &answer, skills, &archived, &Limits::default());
+    let ask = synthesis::question(&seed.input(), &turns, &answer, skills, &archived, &Limits::default(), false);
     let text = reply(&ask);
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(problems(&ask.legal, &value), Vec::<String>::new());
