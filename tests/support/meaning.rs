@@ -115,7 +115,9 @@ impl Embedder for Hostile {
         match self.harm {
             Harm::Fails => Err(Error::unavailable("no weights")),
             Harm::Panics => panic!("the model panics"),
-            Harm::Nan => Letters::default().embed(text, part).map(|vector| vector.into_iter().map(|_| f32::NAN).collect()),
+            Harm::Nan => {
+                Letters::default().embed(text, part).map(|vector| vector.into_iter().map(|_| f32::NAN).collect())
+            }
             Harm::Infinite => Ok(vec![f32::INFINITY; 8]),
             Harm::Empty => Ok(Vec::new()),
             Harm::Nowhere => Ok(vec![0.0; DIMENSIONS]),

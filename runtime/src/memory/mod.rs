@@ -39,8 +39,8 @@ pub use evidence::{
 pub(crate) use evidence::{fold as fold_evidence, keep_window, next_number, take_in as take_in_evidence};
 pub use evolver_rows::{EvolverChange, EvolverRows, Notes, QueueRow};
 pub(crate) use evolver_rows::{add_change, mark_rolled_back};
-pub(crate) use hybrid::fuse;
 pub use hybrid::FoundNear;
+pub(crate) use hybrid::fuse;
 pub use index::{Source, heal as heal_indexes, rebuild as rebuild_indexes};
 pub(crate) use index_beside::IndexBeside;
 pub use logical::{Table, recompute, rehash, stored};

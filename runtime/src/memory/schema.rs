@@ -332,7 +332,8 @@ fn compare(expected: &Objects, found: &Objects) -> Result<()> {
     let tuned =
         |kind: &str, statement: &Option<String>| kind == "index" && statement.as_deref().is_some_and(migrate::is_plain);
     // Vectors are there where a model made them.
-    let derived = |kind: &str, statement: &Option<String>| kind == "table" && statement.as_deref() == Some(vectors::MAKE);
+    let derived =
+        |kind: &str, statement: &Option<String>| kind == "table" && statement.as_deref() == Some(vectors::MAKE);
     let foreign = |(kind, name, statement): &&(String, String, Option<String>)| {
         !own(name) && !tuned(kind, statement) && !derived(kind, statement)
     };

@@ -256,9 +256,7 @@ fn keep_all(connection: &Connection, model: i64, made: &[Made], gone: &[(i64, i6
         connection.execute_batch(MAKE)?;
     }
     for (scope, row) in gone {
-        connection
-            .prepare_cached("DELETE FROM vectors WHERE scope = ?1 AND row = ?2")?
-            .execute((scope, row))?;
+        connection.prepare_cached("DELETE FROM vectors WHERE scope = ?1 AND row = ?2")?.execute((scope, row))?;
     }
     let mut kept = 0;
     for Made { of, vector } in made {
@@ -274,7 +272,9 @@ fn keep_all(connection: &Connection, model: i64, made: &[Made], gone: &[(i64, i6
         let Some(scope) = scope else { continue };
         let bytes = vector.as_ref().map(Vector::to_bytes).unwrap_or_default();
         connection
-            .prepare_cached("INSERT OR REPLACE INTO vectors (scope, row, model, text, vector) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .prepare_cached(
+                "INSERT OR REPLACE INTO vectors (scope, row, model, text, vector) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
             .execute((scope, of.row, model, number_of(&[&of.text]), bytes))?;
         kept += 1;
     }
@@ -334,10 +334,8 @@ pub(super) fn nearest(
         let Some((source, id)) = Source::from_gram_row(near.row) else { continue };
         let query =
             format!("SELECT task, {} FROM {} WHERE id = ?1 AND {}", source.text(), source.table(), scopes.rows());
-        let seen: Option<(String, String)> = connection
-            .prepare_cached(&query)?
-            .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
+        let seen: Option<(String, String)> =
+            connection.prepare_cached(&query)?.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         let is_its_own = |(task, text): (String, String)| {
             except_task != Some(task.as_str()) && number_of(&[beginning(&text)]) == near.text
         };
@@ -378,4 +376,37 @@ pub fn nearest_skills<'s>(
     }
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     Ok((order.into_iter().map(|(_, at)| at).collect(), lacking))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::semantic::nearness;
+
+    #[test]
+    fn what_is_no_vector_is_refused() {
+        for raw in [vec![], vec![0.0; 8], vec![f32::NAN], vec![1.0, f32::INFINITY], vec![1.0; MOST_DIMENSIONS + 1]] {
+            assert!(Vector::checked(raw).is_err());
+        }
+        assert_eq!(Vector::checked(vec![3.0, 4.0]).unwrap(), Vector(vec![0.6, 0.8]));
+    }
+
+    proptest! {
+        #[test]
+        fn a_byte_a_dimension_keeps_nearness(
+            a in prop::collection::vec(-1.0_f32..1.0, 384), b in prop::collection::vec(-1.0_f32..1.0, 384),
+        ) {
+            let (a, b) = (Vector::checked(a).unwrap(), Vector::checked(b).unwrap());
+            let stored = Sought::new("m", &a).nearness(&b.to_bytes()).unwrap();
+            prop_assert!((stored - nearness(&a.0, &b.0)).abs() < 0.01);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic_or_say_what_is_no_number(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let sought = Sought::new("m", &Vector::checked(vec![1.0; 16]).unwrap());
+            prop_assert!(sought.nearness(&bytes).is_none_or(|nearness| !nearness.is_nan()));
+        }
+    }
 }

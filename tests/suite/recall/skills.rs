@@ -21,7 +21,10 @@ fn skilled(brains: &TempBrains) {
     for n in 0..120 {
         let (name, about) = match n {
             77 => ("mending-pots".to_owned(), "Repairs cracked flowerpots with glue and clamps.".to_owned()),
-            _ => (format!("chore-{n:03}"), format!("Does the household chore of number {n}. {}", "Every day. ".repeat(12))),
+            _ => (
+                format!("chore-{n:03}"),
+                format!("Does the household chore of number {n}. {}", "Every day. ".repeat(12)),
+            ),
         };
         let text = format!("---\nname: {name}\ndescription: {about}\n---\n\n# {name}\n\nDo it.\n");
         editor.create_skill(&slug(&name), &text, CreatedBy::Imported).expect("made");
