@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use herm::semantic::{self, Embedder, Part, Running};
+use herm::semantic::{self, Part, Running};
 use herm_tests::generate::Random;
 use herm_tests::models;
 use rustix::time::{ClockId, clock_gettime};
