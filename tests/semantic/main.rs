@@ -4,6 +4,7 @@
 mod bad_input;
 mod lanes;
 mod minilm;
+mod recall;
 mod reference;
 
 use std::path::{Path, PathBuf};

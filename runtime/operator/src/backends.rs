@@ -7,7 +7,8 @@ use herm::backend::{
     Router, SchemaWay,
 };
 use herm::harness::Snapshotting;
-use herm::tool::{Permissions, Sandboxed, Tool};
+use herm::semantic::Embedder;
+use herm::tool::{MeaningUses, Permissions, Sandboxed, Tool};
 use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
 use secrecy::SecretString;
 
@@ -60,10 +61,29 @@ pub(crate) fn harness(
         .external_skills(skills.directories()?)
         .disabled_skills(skills.disabled()?)
         .skill_settings(skills.settings.into_keys());
+    if let Some((embedder, uses)) = meaning(settings)? {
+        builder = builder.embedder(embedder).meaning_for(uses);
+    }
     for (name, entry) in &settings.said.secrets {
         builder = builder.secret(name, secret(name, &entry.at)?, &entry.hosts);
     }
     builder.build()
+}
+
+/// The embedding model and what it is used for, where it is used. One that cannot be opened is said, and gone without.
+fn meaning(settings: &Settings) -> Result<Option<(Arc<dyn Embedder>, MeaningUses)>> {
+    let said = settings.semantic.uses()?;
+    let uses = MeaningUses { recall: said.recall, skills: said.skills };
+    if uses == MeaningUses::default() {
+        return Ok(None);
+    }
+    match settings.semantic.embedder() {
+        Ok(embedder) => Ok(embedder.map(|embedder| (embedder, uses))),
+        Err(error) => {
+            tracing::warn!(%error, "memory is searched and skills are chosen by words alone");
+            Ok(None)
+        }
+    }
 }
 
 /// What the operator allows tools.

@@ -130,7 +130,7 @@ impl Inner {
     pub(super) async fn make_vectors(self: &Arc<Self>, id: &BrainId) -> Result<Option<Pass>> {
         let Some(vectors) = &self.vectors else { return Ok(None) };
         let interrupted = |_| Error::internal("making vectors was interrupted");
-        let _turn = vectors.turn.acquire().await.map_err(|_| Error::internal("nobody makes vectors"))?;
+        let turn = vectors.turn.acquire().await.map_err(|_| Error::internal("nobody makes vectors"))?;
         let (meaning, layout, brain) = (Arc::clone(&vectors.meaning), self.layout.clone(), id.clone());
         let looking = tokio::task::spawn_blocking(move || {
             let embedder = Arc::clone(meaning.embedder());
@@ -143,6 +143,8 @@ impl Inner {
             Ok::<_, Error>((due, made, embedder))
         });
         let (due, made, embedder) = looking.await.map_err(interrupted)??;
+        // A brain may be busy for long: others need not wait for it.
+        drop(turn);
         if due.is_empty() {
             return Ok(Some(Pass::default()));
         }

@@ -69,19 +69,63 @@ pub fn search(connection: &Connection, wanted: &Search<'_>, sought: &Sought) -> 
     let by_meaning = near.into_iter().map(|key| (key, 1.0)).collect();
     let mut known: BTreeMap<(Source, i64), Hit> =
         ranked.into_iter().map(|ranked| ((ranked.hit.source, ranked.hit.id), ranked.hit)).collect();
-    let mut hits = Vec::new();
+    let mut voted = Vec::new();
     for ((source, id), score) in fuse(&[by_words, by_meaning]) {
-        let hit = match known.remove(&(source, id)) {
-            Some(hit) => Hit { score, ..hit },
-            None => match search::place_of(connection, source, id, &scopes).map_err(failed)? {
-                Some((task, at)) => Hit { source, id, task, at, snippet: String::new(), score },
-                None => continue,
-            },
-        };
-        let place = hits.partition_point(|other| search::better(other, &hit));
-        hits.insert(place, hit);
+        match known.remove(&(source, id)) {
+            Some(hit) => voted.push((Hit { score, ..hit }, true)),
+            None => {
+                if let Some((task, at)) = search::place_of(connection, source, id, &scopes).map_err(failed)? {
+                    voted.push((Hit { source, id, task, at, snippet: String::new(), score }, false));
+                }
+            }
+        }
     }
-    hits.truncate(wanted.limit);
+    // Among equals a row that holds the words comes first, then the newer.
+    voted.sort_by(|(a, a_holds), (b, b_holds)| {
+        (b.score.total_cmp(&a.score)).then(b_holds.cmp(a_holds)).then_with(|| search::ahead(a, b))
+    });
+    let mut hits: Vec<Hit> = voted.into_iter().map(|(hit, _)| hit).take(wanted.limit).collect();
     search::show(connection, &shaped, &mut hits)?;
     Ok(FoundNear { found: Found { hits, degraded }, by_meaning: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_row_of_both_orders_is_before_rows_of_one() {
+        let words = vec![("a", 1.0), ("b", 1.0)];
+        let near = vec![("c", 1.0), ("b", 1.0)];
+        let order: Vec<&str> = fuse(&[words, near]).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(order, ["b", "a", "c"]);
+    }
+
+    #[test]
+    fn a_row_that_holds_few_of_the_words_is_behind_what_is_near() {
+        let order: Vec<&str> =
+            fuse(&[vec![("few", 0.2)], vec![("near", 1.0), ("next", 1.0)]]).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(order, ["near", "next", "few"]);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_the_first_with_all_words_has_the_vote_of_the_nearest(
+            words in prop::collection::vec(0..40_u8, 1..20), near in prop::collection::vec(40..80_u8, 1..20),
+        ) {
+            let weighted = |mut keys: Vec<u8>| {
+                let mut seen = std::collections::BTreeSet::new();
+                keys.retain(|key| seen.insert(*key));
+                keys.into_iter().map(|key| (key, 1.0)).collect::<Vec<_>>()
+            };
+            let (words, near) = (weighted(words), weighted(near));
+            let (first, count) = (words[0].0, words.len() + near.len());
+            let fused = fuse(&[words, near]);
+            let vote = |key: u8| fused.iter().find(|(other, _)| *other == key).map(|(_, vote)| *vote);
+            prop_assert_eq!(fused.len(), count);
+            prop_assert_eq!(vote(first), Some(fused[0].1));
+        }
+    }
 }

@@ -5,6 +5,7 @@
 //! word that is everywhere says little about which row is meant, and costs no more than a rare
 //! one.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension as _};
@@ -253,7 +254,7 @@ fn best(connection: &Connection, search: &Search<'_>, scopes: &Scopes, scores: S
         }
         let fresh = search.weights.recency * recency(at, search.now, search.weights.half_life_days);
         let hit = Hit { source, id, task, at, snippet: String::new(), score: fit.score * (1.0 + fresh) };
-        let place = ranked.partition_point(|other| better(&other.hit, &hit));
+        let place = ranked.partition_point(|other| ahead(&other.hit, &hit).is_lt());
         ranked.insert(place, Ranked { hit, share: f64::from(fit.terms) / found });
         ranked.truncate(search.limit);
     }
@@ -286,9 +287,8 @@ pub(super) fn show(connection: &Connection, shaped: &Shaped, hits: &mut [Hit]) -
 }
 
 /// The order of hits: by score, then the newer, then by source and id, so that it is always the same.
-pub(super) fn better(a: &Hit, b: &Hit) -> bool {
-    let order = b.score.total_cmp(&a.score).then(b.at.cmp(&a.at)).then(a.source.cmp(&b.source)).then(b.id.cmp(&a.id));
-    order.is_lt()
+pub(super) fn ahead(a: &Hit, b: &Hit) -> Ordering {
+    b.score.total_cmp(&a.score).then(b.at.cmp(&a.at)).then(a.source.cmp(&b.source)).then(b.id.cmp(&a.id))
 }
 
 /// 1 now, one half after the half-life, never negative; a row from the future counts as now.

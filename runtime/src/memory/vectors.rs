@@ -377,3 +377,36 @@ pub fn nearest_skills<'s>(
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     Ok((order.into_iter().map(|(_, at)| at).collect(), lacking))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::semantic::nearness;
+
+    #[test]
+    fn what_is_no_vector_is_refused() {
+        for raw in [vec![], vec![0.0; 8], vec![f32::NAN], vec![1.0, f32::INFINITY], vec![1.0; MOST_DIMENSIONS + 1]] {
+            assert!(Vector::checked(raw).is_err());
+        }
+        assert_eq!(Vector::checked(vec![3.0, 4.0]).unwrap(), Vector(vec![0.6, 0.8]));
+    }
+
+    proptest! {
+        #[test]
+        fn a_byte_a_dimension_keeps_nearness(
+            a in prop::collection::vec(-1.0_f32..1.0, 384), b in prop::collection::vec(-1.0_f32..1.0, 384),
+        ) {
+            let (a, b) = (Vector::checked(a).unwrap(), Vector::checked(b).unwrap());
+            let stored = Sought::new("m", &a).nearness(&b.to_bytes()).unwrap();
+            prop_assert!((stored - nearness(&a.0, &b.0)).abs() < 0.01);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic_or_say_what_is_no_number(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let sought = Sought::new("m", &Vector::checked(vec![1.0; 16]).unwrap());
+            prop_assert!(sought.nearness(&bytes).is_none_or(|nearness| !nearness.is_nan()));
+        }
+    }
+}
