@@ -161,6 +161,7 @@ fn clear(directory: &Path, entries: &[Entry]) -> io::Result<Cleared> {
 }
 
 #[cfg(all(test, target_os = "linux"))]
+#[expect(clippy::disallowed_methods, reason = "a test leaves what a killed owner would")]
 mod tests {
     use super::*;
 
