@@ -288,3 +288,22 @@ fn artifacts_are_signed_for_however_deep_they_lie() {
     }
     assert_eq!(bench.herm().run(&["successor", "show", &hash]).code, 0);
 }
+
+#[test]
+fn a_program_takes_no_more_than_the_budget_allows() {
+    let bench = Bench::bare();
+    // Alone it may take 512 MiB; here both sides together have 240 MB.
+    let greedy = "read line; perl -e 'my $x = \"x\" x 200000000; print \"{}\"'; echo '{\"text\":\"done\"}'";
+    let judged = bench.judge(&script_tool(greedy), &one_call(), &["--memory", "240"]);
+    let spent = &judged.verdict()["spent"]["memoryBytes"];
+    let allowed = judged.verdict()["budget"]["memoryBytes"].as_u64().unwrap();
+    match judged.reason() {
+        // It was ended at half of the budget, and its call failed.
+        "" => {
+            assert_eq!(judged.samples("patched")[0]["metrics"]["toolErrors"], 1.0, "{:#}", judged.verdict());
+            assert!(spent.as_u64().unwrap() <= allowed, "{spent} of {allowed}");
+        }
+        // Or all of them together took more.
+        reason => assert_eq!((judged.ruling(), reason), ("REJECT", "budget_memory"), "{:#}", judged.verdict()),
+    }
+}

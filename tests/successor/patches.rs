@@ -1,5 +1,6 @@
 //! Every kind of patch, evaluated for real, and the ones that cannot be.
 
+use herm_tests::model_server::{ModelServer, Step};
 use serde_json::{Value, json};
 
 use crate::{Bench, evaluation, patch, scripted};
@@ -130,4 +131,111 @@ fn recorded_tasks_are_replayed_with_the_recorded_words_where_nothing_changed() {
     let other = bench.judge(&role, &task, &[]);
     let (before, after) = (&other.samples("baseline")[0]["metrics"], &other.samples("patched")[0]["metrics"]);
     assert!(after["contextBytes"].as_f64().unwrap() < before["contextBytes"].as_f64().unwrap(), "{before} {after}");
+}
+
+#[test]
+fn each_side_speaks_with_the_backend_it_would_have_however_the_patch_names_it() {
+    let manifest = r#"{ "schema": "herm/manifest@1", "name": "PLAIN", "tools": [], "backend": "cheap" }"#;
+    for change in [
+        json!({ "kind": "component", "component": "backend", "to": "cheap" }),
+        json!({ "kind": "constants", "set": { "backend": "cheap" } }),
+        json!({ "kind": "files", "set": { "manifest.json": manifest } }),
+    ] {
+        let bench = Bench::plain();
+        let [dear, cheap] =
+            ["dear", "cheap"].map(|says| ModelServer::always(Step::chat(&json!({ "done": says }).to_string())));
+        let backend = |name: &str, model: &ModelServer| {
+            format!(
+                "[backends.{name}]\nkind = \"openai\"\nbase_url = \"{}/v1\"\nmodel = \"m\"\nstream = false\n\
+                 price = {{ input = 1000, output = 1000 }}\n",
+                model.url()
+            )
+        };
+        let config = bench.path().join("herm.toml");
+        let text = format!("backend = \"dear\"\n{}{}", backend("dear", &dear), backend("cheap", &cheap));
+        std::fs::write(&config, text).unwrap();
+        let task = json!({
+            "schema": "herm/evaluation@1", "title": "who speaks", "speaker": "brain",
+            "parts": [{ "kind": "suite", "name": "s", "tasks": [
+                { "name": "t", "input": "go", "checks": [{ "answerHas": "cheap" }] },
+            ] }],
+            "goals": [{ "metric": "solved" }],
+        });
+        let mut command = bench.evaluating(&patch(json!([change])), &task, &[]);
+        let output = command.env("HERM_CONFIG", &config).output().unwrap();
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let checks = &json["verdict"]["checks"];
+        assert_eq!((&checks["baselinePassed"], &checks["patchedPassed"]), (&json!(1), &json!(2)), "{change}: {json:#}");
+        assert_eq!((dear.requests().len(), cheap.requests().len()), (1, 1), "{change}");
+    }
+}
+
+/// The brain's own tasks once more.
+fn replays() -> Value {
+    let mut task = evaluation(json!([{ "kind": "replay", "name": "before", "last": 20 }]));
+    task["goals"] = json!([{ "metric": "contextBytes" }]);
+    task
+}
+
+#[test]
+fn a_replay_sees_what_a_patch_does_to_a_tool() {
+    let bench = Bench::new();
+    let swapped = patch(json!([{ "kind": "tool", "name": "scan", "use": "outline" }]));
+    let judged = bench.judge(&swapped, &replays(), &[]);
+    let sent = |arm: &str| judged.samples(arm)[0]["metrics"]["contextBytes"].as_f64().unwrap();
+    assert_ne!(sent("baseline"), sent("patched"), "{:#}", judged.verdict());
+    let caveats = judged.verdict()["caveats"].to_string();
+    assert!(caveats.contains("In 1 replays the patch changed the conversation"), "{caveats}");
+}
+
+#[test]
+fn tasks_from_before_the_brain_was_last_changed_are_not_replayed() {
+    let bench = Bench::bare();
+    let run = |tasks: usize| (0..tasks).for_each(|_| drop(bench.must(&["run", "1", "--example", "vault"])));
+    let tuning = bench.brains().join("1/tuning.json");
+    std::fs::write(&tuning, "{\"schema\":\"herm/tuning@1\",\"compressor\":\"salient\"}\n").unwrap();
+    bench.must(&["brain", "adopt", "1"]);
+    run(2);
+    std::fs::remove_file(&tuning).unwrap();
+    bench.must(&["brain", "adopt", "1"]);
+    run(3);
+    // On the first two the patch would change nothing: they are no evidence against it.
+    let salient = patch(json!([{ "kind": "component", "component": "compressor", "to": "salient" }]));
+    let judged = bench.judge(&salient, &replays(), &[]);
+    assert_eq!(judged.reason(), "", "{:#}", judged.verdict());
+    assert_eq!(judged.samples("patched").len(), 3);
+    let caveats = judged.verdict()["caveats"].to_string();
+    assert!(caveats.contains("2 tasks from before the brain was last changed are not replayed"), "{caveats}");
+}
+
+#[test]
+fn cutoffs_of_the_curator_are_judged_by_the_skills_they_would_retire() {
+    let bench = Bench::bare();
+    let task = json!({
+        "schema": "herm/evaluation@1", "title": "what the curator retires",
+        "parts": [{ "kind": "curate", "name": "lives", "lives": 20, "skills": 40 }],
+        "goals": [{ "metric": "deadKept" }], "guards": [{ "metric": "retiredUsed", "slack": 0.0 }],
+    });
+    let set = |stale: u32, archive: u32| {
+        patch(json!([{ "kind": "constants", "set": { "staleDays": stale, "archiveDays": archive } }]))
+    };
+    let counted = |judged: &crate::Judged, arm: &str, metric: &str| -> f64 {
+        judged.samples(arm).iter().map(|sample| sample["metrics"][metric].as_f64().unwrap()).sum()
+    };
+    // Far sooner: what is used once a month goes with the dead.
+    let hasty = bench.judge(&set(7, 20), &task, &[]);
+    assert_eq!((hasty.ruling(), hasty.reason()), ("REJECT", "guard_broken"), "{:#}", hasty.verdict());
+    assert!(counted(&hasty, "patched", "retiredUsed") > counted(&hasty, "baseline", "retiredUsed") + 50.0);
+    // As late as that, nothing that lives is retired: better for them, and worse for the index.
+    let lax = bench.judge(&set(30, 365), &task, &[]);
+    assert_eq!(lax.ruling(), "NEEDS_REVISION", "{:#}", lax.verdict());
+
+    // Of a brain that hardly retires anything, only the dead go.
+    let tuning = bench.brains().join("1/tuning.json");
+    std::fs::write(&tuning, "{\"schema\":\"herm/tuning@1\",\"staleDays\":30,\"archiveDays\":365}\n").unwrap();
+    bench.must(&["brain", "adopt", "1"]);
+    let better = bench.judge(&set(30, 120), &task, &[]);
+    assert_eq!(better.ruling(), "APPROVE", "{:#}", better.verdict());
+    assert_eq!(counted(&better, "patched", "retiredUsed"), 0.0);
+    assert!(counted(&better, "patched", "deadKept") < counted(&better, "baseline", "deadKept") / 2.0);
 }

@@ -81,6 +81,10 @@ pub(crate) mod place {
         }
     }
 
+    pub(crate) fn boot() -> Option<String> {
+        None
+    }
+
     pub(crate) fn end_process(_: i32, _: u64) -> io::Result<bool> {
         Ok(false)
     }

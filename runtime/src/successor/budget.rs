@@ -61,6 +61,18 @@ impl Budget {
 }
 
 impl Spent {
+    /// What of it is more than a budget allows: its name, its unit, what was used and what was allowed. Time, processors
+    /// and money are held while it runs.
+    pub(super) fn beyond(&self, budget: &Budget) -> Option<(&'static str, &'static str, u64, u64)> {
+        let all = [
+            ("memory", "bytes", self.memory_bytes, budget.memory_bytes),
+            ("processes", "processes", self.processes.into(), budget.processes.into()),
+            ("disk", "bytes", self.disk_bytes, budget.disk_bytes),
+            ("files", "files", self.files, budget.files),
+        ];
+        all.into_iter().find(|(.., used, allowed)| used > allowed)
+    }
+
     /// Takes in what ran at the same time.
     pub(super) fn beside(&mut self, used: &Used) {
         self.cpu_millis += millis(used);

@@ -110,6 +110,16 @@ pub enum Part {
         #[serde(default = "context_bytes")]
         context_bytes: usize,
     },
+    /// Generated lives of skills, of which is known whether each is used again: what would the curator retire?
+    Curate {
+        /// Its name.
+        name: String,
+        /// How many lives.
+        lives: u32,
+        /// How many skills each has: 1 to 1,000.
+        #[serde(default = "forty")]
+        skills: u32,
+    },
     /// Many calls of one tool at once.
     Calls {
         /// Its name.
@@ -143,6 +153,10 @@ fn seven() -> u8 {
     7
 }
 
+fn forty() -> u32 {
+    40
+}
+
 fn result_bytes() -> usize {
     12_000
 }
@@ -158,6 +172,7 @@ impl Part {
             Self::Suite { name, .. }
             | Self::Replay { name, .. }
             | Self::Compress { name, .. }
+            | Self::Curate { name, .. }
             | Self::Calls { name, .. }
             | Self::Command { name, .. } => name,
         }
@@ -174,9 +189,11 @@ impl Part {
                     sample + 2 * task.name.len() as u64 + CHECK_BYTES + checks.sum::<u64>()
                 })
                 .sum(),
-            Self::Replay { .. } | Self::Compress { .. } | Self::Calls { .. } | Self::Command { .. } => {
-                (sample + CHECK_BYTES) * self.cases()
-            }
+            Self::Replay { .. }
+            | Self::Compress { .. }
+            | Self::Curate { .. }
+            | Self::Calls { .. }
+            | Self::Command { .. } => (sample + CHECK_BYTES) * self.cases(),
         }
     }
 
@@ -185,6 +202,7 @@ impl Part {
             Self::Suite { tasks, .. } => tasks.len() as u64,
             Self::Replay { last, .. } => u64::from(*last),
             Self::Compress { sessions, .. } => u64::from(*sessions),
+            Self::Curate { lives, .. } => u64::from(*lives),
             Self::Calls { .. } | Self::Command { .. } => 1,
         }
     }
@@ -343,7 +361,7 @@ impl Evaluation {
         self.parts.iter().any(|part| match part {
             Part::Suite { tasks, .. } => tasks.iter().any(|task| !task.checks.is_empty()),
             Part::Replay { .. } => true,
-            Part::Compress { .. } | Part::Calls { .. } | Part::Command { .. } => false,
+            Part::Compress { .. } | Part::Curate { .. } | Part::Calls { .. } | Part::Command { .. } => false,
         })
     }
 
@@ -458,11 +476,14 @@ fn validate_part(part: &Part) -> Result<()> {
                 return bad("a result has 256 bytes to 1 MiB, a conversation 4 KiB to 16 MiB");
             }
         }
+        Part::Curate { lives, skills, .. } if *lives == 0 || !(1..=1_000).contains(skills) => {
+            return bad("it has at least one life of 1 to 1,000 skills");
+        }
         Part::Calls { calls, at_once, .. } if *calls == 0 || *at_once == 0 || *calls > 100_000 || *at_once > 10_000 => {
             return bad("1 to 100,000 calls, 1 to 10,000 at once");
         }
         Part::Command { argv, .. } if argv.is_empty() => return bad("it names no program"),
-        Part::Replay { .. } | Part::Calls { .. } | Part::Command { .. } => {}
+        Part::Replay { .. } | Part::Curate { .. } | Part::Calls { .. } | Part::Command { .. } => {}
     }
     Ok(())
 }

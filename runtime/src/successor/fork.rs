@@ -23,7 +23,7 @@ use crate::successor::patch::{Change, Patch};
 use crate::successor::recent::Recent;
 use crate::successor::records::{Records, Saved};
 use crate::successor::sides::arms::{Arms, Run};
-use crate::successor::sides::side::Around;
+use crate::successor::sides::side::{Around, limits};
 use crate::successor::verdict::{Base, Identity, VERDICT_SCHEMA, Verdict};
 use crate::successor::wire::{Face, Setup};
 use crate::tool::Sandboxed;
@@ -118,7 +118,7 @@ impl SuccessorFork {
                 let broker = broker?;
                 broker.first().map(|backend| Face::of(backend.name(), backend.capabilities()))
             });
-            let sandboxes = Sandboxed::new(forks(self.harness.layout()));
+            let sandboxes = Sandboxed::new(forks(self.harness.layout())).within(&limits(&budget));
             let (outputs, runtime) = (making.path().to_owned(), tokio::runtime::Handle::current());
             let Facts { identity, programs, recent, .. } = self.facts.clone();
             let leases = leases.clone();

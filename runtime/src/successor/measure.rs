@@ -67,6 +67,10 @@ pub enum Metric {
     ContextBytes,
     /// The share of planted facts that the model can still read at the end: 0 to 1.
     KeptFacts,
+    /// Skills that the curator would archive and that are used again.
+    RetiredUsed,
+    /// Skills that the curator would leave in the index and that are never used again.
+    DeadKept,
     /// Time on a processor.
     CpuMicros,
     /// Time on the wall.
@@ -79,7 +83,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Solved,
         Self::Turns,
         Self::ToolCalls,
@@ -87,6 +91,8 @@ impl Metric {
         Self::Tokens,
         Self::ContextBytes,
         Self::KeptFacts,
+        Self::RetiredUsed,
+        Self::DeadKept,
         Self::CpuMicros,
         Self::WallMicros,
         Self::LatencyP99Micros,
@@ -103,6 +109,8 @@ impl Metric {
             Self::Tokens => "tokens",
             Self::ContextBytes => "contextBytes",
             Self::KeptFacts => "keptFacts",
+            Self::RetiredUsed => "retiredUsed",
+            Self::DeadKept => "deadKept",
             Self::CpuMicros => "cpuMicros",
             Self::WallMicros => "wallMicros",
             Self::LatencyP99Micros => "latencyP99Micros",
@@ -120,6 +128,8 @@ impl Metric {
             Self::Tokens => "tokens",
             Self::ContextBytes => "bytes of conversation",
             Self::KeptFacts => "facts kept",
+            Self::RetiredUsed => "living skills retired",
+            Self::DeadKept => "dead skills kept",
             Self::CpuMicros => "processor time",
             Self::WallMicros => "time",
             Self::LatencyP99Micros => "p99 latency of calls",
@@ -136,6 +146,8 @@ impl Metric {
             | Self::ToolErrors
             | Self::Tokens
             | Self::ContextBytes
+            | Self::RetiredUsed
+            | Self::DeadKept
             | Self::CpuMicros
             | Self::WallMicros
             | Self::LatencyP99Micros

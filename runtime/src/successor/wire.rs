@@ -41,6 +41,15 @@ pub(super) enum ToWorker {
         /// Where generated data begins.
         seed: u64,
     },
+    /// One life of a part that retires skills.
+    Curate {
+        /// The part.
+        part: Part,
+        /// Which life.
+        life: u32,
+        /// Where generated data begins.
+        seed: u64,
+    },
     /// A part of many calls.
     Calls(Part),
     /// The answer to something the worker asked.
@@ -157,7 +166,12 @@ pub(super) struct CaseResult {
     pub(super) tokens: Option<u64>,
     pub(super) context_bytes: Option<u64>,
     pub(super) kept_facts: Option<f64>,
+    pub(super) retired_used: Option<u64>,
+    pub(super) dead_kept: Option<u64>,
     pub(super) cpu_micros: Option<u64>,
+    /// Of the time on processors, what the patch took to become a step.
+    #[serde(skip)]
+    pub(super) patching_micros: u64,
     pub(super) latency_p99_micros: Option<u64>,
     pub(super) memory_bytes: Option<u64>,
     /// Digests of what was asked.

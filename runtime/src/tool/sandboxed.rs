@@ -16,12 +16,37 @@ use crate::fsio;
 #[derive(Debug, Clone)]
 pub struct Sandboxed {
     root: PathBuf,
+    limits: Limits,
 }
 
 impl Sandboxed {
     /// Sandboxes below `root`, which is made where it is not there.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        let limits = Limits {
+            cpu_percent: 100,
+            memory: 512 << 20,
+            processes: 32,
+            disk: 64 << 20,
+            files: 1_000,
+            output: 1 << 20,
+            ..Limits::default()
+        };
+        Self { root: root.into(), limits }
+    }
+
+    /// The same with no more than this for any of them.
+    #[must_use]
+    pub(crate) fn within(self, most: &Limits) -> Self {
+        let own = self.limits;
+        let limits = Limits {
+            cpu_percent: own.cpu_percent.min(most.cpu_percent),
+            memory: own.memory.min(most.memory),
+            processes: own.processes.min(most.processes),
+            disk: own.disk.min(most.disk),
+            files: own.files.min(most.files),
+            ..own
+        };
+        Self { limits, ..self }
     }
 
     /// The same on this thread, with what it used.
@@ -51,15 +76,7 @@ impl Sandboxed {
         let mut spec = Spec::new(Program::At("/work/program".into()), &lease);
         spec.binds = Bind::system();
         spec.environment = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
-        spec.limits = Limits {
-            wall: timeout,
-            cpu_percent: 100,
-            memory: 512 << 20,
-            processes: 32,
-            disk: 64 << 20,
-            files: 1_000,
-            output: 1 << 20,
-        };
+        spec.limits = Limits { wall: timeout, ..self.limits.clone() };
         (spec.stdin, spec.stdout) = (Input::Piped, Output::Piped);
         let mut running =
             herm_sandbox::spawn(spec).map_err(|refusal| Error::unavailable(refusal.message()).hint(refusal.hint()))?;

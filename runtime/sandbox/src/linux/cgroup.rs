@@ -100,6 +100,26 @@ fn places(mounts: &str, own: &str) -> Vec<Place> {
     places
 }
 
+/// Under which group of version 2 groups with limits can be made. A group that has processes cannot limit groups below it,
+/// and our own has at least us: asking it to would turn it into one of threads, in which nobody could be put any more. So it
+/// is the root, which is exempt, or the group above where that one was delegated and has no processes of its own, as
+/// systemd's `Delegate=` and `DelegateSubgroup=` leave it.
+fn above_limits(own: &Path) -> Option<PathBuf> {
+    // The root alone has no type.
+    if !own.join("cgroup.type").exists() {
+        return Some(own.to_owned());
+    }
+    let above = own.parent().filter(|above| above.join("cgroup.procs").exists())?;
+    (is_delegated(above) && members(above).is_empty()).then(|| above.to_owned())
+}
+
+fn is_delegated(group: &Path) -> bool {
+    ["user.delegate", "trusted.delegate"].iter().any(|name| {
+        let mut value = [0; 8];
+        rustix::fs::getxattr(group, *name, &mut value).is_ok_and(|length| value.get(..length) == Some(b"1"))
+    })
+}
+
 impl Groups {
     /// Makes the groups that can be made, and sets their limits. `note` hears of each before it is there.
     pub(crate) fn make(
@@ -119,7 +139,14 @@ impl Groups {
             if !useful {
                 continue;
             }
-            let directory = place.directory.join(name);
+            let above = match place.version {
+                Version::One => place.directory.clone(),
+                Version::Two => match above_limits(&place.directory) {
+                    Some(above) => above,
+                    None => continue,
+                },
+            };
+            let directory = above.join(name);
             note(&directory)?;
             if fs::create_dir(&directory).is_err() {
                 continue;
@@ -129,8 +156,8 @@ impl Groups {
                 Version::One => place.controllers.clone(),
                 Version::Two => {
                     for controller in ["+memory", "+pids", "+cpu"] {
-                        // Only where the caller's own group has no processes, or is the root; elsewhere others hold it.
-                        let _ = write(&place.directory.join("cgroup.subtree_control"), controller);
+                        // Those that are not to be had here are held by something else.
+                        let _ = write(&above.join("cgroup.subtree_control"), controller);
                     }
                     let given = fs::read_to_string(directory.join("cgroup.controllers")).unwrap_or_default();
                     given.split_whitespace().map(str::to_owned).collect()

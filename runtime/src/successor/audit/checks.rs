@@ -264,7 +264,7 @@ fn method(verdict: &Verdict, evaluation: &Evaluation) -> Vec<Finding> {
     let met: Vec<&Comparison> = evaluation
         .goals
         .iter()
-        .filter(|goal| goal_standing(goal, &verdict.statistics) == GoalStanding::Met)
+        .filter(|goal| goal_standing(evaluation, goal, &verdict.statistics) == GoalStanding::Met)
         .filter_map(|goal| find(&verdict.statistics, goal.metric, goal.part.as_deref()))
         .collect();
     if verdict.verdict == Ruling::Approve {
@@ -373,7 +373,7 @@ pub(super) fn second_evaluation(
     let is_fixed = |part: &&Part| match part {
         Part::Suite { .. } | Part::Replay { .. } | Part::Calls { .. } => true,
         // A command has the seed in its environment; what it does with it is its own affair.
-        Part::Compress { .. } | Part::Command { .. } => false,
+        Part::Compress { .. } | Part::Curate { .. } | Part::Command { .. } => false,
     };
     let caveats = first.parts.iter().filter(is_fixed).map(|part| {
         caveat(format!(

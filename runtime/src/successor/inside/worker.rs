@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::{Ask, Backend, BackendError, Capabilities, Completion, ErrorClass, Reflex, Router, Scripted};
 use crate::brain::{Brain, OnDrift, Opening, Reader, StepKind};
+use crate::curator::Policy;
 use crate::error::{Error, Result};
 use crate::harness::{self, Harness};
 use crate::ids::{BrainId, SystemRandom, sha256};
@@ -19,8 +20,9 @@ use crate::layout::Layout;
 use crate::receipt::Signer;
 use crate::successor::apply;
 use crate::successor::evaluation::{Part, Speaker, WrittenTask};
-use crate::successor::inside::sessions;
+use crate::successor::inside::meter::{Meter, processor_micros};
 use crate::successor::inside::speakers::{FromRecord, Switchboard};
+use crate::successor::inside::{lives, sessions};
 use crate::successor::patch::Patch;
 use crate::successor::wire::{self, Answer, CaseResult, Face, FromWorker, Setup, ToWorker, WireAsk};
 use crate::task::{Keep, Outcome, Task};
@@ -251,17 +253,20 @@ impl Clone {
     }
 
     async fn carry_out(&self, order: ToWorker) -> Result<CaseResult> {
-        forget_peak();
-        let began = processor_micros();
+        let meter = Meter::begin();
         let result = match order {
             ToWorker::Task(task) => self.task(*task).await,
             ToWorker::Replay { seq, asked } => self.replay(seq, asked).await,
             ToWorker::Compress { part, session, seed } => self.compress(&part, session, seed).await,
+            ToWorker::Curate { part, life, seed } => self.curate(&part, life, seed),
             ToWorker::Calls(part) => self.calls(part).await,
             ToWorker::Setup(_) | ToWorker::Answer { .. } => Err(Error::invalid("that is not a case")),
-        }?;
-        let cpu_micros = Some(processor_micros().saturating_sub(began));
-        Ok(CaseResult { cpu_micros, memory_bytes: peak_bytes(), ..result })
+        };
+        let (micros, memory_bytes) = meter.end();
+        let result = result?;
+        // Making the patch a step is no part of the case.
+        let cpu_micros = Some(micros.saturating_sub(result.patching_micros));
+        Ok(CaseResult { cpu_micros, memory_bytes, ..result })
     }
 
     async fn task(&self, written: WrittenTask) -> Result<CaseResult> {
@@ -278,10 +283,16 @@ impl Clone {
     }
 
     async fn replay(&self, seq: u64, asked: Option<Vec<String>>) -> Result<CaseResult> {
-        let patch = self.patch.clone();
-        let change = move |brain: &mut Brain| match &patch {
-            Some(patch) => apply::apply(brain, patch, serde_json::Value::Null).map(drop),
-            None => Ok(()),
+        let (patch, patching) = (self.patch.clone(), Arc::new(AtomicU64::new(0)));
+        let took = Arc::clone(&patching);
+        let change = move |brain: &mut Brain| {
+            let began = processor_micros();
+            let changed = match &patch {
+                Some(patch) => apply::apply(brain, patch, serde_json::Value::Null).map(drop),
+                None => Ok(()),
+            };
+            took.store(processor_micros().saturating_sub(began), Ordering::Relaxed);
+            changed
         };
         let mut record = None;
         // The record of the brain as it was, not of the clone's: the patch is applied to the state before the task.
@@ -304,6 +315,7 @@ impl Clone {
             context_bytes: Some(context_bytes),
             asked,
             recorded: record.map_or(0, |record| record.used()),
+            patching_micros: patching.load(Ordering::Relaxed),
             ..CaseResult::default()
         })
     }
@@ -319,6 +331,20 @@ impl Clone {
             turns: Some(left.turns),
             context_bytes: Some(left.context_bytes),
             kept_facts: Some(left.kept_facts),
+            ..CaseResult::default()
+        })
+    }
+
+    fn curate(&self, part: &Part, life: u32, seed: u64) -> Result<CaseResult> {
+        let Part::Curate { skills, .. } = part else {
+            return Err(Error::invalid("that part retires no skills"));
+        };
+        let tuning = Reader::open(&self.layout, &self.brain)?.tuning()?;
+        let policy = Policy::default().tuned(&tuning)?;
+        let retired = lives::curate(&lives::generate(seed, life, *skills)?, policy);
+        Ok(CaseResult {
+            retired_used: Some(retired.used_again),
+            dead_kept: Some(retired.dead_kept),
             ..CaseResult::default()
         })
     }
@@ -355,26 +381,4 @@ fn result_of(outcome: Outcome) -> CaseResult {
         tokens: Some(outcome.usage.total_tokens()),
         ..CaseResult::default()
     }
-}
-
-/// Lets the kernel count the most memory from now on. Where it does not, the peak is of the whole process.
-fn forget_peak() {
-    let file = std::fs::OpenOptions::new().write(true).open("/proc/self/clear_refs");
-    if let Ok(mut file) = file {
-        // Only ever a finer figure.
-        let _ = std::io::Write::write_all(&mut file, b"5");
-    }
-}
-
-/// The most memory at once since.
-fn peak_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1_024)
-}
-
-/// Time this process has had on processors.
-fn processor_micros() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000
 }

@@ -142,8 +142,9 @@ fn unguarded(found: &Found<'_>) -> Vec<String> {
 /// The more goals there are, the likelier one of them is met by chance.
 fn one_of_many(found: &Found<'_>) -> Option<String> {
     let goals = &found.evaluation.goals;
-    let is_met =
-        |goal: &&crate::successor::evaluation::Goal| goal_standing(goal, found.statistics) == GoalStanding::Met;
+    let is_met = |goal: &&crate::successor::evaluation::Goal| {
+        goal_standing(found.evaluation, goal, found.statistics) == GoalStanding::Met
+    };
     let met: Vec<_> = goals.iter().filter(is_met).collect();
     let bound = 0.05 / goals.len().max(1) as f64;
     let comparison =

@@ -100,6 +100,17 @@ impl Evidence {
         Self { gain, interval, ..self }
     }
 
+    /// The same as one of so many goals that chance could have met: the more of them, the farther from zero it has to lie.
+    /// What does not vary between two runs meets none by chance.
+    fn among(self, chances: usize) -> Self {
+        if !self.metric.is_noisy() || chances <= 1 {
+            return self;
+        }
+        let wider = normal_quantile(TAIL / chances as f64) / normal_quantile(TAIL);
+        let [bad, good] = self.interval;
+        Self { interval: [self.gain - (self.gain - bad) * wider, good], ..self }
+    }
+
     fn is_too_little(self) -> bool {
         self.metric.is_noisy() && self.units < FEW
     }
@@ -108,6 +119,22 @@ impl Evidence {
     fn is_enough_to_approve(self) -> bool {
         self.units >= FEW
     }
+}
+
+/// What chance may lie beyond either end of an interval of 95 %.
+const TAIL: f64 = 0.025;
+
+/// How far from the middle of a normal distribution this much of it lies beyond (Abramowitz and Stegun, 26.2.23).
+fn normal_quantile(tail: f64) -> f64 {
+    let t = (-2.0 * tail.ln()).sqrt();
+    let above = 2.515_517 + t * (0.802_853 + t * 0.010_328);
+    let below = 1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308));
+    t - above / below
+}
+
+/// How many goals of an evaluation chance could meet.
+fn chances(evaluation: &Evaluation) -> usize {
+    evaluation.goals.iter().filter(|goal| goal.metric.is_noisy()).count()
 }
 
 /// How a goal stands.
@@ -147,8 +174,9 @@ pub(crate) fn guard(guard: &Guard, evidence: Option<Evidence>) -> GuardStanding 
 }
 
 /// How a goal of a judged evaluation stands.
-pub fn goal_standing(of: &Goal, statistics: &[Comparison]) -> GoalStanding {
-    goal(of, find(statistics, of.metric, of.part.as_deref()).map(Evidence::of))
+pub fn goal_standing(evaluation: &Evaluation, of: &Goal, statistics: &[Comparison]) -> GoalStanding {
+    let evidence = find(statistics, of.metric, of.part.as_deref()).map(Evidence::of);
+    goal(of, evidence.map(|evidence| evidence.among(chances(evaluation))))
 }
 
 /// How a guard of a judged evaluation stands.
@@ -165,7 +193,7 @@ pub(crate) fn find<'a>(statistics: &'a [Comparison], metric: Metric, part: Optio
 /// order, then of the guards.
 pub(crate) fn rule(evaluation: &Evaluation, evidence: &[Option<Evidence>]) -> Ruling {
     let (of_goals, of_guards) = evidence.split_at(evaluation.goals.len().min(evidence.len()));
-    let (mut met, mut doubt) = (false, false);
+    let (mut met, mut doubt, chances) = (false, false, chances(evaluation));
     for (of, evidence) in evaluation.guards.iter().zip(of_guards) {
         match guard(of, *evidence) {
             GuardStanding::Broken => return Ruling::Reject,
@@ -174,7 +202,7 @@ pub(crate) fn rule(evaluation: &Evaluation, evidence: &[Option<Evidence>]) -> Ru
         }
     }
     for (of, evidence) in evaluation.goals.iter().zip(of_goals) {
-        match goal(of, *evidence) {
+        match goal(of, evidence.map(|evidence| evidence.among(chances))) {
             GoalStanding::Met => met = true,
             GoalStanding::Worse => doubt = true,
             GoalStanding::Short
@@ -206,6 +234,20 @@ mod tests {
         assert_eq!(stands(-0.3, [-0.4, -0.2]), GoalStanding::Worse);
         assert_eq!(stands(0.0, [0.0, 0.0]), GoalStanding::Unchanged);
         assert_eq!(goal(&wanted, None), GoalStanding::Unmeasured);
+    }
+
+    #[test]
+    fn a_goal_among_many_that_vary_has_to_lie_farther_from_chance() {
+        let wanted = Goal { metric: Metric::WallMicros, part: None, by: 0.0 };
+        let near = evidence(Metric::WallMicros, 20, 0.1, [0.01, 0.19]).unwrap();
+        let stands = |chances| goal(&wanted, Some(near.among(chances)));
+        assert_eq!(
+            (stands(1), stands(2), stands(30)),
+            (GoalStanding::Met, GoalStanding::Unclear, GoalStanding::Unclear)
+        );
+        let steady = evidence(Metric::KeptFacts, 20, 0.1, [0.01, 0.19]).unwrap();
+        assert_eq!(goal(&Goal { metric: Metric::KeptFacts, ..wanted }, Some(steady.among(30))), GoalStanding::Met);
+        assert!((normal_quantile(0.025) - 1.96).abs() < 1e-3 && (normal_quantile(0.0005) - 3.2905).abs() < 1e-3);
     }
 
     #[test]

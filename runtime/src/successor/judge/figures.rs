@@ -42,7 +42,12 @@ pub(crate) fn quantity(metric: Metric, value: f64) -> String {
         Metric::Solved | Metric::KeptFacts => percent(value),
         Metric::CpuMicros | Metric::WallMicros | Metric::LatencyP99Micros => micros(value),
         Metric::ContextBytes | Metric::MemoryBytes => bytes(value),
-        Metric::Turns | Metric::ToolCalls | Metric::ToolErrors | Metric::Tokens => number(value),
+        Metric::Turns
+        | Metric::ToolCalls
+        | Metric::ToolErrors
+        | Metric::Tokens
+        | Metric::RetiredUsed
+        | Metric::DeadKept => number(value),
     }
 }
 

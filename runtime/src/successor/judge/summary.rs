@@ -1,6 +1,6 @@
 //! The summary of a judgement: a few sentences that say what was found and why the ruling is what it is.
 
-use crate::successor::evaluation::{Goal, Guard};
+use crate::successor::evaluation::{Evaluation, Goal, Guard};
 use crate::successor::judge::conditions::{GoalStanding, GuardStanding, find, goal_standing, guard_standing};
 use crate::successor::judge::figures::{line, percent, quantity};
 use crate::successor::judge::{Breakage, Found};
@@ -32,7 +32,7 @@ pub(crate) fn of(found: &Found<'_>, verdict: Ruling) -> String {
         let scope = (goal.metric, goal.part.as_deref());
         if !told.contains(&scope) {
             told.push(scope);
-            sentences.push(goal_sentence(goal, found.statistics));
+            sentences.push(goal_sentence(found.evaluation, goal, found.statistics));
         }
     }
     if !found.idle.is_empty() {
@@ -42,7 +42,7 @@ pub(crate) fn of(found: &Found<'_>, verdict: Ruling) -> String {
     if found.evaluation.goals.is_empty() {
         sentences.push("The evaluation has no goals, so nothing can be shown to be better.".to_owned());
     } else if verdict == Ruling::NeedsRevision && found.idle.is_empty() {
-        let is_met = |goal: &Goal| goal_standing(goal, found.statistics) == GoalStanding::Met;
+        let is_met = |goal: &Goal| goal_standing(found.evaluation, goal, found.statistics) == GoalStanding::Met;
         if !found.evaluation.goals.iter().any(is_met) {
             sentences.push("No goal is met.".to_owned());
         }
@@ -95,12 +95,12 @@ fn guard_sentence(guard: &Guard, statistics: &[Comparison]) -> Option<String> {
     }
 }
 
-fn goal_sentence(goal: &Goal, statistics: &[Comparison]) -> String {
+fn goal_sentence(evaluation: &Evaluation, goal: &Goal, statistics: &[Comparison]) -> String {
     let subject = capitalised(&subject(goal.metric, goal.part.as_deref()));
     let Some(comparison) = find(statistics, goal.metric, goal.part.as_deref()) else {
         return format!("{subject} was not measured.");
     };
-    match goal_standing(goal, statistics) {
+    match goal_standing(evaluation, goal, statistics) {
         GoalStanding::Met => format!("{subject} {}.", moved(comparison)),
         GoalStanding::Short => {
             format!("{subject} {}, less than the {} wanted.", moved(comparison), percent(goal.by))

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::successor::evaluation::WrittenTask;
+use crate::successor::evaluation::{Goal, WrittenTask};
 use crate::successor::judge::fixtures::{evaluation, goal, guard, pairs, part, sample, swapped};
 use crate::successor::measure::Checked;
 use crate::successor::verdict::Direction;
@@ -302,4 +302,36 @@ proptest! {
         let finite = |one: &Comparison| [one.baseline, one.patched, one.change, one.p].iter().all(|n| n.is_finite());
         prop_assert!(found.statistics.iter().all(finite));
     }
+}
+
+#[test]
+fn a_patch_that_changes_nothing_is_approved_no_oftener_than_chance_allows_however_many_goals_there_are() {
+    let mut numbers = 7_u64;
+    let mut noise = || {
+        numbers = numbers.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        100.0 + (numbers >> 33) as f64 / f64::from(1_u32 << 31) * 20.0
+    };
+    let mut evaluation = evaluation(1);
+    evaluation.parts = (0..27).map(|number| part(&format!("p{number:02}"))).collect();
+    evaluation.goals = evaluation
+        .parts
+        .iter()
+        .map(|part| Goal { part: Some(part.name().to_owned()), ..goal(Metric::WallMicros, 0.0) })
+        .collect();
+    let rounds = 60;
+    let approved = (0..rounds).filter(|round| {
+        let mut samples = Vec::new();
+        for part in &evaluation.parts {
+            let values: Vec<[f64; 2]> = (0..12).map(|_| [noise(), noise()]).collect();
+            samples.extend(
+                pairs(Metric::WallMicros, &values)
+                    .into_iter()
+                    .map(|sample| Sample { part: part.name().to_owned(), ..sample }),
+            );
+        }
+        judge(&evaluation, &samples, *round).verdict == Ruling::Approve
+    });
+    let approved = approved.count();
+    // Without a correction it was one in four.
+    assert!(approved <= 5, "{approved} of {rounds}");
 }

@@ -175,6 +175,9 @@ fn told_part(part: &Part) -> String {
         Part::Suite { tasks, .. } => counted(tasks.len(), "task", "tasks"),
         Part::Replay { last, .. } => format!("the last {} again", count(*last, "task", "tasks")),
         Part::Compress { sessions, .. } => count(*sessions, "long session", "long sessions"),
+        Part::Curate { lives, skills, .. } => {
+            format!("{} of {} each", count(*lives, "life", "lives"), count(*skills, "skill", "skills"))
+        }
         Part::Calls { tool, calls, at_once, .. } => {
             format!("{} of {tool}, {at_once} at once", count(*calls, "call", "calls"))
         }

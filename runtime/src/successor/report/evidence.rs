@@ -54,7 +54,7 @@ impl Report<'_> {
     pub(super) fn asked(&self) -> String {
         let (evaluation, statistics) = (self.evaluation, &self.verdict.statistics);
         let goals = evaluation.goals.iter().map(|goal| {
-            let standing = goal_standing(goal, statistics);
+            let standing = goal_standing(evaluation, goal, statistics);
             let tone = match standing {
                 GoalStanding::Met => "good",
                 GoalStanding::Worse => "bad",

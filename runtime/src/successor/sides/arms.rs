@@ -87,7 +87,12 @@ impl Arms<'_> {
         run.spent.after(&alone);
         run.spent.wall_millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         run.spent.micro_usd = self.around.micro_usd();
-        run.rejected = rejected;
+        // Each kept to its own share, and yet together they may have taken more.
+        let beyond = run.spent.beyond(self.budget).map(|(name, unit, used, allowed)| {
+            let sentence = format!("Both sides and their programs used {used} {unit}, and {allowed} were allowed.");
+            Rejection::new(format!("budget_{name}"), sentence)
+        });
+        run.rejected = rejected.or(beyond);
         run
     }
 
@@ -187,6 +192,12 @@ impl Arms<'_> {
                     for session in 0..*sessions {
                         let case = Named { part: name, name: &format!("session {session}"), repetition, turn: session };
                         self.pair(case, &[], run, sides, |_| ToWorker::Compress { part: part.clone(), session, seed })?;
+                    }
+                }
+                Part::Curate { name, lives, .. } => {
+                    for life in 0..*lives {
+                        let case = Named { part: name, name: &format!("life {life}"), repetition, turn: life };
+                        self.pair(case, &[], run, sides, |_| ToWorker::Curate { part: part.clone(), life, seed })?;
                     }
                 }
                 Part::Calls { name, tool, .. } => {

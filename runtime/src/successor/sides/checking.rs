@@ -61,6 +61,8 @@ impl Case<'_> {
         put(Metric::Tokens, result.tokens.map(|tokens| tokens as f64));
         put(Metric::ContextBytes, result.context_bytes.map(|bytes| bytes as f64));
         put(Metric::KeptFacts, result.kept_facts.filter(|share| (0.0..=1.0).contains(share)));
+        put(Metric::RetiredUsed, result.retired_used.map(|skills| skills as f64));
+        put(Metric::DeadKept, result.dead_kept.map(|skills| skills as f64));
         put(Metric::CpuMicros, result.cpu_micros.map(|micros| micros as f64));
         put(Metric::WallMicros, Some(wall.as_micros() as f64));
         put(Metric::LatencyP99Micros, result.latency_p99_micros.map(|micros| micros as f64));
