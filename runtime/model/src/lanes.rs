@@ -226,11 +226,20 @@ mod tests {
             let (query, keys, values) = (some(width, 0.7), some(width * positions, 0.3), some(width * positions, 0.9));
             let kept = blocks(&keys, width);
             let (mut fast, mut slow) = (vec![0.0; width], vec![0.0; width]);
-            let mut scores = Vec::new();
-            let head =
-                |scores, into| Attention { query: &query, keys: &kept, values: &values, len: positions, scores, into };
-            head(&mut scores, &mut fast).run();
-            pulp::NullaryFnOnce::call(head(&mut scores, &mut slow));
+            let (mut first, mut second) = (Vec::new(), Vec::new());
+            let (keys_kept, len) = (kept.as_slice(), positions);
+            let wide =
+                Attention { query: &query, keys: keys_kept, values: &values, len, scores: &mut first, into: &mut fast };
+            let plain = Attention {
+                query: &query,
+                keys: keys_kept,
+                values: &values,
+                len,
+                scores: &mut second,
+                into: &mut slow,
+            };
+            wide.run();
+            pulp::NullaryFnOnce::call(plain);
             assert_eq!(fast, slow);
             let weights: Vec<f64> = keys
                 .chunks(width)
