@@ -5,7 +5,7 @@ use herm::tool::{Card, Context, Output, Permission, Tool};
 use herm::{Error, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{arguments, fit, outline_code, outline_log, outline_prose, outline_solidity};
 
@@ -136,7 +136,9 @@ impl Default for Outline {
     fn default() -> Self {
         let description = "The shape of the task's input with line numbers: headings and sections of a text, contracts \
                            and functions of code, time span and sources of a log; and how long it is.";
-        Self { card: Card::new("outline", description, Permission::Read, arguments::schema::<Args>()) }
+        let card = Card::new("outline", description, Permission::Read, arguments::schema::<Args>());
+        let seen = "prose: 12 lines, 2 headings: Terms, Fees";
+        Self { card: card.worked("What is in this text?", json!({}), seen, "terms and fees") }
     }
 }
 

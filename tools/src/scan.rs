@@ -7,7 +7,7 @@ use herm::tool::{Card, Context, Output, Permission, Tool};
 use herm::{Error, Result, Slug};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::library::{Library, Volume};
 use herm::skill::PatternSeverity as Severity;
@@ -86,7 +86,12 @@ impl Scan {
     pub fn new(library: Arc<Library>) -> Self {
         let description = "Runs the signals of the pattern library over the task's input. Hits come worst first, a \
                            line each: `L12 high reentrancy: text`. A hit is a hint to be confirmed.";
-        let card = Card::new("scan", description, Permission::Read, arguments::schema::<Args>());
+        let card = Card::new("scan", description, Permission::Read, arguments::schema::<Args>()).worked(
+            "Is anything wrong with this text?",
+            json!({}),
+            "1 hit: late-fee, line 3: a fee without a limit",
+            "a fee without a limit in line 3",
+        );
         Self { card: Card { output_cap: HITS_CHARS + 8_000, ..card }, library }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use llguidance::Matcher;
 
@@ -82,6 +83,10 @@ pub struct Effort {
     pub written: usize,
     /// Of them: the only legal ones, so that the network was not asked.
     pub forced: usize,
+    /// How often it was worked out which tokens are legal.
+    pub masks: usize,
+    /// How long that took in all.
+    pub masking: Duration,
 }
 
 impl Speaker {
@@ -281,7 +286,10 @@ impl Writing<'_> {
                 let scores = self.network.score(&self.last);
                 let found = match matcher.as_deref_mut() {
                     Some(matcher) => {
+                        let started = Instant::now();
                         let mask = matcher.compute_mask_or_eos().map_err(|error| stuck(&error))?;
+                        effort.masks += 1;
+                        effort.masking += started.elapsed();
                         best(&scores, |token| mask.is_allowed(token))
                     }
                     None => best(&scores, |token| {
