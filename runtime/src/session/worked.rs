@@ -100,10 +100,9 @@ fn value_of(schema: &Value, name: &str, text: &mut dyn FnMut(&str) -> String, de
     if depth > 8 {
         return Value::Null;
     }
-    for known in [schema.get("const"), schema["examples"].get(0), schema.get("default"), schema["enum"].get(0)] {
-        if let Some(known) = known {
-            return known.clone();
-        }
+    let known = [schema.get("const"), schema["examples"].get(0), schema.get("default"), schema["enum"].get(0)];
+    if let Some(known) = known.into_iter().flatten().next() {
+        return known.clone();
     }
     let kind = match &schema["type"] {
         Value::Array(kinds) => kinds.first().and_then(Value::as_str),
