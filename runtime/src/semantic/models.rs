@@ -16,7 +16,8 @@ use super::tokens::Tokens;
 use super::weights::Weights;
 use super::{Embedder, Part, Reranker};
 use crate::error::{Error, ErrorKind, Result};
-use crate::{fsio, text};
+use crate::fsio;
+use crate::text;
 
 /// How many bytes the small files may have that a model's name is made of.
 const MOST_NAMED: u64 = 64 << 20;
