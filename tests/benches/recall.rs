@@ -1,7 +1,7 @@
 //! How well recall does, and what it costs. `cargo bench -p herm-tests --features semantic --bench recall`
 //!
 //! The table is of the labelled set in `tests/data/retrieval` and the real all-MiniLM-L6-v2; it is pasted into
-//! `docs/benchmarks.md` as it is printed. Times are of whole searches without the model, CPU time of the process.
+//! `docs/benchmarks.md` as it is printed; `HERM_BENCH=quality` or `times` runs one part. Times are of whole searches without the model, CPU time of the process.
 
 use std::time::Duration;
 
@@ -26,13 +26,27 @@ fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
+    let part = std::env::var("HERM_BENCH").unwrap_or_default();
+    if part != "times" {
+        quality();
+    }
+    if part != "quality" {
+        costs();
+    }
+}
+
+/// The real model on the labelled set.
+fn quality() {
     let Some(directory) = models::minilm() else { return };
     let model = semantic::embedder(&directory, Running::default()).expect("a model");
     let (brains, set) = (TempBrains::new(), Labelled::read());
     let mut brain = set.lived(&brains, &*model);
     println!("{}", set.measure(&mut brain, &*model));
     times("3,441 messages", &mut brain, &*model, "spare key flowerpot");
+}
 
+/// As many vectors as there ever are.
+fn costs() {
     let (brains, letters) = (TempBrains::new(), Letters::default());
     let mut brain = large(&brains, &letters);
     times("32,768 messages, 256 dimensions", &mut brain, &letters, "gateway worker rollback");
