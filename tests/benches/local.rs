@@ -42,7 +42,7 @@ fn main() {
     let mut speaker = speaker;
     row("load, with weights made anew", format!("{wall:.2} s ({cpu:.2} s CPU)"), "≤ 1.5 s");
     let mut ask = |messages: &[(&str, &str)], legal: &Value, most_tokens: usize| -> (Reply, f64, f64) {
-        let question = Question { messages, legal, most_tokens, most_bytes: 1 << 20 };
+        let question = Question { messages, legal, most_tokens, most_bytes: 1 << 20, fresh: false };
         let (reply, wall, cpu) = timed(|| pool.install(|| speaker.answer(&question, &AtomicBool::new(false))));
         (reply.expect("a reply"), wall, cpu)
     };

@@ -26,7 +26,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .filter_map(|message| Some((message[0].as_str()?, message[1].as_str()?)))
             .collect();
         let most_tokens = asked["tokens"].as_u64().unwrap_or(200) as usize;
-        let question = Question { messages: &messages, legal: &asked["legal"], most_tokens, most_bytes: 1 << 16 };
+        let question =
+            Question { messages: &messages, legal: &asked["legal"], most_tokens, most_bytes: 1 << 16, fresh: true };
         let started = Instant::now();
         let reply = pool.install(|| speaker.answer(&question, &AtomicBool::new(false)))?;
         let (effort, millis) = (reply.effort, started.elapsed().as_millis());

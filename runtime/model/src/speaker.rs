@@ -48,6 +48,8 @@ pub struct Question<'q> {
     pub most_tokens: usize,
     /// The most bytes of the reply.
     pub most_bytes: usize,
+    /// Whether what the model said before in this conversation is not to be said again, word for word.
+    pub fresh: bool,
 }
 
 /// Why a reply ended.
@@ -140,8 +142,12 @@ impl Speaker {
             choices: Vec::new(),
         };
         let limits = (most, question.most_bytes);
-        let said: Vec<&str> =
-            question.messages.iter().filter(|(role, _)| *role == "assistant").map(|(_, said)| *said).collect();
+        let said: Vec<&str> = question
+            .messages
+            .iter()
+            .filter(|(role, _)| question.fresh && *role == "assistant")
+            .map(|(_, said)| *said)
+            .collect();
         let written =
             writing.read(fresh).and_then(|()| writing.write_fresh(matcher.as_mut(), &said, limits, &mut effort));
         effort.written = writing.reply.len();

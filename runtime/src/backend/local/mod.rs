@@ -91,7 +91,7 @@ impl ModelCard {
         let file = ModelFile::open(path)?;
         let digest = digest(path)?;
         Ok(Self {
-            name: named(&file, &digest),
+            name: named(&file.name(), &digest),
             family: file.text("general.architecture").unwrap_or_default().to_owned(),
             parameters: file.parameters(),
             context: file.context(),
@@ -113,8 +113,8 @@ fn digest(path: &std::path::Path) -> Result<String> {
 }
 
 /// The name in receipts says which file spoke, to the byte.
-fn named(file: &ModelFile, digest: &str) -> String {
-    format!("{}@{}", file.name(), digest.get(..16).unwrap_or(digest))
+fn named(name: &str, digest: &str) -> String {
+    format!("{name}@{}", digest.get(..16).unwrap_or(digest))
 }
 
 impl Local {
@@ -122,7 +122,6 @@ impl Local {
     pub fn new(shelf: &Shelf, settings: LocalSettings) -> Result<Self> {
         let path = settings.model.canonicalize().unwrap_or_else(|_| settings.model.clone());
         let file = ModelFile::open(&path)?;
-        let name = named(&file, &digest(&path)?);
         let threads = settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let small = file.parameters() < SMALL;
         // A text that a small model does not end by itself is rarely worth its end.
@@ -135,7 +134,8 @@ impl Local {
             idle: settings.idle,
             chars,
             items,
-            name,
+            fresh: small,
+            name: file.name(),
         };
         Ok(Self { name: settings.name, shelf: shelf.clone(), loading, small })
     }

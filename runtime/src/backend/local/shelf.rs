@@ -27,7 +27,15 @@ pub(super) struct Loading {
     pub(super) idle: Duration,
     pub(super) chars: u64,
     pub(super) items: u64,
+    /// Whether a reply may not be said twice in a conversation.
+    pub(super) fresh: bool,
     pub(super) name: String,
+}
+
+/// A model in memory, by its full name.
+struct Loaded {
+    speaker: Speaker,
+    name: String,
 }
 
 /// A question on its way to a model.
@@ -103,7 +111,7 @@ fn speak(shelf: &Shelf, loading: &Loading, jobs: &Receiver<Job>) {
     let loaded = pool
         .map_err(|source| Error::unavailable("no threads could be started for a local model").because(source))
         .and_then(|pool| Ok((pool.install(|| load(loading))?, pool)));
-    let (mut speaker, pool) = match loaded {
+    let (mut loaded, pool) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
             let error = unloaded(&error);
@@ -117,7 +125,7 @@ fn speak(shelf: &Shelf, loading: &Loading, jobs: &Receiver<Job>) {
         match jobs.recv_timeout(loading.idle) {
             Ok(job) if job.given_up.load(Ordering::Relaxed) => {}
             Ok(job) => {
-                let answer = pool.install(|| answer(&mut speaker, loading, &job));
+                let answer = pool.install(|| answer(&mut loaded, loading.fresh, &job));
                 // Nobody listens: they gave up.
                 let _ = job.answer.send(answer);
             }
@@ -126,7 +134,7 @@ fn speak(shelf: &Shelf, loading: &Loading, jobs: &Receiver<Job>) {
                 // From here on nobody can send; what came in between is still answered.
                 gone();
                 for job in jobs.try_iter() {
-                    let answer = pool.install(|| answer(&mut speaker, loading, &job));
+                    let answer = pool.install(|| answer(&mut loaded, loading.fresh, &job));
                     let _ = job.answer.send(answer);
                 }
                 tracing::info!(model = %loading.name, "a local model was put away: nobody has asked it for a while");
@@ -136,7 +144,7 @@ fn speak(shelf: &Shelf, loading: &Loading, jobs: &Receiver<Job>) {
     }
 }
 
-fn answer(speaker: &mut Speaker, loading: &Loading, job: &Job) -> Answer {
+fn answer(loaded: &mut Loaded, fresh: bool, job: &Job) -> Answer {
     let ask = &job.ask;
     let messages: Vec<_> = ask.messages.iter().map(|message| (message.role.name(), &*message.content)).collect();
     let question = Question {
@@ -144,20 +152,21 @@ fn answer(speaker: &mut Speaker, loading: &Loading, job: &Job) -> Answer {
         legal: &ask.legal,
         most_tokens: ask.max_output_tokens as usize,
         most_bytes: ask.max_output_bytes,
+        fresh,
     };
-    let reply = speaker.answer(&question, &job.given_up).map_err(told)?;
+    let reply = loaded.speaker.answer(&question, &job.given_up).map_err(told)?;
     if let Some(why) = &reply.free {
-        tracing::warn!(model = %loading.name, why, "a reply was not held to its schema");
+        tracing::warn!(model = %loaded.name, why, "a reply was not held to its schema");
     }
     let effort = reply.effort;
-    tracing::debug!(model = %loading.name, ?effort, "a local model has spoken");
+    tracing::debug!(model = %loaded.name, ?effort, "a local model has spoken");
     Ok(Completion {
         text: reply.text,
         finish: match reply.finish {
             herm_model::Finish::Stop => Finish::Stop,
             herm_model::Finish::Length => Finish::Length,
         },
-        model: loading.name.clone(),
+        model: loaded.name.clone(),
         tokens: Some(Tokens {
             input: effort.asked as u64,
             output: effort.written as u64,
@@ -167,7 +176,7 @@ fn answer(speaker: &mut Speaker, loading: &Loading, job: &Job) -> Answer {
     })
 }
 
-fn load(loading: &Loading) -> Result<Speaker> {
+fn load(loading: &Loading) -> Result<Loaded> {
     let file = ModelFile::open(&loading.path)?;
     let needed = file.loaded_bytes() + loading.past_bytes as u64;
     if let Some(free) = free_bytes()
@@ -183,7 +192,8 @@ fn load(loading: &Loading) -> Result<Speaker> {
         .hint("use a smaller model, or free memory"));
     }
     let bounds = Bounds { chars: loading.chars, items: loading.items };
-    Ok(Speaker::load(&file, bounds, loading.past_bytes, loading.context)?)
+    let speaker = Speaker::load(&file, bounds, loading.past_bytes, loading.context)?;
+    Ok(Loaded { speaker, name: super::named(&loading.name, &super::digest(&loading.path)?) })
 }
 
 /// The memory that is free, where the system says so.
