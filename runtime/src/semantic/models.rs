@@ -16,7 +16,8 @@ use super::tokens::Tokens;
 use super::weights::Weights;
 use super::{Embedder, Part, Reranker};
 use crate::error::{Error, ErrorKind, Result};
-use crate::{fsio, text};
+use crate::fsio;
+use crate::text;
 
 /// How many bytes the small files may have that a model's name is made of.
 const MOST_NAMED: u64 = 64 << 20;
@@ -98,10 +99,30 @@ impl Core {
     }
 }
 
+/// Why something could not be loaded, to be told to everyone who asks.
+#[derive(Debug)]
+struct Failure {
+    kind: ErrorKind,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    fn of(error: &Error) -> Self {
+        let (message, hint) = (error.message().to_owned(), error.hint_text().map(str::to_owned));
+        Self { kind: error.kind(), message, hint }
+    }
+
+    fn error(&self) -> Error {
+        let error = Error::new(self.kind, self.message.clone());
+        self.hint.iter().fold(error, |error, hint| error.hint(hint.clone()))
+    }
+}
+
 /// Something that is loaded when it is first used; and where that failed, why.
 #[derive(Debug)]
 struct OnUse<T> {
-    loaded: OnceLock<Result<T, (ErrorKind, String, Option<String>)>>,
+    loaded: OnceLock<Result<T, Failure>>,
     one_at_a_time: Mutex<()>,
 }
 
@@ -113,14 +134,8 @@ impl<T> OnUse<T> {
     /// Loads what is not loaded yet, and uses it. Files of strangers are read here, by libraries that may panic on them:
     /// that too is a failure that a caller can go on from.
     fn using<A>(&self, name: &str, load: impl FnOnce() -> Result<T>, by: impl FnOnce(&T) -> Result<A>) -> Result<A> {
-        let loaded = self.loaded.get_or_init(|| {
-            guarded(name, load)
-                .map_err(|error| (error.kind(), error.message().to_owned(), error.hint_text().map(str::to_owned)))
-        });
-        let loaded = loaded.as_ref().map_err(|(kind, message, hint)| {
-            let error = Error::new(*kind, message.clone());
-            hint.iter().fold(error, |error, hint| error.hint(hint.clone()))
-        })?;
+        let loaded = self.loaded.get_or_init(|| guarded(name, load).map_err(|error| Failure::of(&error)));
+        let loaded = loaded.as_ref().map_err(Failure::error)?;
         let _turn = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         guarded(name, || by(loaded))
     }
