@@ -1,6 +1,6 @@
 //! The labelled set of `tests/data/retrieval`, and how well searches do on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
@@ -56,6 +56,24 @@ impl Labelled {
     /// Reads it.
     pub fn read() -> Self {
         Self { messages: lines("messages.ndjson"), questions: lines("questions.ndjson") }
+    }
+
+    /// A part of it, for a run that has no time: every third question, the sessions that answer them, and some others.
+    #[must_use]
+    pub fn shortened(mut self) -> Self {
+        let mut at = 0;
+        self.questions.retain(|_| {
+            at += 1;
+            at % 3 == 0
+        });
+        let answers: BTreeSet<i64> = self.questions.iter().flat_map(|question| question.answers.clone()).collect();
+        let of_answers = self.messages.iter().filter(|said| answers.contains(&said.id));
+        let mut sessions: BTreeSet<String> = of_answers.map(|said| said.session.clone()).collect();
+        let all: BTreeSet<String> = self.messages.iter().map(|said| said.session.clone()).collect();
+        sessions.extend(all.into_iter().step_by(10));
+        self.messages
+            .retain(|said| answers.contains(&said.id) || (sessions.contains(&said.session) && said.id % 3 == 0));
+        self
     }
 
     /// How many messages there are.
