@@ -2,6 +2,7 @@
 //! whole suite of lookups instead of its beginning.
 
 mod backend;
+mod commands;
 mod hub;
 mod lookups;
 mod receipts;
