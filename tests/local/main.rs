@@ -2,6 +2,8 @@
 //! whole suite of lookups instead of its beginning.
 
 mod backend;
+mod commands;
+mod hub;
 mod learning;
 mod lookups;
 mod receipts;

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod command;
 pub mod generate;
 pub mod http;
+pub mod hub_server;
 pub mod meaning;
 pub mod model_server;
 pub mod models;

@@ -2,11 +2,11 @@
 //! this one can rely on it.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use candle_core::Device;
-use candle_core::quantized::gguf_file::{Content, Value};
+use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use candle_core::quantized::{QStorage, QTensor};
 
 use crate::error::{Error, Result};
@@ -15,6 +15,8 @@ use crate::error::{Error, Result};
 const MOST_LAYERS: usize = 512;
 const MOST_WIDTH: usize = 1 << 17;
 const MOST_TOKENS: usize = 1 << 21;
+/// Bytes of a header. Those of the largest vocabularies have a quarter; in memory it takes many times as much.
+const MOST_HEADER: u64 = 64 << 20;
 
 /// How positions enter a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,17 +63,25 @@ impl std::fmt::Debug for ModelFile {
 impl ModelFile {
     /// Reads the header of the file at `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|source| {
+        let absent = |source| {
             Error::not_found(format!("the model file {} cannot be opened", path.display()))
                 .hint("check its path; `herm models list` shows the models of this machine")
                 .because(source)
-        })?;
+        };
+        let stranger = || {
+            Error::invalid(format!("{} is not a GGUF model file", path.display()))
+                .hint("local models are GGUF files, such as SmolLM2-135M-Instruct.Q4_1.gguf")
+        };
+        // Looked at first: opening a pipe waits for whoever writes to it.
+        if !path.metadata().map_err(absent)?.is_file() {
+            return Err(stranger());
+        }
+        let file = File::open(path).map_err(absent)?;
         let size = file.metadata().map(|about| about.len()).unwrap_or_default();
-        let mut reader = BufReader::with_capacity(1 << 16, file);
+        let mut reader = Header { file: BufReader::with_capacity(1 << 16, file), left: MOST_HEADER };
         let mut magic = [0; 4];
         if reader.read_exact(&mut magic).is_err() || &magic != b"GGUF" {
-            return Err(Error::invalid(format!("{} is not a GGUF model file", path.display()))
-                .hint("local models are GGUF files, such as SmolLM2-135M-Instruct.Q4_1.gguf"));
+            return Err(stranger());
         }
         // The reader is a stranger's and the file may be anyone's: a panic in there is a bad file.
         let read = std::panic::catch_unwind(move || {
@@ -80,7 +90,7 @@ impl ModelFile {
         });
         let content = match read {
             Ok(Ok(content)) => content,
-            Ok(Err(source)) => return Err(broken(path, &source.to_string())),
+            Ok(Err(source)) => return Err(broken(path, &said(&source))),
             Err(_) => return Err(broken(path, "its header cannot be read")),
         };
         let shape = shape(path, &content)?;
@@ -94,7 +104,7 @@ impl ModelFile {
         &self.path
     }
 
-    /// What its maker calls it; its file name, where it does not say.
+    /// The name of its file; what its maker calls it, where the path has none.
     pub fn name(&self) -> String {
         let stem = self.path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         stem.or_else(|| self.text("general.name").map(str::to_owned)).unwrap_or_else(|| "a local model".to_owned())
@@ -149,8 +159,9 @@ impl ModelFile {
         broken(&self.path, why)
     }
 
-    /// Every tensor lies inside the file, and its numbers can be multiplied.
+    /// Every tensor lies inside the file, and no two share their bytes: a small file makes no large network.
     fn check_extents(&self) -> Result<()> {
+        let mut all = 0u64;
         for (name, info) in &self.content.tensor_infos {
             let count = info.shape.dims().iter().try_fold(1usize, |all, dim| all.checked_mul(*dim));
             let bytes = count
@@ -160,7 +171,7 @@ impl ModelFile {
                 (bytes as u64).checked_add(info.offset)?.checked_add(self.content.tensor_data_offset)
             });
             match end {
-                Some(end) if end <= self.size => {}
+                Some(end) if end <= self.size => all = all.saturating_add(bytes.unwrap_or_default() as u64),
                 Some(end) => {
                     return Err(self
                         .broken(&format!("it ends at byte {} where {name} goes on to {end}", self.size))
@@ -169,7 +180,30 @@ impl ModelFile {
                 None => return Err(self.broken(&format!("the size of {name} makes no sense"))),
             }
         }
-        Ok(())
+        match all <= self.size {
+            true => Ok(()),
+            false => Err(self.broken("its tensors lie on top of each other")),
+        }
+    }
+
+    /// A tensor, which must have these dimensions.
+    fn tensor(&self, name: &str, (rows, columns): (usize, usize)) -> Result<&TensorInfo> {
+        let info = self.content.tensor_infos.get(name).ok_or_else(|| self.broken(&format!("it has no {name}")))?;
+        let dims = info.shape.dims();
+        let fits = match dims {
+            [one] => rows == 1 && *one == columns,
+            [r, c] => (*r, *c) == (rows, columns),
+            _ => false,
+        };
+        match fits {
+            true => Ok(info),
+            false => Err(self.broken(&format!("{name} is {dims:?} where {rows} × {columns} are needed"))),
+        }
+    }
+
+    /// Refuses a tensor that is not there with these dimensions, before room is made for it.
+    pub(crate) fn check_tensor(&self, name: &str, dimensions: (usize, usize)) -> Result<()> {
+        self.tensor(name, dimensions).map(drop)
     }
 
     /// The numbers of a tensor with these dimensions, a piece of whole rows at a time.
@@ -179,16 +213,7 @@ impl ModelFile {
         (rows, columns): (usize, usize),
         mut take: impl FnMut(usize, &[f32]),
     ) -> Result<()> {
-        let info = self.content.tensor_infos.get(name).ok_or_else(|| self.broken(&format!("it has no {name}")))?;
-        let dims = info.shape.dims();
-        let fits = match dims {
-            [one] => rows == 1 && *one == columns,
-            [r, c] => (*r, *c) == (rows, columns),
-            _ => false,
-        };
-        if !fits {
-            return Err(self.broken(&format!("{name} is {dims:?} where {rows} × {columns} are needed")));
-        }
+        let info = self.tensor(name, (rows, columns))?;
         let dtype = info.ggml_dtype;
         if !columns.is_multiple_of(dtype.block_size()) {
             return Err(self.broken(&format!("rows of {name} are not whole blocks of {dtype:?}")));
@@ -208,7 +233,10 @@ impl ModelFile {
             let numbers = QStorage::from_data((&*piece).into(), &Device::Cpu, dtype)
                 .and_then(|storage| QTensor::new(storage, (count, columns)))
                 .and_then(|tensor| tensor.dequantize(&Device::Cpu)?.flatten_all()?.to_vec1::<f32>())
-                .map_err(|source| self.broken(&format!("{name} cannot be unpacked: {source}")))?;
+                .map_err(|source| self.broken(&format!("{name} cannot be unpacked: {}", said(&source))))?;
+            if !numbers.iter().all(|number| number.is_finite()) {
+                return Err(self.broken(&format!("{name} holds what are no numbers")));
+            }
             take(row, &numbers);
             row += count;
         }
@@ -219,15 +247,45 @@ impl ModelFile {
     pub(crate) fn row(&self, name: &str, columns: usize) -> Result<Vec<f32>> {
         let mut found = Vec::with_capacity(columns);
         self.rows(name, (1, columns), |_, numbers| found.extend_from_slice(numbers))?;
-        match found.iter().all(|number| number.is_finite()) {
-            true => Ok(found),
-            false => Err(self.broken(&format!("{name} holds what are no numbers"))),
-        }
+        Ok(found)
+    }
+}
+
+/// Reads the beginning of a file, and no more than a header can have.
+struct Header {
+    file: BufReader<File>,
+    left: u64,
+}
+
+impl Read for Header {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(into)?;
+        self.left = self
+            .left
+            .checked_sub(count as u64)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::FileTooLarge, "its header is too long"))?;
+        Ok(count)
+    }
+}
+
+impl Seek for Header {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+
+    fn stream_position(&mut self) -> io::Result<u64> {
+        self.file.stream_position()
     }
 }
 
 fn broken(path: &Path, why: &str) -> Error {
     Error::corrupt(format!("the model file {} is broken: {why}", path.display())).hint("fetch it again")
+}
+
+/// What the reader says, in one line: where backtraces are wanted it brings them along.
+fn said(source: &candle_core::Error) -> String {
+    let all = source.to_string();
+    all.lines().next().map(|line| line.trim_start_matches("gguf: ").to_owned()).unwrap_or_default()
 }
 
 fn text<'c>(content: &'c Content, key: &str) -> Option<&'c str> {

@@ -16,6 +16,8 @@ mod network;
 mod pieces;
 mod speaker;
 mod template;
+#[cfg(test)]
+mod tests;
 mod vocabulary;
 
 pub use error::{Error, ErrorKind, Result};

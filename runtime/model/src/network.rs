@@ -53,6 +53,7 @@ impl Linear {
 }
 
 fn load(file: &ModelFile, name: &str, rows: usize, columns: usize) -> Result<Matrix> {
+    file.check_tensor(name, (rows, columns))?;
     let mut matrix = Matrix::new(rows, columns);
     file.rows(name, (rows, columns), |first, numbers| matrix.put_rows(first, numbers))?;
     Ok(matrix)

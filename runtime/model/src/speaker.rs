@@ -290,6 +290,9 @@ impl Writing<'_> {
             }
             if next.is_empty() {
                 let scores = self.network.score(&self.last);
+                if !scores.iter().all(|score| score.is_finite()) {
+                    return Err(stuck(&"its scores are no numbers"));
+                }
                 let found = match matcher.as_deref_mut() {
                     Some(matcher) => {
                         let started = Instant::now();

@@ -3,6 +3,8 @@
 //! What people, tools and the model say is put in after the template was rendered, so that nothing in a
 //! message can pass for a mark of the frame.
 
+use std::io;
+
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, context};
 
@@ -16,6 +18,8 @@ const USUAL: &str = "{% for message in messages %}{{ '<|im_start|>' + message.ro
                      '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}";
 /// Steps a template may take: a file may hold any.
 const FUEL: u64 = 1_000_000;
+/// Bytes of a frame, without what is said in it.
+const MOST_FRAME: usize = 1 << 18;
 /// Letters of no language, around the number of a message.
 const OPEN: char = '\u{E000}';
 const CLOSE: char = '\u{E001}';
@@ -60,13 +64,18 @@ impl Template {
             .enumerate()
             .map(|(at, role)| context! { role => *role, content => format!("{OPEN}{at}{CLOSE}") })
             .collect();
-        self.environment.get_template("chat")?.render(context! {
-            messages => messages,
-            add_generation_prompt => true,
-            enable_thinking => false,
-            bos_token => self.begin.as_str(),
-            eos_token => self.end.as_str(),
-        })
+        let mut frame = Frame(Vec::new());
+        self.environment.get_template("chat")?.render_captured_to(
+            context! {
+                messages => messages,
+                add_generation_prompt => true,
+                enable_thinking => false,
+                bos_token => self.begin.as_str(),
+                eos_token => self.end.as_str(),
+            },
+            &mut frame,
+        )?;
+        Ok(String::from_utf8_lossy(&frame.0).into_owned())
     }
 
     /// The tokens of a conversation, up to where the model speaks next.
@@ -105,6 +114,23 @@ impl Template {
             tokens.insert(0, begin);
         }
         Ok(tokens)
+    }
+}
+
+/// What a template writes, up to a bound.
+struct Frame(Vec<u8>);
+
+impl io::Write for Frame {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MOST_FRAME {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it writes without end"));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

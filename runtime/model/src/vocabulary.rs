@@ -58,6 +58,12 @@ impl std::fmt::Debug for Vocabulary {
     }
 }
 
+/// Bytes of a token, and of all of them: more than any model has, and less than the grammar's tree can hold.
+const LONGEST: usize = 1_000;
+const MOST_BYTES: usize = 4_000_000;
+/// Bytes of a mark that is looked for in the frame.
+const LONGEST_MARK: usize = 128;
+
 /// Names under which files end a reply, beside what they declare.
 const ENDS: [&str; 5] = ["<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "</s>"];
 
@@ -73,8 +79,11 @@ impl Vocabulary {
             .iter()
             .map(|name| name.to_string().cloned().map_err(|_| bad("one of them has no name")))
             .collect::<Result<Vec<String>>>()?;
-        if names.len() < file.shape.vocabulary {
-            return Err(bad("there are fewer of them than the network has"));
+        if names.len() != file.shape.vocabulary {
+            return Err(bad(&format!("there are {}, and the network has {}", names.len(), file.shape.vocabulary)));
+        }
+        if names.iter().any(|name| name.len() > LONGEST) || names.iter().map(String::len).sum::<usize>() > MOST_BYTES {
+            return Err(bad("they are too long"));
         }
         let listed = file.list("tokenizer.ggml.token_type").unwrap_or_default();
         let kinds: Vec<Kind> = (0..names.len()).map(|at| kind(listed.get(at).and_then(whole))).collect();
@@ -102,7 +111,7 @@ impl Vocabulary {
         };
         let controls: HashMap<String, u32> = (0u32..)
             .zip(names.iter().zip(&kinds))
-            .filter(|(_, (name, kind))| **kind == Kind::Control && !name.is_empty())
+            .filter(|(_, (name, kind))| **kind == Kind::Control && (1..=LONGEST_MARK).contains(&name.len()))
             .map(|(id, (name, _))| (name.clone(), id))
             .collect();
         let id = |key: &str| {
@@ -209,13 +218,17 @@ fn kind(number: Option<u64>) -> Kind {
 
 fn byte_level(file: &ModelFile, names: &[String]) -> std::result::Result<Tokenizer, String> {
     let merges = file.list("tokenizer.ggml.merges").ok_or("the file does not say how they are put together")?;
+    let vocabulary: tokenizers::models::bpe::Vocab = names.iter().cloned().zip(0u32..).collect();
     let merges = merges.iter().map(|merge| {
         let merge = merge.to_string().map_err(|_| "a pair is no text".to_owned())?;
         let (first, second) = merge.split_once(' ').ok_or_else(|| format!("{merge:?} is no pair"))?;
-        Ok((first.to_owned(), second.to_owned()))
+        // The builder relies on it, with a panic.
+        match [first, second, &format!("{first}{second}")].iter().all(|name| vocabulary.contains_key(*name)) {
+            true => Ok((first.to_owned(), second.to_owned())),
+            false => Err(format!("{merge:?} makes no token")),
+        }
     });
     let merges = merges.collect::<std::result::Result<Vec<_>, String>>()?;
-    let vocabulary: tokenizers::models::bpe::Vocab = names.iter().cloned().zip(0u32..).collect();
     let kind = file.text("tokenizer.ggml.pre").unwrap_or("default");
     let (before, normal) = cut_before(kind)?;
     let model = BPE::builder()

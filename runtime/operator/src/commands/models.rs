@@ -50,7 +50,8 @@ mod here {
     pub(super) fn list(directory: &Path) -> Result<Answer> {
         let mut names: Vec<_> = match std::fs::read_dir(directory) {
             Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
-            Err(_) => Vec::new(),
+            Err(source) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(source) => return Err(Error::io("read", directory, source)),
         };
         names.retain(|path| path.extension().is_some_and(|extension| extension == "gguf"));
         names.sort();
@@ -84,13 +85,22 @@ mod here {
         Ok(Answer::new(text, json!({ "directory": directory, "models": found })))
     }
 
-    fn pins(directory: &Path) -> BTreeMap<String, String> {
-        let text = std::fs::read_to_string(directory.join(PINS)).unwrap_or_default();
-        serde_json::from_str(&text).unwrap_or_default()
+    fn pins(directory: &Path) -> Result<BTreeMap<String, String>> {
+        let path = directory.join(PINS);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            Err(source) => return Err(Error::io("read", &path, source)),
+        };
+        serde_json::from_str(&text).map_err(|source| {
+            Error::corrupt(format!("{} is not what was written there", path.display()))
+                .hint("it says which digests models must have: repair it, or remove it to believe the hub again")
+                .because(source)
+        })
     }
 
     pub(super) fn pull(directory: &Path, arguments: &PullModel) -> Result<Answer> {
-        let mut pins = pins(directory);
+        let mut pins = pins(directory)?;
         let pinned = arguments.sha256.as_deref().or_else(|| pins.get(&arguments.name).map(String::as_str));
         let wanted = Wanted::parse(&arguments.name, pinned)?;
         let token = std::env::var("HF_TOKEN").ok().filter(|token| !token.is_empty()).map(SecretString::from);

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, LOCATION, RANGE};
-use reqwest::{Response, StatusCode, Url, redirect};
+use reqwest::{Method, Response, StatusCode, Url, redirect};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
 use crate::backend::install_crypto;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fsio;
 
 /// The hub that is asked where nobody says which.
@@ -20,7 +20,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 const SILENT: Duration = Duration::from_secs(60);
 /// How often a hub may say "look there".
 const MOST_REDIRECTS: usize = 5;
-/// How often a broken connection is taken up again.
+/// How often in a row a connection may break before it has brought anything new.
 const RESUMES: usize = 5;
 
 /// Which model.
@@ -119,79 +119,78 @@ impl Hub {
     /// Fetches a model into `directory`. `progress` hears how much of how much is there.
     pub async fn pull(&self, wanted: &Wanted, directory: &Path, progress: impl Fn(u64, u64)) -> Result<Pulled> {
         fsio::create_dirs(directory)?;
+        let pinned = match &wanted.sha256 {
+            Some(pinned) => pinned.clone(),
+            None => self.get(Method::HEAD, wanted, None, 0).await?.declared.ok_or_else(|| {
+                Error::refused(format!("the hub does not say the SHA-256 of {}", wanted.file))
+                    .hint("say which one it must have with --sha256")
+            })?,
+        };
         let path = directory.join(wanted.name());
-        let url = format!(
-            "{}/{}/resolve/{}/{}",
-            self.base.as_str().trim_end_matches('/'),
-            wanted.repository,
-            wanted.revision,
-            wanted.file
-        );
-        let url: Url = url.parse().map_err(|_| Error::invalid("the model's address is none"))?;
-        let mut said = None;
-        let mut fetched = 0;
-        for tries in 0..=RESUMES {
-            let pinned = wanted.sha256.clone().or_else(|| said.clone());
-            // What is here already, whole or in part, is not fetched again.
-            if let Some(pinned) = &pinned
-                && path.is_file()
-                && sha256(&path)? == *pinned
-            {
-                let bytes = path.metadata().map(|about| about.len()).unwrap_or_default();
-                return Ok(Pulled { path, sha256: pinned.clone(), bytes, fetched });
+        let bytes = |path: &Path| path.metadata().map(|about| about.len()).unwrap_or_default();
+        if path.symlink_metadata().is_ok() {
+            let found = sha256(&path)?;
+            if found != pinned {
+                return Err(Error::conflict(format!("{} is there, with the SHA-256 {found}", path.display()))
+                    .hint("it may be in use: move it away first, then pull again"));
             }
-            let part = directory.join(format!(".{}.part", wanted.name()));
-            let from = pinned.as_ref().and_then(|_| part.metadata().ok()).map_or(0, |about| about.len());
-            let (response, declared) = self.get(url.clone(), from).await?;
-            if pinned.is_none() {
-                let declared = declared.ok_or_else(|| {
-                    Error::refused(format!("the hub does not say the SHA-256 of {}", wanted.file))
-                        .hint("say which one it must have with --sha256")
-                })?;
-                said = Some(declared);
-                // Asked again, now that it is known what to look for.
-                continue;
-            }
-            let pinned = pinned.unwrap_or_default();
-            if let Some(declared) = declared.filter(|declared| *declared != pinned) {
-                return Err(Error::refused(format!("{} has the SHA-256 {declared}, not {pinned}", wanted.file))
-                    .hint("the file changed at the hub: check the digest, or name a @REVISION"));
-            }
-            match take(response, &part, from, &progress).await {
-                Ok(more) => fetched += more,
-                Err(error) if tries < RESUMES && error.kind() == crate::error::ErrorKind::Unavailable => {
+            return Ok(Pulled { bytes: bytes(&path), path, sha256: pinned, fetched: 0 });
+        }
+        // Named by the digest, so that what came of one file is never gone on with as another.
+        let part = directory.join(format!(".{pinned}.part"));
+        let (mut fetched, mut in_vain) = (0, 0);
+        loop {
+            let from = bytes(&part);
+            match self.go_on(wanted, &pinned, &part, &progress, &mut fetched).await {
+                Ok(()) => break,
+                Err(error) if error.kind() == ErrorKind::Unavailable && fetched > 0 => {
+                    in_vain = if bytes(&part) > from { 0 } else { in_vain + 1 };
+                    if in_vain > RESUMES {
+                        return Err(error);
+                    }
                     tracing::info!(%error, "the connection broke; it is taken up again");
-                    continue;
                 }
                 Err(error) => return Err(error),
             }
-            let found = sha256(&part)?;
-            if found != pinned {
-                fsio::remove_file(&part)?;
-                return Err(Error::corrupt(format!(
-                    "what came of {} has the SHA-256 {found}, not {pinned}",
-                    wanted.file
-                ))
-                .hint("try again; if it stays so, do not use this hub"));
-            }
-            fsio::rename_durably(&part, &path)?;
-            let bytes = path.metadata().map(|about| about.len()).unwrap_or_default();
-            return Ok(Pulled { path, sha256: found, bytes, fetched });
         }
-        Err(Error::unavailable(format!("{} could not be fetched", wanted.file))
-            .hint("try again: it goes on where it stopped"))
+        let found = sha256(&part)?;
+        if found != pinned {
+            fsio::remove_file(&part)?;
+            return Err(Error::corrupt(format!("what came of {} has the SHA-256 {found}, not {pinned}", wanted.file))
+                .hint("try again; if it stays so, do not use this hub"));
+        }
+        fsio::rename_durably(&part, &path)?;
+        Ok(Pulled { bytes: bytes(&path), path, sha256: found, fetched })
     }
 
-    /// Asks for a file from byte `from` on; the response, and the digest the hub gives.
-    async fn get(&self, url: Url, from: u64) -> Result<(Response, Option<String>)> {
-        let (mut url, mut declared) = (url, None);
+    /// Fetches what is missing in `part`, over one connection. `fetched` counts what came, also where it broke.
+    async fn go_on(
+        &self,
+        wanted: &Wanted,
+        pinned: &str,
+        part: &Path,
+        progress: &impl Fn(u64, u64),
+        fetched: &mut u64,
+    ) -> Result<()> {
+        let from = part.metadata().map_or(0, |about| about.len());
+        let found = self.get(Method::GET, wanted, Some(pinned), from).await?;
+        take(found.response, part, from, progress, fetched).await
+    }
+
+    /// Asks for a file from byte `from` on, or with `HEAD` only for what the hub says of it. Where that is not the
+    /// pinned digest, nothing is fetched.
+    async fn get(&self, method: Method, wanted: &Wanted, pinned: Option<&str>, from: u64) -> Result<Found> {
+        let base = self.base.as_str().trim_end_matches('/');
+        let url = format!("{base}/{}/resolve/{}/{}", wanted.repository, wanted.revision, wanted.file);
+        let mut url: Url = url.parse().map_err(|_| Error::invalid("the model's address is none"))?;
+        let mut declared = None;
         for _ in 0..=MOST_REDIRECTS {
-            let loopback = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
-            if url.scheme() != "https" && !loopback {
+            // Only a hub on this machine may point to this machine.
+            if url.scheme() != "https" && !(is_loopback(&url) && is_loopback(&self.base)) {
                 return Err(Error::refused("models are fetched over https alone").hint("check the hub's address"));
             }
             let host = url.host_str().unwrap_or_default().to_owned();
-            let mut request = self.client.get(url.clone());
+            let mut request = self.client.request(method.clone(), url.clone());
             if from > 0 {
                 request = request.header(RANGE, format!("bytes={from}-"));
             }
@@ -199,15 +198,24 @@ impl Hub {
                 request = request.header(AUTHORIZATION, format!("Bearer {}", token.expose_secret()));
             }
             let response = request.send().await.map_err(|error| {
-                Error::unavailable(format!("{host} does not answer: {}", error.without_url()))
+                Error::unavailable(format!("{host} does not answer: {}", why(error)))
                     .hint("check the network, or copy the file by hand and name its path")
             })?;
             // The digest is the hub's to say, not that of whoever it points to.
             if url.origin() == self.base.origin() {
                 declared = declared.or_else(|| digest_in(response.headers()));
             }
+            if let (Some(declared), Some(pinned)) = (&declared, pinned)
+                && declared != pinned
+            {
+                return Err(Error::refused(format!("{} has the SHA-256 {declared}, not {pinned}", wanted.file))
+                    .hint("the file changed at the hub: check the digest, or name a @REVISION"));
+            }
             let status = response.status();
             if status.is_redirection() {
+                if method == Method::HEAD && declared.is_some() {
+                    return Ok(Found { response, declared });
+                }
                 let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
                 url = to
                     .and_then(|to| url.join(to).ok())
@@ -216,7 +224,7 @@ impl Hub {
             }
             return match status {
                 StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
-                    Ok((response, declared))
+                    Ok(Found { response, declared })
                 }
                 StatusCode::NOT_FOUND => Err(Error::not_found(format!("{host} has no such model"))
                     .hint("check owner, repository, file and revision")),
@@ -231,6 +239,26 @@ impl Hub {
     }
 }
 
+/// What a hub answers, and the digest it gives.
+struct Found {
+    response: Response,
+    declared: Option<String>,
+}
+
+fn is_loopback(url: &Url) -> bool {
+    matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"))
+}
+
+/// The innermost reason: the others only say that there is one.
+fn why(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut innermost: &dyn std::error::Error = &error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
 /// The SHA-256 of a large file, as hubs give it: the tag of what it is linked to.
 fn digest_in(headers: &HeaderMap) -> Option<String> {
     ["x-linked-etag", "etag"].into_iter().find_map(|name| {
@@ -239,12 +267,18 @@ fn digest_in(headers: &HeaderMap) -> Option<String> {
     })
 }
 
-/// Writes what comes behind what is there; how much came.
-async fn take(mut response: Response, part: &Path, from: u64, progress: &impl Fn(u64, u64)) -> Result<u64> {
+/// Writes what comes behind what is there.
+async fn take(
+    mut response: Response,
+    part: &Path,
+    from: u64,
+    progress: &impl Fn(u64, u64),
+    fetched: &mut u64,
+) -> Result<()> {
     let failed = |source| Error::io("write", part, source);
     if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
         // All of it is there; its digest decides.
-        return Ok(0);
+        return Ok(());
     }
     let goes_on = response.status() == StatusCode::PARTIAL_CONTENT;
     let from = if goes_on { from } else { 0 };
@@ -263,20 +297,20 @@ async fn take(mut response: Response, part: &Path, from: u64, progress: &impl Fn
             Ok(Some(piece)) => {
                 file.write_all(&piece).map_err(failed)?;
                 there += piece.len() as u64;
+                *fetched += piece.len() as u64;
                 progress(there, all);
             }
             Ok(None) => break,
             Err(error) => {
-                return Err(Error::unavailable(format!("the connection broke: {}", error.without_url()))
+                return Err(Error::unavailable(format!("the connection broke: {}", why(error)))
                     .hint("try again: it goes on where it stopped"));
             }
         }
     }
-    if all > 0 && there < all {
+    if there < all {
         return Err(Error::unavailable("the connection ended early").hint("try again: it goes on where it stopped"));
     }
-    file.sync_all().map_err(failed)?;
-    Ok(there - from)
+    file.sync_all().map_err(failed)
 }
 
 /// The SHA-256 of a file.
