@@ -8,6 +8,7 @@ use std::time::Instant;
 use herm_model::{Bounds, ModelFile, Question, Speaker};
 use serde_json::{Value, json};
 
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows its result")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("which model?")?;
     let threads = std::env::var("THREADS").ok().and_then(|threads| threads.parse().ok()).unwrap_or(2);
