@@ -4,11 +4,9 @@ use std::path::{Path, PathBuf};
 
 use herm_tests::hub_server::{HubServer, Told};
 use herm_tests::models::smollm2;
-use herm_tests::{Herm, Run, TempBrains};
+use herm_tests::{Herm, Run};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-
-use super::with_role;
 
 const HERM: &str = env!("CARGO_BIN_EXE_herm-under-test");
 
@@ -28,6 +26,35 @@ fn shelved(dir: &Path, model: &Path) -> PathBuf {
     std::fs::create_dir_all(&models).expect("a directory");
     std::os::unix::fs::symlink(model.canonicalize().expect("there"), models.join("small.gguf")).expect("a link");
     models
+}
+
+#[test]
+fn the_models_of_this_machine_are_listed_with_what_they_take() {
+    let (dir, herm) = herm();
+    let none = herm.run(&["models", "list"]);
+    assert_eq!((none.code, none.stdout.starts_with("no models in ")), (0, true), "{none:?}");
+    let Some(model) = smollm2() else { return };
+    let models = shelved(dir.path(), &model);
+    std::fs::write(models.join("broken.gguf"), "GGUF, they said").expect("written");
+    std::fs::write(models.join("notes.txt"), "not a model").expect("written");
+    let list = herm.run(&["models", "list"]);
+    assert_eq!((list.code, list.stderr.as_str()), (0, ""));
+    let lines: Vec<&str> = list.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{list:?}");
+    assert_eq!(lines[0], "small  llama  134 M weights  8192 tokens  144 MiB  apache-2.0");
+    assert!(lines[1].starts_with("broken cannot be used: the model file "), "{list:?}");
+    let (code, json) = herm.json(&["models", "list"]);
+    assert_eq!((code, json["directory"].as_str()), (0, Some(said(&models))));
+    assert!(json["models"][0]["error"].as_str().is_some_and(|error| error.contains("broken.gguf")), "{json}");
+    let card = &json["models"][1]["card"];
+    let digest = "5f4fa13bfc6dd4a91fd00e22974a9c4e9ed628fd7d7f307398ddf30260d6b2c3";
+    assert_eq!(
+        *card,
+        json!({
+            "name": format!("small@{}", &digest[..16]), "family": "llama", "parameters": 134_515_008, "context": 8192,
+            "loaded_bytes": 151_329_384, "digest": digest, "license": "apache-2.0",
+        })
+    );
 }
 
 #[test]
@@ -139,18 +166,37 @@ async fn a_model_is_pulled_pinned_and_never_changed_behind_the_user() {
 }
 
 /// A brain that is asked for little, so that a debug build is done in seconds.
-fn brain() -> (TempBrains, Herm) {
-    let brains = TempBrains::new();
-    with_role(&brains, "You answer questions in one short sentence. Look things up with recall first.\n");
-    let herm = Herm::new(HERM, &brains.path());
-    (brains, herm)
+fn brain() -> (tempfile::TempDir, Herm) {
+    let (dir, herm) = herm();
+    let role = dir.path().join("role");
+    std::fs::create_dir_all(&role).expect("a directory");
+    let text = "You answer questions in one short sentence. Look things up with recall first.\n";
+    std::fs::write(role.join("system.md"), text).expect("written");
+    let made = herm.run(&["init", "1", "--from", said(&role)]);
+    assert_eq!(made.code, 0, "{made:?}");
+    (dir, herm)
+}
+
+#[test]
+fn a_task_runs_on_a_file_and_the_receipt_is_replayed_by_the_model() {
+    let Some(model) = smollm2() else { return };
+    let (_dir, herm) = brain();
+    let task = ["run", "1", "--backend", "local", "--model", said(&model), "--max-turns", "3", "What is a lighthouse?"];
+    let (code, outcome) = herm.json(&task);
+    assert!(code <= 1, "{code}: {outcome}");
+    let spoke = outcome.to_string();
+    assert!(spoke.contains("SmolLM2-135M-Instruct.Q4_1@5f4fa13bfc6dd4a9"), "{outcome}");
+    assert_eq!(outcome["settled"]["version"], 2, "{outcome}");
+    assert_eq!(herm.run(&["receipts", "verify", "1"]).code, 0);
+    let replay = herm.run(&["receipts", "replay", "1", "2", "--speak", "local", "--model", said(&model)]);
+    assert_eq!((replay.code, replay.stdout.lines().last()), (0, Some("same")), "{replay:?}");
 }
 
 #[test]
 fn a_local_model_has_a_name_in_the_configuration() {
     let Some(model) = smollm2() else { return };
-    let (brains, herm) = brain();
-    let config = brains.path().join("herm.toml");
+    let (dir, herm) = brain();
+    let config = dir.path().join("herm.toml");
     let text = format!(
         "backend = \"small\"\n\n[backends.small]\nkind = \"local\"\nmodel = {:?}\nthreads = 2\ncontext_tokens = 2048\n",
         said(&model)

@@ -14,6 +14,8 @@ mod layers;
 mod ledger;
 mod machine;
 mod memory;
+#[cfg(not(feature = "local"))]
+mod models;
 mod recall;
 mod run_command;
 mod seeds;

@@ -51,16 +51,17 @@ impl Pieces {
         u8::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 2)
     }
 
-    /// Cuts a text.
+    /// Cuts a text at the beginning of all, or behind a mark of the frame: words have a space before them.
+    pub(crate) fn cut_first(&self, text: &str) -> Vec<u32> {
+        match self.leading_space && !text.is_empty() && !text.starts_with(' ') {
+            true => self.cut(&format!(" {text}")),
+            false => self.cut(text),
+        }
+    }
+
+    /// Cuts a text that goes on behind another.
     pub(crate) fn cut(&self, text: &str) -> Vec<u32> {
-        if text.is_empty() {
-            return Vec::new();
-        }
-        let mut spaced = String::with_capacity(text.len() + 8);
-        if self.leading_space && !text.starts_with(' ') {
-            spaced.push(SPACE);
-        }
-        spaced.extend(text.chars().map(|letter| if letter == ' ' { SPACE } else { letter }));
+        let spaced: String = text.chars().map(|letter| if letter == ' ' { SPACE } else { letter }).collect();
         let mut line = Line::of(&spaced);
         let mut unions = BinaryHeap::new();
         for left in 0..line.parts.len().saturating_sub(1) {
@@ -189,14 +190,20 @@ mod tests {
 
     #[test]
     fn the_best_unions_are_made_first() {
-        assert_eq!(some().cut("hello"), [9, 5]);
-        assert_eq!(some().cut("hello hello"), [9, 5, 9, 5]);
+        assert_eq!(some().cut_first("hello"), [9, 5]);
+        assert_eq!(some().cut_first("hello hello"), [9, 5, 9, 5]);
     }
 
     #[test]
     fn what_no_piece_covers_becomes_its_bytes() {
-        assert_eq!(some().cut("hé"), [1, 2, 10, 11]);
-        assert_eq!(some().cut("x"), [1, 0]);
-        assert_eq!(some().cut(""), Vec::<u32>::new());
+        assert_eq!(some().cut_first("hé"), [1, 2, 10, 11]);
+        assert_eq!(some().cut_first("x"), [1, 0]);
+        assert_eq!(some().cut_first(""), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn a_text_that_goes_on_gets_no_space_before_it() {
+        assert_eq!(some().cut("hello"), [8, 5]);
+        assert_eq!(some().cut(" hello"), [9, 5]);
     }
 }

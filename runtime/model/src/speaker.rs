@@ -328,7 +328,9 @@ impl Writing<'_> {
 }
 
 fn stuck(why: &dyn std::fmt::Display) -> Error {
-    Error::internal(format!("the model cannot go on: {why}"))
+    // The grammar adds pages about its state.
+    let why = why.to_string();
+    Error::internal(format!("the model cannot go on: {}", why.lines().next().unwrap_or_default()))
 }
 
 /// The token with the best score among those that are allowed, and the next best: the first of them, where several have

@@ -102,7 +102,7 @@ impl Template {
                 _ => {
                     let (number, frame) = part.split_once(CLOSE).unwrap_or(("", part));
                     let said = number.parse::<usize>().ok().and_then(|number| said.get(number));
-                    tokens.extend(vocabulary.cut(said.map(String::as_str).unwrap_or_default()));
+                    vocabulary.cut_behind(said.map(String::as_str).unwrap_or_default(), &mut tokens);
                     frame
                 }
             };

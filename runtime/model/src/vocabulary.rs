@@ -169,7 +169,16 @@ impl Vocabulary {
         !matches!(self.kinds.get(token as usize), Some(Kind::Text | Kind::Byte))
     }
 
-    /// Cuts what someone said: whatever it looks like, none of it becomes a mark of the frame.
+    /// Cuts what someone said, behind `tokens`: whatever it looks like, none of it becomes a mark of the frame.
+    pub(crate) fn cut_behind(&self, text: &str, tokens: &mut Vec<u32>) {
+        let first = tokens.last().is_none_or(|token| self.is_control(*token));
+        tokens.extend(match &self.cutter {
+            Cutter::Pieces(pieces) if first => pieces.cut_first(text),
+            _ => self.cut(text),
+        });
+    }
+
+    /// Cuts a text that goes on in the middle of another.
     pub(crate) fn cut(&self, text: &str) -> Vec<u32> {
         match &self.cutter {
             // A text that cannot be cut is not possible with a byte alphabet.
@@ -191,9 +200,7 @@ impl Vocabulary {
                 .find_map(|name| self.controls.get(name).map(|id| (name.len(), *id)));
             match control {
                 Some((len, id)) => {
-                    if !before.is_empty() {
-                        tokens.extend(self.cut(before));
-                    }
+                    self.cut_behind(before, tokens);
                     tokens.push(id);
                     rest = after.get(len..).unwrap_or_default();
                     plain = 0;
@@ -201,9 +208,7 @@ impl Vocabulary {
                 None => plain += after.chars().next().map_or(1, char::len_utf8),
             }
         }
-        if !rest.is_empty() {
-            tokens.extend(self.cut(rest));
-        }
+        self.cut_behind(rest, tokens);
     }
 }
 

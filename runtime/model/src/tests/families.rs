@@ -7,7 +7,7 @@ use super::tiny::{LLAMA, Plan, QWEN2, QWEN3, Tiny, speak};
 use crate::Finish;
 
 /// Says the same twice, and keeps to a schema.
-fn works(tiny: &Tiny, what: &str) -> String {
+fn works(tiny: &Tiny, what: &str) {
     let work = tempfile::tempdir().unwrap();
     let path = tiny.write(work.path());
     let first = speak(&path, &Value::Bool(true), 24).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -21,7 +21,6 @@ fn works(tiny: &Tiny, what: &str) -> String {
     assert_eq!((held.finish, &held.free), (Finish::Stop, &None), "{what}: {held:?}");
     let value: Value = serde_json::from_str(&held.text).unwrap_or_else(|error| panic!("{what}: {error}: {held:?}"));
     assert!(value["word"].is_string() && value["count"].is_u64(), "{what}: {value}");
-    first.text
 }
 
 #[test]
@@ -54,4 +53,9 @@ fn numbers_of_every_kind_are_read() {
 #[test]
 fn a_width_that_is_no_whole_number_of_blocks_works() {
     works(&Tiny::new(Plan { width: 72, inner: 40, head_width: 20, kind: GgmlDType::F32, ..LLAMA }), "72 wide");
+}
+
+#[test]
+fn a_vocabulary_of_pieces_speaks() {
+    works(&Tiny::with_pieces(LLAMA), "pieces");
 }

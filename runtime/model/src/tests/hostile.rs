@@ -228,6 +228,11 @@ fn a_vocabulary_of_pieces_without_scores_is_refused() {
         }
         assert!(refused(&tiny.bytes(), "scores").message().contains("score"));
     }
+    let mut tiny = Tiny::with_pieces(LLAMA);
+    tiny.say("tokenizer.ggml.scores", Value::Array(vec![Value::F32(f32::NAN); 400]));
+    tiny.say("tokenizer.ggml.unknown_token_id", Value::U32(4_000_000));
+    let work = tempfile::tempdir().unwrap();
+    assert!(heard(&tiny.write(work.path())).is_ok(), "scores that are none only cut badly");
 }
 
 #[test]

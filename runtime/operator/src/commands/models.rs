@@ -55,7 +55,8 @@ mod here {
         };
         names.retain(|path| path.extension().is_some_and(|extension| extension == "gguf"));
         names.sort();
-        let (mut rows, mut found) = (Vec::new(), Vec::new());
+        // What is wrong with a file is a sentence, and would make a table of any width.
+        let (mut rows, mut wrong, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for path in names {
             let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
             match ModelCard::read(&path) {
@@ -73,14 +74,14 @@ mod here {
                     found.push(json!({ "path": path, "card": card }));
                 }
                 Err(error) => {
-                    rows.push(vec![name, format!("cannot be used: {}", error.message())]);
+                    wrong.push(vec![format!("{name} cannot be used: {}", error.message())]);
                     found.push(json!({ "path": path, "error": error.message() }));
                 }
             }
         }
-        let text = match rows.is_empty() {
+        let text = match found.is_empty() {
             true => format!("no models in {}; fetch one with `herm models pull`\n", directory.display()),
-            false => columns(&rows),
+            false => columns(&rows) + &columns(&wrong),
         };
         Ok(Answer::new(text, json!({ "directory": directory, "models": found })))
     }
