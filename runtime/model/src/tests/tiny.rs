@@ -241,6 +241,6 @@ pub(super) fn speak(path: &Path, legal: &serde_json::Value, most_tokens: usize) 
     let file = ModelFile::open(path)?;
     let mut speaker = Speaker::load(&file, Bounds { chars: 12, items: 2 }, 1 << 22, file.context())?;
     let messages = [("system", "You are tiny."), ("user", "hello there, 12 of you")];
-    let question = Question { messages: &messages, legal, most_tokens, most_bytes: 1 << 12 };
+    let question = Question { messages: &messages, legal, most_tokens, most_bytes: 1 << 12, fresh: false };
     speaker.answer(&question, &AtomicBool::new(false))
 }
