@@ -17,7 +17,9 @@ pub(crate) use evolve::{
     Verifiers,
 };
 
-pub(crate) use models::{Models, PullModel};
+pub(crate) use models::Models;
+#[cfg(feature = "local")]
+pub(crate) use models::PullModel;
 pub(crate) use serve::{CreateKey, Keys, Serve, Top};
 pub(crate) use snapshot::{Export, Import, OneSnapshot, Restore, Snapshot};
 pub(crate) use successor::{Audit, Auto, BudgetFlags, Decide, Evaluate, Successor};

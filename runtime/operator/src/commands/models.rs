@@ -110,7 +110,7 @@ mod here {
         let progress = |there: u64, all: u64| {
             if let Some(spinner) = spinner.borrow_mut().as_mut() {
                 let mib = |bytes: u64| bytes / (1 << 20);
-                let share = if all > 0 { format!(" {} %", there * 100 / all) } else { String::new() };
+                let share = (there * 100).checked_div(all).map(|share| format!(" {share} %")).unwrap_or_default();
                 spinner.say(&format!("{} · {} of {} MiB{share}", wanted.name(), mib(there), mib(all)));
             }
         };
