@@ -19,7 +19,7 @@ const SUMS: [(&str, &str); 6] = [
 
 fn questions() -> Vec<(String, &'static str)> {
     let ask = |at: usize, fact: &str| {
-        if at % 2 == 0 { format!("Tell me the {fact}.") } else { format!("What is the {fact}?") }
+        if at.is_multiple_of(2) { format!("Tell me the {fact}.") } else { format!("What is the {fact}?") }
     };
     let facts = FACTS.iter().enumerate().map(|(at, (fact, value))| (ask(at, fact), *value));
     facts.chain(SUMS.iter().map(|(sum, value)| (format!("What is {sum}?"), *value))).collect()
