@@ -116,6 +116,9 @@ const SEEN: &[&str] = &["read_a_key_of_the_machine", "read_the_home", "see_mount
 const SEEN_WITHOUT_RULES: &[&str] =
     &["list_the_root_of_the_host", "read_run", "read_what_everybody_can_read", "sysfs", "write_into_an_open_directory"];
 
+/// What some machines leave open to everybody: udev, for one, gives `/dev/fuse` to all.
+const OPEN_TO_ALL: &[&str] = &["kernel_keys", "open_devices_of_the_machine", "open_terminals"];
+
 /// What the caller's own user can reach of the caller's files.
 const OWN_FILES: &[&str] = &[
     "hard_link_to_a_secret",
@@ -163,7 +166,7 @@ fn rows() -> Vec<Vec<Row>> {
             Row { may: &["new_cgroup_namespace", "new_time_namespace", "reboot"], ..row(&[], FILTERED_CAPABLE) },
         ],
         vec![
-            Row { may: &["kernel_keys", "open_terminals"], ..row(&[Landlock, MountView], SEEN) },
+            Row { may: OPEN_TO_ALL, ..row(&[Landlock, MountView], SEEN) },
             Row { as_nobody: OWN_FILES, ..row(&[], SEEN_WITHOUT_RULES) },
         ],
         vec![
@@ -176,7 +179,7 @@ fn rows() -> Vec<Vec<Row>> {
         }],
         vec![row(&[Landlock, IpcNamespace], &["message_queue_of_the_host", "shared_memory_of_the_host"])],
         vec![
-            Row { may: &["kernel_keys", "open_terminals"], ..row(&[MountView, TransientUser, Landlock], SEEN) },
+            Row { may: OPEN_TO_ALL, ..row(&[MountView, TransientUser, Landlock], SEEN) },
             Row {
                 as_root: &[
                     "control_groups",
