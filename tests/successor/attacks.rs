@@ -184,6 +184,18 @@ fn the_wall_holds_while_a_program_runs() {
 }
 
 #[test]
+fn a_command_that_burns_the_processors_is_held_to_its_share_and_rejected_at_the_wall() {
+    let bench = Bench::bare();
+    let burn = "for i in 1 2 3 4; do (while :; do :; done) & done; wait";
+    let judged = bench.judge(&small_patch(), &command(burn), &["--wall", "5", "--cpu", "100"]);
+    assert_eq!((judged.ruling(), judged.reason()), ("REJECT", "budget_wall"), "{:#}", judged.verdict());
+    let spent = |what: &str| judged.verdict()["spent"][what].as_f64().unwrap();
+    // Setting up is counted too; four loops that nobody holds would take all the processors there are.
+    let share = spent("cpuMillis") / spent("wallMillis");
+    assert!(share <= 1.10, "{share}: {}", judged.verdict()["spent"]);
+}
+
+#[test]
 fn artifacts_that_cannot_be_kept_do_not_keep_the_verdict_away() {
     let bench = Bench::bare();
     let deep = "mkdir -p /work/artifacts && cd /work/artifacts && i=0 && while [ $i -lt 40 ]; do mkdir d && cd d && i=$((i+1)); done; \

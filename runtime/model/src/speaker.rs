@@ -168,13 +168,13 @@ impl Speaker {
         // The last token is always read: its scores say what comes next.
         let shared = shared.min(tokens.len() - 1);
         let kept = self.pasts.get(at).map_or(0, |past| past.tokens().len());
-        // One that goes on is carried on; one that forks leaves its other branch where it is.
-        let mut past = match kept - shared < AT_ONCE {
-            true => self.pasts.remove(at),
-            false => match self.pasts.get(at) {
-                Some(past) => past.clone(),
-                None => Past::new(self.network.shape()),
-            },
+        // One that goes on is carried on; one that forks leaves its other branch where it is, if there is room for both.
+        let bytes = |past: &Past| past.bytes();
+        let all: usize = self.pasts.iter().map(bytes).sum();
+        let fits = self.pasts.get(at).is_some_and(|past| all + bytes(past) <= self.past_bytes);
+        let mut past = match self.pasts.get(at) {
+            Some(past) if fits && kept - shared >= AT_ONCE => past.clone(),
+            _ => self.pasts.remove(at),
         };
         past.truncate(shared);
         past

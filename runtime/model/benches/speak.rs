@@ -1,5 +1,7 @@
 //! How fast a real model reads and writes inside the process, and what it takes.
-//! `.ci/models && cargo bench -p herm-tests --features local --bench local`
+//! `.ci/models && cargo bench -p herm-model`
+
+#![expect(clippy::print_stdout, clippy::expect_used, reason = "a bench shows its figures, and stops where it has none")]
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -31,7 +33,9 @@ fn memory(key: &str) -> u64 {
 }
 
 fn main() {
-    let Some(path) = herm_tests::models::smollm2() else { return };
+    let fetched = || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/models");
+    let directory = std::env::var_os("HERM_MODELS").map_or_else(fetched, std::path::PathBuf::from);
+    let path = directory.join("SmolLM2-135M-Instruct.Q4_1.gguf");
     let threads = std::env::var("THREADS").ok().and_then(|threads| threads.parse().ok()).unwrap_or(2);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
     println!("SmolLM2-135M-Instruct, {threads} threads\n\n| figure | measured | bound |\n|---|---|---|");
