@@ -93,7 +93,7 @@ fn a_killed_evolver_leaves_a_skill_before_or_after_a_change_and_never_between() 
 /// Vectors are of rows that are there and nothing else, whenever who made them was killed.
 #[test]
 fn a_killed_maker_of_vectors_leaves_a_sound_brain_and_the_next_goes_on() {
-    let kills = number("HERM_KILLS", 60);
+    let kills = number("HERM_KILLS", 20);
     let brains = TempBrains::new();
     brains.make("1").close().expect("closed");
     let mut random = Random::new(5);
