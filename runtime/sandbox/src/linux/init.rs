@@ -20,6 +20,10 @@ use super::{canary, restrict};
 use crate::report::{LayerReport, Tier};
 use crate::spec::{CHANNEL_DESCRIPTOR, CHANNEL_VARIABLE, Layer};
 
+/// How often, and how long, a program is waited for that somebody still holds open for writing.
+const BUSY_TRIES: usize = 40;
+const BUSY_WAIT: std::time::Duration = std::time::Duration::from_millis(5);
+
 /// The name of the host inside.
 pub(crate) const HOST_NAME: &str = "sandbox";
 /// How much the program yields to whoever shares its processors.
@@ -255,7 +259,15 @@ fn become_program(given: Given) -> GivenUp {
         Ok(Some(heard)) if heard.message == Told::Go => {}
         _ => exit(1),
     }
-    let error = command(&given.orders, channel).exec();
+    let mut error = command(&given.orders, channel).exec();
+    // A thread of the caller that starts something else just now holds the file it wrote until that has begun.
+    for _ in 0..BUSY_TRIES {
+        if error.kind() != io::ErrorKind::ExecutableFileBusy {
+            break;
+        }
+        std::thread::sleep(BUSY_WAIT);
+        error = command(&given.orders, channel).exec();
+    }
     given.fail(format!("start {}", given.orders.program.display()), &error, false)
 }
 
