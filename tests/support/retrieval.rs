@@ -71,8 +71,15 @@ impl Labelled {
         let mut sessions: BTreeSet<String> = of_answers.map(|said| said.session.clone()).collect();
         let all: BTreeSet<String> = self.messages.iter().map(|said| said.session.clone()).collect();
         sessions.extend(all.into_iter().step_by(10));
-        self.messages
-            .retain(|said| answers.contains(&said.id) || (sessions.contains(&said.session) && said.id % 3 == 0));
+        self.messages.retain(|said| {
+            answers.contains(&said.id) || (sessions.contains(&said.session) && said.id.rem_euclid(3) == 0)
+        });
+        // Rows are numbered as they arrive.
+        let numbers: BTreeMap<i64, i64> = self.messages.iter().map(|said| said.id).zip(1..).collect();
+        self.messages.iter_mut().for_each(|said| said.id = numbers[&said.id]);
+        for question in &mut self.questions {
+            question.answers.iter_mut().for_each(|answer| *answer = numbers[answer]);
+        }
         self
     }
 
