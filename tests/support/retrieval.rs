@@ -58,13 +58,13 @@ impl Labelled {
         Self { messages: lines("messages.ndjson"), questions: lines("questions.ndjson") }
     }
 
-    /// A part of it, for a run that has no time: every fourth question, the sessions that answer them, and some others.
+    /// A part of it, for a run that has no time: every fifth question, the sessions that answer them, and some others.
     #[must_use]
     pub fn shortened(mut self) -> Self {
         let mut at = 0;
         self.questions.retain(|_| {
             at += 1;
-            at % 4 == 0
+            at % 5 == 0
         });
         let answers: BTreeSet<i64> = self.questions.iter().flat_map(|question| question.answers.clone()).collect();
         let of_answers = self.messages.iter().filter(|said| answers.contains(&said.id));
