@@ -92,7 +92,7 @@ impl Calculator {
             "type": "object", "additionalProperties": false, "required": ["expression"],
             "properties": { "expression": { "type": "string", "description": "The sum, such as 12 * 4." } },
         });
-        let about = "Works out a sum. Use it for arithmetic.";
+        let about = "Works out plus, minus, times and divided by. Use it for numbers.";
         Self(Card::new("calculator", about, Permission::Read, schema).worked(
             "What is 12 times 4?",
             json!({ "expression": "12 * 4" }),

@@ -43,7 +43,9 @@ pub(super) fn tools(prompt: &Prompt<'_>, text: &mut String) {
     // A tool that comes without an example is only shown where none comes with one: an example about nothing teaches a
     // small model to ask about nothing.
     let any = prompt.tools.iter().any(|card| has_example(card));
-    let shown = prompt.tools.iter().filter(|card| !any || has_example(card));
+    // The last example weighs most with a small model, and tools come by name: the other way round is as good an order, and
+    // the one that was measured.
+    let shown = prompt.tools.iter().rev().filter(|card| !any || has_example(card));
     for (card, found) in shown.zip(FOUND.iter().cycle()) {
         let Worked { question, args, result, answer } = example_of(card, found);
         add(format_args!(
