@@ -133,10 +133,10 @@ fn models_cost_what_the_budget_allows_and_not_more() {
 #[test]
 fn a_program_of_a_patch_sees_neither_the_brain_nor_the_worker() {
     let bench = Bench::bare();
-    // It fails where it finds anything, and says so where it finds nothing.
+    // It fails where it finds anything, and says so where it finds nothing. What it looks for is not what it is called.
     let nosy = r#"read line
         found=$(find /work /tmp /home /root /var /run /opt /srv /mnt /etc \( -name memory.db -o -name system.md -o -name bundle.lock.json \) 2>/dev/null | wc -l)
-        workers=$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -c herm-successor-worker)
+        workers=$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -c '[h]erm-successor-worker')
         if [ "$found" != 0 ] || [ "$workers" != 0 ] || [ -n "$HERM_CHANNEL" ] || [ -e /proc/self/fd/3 ]; then
           printf '{"error":"found %s files and %s workers"}' "$found" "$workers"; else printf '{"text":"nothing"}'; fi"#;
     let judged = bench.judge(&script_tool(nosy), &one_call(), &[]);

@@ -10,6 +10,7 @@ mod lifecycle;
 mod money;
 mod patches;
 mod shell;
+mod tiers;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -53,5 +53,6 @@ pub use refusal::Refusal;
 pub use report::{LayerReport, ProbeResult, SpawnReport, Tier};
 pub use running::{Killer, OutputReader, Running, spawn, take_over};
 pub use spec::{
-    Bind, CHANNEL_DESCRIPTOR, CHANNEL_VARIABLE, Cgroups, Input, Layer, Layers, Output, Program, Spec, Tiers,
+    Bind, CHANNEL_DESCRIPTOR, CHANNEL_VARIABLE, Cgroups, Input, Layer, Layers, Output, Program, Spec, TIER_VARIABLE,
+    Tiers,
 };

@@ -17,6 +17,9 @@ pub enum Tier {
 }
 
 impl Tier {
+    /// All of them, best first.
+    pub const ALL: [Self; 2] = [Self::Namespaces, Self::Bubblewrap];
+
     /// The tier's stable name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::janitor::Lease;
 use crate::limits::Limits;
+use crate::refusal::Refusal;
+use crate::report::Tier;
 
 /// The descriptor on which the program finds its channel.
 pub const CHANNEL_DESCRIPTOR: i32 = 3;
@@ -144,13 +146,36 @@ pub enum Cgroups {
     Never,
 }
 
+/// The variable with which an operator names the one tier that may be used.
+pub const TIER_VARIABLE: &str = "HERM_SANDBOX_TIER";
+
 /// Which tiers may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tiers {
-    /// The first that works, in the order of [`Tier`](crate::Tier).
+    /// The first that works, in the order of [`Tier`], unless [`TIER_VARIABLE`] names one.
     BestFirst,
     /// This one or none.
-    Only(crate::Tier),
+    Only(Tier),
+}
+
+impl Tiers {
+    /// The tiers to try, in order.
+    pub(crate) fn to_try(self) -> Result<Vec<Tier>, Refusal> {
+        match self {
+            Self::Only(tier) => Ok(vec![tier]),
+            Self::BestFirst => match std::env::var_os(TIER_VARIABLE) {
+                Some(named) => tier_named(&named.to_string_lossy()).map(|tier| vec![tier]),
+                None => Ok(Tier::ALL.to_vec()),
+            },
+        }
+    }
+}
+
+fn tier_named(name: &str) -> Result<Tier, Refusal> {
+    Tier::ALL.into_iter().find(|tier| tier.name() == name).ok_or_else(|| Refusal::Invalid {
+        what: format!("{TIER_VARIABLE} is {name:?}, and no tier is called that"),
+        hint: "set it to namespaces or bubblewrap, or unset it".into(),
+    })
 }
 
 /// One of the walls around the program.
@@ -225,5 +250,21 @@ impl Layers {
     /// Whether a layer stands.
     pub fn has(&self, layer: Layer) -> bool {
         !self.off.contains(&layer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tier_is_called_by_its_name_and_anything_else_is_refused() {
+        for tier in Tier::ALL {
+            assert_eq!(tier_named(tier.name()), Ok(tier));
+        }
+        for name in ["", "none", "Namespaces"] {
+            let refusal = tier_named(name).unwrap_err();
+            assert!(refusal.message().contains(TIER_VARIABLE) && refusal.hint().contains("bubblewrap"), "{refusal}");
+        }
     }
 }

@@ -20,10 +20,11 @@ const PEM_END: &str = "-----END PRIVATE KEY-----";
 const MULTICODEC: [u8; 2] = [0xed, 0x01];
 const BASE58: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
-/// A key that signs. Nothing prints it.
+/// A key that signs. Nothing prints it, clones share it, and it is wiped when the last of them goes.
 #[derive(Clone)]
 pub struct Signer {
-    key: SigningKey,
+    /// In one place: a key that is moved about leaves copies behind.
+    key: Arc<SigningKey>,
     public: PublicKey,
 }
 
@@ -36,7 +37,11 @@ impl fmt::Debug for Signer {
 impl Signer {
     /// The key of 32 secret bytes.
     pub fn from_seed(seed: [u8; 32]) -> Self {
-        let key = SigningKey::from_bytes(&seed);
+        Self::from_secret(&zeroize::Zeroizing::new(seed))
+    }
+
+    fn from_secret(seed: &[u8; 32]) -> Self {
+        let key = Arc::new(SigningKey::from_bytes(seed));
         let public = PublicKey { key: key.verifying_key(), did: did_of(&key.verifying_key()) };
         Self { key, public }
     }
@@ -45,7 +50,7 @@ impl Signer {
     pub fn generate(random: &dyn Random) -> Result<Self> {
         let mut seed = zeroize::Zeroizing::new([0; 32]);
         random.fill(&mut *seed)?;
-        Ok(Self::from_seed(*seed))
+        Ok(Self::from_secret(&seed))
     }
 
     /// The key in a file; made on first use, readable by its owner alone.
@@ -75,9 +80,9 @@ impl Signer {
         let (_, rest) = text.split_once(PEM_BEGIN)?;
         let (body, _) = rest.split_once(PEM_END)?;
         let body: String = body.split_whitespace().collect();
-        let der = STANDARD.decode(body).ok()?;
-        let seed: [u8; 32] = der.strip_prefix(&PKCS8_PREFIX)?.try_into().ok()?;
-        Some(Self::from_seed(seed))
+        let der = zeroize::Zeroizing::new(STANDARD.decode(body).ok()?);
+        let seed: &[u8; 32] = der.strip_prefix(&PKCS8_PREFIX)?.try_into().ok()?;
+        Some(Self::from_secret(seed))
     }
 
     fn to_pem(&self) -> String {
@@ -219,6 +224,9 @@ fn from_base58(text: &str) -> Option<Vec<u8>> {
     bytes.reverse();
     Some(bytes)
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod wiped;
 
 #[cfg(test)]
 mod tests {

@@ -63,32 +63,44 @@ impl Broker {
                 format!("{} has no known price, so a money budget cannot be held", backend.name()),
             ));
         };
-        let worst = price.of(worst_case(ask));
-        {
-            let mut purse = self.purse_mut();
-            let Some(left) = purse.left.checked_sub(worst) else {
-                purse.refused = true;
-                return Err(BackendError::new(
-                    ErrorClass::Billing,
-                    "the money of this successor does not allow another reply",
-                ));
-            };
-            purse.left = left;
-        }
-        // Set aside until it is known; a caller that goes away leaves it spent.
+        let mut aside = self.set_aside(price.of(worst_case(ask)))?;
         let answered = tokio::time::timeout_at(self.until, backend.complete(ask)).await;
         let answered = answered.unwrap_or_else(|_| Err(BackendError::new(ErrorClass::Timeout, "the time was up")));
-        let cost = match &answered {
-            Ok(completion) => price.of(cost_of(completion, ask)),
-            // Whether an endpoint charges for what failed is not known: at worst it does.
-            Err(_) => worst,
-        };
-        let mut purse = self.purse_mut();
-        // An endpoint that charges more than the worst case is taken at its word, and is not asked again.
-        purse.refused |= cost > worst;
-        purse.left = (purse.left + worst).saturating_sub(cost);
-        purse.spent += cost;
+        if let Ok(completion) = &answered {
+            aside.cost = price.of(cost_of(completion, ask));
+        }
         answered
+    }
+
+    fn set_aside(&self, worst: u64) -> Result<SetAside<'_>, BackendError> {
+        let mut purse = self.purse_mut();
+        let Some(left) = purse.left.checked_sub(worst) else {
+            purse.refused = true;
+            return Err(BackendError::new(
+                ErrorClass::Billing,
+                "the money of this successor does not allow another reply",
+            ));
+        };
+        purse.left = left;
+        Ok(SetAside { broker: self, worst, cost: worst })
+    }
+}
+
+/// Money for a question whose cost is not known yet. Whether an endpoint charges for what failed, or for what nobody
+/// waited for, is not known either: at worst it does.
+struct SetAside<'a> {
+    broker: &'a Broker,
+    worst: u64,
+    cost: u64,
+}
+
+impl Drop for SetAside<'_> {
+    fn drop(&mut self) {
+        let mut purse = self.broker.purse_mut();
+        // An endpoint that charges more than the worst case is taken at its word, and is not asked again.
+        purse.refused |= self.cost > self.worst;
+        purse.left = (purse.left + self.worst).saturating_sub(self.cost);
+        purse.spent += self.cost;
     }
 }
 
@@ -182,6 +194,19 @@ mod tests {
         assert_eq!(purse.spent, answered * 50_000);
         assert!(purse.spent <= 500_000 && purse.refused && answered >= 4, "{purse:?}");
         assert_eq!(purse.left + purse.spent, 500_000, "what was set aside came back");
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waited_for_is_paid_in_full() {
+        let broker = broker(500_000, Arc::default());
+        {
+            let question = ask();
+            let mut asking = std::pin::pin!(broker.ask(&question));
+            assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(asking.as_mut().poll(cx))).await.is_pending());
+            assert_eq!(broker.purse().spent, 0, "it is on its way");
+        }
+        let purse = broker.purse();
+        assert_eq!((purse.spent, purse.left), (125_000, 375_000));
     }
 
     #[tokio::test]

@@ -30,7 +30,7 @@ pub(crate) use stage::take_over;
 
 use crate::availability::Availability;
 use crate::report::{LayerReport, Tier};
-use crate::spec::Layer;
+use crate::spec::{Layer, Tiers};
 
 pub(crate) fn available() -> Availability {
     let abi = sys::landlock_abi();
@@ -40,20 +40,16 @@ pub(crate) fn available() -> Availability {
         LayerReport { layer: Layer::Landlock, on: abi > 0, detail: landlock },
         LayerReport { layer: Layer::Seccomp, on: filter::exists(), detail: filter.into() },
     ];
-    let mut why_not = Vec::new();
-    let tier = match namespaces_work() {
-        Ok(()) => Some(Tier::Namespaces),
-        Err(why) => {
-            why_not.push((Tier::Namespaces, why));
-            None
-        }
+    let (tiers, mut why_not) = match Tiers::BestFirst.to_try() {
+        Ok(tiers) => (tiers, Vec::new()),
+        Err(refusal) => (Vec::new(), Tier::ALL.map(|tier| (tier, refusal.message())).to_vec()),
     };
-    let tier = tier.or_else(|| match bubblewrap::works() {
-        Ok(()) => Some(Tier::Bubblewrap),
-        Err(why) => {
-            why_not.push((Tier::Bubblewrap, why));
-            None
-        }
+    let tier = tiers.into_iter().find(|tier| {
+        let works = match tier {
+            Tier::Namespaces => namespaces_work(),
+            Tier::Bubblewrap => bubblewrap::works(),
+        };
+        works.map_err(|why| why_not.push((*tier, why))).is_ok()
     });
     Availability { tier, layers, why_not }
 }

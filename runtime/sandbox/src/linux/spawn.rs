@@ -25,7 +25,7 @@ use crate::janitor::{Entry, Lease};
 use crate::refusal::Refusal;
 use crate::report::{LayerReport, ProbeResult, SpawnReport, Tier};
 use crate::running::{OutputReader, Running};
-use crate::spec::{Bind, Cgroups, Layer, Layers, Program, Spec, Tiers};
+use crate::spec::{Bind, Cgroups, Layer, Layers, Program, Spec};
 
 /// How long the set-up may take, on a machine that does something else.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -128,10 +128,7 @@ enum Failed {
 }
 
 fn attempt_all(spec: Spec, asked: Instant) -> Result<(Running, Supervisor), Refusal> {
-    let tiers = match spec.tiers {
-        Tiers::BestFirst => vec![Tier::Namespaces, Tier::Bubblewrap],
-        Tiers::Only(tier) => vec![tier],
-    };
+    let tiers = spec.tiers.to_try()?;
     let Spec {
         program,
         args,

@@ -28,6 +28,7 @@ pub fn tests() -> Vec<Test> {
         test("a_link_that_a_program_left_is_no_trouble_for_the_next", linked_inside),
         test("sandboxes_run_beside_each_other", beside),
         test("the_thread_that_spawned_may_end", thread_ends),
+        test("a_program_that_is_being_written_is_waited_for_and_not_for_ever", busy),
     ]
 }
 
@@ -211,5 +212,37 @@ fn thread_ends() -> Result<(), NotRun> {
     let running = std::thread::spawn(move || spawn(spec).unwrap()).join().unwrap();
     // It was not ended with the thread that asked for it, but by its time.
     assert!(matches!(running.wait().how, How::Exceeded { budget: herm_sandbox::Budget::Wall, .. }));
+    Ok(())
+}
+
+fn busy() -> Result<(), NotRun> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let ground = Ground::new();
+    for (held, ends_well) in [(Duration::from_millis(100), true), (Duration::from_secs(5), false)] {
+        let lease = ground.lease();
+        let path = lease.work().join("program");
+        let mut writing = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(&path).unwrap();
+        writing.write_all(b"#!/bin/sh\nexit 5\n").unwrap();
+        let mut spec = quiet(&ground, &lease, &[]);
+        spec.program = Program::At("/work/program".into());
+        spec.binds = Bind::system();
+        let ended = std::thread::scope(|scope| {
+            let (done, is_done) = std::sync::mpsc::channel::<()>();
+            scope.spawn(move || {
+                // Whoever has waited for the program to end does not wait for this too.
+                let _ = is_done.recv_timeout(held);
+                drop(writing);
+            });
+            let ended = spawn(spec).map(|running| running.wait().how);
+            drop(done);
+            ended
+        });
+        match ended {
+            Ok(How::Exited(5)) if ends_well => {}
+            Ok(How::Broken(why)) if !ends_well && why.contains("/work/program") => {}
+            Err(refusal) if !ends_well && refusal.message().contains("/work/program") => {}
+            other => panic!("held for {held:?}: {other:?}"),
+        }
+    }
     Ok(())
 }

@@ -4,4 +4,5 @@
 pub(in crate::successor) mod arms;
 pub(in crate::successor) mod artifacts;
 mod checking;
+mod conversation;
 pub(in crate::successor) mod side;

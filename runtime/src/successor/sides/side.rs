@@ -1,12 +1,12 @@
 //! One side of a comparison: a worker in its sandbox, and the conversation with it. Whatever the worker says is
 //! bounded, checked, and never a judgement.
 
-use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use herm_sandbox::{Ending, How, Lease, Program, Refusal, Running, SpawnReport, Spec, Used};
+use tokio::sync::watch;
 
 use crate::backend::{BackendError, ErrorClass};
 use crate::successor::broker::Broker;
@@ -14,6 +14,7 @@ use crate::successor::budget::Budget;
 use crate::successor::fork::ProgramsByDigest;
 use crate::successor::inside::worker;
 use crate::successor::measure::Arm;
+use crate::successor::sides::conversation::{Broken, Desk, converse};
 use crate::successor::wire::{self, Answer, FromWorker, ToWorker};
 use crate::text;
 use crate::tool::Sandboxed;
@@ -124,26 +125,20 @@ impl Side {
     ) -> Result<FromWorker, Rejection> {
         let arm = self.arm;
         self.programs = Used::default();
-        let Some(stream) = self.stream.as_mut() else { return Err(self.gone()) };
-        let mut programs = Used::default();
-        let said = converse(stream, order, |asked| match asked {
-            // Whoever wants more than there is gets no more answers: it is ended now, not when it has done.
-            Asked::Reply(ask) => Some(reply(around, arm, ask)).filter(|_| !around.is_spent(arm)),
-            Asked::Program { name, program, input, millis } => {
-                let (answer, used) = output(around, &name, &program, input, millis);
-                programs.cpu += used.cpu;
-                programs.memory_peak = programs.memory_peak.max(used.memory_peak);
-                programs.disk_peak = programs.disk_peak.max(used.disk_peak);
-                programs.processes_peak = programs.processes_peak.max(used.processes_peak);
-                Some(answer)
-            }
-        });
-        self.programs = programs;
+        let Some(stream) = &self.stream else { return Err(self.gone()) };
+        let answers = Answers { around, arm, programs: Mutex::default() };
+        let said = converse(stream, order, &answers);
+        self.programs = answers.programs.into_inner().unwrap_or_else(PoisonError::into_inner);
         if around.is_spent(arm) {
             self.end();
             return Err(Rejection::new("budget_money", "The money for models was used up."));
         }
         match said {
+            // A program that was ended at the wall is no answer: the time is up for whoever waited for it, too.
+            Ok(_) if Instant::now() >= around.until => {
+                self.end();
+                Err(Rejection::new("budget_wall", format!("The time was up while the {} side worked.", arm.name())))
+            }
             Ok(said) => Ok(said),
             Err(Broken::Gone) => Err(self.gone()),
             Err(Broken::Forged(why)) => {
@@ -210,124 +205,50 @@ pub(in crate::successor) fn limits(budget: &Budget) -> herm_sandbox::Limits {
     }
 }
 
-/// Why a conversation with a worker ended before its answer.
-#[derive(Debug, PartialEq, Eq)]
-enum Broken {
-    /// The socket closed, or nobody speaks with it any more.
-    Gone,
-    /// It said what no worker says.
-    Forged(String),
+/// Who answers the worker of one side, and what its programs used.
+struct Answers<'a> {
+    around: &'a Around<'a>,
+    arm: Arm,
+    programs: Mutex<Used>,
 }
 
-/// What a worker asks for.
-enum Asked {
-    Reply(wire::WireAsk),
-    Program { name: String, program: String, input: String, millis: u64 },
-}
-
-/// Sends an order and answers questions until the worker says what came of it, or one is not answered.
-fn converse(
-    stream: &mut (impl Read + Write),
-    order: &ToWorker,
-    mut answer: impl FnMut(Asked) -> Option<Answer>,
-) -> Result<FromWorker, Broken> {
-    wire::send(stream, order).map_err(|_| Broken::Gone)?;
-    loop {
-        let frame = match wire::receive::<FromWorker>(stream) {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return Err(Broken::Gone),
-            Err(error) => {
-                return match error.kind() {
-                    std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
-                        Err(Broken::Forged(text::line(&error.to_string(), 200)))
-                    }
-                    _ => Err(Broken::Gone),
-                };
-            }
+impl Desk for Answers<'_> {
+    fn reply(&self, ask: wire::WireAsk, mut over: watch::Receiver<bool>) -> Option<Answer> {
+        let refused = |why: &str| Some(Err(BackendError::new(ErrorClass::BadRequest, why)).into());
+        let Some(broker) = self.around.broker(self.arm) else {
+            return refused("no backend speaks in this evaluation");
         };
-        let (id, asked) = match frame {
-            FromWorker::Ask { id, ask } => (id, Asked::Reply(ask)),
-            FromWorker::Program { id, name, program, input, millis } => {
-                (id, Asked::Program { name, program, input, millis })
+        let Some(ask) = ask.into_ask() else { return refused("no session asks that") };
+        let answer = self.around.runtime.block_on(async {
+            tokio::select! {
+                replied = broker.ask(&ask) => replied.into(),
+                _ = over.wait_for(|over| *over) => {
+                    Answer::NoReply { class: ErrorClass::Timeout, message: "it is over".to_owned() }
+                }
             }
-            done => return Ok(done),
-        };
-        let answer = answer(asked).ok_or(Broken::Gone)?;
-        wire::send(stream, &ToWorker::Answer { id, answer }).map_err(|_| Broken::Gone)?;
-    }
-}
-
-fn reply(around: &Around<'_>, arm: Arm, ask: wire::WireAsk) -> Answer {
-    let refused = |why: &str| Err(BackendError::new(ErrorClass::BadRequest, why)).into();
-    let Some(broker) = around.broker(arm) else { return refused("no backend speaks in this evaluation") };
-    let Some(ask) = ask.into_ask() else { return refused("no session asks that") };
-    around.runtime.block_on(broker.ask(&ask)).into()
-}
-
-fn output(around: &Around<'_>, name: &str, program: &str, input: String, millis: u64) -> (Answer, Used) {
-    let none = |why: &str| (Answer::NoOutput(why.to_owned()), Used::default());
-    let Some(program) = around.programs.get(program) else { return none("there is no such program") };
-    // The wall of the evaluation holds while its programs run, too.
-    let left = around.until.saturating_duration_since(Instant::now());
-    let timeout = Duration::from_millis(millis).min(LONGEST_PROGRAM).min(left);
-    if timeout.is_zero() {
-        return none("no time is left");
-    }
-    let (ran, used) = around.sandboxes.run_now(name, program, input.as_bytes(), timeout);
-    let answer = match ran {
-        Ok(written) => Answer::Output(String::from_utf8_lossy(&written).into_owned()),
-        Err(error) => Answer::NoOutput(text::line(error.message(), 500)),
-    };
-    (answer, used)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A worker that says these bytes and leaves.
-    fn hearing(bytes: &[u8]) -> Result<FromWorker, Broken> {
-        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
-        theirs.write_all(bytes).unwrap();
-        theirs.shutdown(std::net::Shutdown::Write).unwrap();
-        let order = ToWorker::Replay { seq: 1, asked: None };
-        converse(&mut ours, &order, |_| Some(Answer::NoOutput("nobody".to_owned())))
+        });
+        // Whoever wants more than there is gets no more answers: it is ended now, not when it has done.
+        Some(answer).filter(|_| !self.around.is_spent(self.arm))
     }
 
-    fn framed(body: &str) -> Vec<u8> {
-        [(body.len() as u32).to_le_bytes().as_slice(), body.as_bytes()].concat()
-    }
-
-    #[test]
-    fn a_worker_that_leaves_is_gone_and_one_that_lies_is_found_out() {
-        assert_eq!(hearing(b"").unwrap_err(), Broken::Gone);
-        assert_eq!(hearing(&framed("{}")[..4]).unwrap_err(), Broken::Gone);
-        for forged in [framed("APPROVE"), framed("{\"Verdict\":\"APPROVE\"}"), framed("{\"Done\":"), vec![255; 8]] {
-            assert!(matches!(hearing(&forged), Err(Broken::Forged(_))), "{forged:?}");
+    fn program(&self, name: &str, program: &str, input: String, millis: u64) -> Answer {
+        let none = |why: &str| Answer::NoOutput(why.to_owned());
+        let Some(program) = self.around.programs.get(program) else { return none("there is no such program") };
+        // The wall of the evaluation holds while its programs run, too.
+        let left = self.around.until.saturating_duration_since(Instant::now());
+        let timeout = Duration::from_millis(millis).min(LONGEST_PROGRAM).min(left);
+        if timeout.is_zero() {
+            return none("no time is left");
         }
-    }
-
-    #[test]
-    fn questions_are_answered_until_it_says_what_came_of_it() {
-        let (mut ours, theirs) = UnixStream::pair().unwrap();
-        let mut inside = theirs;
-        let worker = std::thread::spawn(move || {
-            let _: Option<ToWorker> = wire::receive(&mut inside).unwrap();
-            for id in 0..3 {
-                let (name, program, input) = ("count".to_owned(), "0".repeat(64), String::new());
-                wire::send(&mut inside, &FromWorker::Program { id, name, program, input, millis: 1 }).unwrap();
-                let answer: Option<ToWorker> = wire::receive(&mut inside).unwrap();
-                assert!(matches!(answer, Some(ToWorker::Answer { id: answered, .. }) if answered == id));
-            }
-            wire::send(&mut inside, &FromWorker::Failed("that is all".to_owned())).unwrap();
-        });
-        let mut asked = 0;
-        let said = converse(&mut ours, &ToWorker::Replay { seq: 1, asked: None }, |_| {
-            asked += 1;
-            Some(Answer::NoOutput("there is no such program".to_owned()))
-        });
-        worker.join().unwrap();
-        assert!(matches!(said, Ok(FromWorker::Failed(why)) if why == "that is all"));
-        assert_eq!(asked, 3);
+        let (ran, used) = self.around.sandboxes.run_now(name, program, input.as_bytes(), timeout);
+        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        programs.cpu += used.cpu;
+        programs.memory_peak = programs.memory_peak.max(used.memory_peak);
+        programs.disk_peak = programs.disk_peak.max(used.disk_peak);
+        programs.processes_peak = programs.processes_peak.max(used.processes_peak);
+        match ran {
+            Ok(written) => Answer::Output(String::from_utf8_lossy(&written).into_owned()),
+            Err(error) => Answer::NoOutput(text::line(error.message(), 500)),
+        }
     }
 }
