@@ -81,7 +81,7 @@ fn times(what: &str, brain: &mut Brain, model: &dyn Embedder, text: &str) {
     let now = brain.clock().now();
     let wanted = Search { text, scope: Scope::Operator, except_task: None, limit: 5, now, weights: Default::default() };
     row(&format!("{what}: by words"), median(|| drop(brain.search(&wanted).expect("an answer"))));
-    row(&format!("{what}: by both"), median(|| drop(brain.search_near(&wanted, &sought).expect("an answer"))));
+    row(&format!("{what}: by both"), median(|| drop(brain.search_near(&wanted, Some(&sought)).expect("an answer"))));
 }
 
 fn median(mut work: impl FnMut()) -> Duration {

@@ -2,6 +2,7 @@
 //! what they must be, and the lanes of the evolver that models may put in order.
 
 mod bad_input;
+mod doors;
 mod lanes;
 mod minilm;
 mod recall;

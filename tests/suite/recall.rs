@@ -42,14 +42,14 @@ fn embed(brains: &TempBrains, brain: &mut Brain, model: &dyn Embedder) -> u64 {
 }
 
 fn sought(model: &dyn Embedder, text: &str) -> Sought {
-    Sought::new(model.name(), &Vector::of(model, text, Part::Query).expect("a vector"))
+    Sought::of(model, text).expect("a vector")
 }
 
 /// What is found by words and meaning, and whether meaning had a part in it.
 fn found(brain: &mut Brain, model: &dyn Embedder, text: &str, scope: Scope) -> (Vec<String>, bool) {
     let now = brain.clock().now();
     let wanted = Search { text, scope, except_task: None, limit: 20, now, weights: Default::default() };
-    let near = brain.search_near(&wanted, &sought(model, text)).expect("an answer");
+    let near = brain.search_near(&wanted, Some(&sought(model, text))).expect("an answer");
     (near.found.hits.into_iter().map(|hit| hit.snippet).collect(), near.by_meaning)
 }
 

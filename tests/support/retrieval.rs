@@ -130,8 +130,8 @@ impl Labelled {
                 weights: Default::default(),
             };
             let words = brain.search(&wanted(&question.text)).expect("an answer");
-            let vectors = brain.search_near(&wanted(""), &sought).expect("an answer").found;
-            let both = brain.search_near(&wanted(&question.text), &sought).expect("an answer");
+            let vectors = brain.search_near(&wanted(""), Some(&sought)).expect("an answer").found;
+            let both = brain.search_near(&wanted(&question.text), Some(&sought)).expect("an answer");
             assert!(both.by_meaning);
             let mut scores = Vec::new();
             for found in [words, vectors, both.found] {

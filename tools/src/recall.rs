@@ -71,10 +71,7 @@ impl Tool for Recall {
                     now,
                     weights: Default::default(),
                 };
-                match &sought {
-                    Some(sought) => desk.search_near(&wanted, sought),
-                    None => desk.search(&wanted).map(|found| FoundNear { found, by_meaning: false }),
-                }
+                desk.search_near(&wanted, sought.as_ref())
             })
             .await?;
         let summary = format!("{}{failure}", fit::count(found.hits.len(), "hit"));

@@ -375,8 +375,8 @@ impl Brain {
         Ok(found)
     }
 
-    /// Searches the memory by words and by meaning. A damaged index is rebuilt at once.
-    pub fn search_near(&mut self, wanted: &Search<'_>, sought: &Sought) -> Result<FoundNear> {
+    /// Searches the memory by words, and by meaning where that is given. A damaged index is rebuilt at once.
+    pub fn search_near(&mut self, wanted: &Search<'_>, sought: Option<&Sought>) -> Result<FoundNear> {
         let near = hybrid::search(&self.database.connection, wanted, sought)?;
         if near.found.degraded {
             self.heal_indexes()?;

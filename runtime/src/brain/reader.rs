@@ -168,8 +168,8 @@ impl Reader {
         search::search(&self.database.connection, wanted)
     }
 
-    /// The same by words and by meaning.
-    pub fn search_near(&self, wanted: &Search<'_>, sought: &Sought) -> Result<FoundNear> {
+    /// The same by words, and by meaning where that is given.
+    pub fn search_near(&self, wanted: &Search<'_>, sought: Option<&Sought>) -> Result<FoundNear> {
         hybrid::search(&self.database.connection, wanted, sought)
     }
 

@@ -12,8 +12,8 @@ use super::{Harness, Inner};
 use crate::brain::Reader;
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
-use crate::memory::Vector;
 use crate::memory::vectors::{Due, Made, Unmeant};
+use crate::memory::{Sought, Vector};
 use crate::semantic::{Embedder, Part};
 use crate::tool::Meaning;
 
@@ -76,6 +76,13 @@ impl Vectors {
 }
 
 impl Harness {
+    /// What a question looks for by meaning, where memory is searched so and the model answers.
+    pub async fn sought(&self, question: &str) -> Option<Sought> {
+        let meaning = self.inner.meaning().filter(|meaning| meaning.uses().recall)?;
+        // That it failed is in the log.
+        meaning.of(question).await.ok()
+    }
+
     /// Makes every vector that a brain lacks and waits for it; how many. A part of them is made by itself after each
     /// task. Nothing where no model was given.
     pub async fn make_vectors(&self, id: &BrainId) -> Result<u64> {

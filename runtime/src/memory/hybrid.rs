@@ -44,16 +44,18 @@ pub(crate) fn fuse<K: Ord + Clone>(orders: &[Vec<(K, f64)>]) -> Vec<(K, f64)> {
     fused
 }
 
-/// Searches by words, and by what is sought. Where there are no vectors to compare, or they cannot be read, the answer
-/// is that of the words alone.
-pub fn search(connection: &Connection, wanted: &Search<'_>, sought: &Sought) -> Result<FoundNear> {
+/// Searches by words, and by what is sought. Where nothing is, there are no vectors to compare, or they cannot be read,
+/// the answer is that of the words alone.
+pub fn search(connection: &Connection, wanted: &Search<'_>, sought: Option<&Sought>) -> Result<FoundNear> {
     let failed = |source| sql("search memory.db", source);
     if wanted.limit == 0 {
         return Ok(FoundNear::default());
     }
     let scopes = search::visible_scopes(connection, wanted.scope)?;
     let voting = wanted.limit.max(VOTING);
-    let near = vectors::nearest(connection, sought, &scopes, wanted.except_task, voting).unwrap_or_else(|error| {
+    let near = sought
+        .map_or(Ok(Vec::new()), |sought| vectors::nearest(connection, sought, &scopes, wanted.except_task, voting));
+    let near = near.unwrap_or_else(|error| {
         tracing::warn!(%error, "the vectors cannot be read; searching by words alone");
         Vec::new()
     });

@@ -106,6 +106,11 @@ impl Sought {
         Self { model: number_of(&[model]), scaled }
     }
 
+    /// What a question looks for.
+    pub fn of(embedder: &dyn Embedder, question: &str) -> Result<Self> {
+        Ok(Self::new(embedder.name(), &Vector::of(embedder, question, Part::Query)?))
+    }
+
     /// How near stored bytes are, from -1 to 1; `None` where they are not a vector of this kind.
     fn nearness(&self, bytes: &[u8]) -> Option<f32> {
         let (step, cells) = bytes.split_first_chunk::<4>()?;

@@ -225,7 +225,7 @@ fn from_base58(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod wiped;
 
 #[cfg(test)]

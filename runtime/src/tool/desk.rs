@@ -366,8 +366,8 @@ impl Desk {
         self.brain()?.search(&Search { weights, ..wanted.clone() })
     }
 
-    /// The same by words and by meaning.
-    pub fn search_near(&mut self, wanted: &Search<'_>, sought: &Sought) -> Result<FoundNear> {
+    /// The same by words, and by meaning where that is given.
+    pub fn search_near(&mut self, wanted: &Search<'_>, sought: Option<&Sought>) -> Result<FoundNear> {
         let weights = self.around.tuning.search();
         self.brain()?.search_near(&Search { weights, ..wanted.clone() }, sought)
     }

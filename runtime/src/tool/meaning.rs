@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
+use crate::memory::Sought;
 use crate::memory::vectors::Unmeant;
-use crate::memory::{Sought, Vector};
-use crate::semantic::{Embedder, Part};
+use crate::semantic::Embedder;
 
 /// How long a search waits for the model: by words alone it takes a few milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -65,8 +65,7 @@ impl Meaning {
             let asked = tokio::task::spawn_blocking(move || {
                 // Held until the model is done, not until nobody waits any more.
                 let _place = place;
-                let vector = Vector::of(&*embedder, &question, Part::Query)?;
-                Ok(Sought::new(embedder.name(), &vector))
+                Sought::of(&*embedder, &question)
             });
             asked.await.map_err(|_| Error::internal("asking the embedding model was interrupted"))?
         };

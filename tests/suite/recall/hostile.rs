@@ -34,7 +34,7 @@ fn whatever_a_model_says_the_words_are_found_and_the_brain_is_sound() {
         match Vector::of(&model, "plan", Part::Query) {
             Err(_) => assert!(!matches!(harm, Harm::Shifting | Harm::Loud), "{harm:?}"),
             Ok(vector) => {
-                let near = brain.search_near(&wanted, &Sought::new(model.name(), &vector)).expect("an answer");
+                let near = brain.search_near(&wanted, Some(&Sought::new(model.name(), &vector))).expect("an answer");
                 assert!(near.found.hits.iter().any(|hit| hit.snippet.contains("plan")), "{harm:?}");
                 assert!(near.found.hits.iter().all(|hit| hit.score.is_finite()), "{harm:?}");
             }

@@ -1,7 +1,7 @@
 //! `herm memory`: search and add to an agent's memory.
 
 use herm::brain::{Layer, OnDrift};
-use herm::memory::{Fact, Found, Scope, Search, layers};
+use herm::memory::{Fact, Found, FoundNear, Scope, Search, Sought, layers};
 use herm::{Brain, BrainId, Clock as _, Draft, Error, Reader, Result, StepKind, SubscriberId, SystemClock};
 use serde_json::json;
 
@@ -41,7 +41,11 @@ fn search(settings: &Settings, id: &BrainId, query: &str, limit: usize, who: Opt
         now: SystemClock.now(),
         weights: reader.tuning()?.search(),
     };
-    let found = reader.search(&wanted)?;
+    let (sought, failure) = match sought(settings, query) {
+        Ok(sought) => (sought, None),
+        Err(error) => (None, Some(format!("searched by words alone: {}", error.message()))),
+    };
+    let FoundNear { found, by_meaning } = reader.search_near(&wanted, sought.as_ref())?;
     let healed = found.degraded && heal(settings, id, &wanted)?;
     let rows: Vec<Vec<String>> = found
         .hits
@@ -54,13 +58,22 @@ fn search(settings: &Settings, id: &BrainId, query: &str, limit: usize, who: Opt
     let text = if rows.is_empty() { "nothing found\n".to_owned() } else { columns(&rows) };
     let json = json!({
         "id": id, "query": query, "hits": to_json(&found.hits)?, "degraded": found.degraded, "healed": healed,
+        "byMeaning": by_meaning,
     });
-    let answer = Answer::new(text, json);
+    let answer = failure.into_iter().fold(Answer::new(text, json), Answer::note);
     Ok(match (found.degraded, healed) {
         (true, true) => answer.note("the search index was damaged and has been rebuilt"),
         (true, false) => answer.note("the search index is damaged; it is rebuilt when nobody holds the brain"),
         (false, _) => answer,
     })
+}
+
+/// What a question looks for by meaning, where memory is searched so.
+fn sought(settings: &Settings, query: &str) -> Result<Option<Sought>> {
+    if !settings.semantic.uses()?.recall {
+        return Ok(None);
+    }
+    settings.semantic.embedder()?.map(|embedder| Sought::of(&*embedder, query)).transpose()
 }
 
 /// Rebuilds a damaged index, if nobody else holds the brain.

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use herm::memory::Search;
+use herm::memory::{FoundNear, Search};
 use herm::{Moment, StepKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -268,6 +268,9 @@ pub(crate) struct Hits {
     hits: Vec<herm::memory::Hit>,
     /// Whether the index is damaged and the rows were scanned instead.
     degraded: bool,
+    /// Whether meaning had a part in it, beside the words.
+    #[serde(rename = "byMeaning")]
+    by_meaning: bool,
 }
 
 /// Searches what a brain remembers: what belongs to everyone, and to the caller.
@@ -288,16 +291,12 @@ pub(crate) async fn search(
     let id = looked_at(&app, &caller, &id)?;
     let limit = page(asked.limit, 20, 100)?;
     let (scope, now) = (caller.scope(), app.clock.now());
+    let sought = app.harness.sought(&asked.q).await;
     let found = app.readers.look(&app.settings.layout, &id, move |look| {
-        look.reader.search(&Search {
-            text: &asked.q,
-            scope,
-            except_task: None,
-            limit,
-            now,
-            weights: Default::default(),
-        })
+        let weights = look.reader.tuning()?.search();
+        let wanted = Search { text: &asked.q, scope, except_task: None, limit, now, weights };
+        look.reader.search_near(&wanted, sought.as_ref())
     });
-    let found = found.await?;
-    Ok(Json(Hits { hits: found.hits, degraded: found.degraded }))
+    let FoundNear { found, by_meaning } = found.await?;
+    Ok(Json(Hits { hits: found.hits, degraded: found.degraded, by_meaning }))
 }

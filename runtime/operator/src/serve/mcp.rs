@@ -210,18 +210,13 @@ impl Doors {
         let id = looked_at(&self.app, caller, text(arguments, "agent"))?;
         let limit = arguments.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
         let (scope, now, query) = (caller.scope(), self.app.clock.now(), text(arguments, "query").to_owned());
+        let sought = self.app.harness.sought(&query).await;
         let found = self.app.readers.look(&self.app.settings.layout, &id, move |look| {
-            let search = Search {
-                text: &query,
-                scope,
-                except_task: None,
-                limit: limit.unwrap_or(10),
-                now,
-                weights: Default::default(),
-            };
-            look.reader.search(&search)
+            let (limit, weights) = (limit.unwrap_or(10), look.reader.tuning()?.search());
+            let wanted = Search { text: &query, scope, except_task: None, limit, now, weights };
+            look.reader.search_near(&wanted, sought.as_ref())
         });
-        Ok(json!({ "hits": found.await?.hits }))
+        Ok(json!({ "hits": found.await?.found.hits }))
     }
 
     async fn skills(&self, caller: &Caller, arguments: &Map<String, Value>) -> Answered<Value> {

@@ -1,6 +1,8 @@
 //! Where a key was, nothing of it is left. The whole memory of this process is searched, dead stack and freed heap
 //! included.
 
+#![cfg(target_os = "linux")]
+
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 

@@ -1,0 +1,54 @@
+//! A person's search, and a server's, finds what the agent's own would find.
+
+use herm_tests::model_server::{ModelServer, Step};
+use herm_tests::models;
+use herm_tests::operator::Operator;
+use serde_json::json;
+
+const SAID: &str = "The gateway crashed last night, so we started the service again and it answered.";
+/// No word of it stands in what was said.
+const ASKED: [&str; 6] = ["my", "site", "is", "down,", "what", "now"];
+
+/// A brain that was told something, and may know what it means.
+fn operator(semantic: &str) -> Operator {
+    let model = ModelServer::always(Step::chat(r#"{"done":"noted"}"#));
+    let config = format!(
+        "backend = \"m\"\n[backends.m]\nkind = \"openai\"\nbase_url = \"{}/v1\"\nmodel = \"m-1\"\nstream = false\n{semantic}",
+        model.url()
+    );
+    let operator = Operator::new(env!("CARGO_BIN_EXE_herm-under-test"))
+        .with_model(model)
+        .configured(&config)
+        .with_plain_brain("1");
+    let run = operator.herm().run(&["run", "1", SAID]);
+    assert_eq!(run.code, 0, "{run:?}");
+    operator
+}
+
+#[test]
+fn the_command_and_the_server_search_by_meaning_where_recall_does() {
+    let Some(minilm) = models::minilm() else { return };
+    let operator = operator(&format!("[semantic]\nembedder = {minilm:?}\nrecall = true\n"));
+    let (code, found) = operator.herm().json(&[&["memory", "search", "1"][..], &ASKED].concat());
+    assert_eq!((code, &found["byMeaning"]), (0, &json!(true)), "{found:#}");
+    assert!(found["hits"][0]["snippet"].as_str().is_some_and(|snippet| snippet.contains("gateway")), "{found:#}");
+
+    let key = operator.key(&["o", "--operations", "operate"]);
+    let serving = operator.serve();
+    let asked = format!("/v1/agents/1/memory/search?q={}", ASKED.join("%20"));
+    let served = serving.client().key(&key).get(&asked).json();
+    assert_eq!(served["byMeaning"], true, "{served:#}");
+    assert_eq!(served["hits"][0]["id"], found["hits"][0]["id"]);
+}
+
+#[test]
+fn without_a_model_or_with_one_that_fails_words_are_searched_and_it_is_said() {
+    for (semantic, note) in [("", false), ("[semantic]\nembedder = \"/nowhere\"\nrecall = true\n", true)] {
+        let operator = operator(semantic);
+        let run = operator.herm().run(&["memory", "search", "1", "gateway", "crashed"]);
+        assert!(run.code == 0 && run.stdout.contains("gateway"), "{run:?}");
+        assert_eq!(run.stderr.contains("by words alone"), note, "{run:?}");
+        let (code, found) = operator.herm().json(&[&["memory", "search", "1"][..], &ASKED].concat());
+        assert_eq!((code, &found["byMeaning"], &found["hits"]), (0, &json!(false), &json!([])), "{found:#}");
+    }
+}
