@@ -28,7 +28,8 @@ impl Ground {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(dir.path().metadata().unwrap().uid(), 0, "this suite changes users, and needs root for it");
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        std::fs::copy(HERM, dir.path().join("herm")).unwrap();
+        // By another process: a thread of this one that starts something would hold the file open, and nobody could run it.
+        assert!(Command::new("cp").arg(HERM).arg(dir.path().join("herm")).status().unwrap().success());
         let ground = Self { dir, who, tier };
         std::fs::create_dir(ground.brains()).unwrap();
         std::os::unix::fs::chown(ground.brains(), Some(who.0), Some(who.0)).unwrap();

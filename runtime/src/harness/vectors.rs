@@ -12,7 +12,7 @@ use super::{Harness, Inner};
 use crate::brain::Reader;
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
-use crate::memory::vectors::{Due, Made, Unmeant};
+use crate::memory::vectors::{Due, Made, Unmeant, means_something};
 use crate::memory::{Sought, Vector};
 use crate::semantic::{Embedder, Part};
 use crate::tool::Meaning;
@@ -78,7 +78,7 @@ impl Vectors {
 impl Harness {
     /// What a question looks for by meaning, where memory is searched so and the model answers.
     pub async fn sought(&self, question: &str) -> Option<Sought> {
-        let meaning = self.inner.meaning().filter(|meaning| meaning.uses().recall)?;
+        let meaning = self.inner.meaning().filter(|meaning| meaning.uses().recall && means_something(question))?;
         // That it failed is in the log.
         meaning.of(question).await.ok()
     }

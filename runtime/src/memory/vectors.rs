@@ -88,6 +88,11 @@ impl Vector {
     }
 }
 
+/// Whether there is anything in a question that could mean something. A model has a vector for silence, too.
+pub fn means_something(question: &str) -> bool {
+    question.chars().any(char::is_alphanumeric)
+}
+
 /// What is looked for, as a model understands it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sought {

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+use zeroize::Zeroizing;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio;
@@ -37,18 +38,19 @@ impl fmt::Debug for Signer {
 impl Signer {
     /// The key of 32 secret bytes.
     pub fn from_seed(seed: [u8; 32]) -> Self {
-        Self::from_secret(&zeroize::Zeroizing::new(seed))
+        Self::from_secret(&Zeroizing::new(seed))
     }
 
     fn from_secret(seed: &[u8; 32]) -> Self {
-        let key = Arc::new(SigningKey::from_bytes(seed));
+        let key = put(seed);
+        wipe_stack();
         let public = PublicKey { key: key.verifying_key(), did: did_of(&key.verifying_key()) };
         Self { key, public }
     }
 
     /// A new key.
     pub fn generate(random: &dyn Random) -> Result<Self> {
-        let mut seed = zeroize::Zeroizing::new([0; 32]);
+        let mut seed = Zeroizing::new([0; 32]);
         random.fill(&mut *seed)?;
         Ok(Self::from_secret(&seed))
     }
@@ -69,7 +71,7 @@ impl Signer {
 
     /// The key in a file that must be there.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = fsio::read_private(path)?;
+        let text = Zeroizing::new(fsio::read_private(path)?);
         Self::from_pem(&text).ok_or_else(|| {
             Error::invalid(format!("{} is not an Ed25519 key in PKCS#8 PEM", path.display()))
                 .hint("make one with `openssl genpkey -algorithm ed25519`, or remove the file and herm makes one")
@@ -79,15 +81,16 @@ impl Signer {
     fn from_pem(text: &str) -> Option<Self> {
         let (_, rest) = text.split_once(PEM_BEGIN)?;
         let (body, _) = rest.split_once(PEM_END)?;
-        let body: String = body.split_whitespace().collect();
-        let der = zeroize::Zeroizing::new(STANDARD.decode(body).ok()?);
+        let body: Zeroizing<String> = Zeroizing::new(body.split_whitespace().collect());
+        let der = Zeroizing::new(STANDARD.decode(&*body).ok()?);
         let seed: &[u8; 32] = der.strip_prefix(&PKCS8_PREFIX)?.try_into().ok()?;
         Some(Self::from_secret(seed))
     }
 
-    fn to_pem(&self) -> String {
-        let der = [PKCS8_PREFIX.as_slice(), &self.key.to_bytes()].concat();
-        format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", STANDARD.encode(der))
+    fn to_pem(&self) -> Zeroizing<String> {
+        let der = Zeroizing::new([PKCS8_PREFIX.as_slice(), self.key.as_bytes()].concat());
+        let body = Zeroizing::new(STANDARD.encode(&*der));
+        Zeroizing::new(format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", *body))
     }
 
     /// The public half.
@@ -98,6 +101,17 @@ impl Signer {
     pub(super) fn sign(&self, message: &[u8]) -> [u8; 64] {
         self.key.sign(message).to_bytes()
     }
+}
+
+#[inline(never)]
+fn put(seed: &[u8; 32]) -> Arc<SigningKey> {
+    Arc::new(SigningKey::from_bytes(seed))
+}
+
+/// A key on its way to its place leaves copies on the stack below.
+#[inline(never)]
+fn wipe_stack() {
+    drop(Zeroizing::new([0_u8; 8_192]));
 }
 
 /// A key that is read, or made, when the first step is signed: looking at a brain needs none.

@@ -74,7 +74,8 @@ impl Broker {
 
     fn set_aside(&self, worst: u64) -> Result<SetAside<'_>, BackendError> {
         let mut purse = self.purse_mut();
-        let Some(left) = purse.left.checked_sub(worst) else {
+        let left = purse.left.checked_sub(worst).filter(|_| !purse.refused);
+        let Some(left) = left else {
             purse.refused = true;
             return Err(BackendError::new(
                 ErrorClass::Billing,
@@ -99,8 +100,8 @@ impl Drop for SetAside<'_> {
         let mut purse = self.broker.purse_mut();
         // An endpoint that charges more than the worst case is taken at its word, and is not asked again.
         purse.refused |= self.cost > self.worst;
-        purse.left = (purse.left + self.worst).saturating_sub(self.cost);
-        purse.spent += self.cost;
+        purse.left = purse.left.saturating_add(self.worst).saturating_sub(self.cost);
+        purse.spent = purse.spent.saturating_add(self.cost);
     }
 }
 

@@ -1,6 +1,7 @@
 //! `herm memory`: search and add to an agent's memory.
 
 use herm::brain::{Layer, OnDrift};
+use herm::memory::vectors::means_something;
 use herm::memory::{Fact, Found, FoundNear, Scope, Search, Sought, layers};
 use herm::{Brain, BrainId, Clock as _, Draft, Error, Reader, Result, StepKind, SubscriberId, SystemClock};
 use serde_json::json;
@@ -70,7 +71,7 @@ fn search(settings: &Settings, id: &BrainId, query: &str, limit: usize, who: Opt
 
 /// What a question looks for by meaning, where memory is searched so.
 fn sought(settings: &Settings, query: &str) -> Result<Option<Sought>> {
-    if !settings.semantic.uses()?.recall {
+    if !settings.semantic.uses()?.recall || !means_something(query) {
         return Ok(None);
     }
     settings.semantic.embedder()?.map(|embedder| Sought::of(&*embedder, query)).transpose()

@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use herm::memory::Search;
+use herm::memory::{FoundNear, Search};
 use herm::receipt::Envelope;
 use herm::{Error, Result};
 use rmcp::model::{
@@ -216,7 +216,8 @@ impl Doors {
             let wanted = Search { text: &query, scope, except_task: None, limit, now, weights };
             look.reader.search_near(&wanted, sought.as_ref())
         });
-        Ok(json!({ "hits": found.await?.found.hits }))
+        let FoundNear { found, by_meaning } = found.await?;
+        Ok(json!({ "hits": found.hits, "byMeaning": by_meaning }))
     }
 
     async fn skills(&self, caller: &Caller, arguments: &Map<String, Value>) -> Answered<Value> {

@@ -218,7 +218,7 @@ fn thread_ends() -> Result<(), NotRun> {
 fn busy() -> Result<(), NotRun> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let ground = Ground::new();
-    for (held, ends_well) in [(Duration::from_millis(100), true), (Duration::from_secs(5), false)] {
+    for (held, ends_well) in [(Duration::from_millis(100), true), (Duration::from_secs(600), false)] {
         let lease = ground.lease();
         let path = lease.work().join("program");
         let mut writing = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(&path).unwrap();

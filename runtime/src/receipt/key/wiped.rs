@@ -69,4 +69,11 @@ fn a_key_is_in_memory_once_and_nowhere_when_it_is_gone() {
     assert_eq!(copies(), 1, "clones still sign with it");
     drop(others);
     assert_eq!(copies(), 0);
+
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("key.pem");
+    drop(Signer::load_or_create(&file, &Known).unwrap());
+    assert_eq!(copies(), 0, "a key that was written down");
+    drop(Signer::load_or_create(&file, &Known).unwrap());
+    assert_eq!(copies(), 0, "a key that was read");
 }

@@ -255,13 +255,13 @@ impl Arms<'_> {
         };
         let case = Case { part: named.part, name: named.name, repetition: named.repetition, arm };
         let began = Instant::now();
-        let said = side.order(order, &self.around)?;
+        let said = side.order(order, &self.around);
         let programs = side.programs().clone();
         run.programs.cpu += programs.cpu;
         run.programs.memory_peak = run.programs.memory_peak.max(programs.memory_peak);
         run.programs.disk_peak = run.programs.disk_peak.max(programs.disk_peak);
         run.programs.processes_peak = run.programs.processes_peak.max(programs.processes_peak);
-        match said {
+        match said? {
             FromWorker::Done(mut result) => {
                 // What its programs took, a case took.
                 let cpu = u64::try_from(programs.cpu.as_micros()).unwrap_or(u64::MAX);

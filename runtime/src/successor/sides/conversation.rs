@@ -1,10 +1,11 @@
-//! The talk with a worker: an order, what the worker asks meanwhile, and what came of it. Questions are answered side
-//! by side, as many at once as a session could ask; programs run one after the other, each with the whole share of its
-//! side.
+//! The talk with a worker: an order, what the worker asks meanwhile, and what came of it. A session asks one question
+//! at a time, and nothing holds a worker to that: questions are answered side by side as they come. Programs run one
+//! after the other, each with the whole share of its side.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -13,8 +14,11 @@ use crate::text;
 
 /// The most questions of one worker that are answered at the same time. Whoever asks more waits.
 const MOST_AT_ONCE: usize = 64;
-/// The most bytes of such questions, but for one that is larger by itself.
+/// The most memory of such questions, but for one that is larger by itself.
 const MOST_BYTES_AT_ONCE: usize = 32 << 20;
+/// How long a worker may leave an answer unread. Its death alone need not close the socket: it may have sent its own
+/// end of it to us.
+const LONGEST_WRITE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// Why a conversation with a worker ended before its answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,6 +27,8 @@ pub(super) enum Broken {
     Gone,
     /// It said what no worker says.
     Forged(String),
+    /// No thread can be started to answer it.
+    NoThread(String),
 }
 
 /// Who answers a worker.
@@ -39,28 +45,40 @@ pub(super) trait Desk: Sync {
 pub(super) fn converse(stream: &UnixStream, order: &ToWorker, desk: &impl Desk) -> Result<FromWorker, Broken> {
     let (over, room) = (watch::Sender::new(false), Room::default());
     let writing = Mutex::new(stream);
-    let say = |frame: &ToWorker| wire::send(&mut *lock(&writing), frame).map_err(|_| Broken::Gone);
+    // After a piece of a frame there can be no other; what is queued can still be read.
+    let end = || {
+        over.send_replace(true);
+        let _ = stream.shutdown(Shutdown::Both);
+    };
+    let say = |frame: &ToWorker| {
+        wire::send(&mut *lock(&writing), frame).map_err(|_| {
+            end();
+            Broken::Gone
+        })
+    };
+    stream.set_write_timeout(Some(LONGEST_WRITE)).map_err(|_| Broken::Gone)?;
     say(order)?;
     std::thread::scope(|scope| {
         let said = loop {
-            match hear(stream) {
+            let heard = hear(stream);
+            if *over.borrow() {
+                break Err(Broken::Gone);
+            }
+            match heard {
                 Ok(FromWorker::Ask { id, ask }) => {
                     let place = room.enter(size(&ask));
-                    let (say, over) = (&say, &over);
+                    let (say, end, over) = (&say, &end, &over);
                     let answering = move || {
                         let _place = place;
                         match desk.reply(ask, over.subscribe()) {
-                            // Where this fails, whoever listens hears that the worker is gone.
+                            // Where this fails, whoever listens hears that it is over.
                             Some(answer) if !*over.borrow() => drop(say(&ToWorker::Answer { id, answer })),
                             Some(_) => {}
-                            None => {
-                                over.send_replace(true);
-                                let _ = stream.shutdown(Shutdown::Both);
-                            }
+                            None => end(),
                         }
                     };
-                    if std::thread::Builder::new().spawn_scoped(scope, answering).is_err() {
-                        break Err(Broken::Gone);
+                    if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, answering) {
+                        break Err(Broken::NoThread(error.to_string()));
                     }
                 }
                 Ok(FromWorker::Program { id, name, program, input, millis }) => {
@@ -72,7 +90,10 @@ pub(super) fn converse(stream: &UnixStream, order: &ToWorker, desk: &impl Desk) 
                 said => break said,
             }
         };
-        over.send_replace(true);
+        match said {
+            Ok(_) => drop(over.send_replace(true)),
+            Err(_) => end(),
+        }
         said
     })
 }
@@ -89,8 +110,13 @@ fn hear(mut stream: &UnixStream) -> Result<FromWorker, Broken> {
     }
 }
 
+/// How much memory a question may take while it is answered: a message is more than its text, and a schema that was
+/// read many times its text.
 fn size(ask: &WireAsk) -> usize {
-    ask.legal.len() + ask.messages.iter().map(|message| message.content.len()).sum::<usize>()
+    const MESSAGE: usize = 256;
+    const SCHEMA: usize = 64;
+    let messages: usize = ask.messages.iter().map(|message| MESSAGE + 4 * message.content.len()).sum();
+    messages + SCHEMA * ask.legal.len()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -105,6 +131,11 @@ struct Room {
     left: Condvar,
 }
 
+/// Whether there is room for a question of so many bytes beside those inside.
+fn fits((count, all): (usize, usize), bytes: usize) -> bool {
+    count == 0 || (count < MOST_AT_ONCE && all.saturating_add(bytes) <= MOST_BYTES_AT_ONCE)
+}
+
 /// A question that is being answered.
 struct Place<'a> {
     room: &'a Room,
@@ -114,10 +145,8 @@ struct Place<'a> {
 impl Room {
     /// Waits until there is room for a question of so many bytes.
     fn enter(&self, bytes: usize) -> Place<'_> {
-        let is_full = |(count, all): &mut (usize, usize)| {
-            *count >= MOST_AT_ONCE || (*count > 0 && *all + bytes > MOST_BYTES_AT_ONCE)
-        };
-        let mut inside = self.left.wait_while(lock(&self.inside), is_full).unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.left.wait_while(lock(&self.inside), |inside| !fits(*inside, bytes));
+        let mut inside = waiting.unwrap_or_else(PoisonError::into_inner);
         inside.0 += 1;
         inside.1 += bytes;
         Place { room: self, bytes }
@@ -140,7 +169,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::backend::Purpose;
+    use crate::backend::{ChatMessage, Purpose, Speaker};
 
     /// Knows no program, and answers questions as told.
     struct Told<F>(F);
@@ -305,15 +334,54 @@ mod tests {
 
     #[test]
     fn questions_that_are_too_large_together_wait_and_one_by_itself_does_not() {
+        assert!(fits((0, 0), MOST_BYTES_AT_ONCE * 2));
+        assert!(!fits((1, MOST_BYTES_AT_ONCE * 2), 1));
+        assert!(fits((1, MOST_BYTES_AT_ONCE - 1), 1) && !fits((1, MOST_BYTES_AT_ONCE), 1));
+        assert!(fits((MOST_AT_ONCE - 1, 0), 1) && !fits((MOST_AT_ONCE, 0), 1));
         let room = Room::default();
         let large = room.enter(MOST_BYTES_AT_ONCE * 2);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| room.enter(1).bytes);
-            // It may not have come to the door yet, but it never comes in while the large one is there.
-            assert!(!waiting.is_finished());
             drop(large);
             assert_eq!(waiting.join().unwrap(), 1);
         });
         assert_eq!(*lock(&room.inside), (0, 0));
+    }
+
+    #[test]
+    fn a_question_of_many_small_things_is_counted_as_the_memory_it_takes() {
+        let FromWorker::Ask { mut ask, .. } = question(1) else { panic!("a question") };
+        let empty = ChatMessage { role: Speaker::User, content: "".into() };
+        ask.messages = vec![empty; 500_000];
+        assert!(size(&ask) > MOST_BYTES_AT_ONCE);
+        (ask.messages, ask.legal) = (Vec::new(), "[0]".repeat(80_000));
+        assert!(size(&ask) * 3 > MOST_BYTES_AT_ONCE);
+    }
+
+    /// A worker that floods, reads nothing, and sends us its own end of the socket before it dies: that end stays open
+    /// for as long as we do not read.
+    #[test]
+    fn a_worker_that_never_reads_and_keeps_its_end_open_is_ended() {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        use std::os::fd::AsFd as _;
+        let (ours, inside) = UnixStream::pair().unwrap();
+        let worker = std::thread::spawn(move || {
+            let (name, program, input) = ("p".to_owned(), "0".repeat(64), String::new());
+            let program = FromWorker::Program { id: 1, name, program, input, millis: 1 };
+            let frame = framed(&serde_json::to_string(&program).unwrap());
+            inside.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+            loop {
+                let fds = [inside.as_fd()];
+                let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+                let mut sent = SendAncillaryBuffer::new(&mut space);
+                assert!(sent.push(SendAncillaryMessage::ScmRights(&fds)));
+                if sendmsg(&inside, &[std::io::IoSlice::new(&frame)], &mut sent, SendFlags::empty()).is_err() {
+                    break;
+                }
+            }
+        });
+        let said = converse(&ours, &order(), &Told(|_| None));
+        worker.join().unwrap();
+        assert!(matches!(said, Err(Broken::Gone | Broken::Forged(_))), "{said:?}");
     }
 }

@@ -141,6 +141,10 @@ impl Side {
             }
             Ok(said) => Ok(said),
             Err(Broken::Gone) => Err(self.gone()),
+            Err(Broken::NoThread(why)) => {
+                self.end();
+                Err(Rejection::new("sandbox_broken", format!("No thread can be started to answer the worker: {why}.")))
+            }
             Err(Broken::Forged(why)) => {
                 self.end();
                 let sentence = format!("The {} worker said something that no worker says: {why}.", arm.name());
@@ -221,10 +225,12 @@ impl Desk for Answers<'_> {
         let Some(ask) = ask.into_ask() else { return refused("no session asks that") };
         let answer = self.around.runtime.block_on(async {
             tokio::select! {
-                replied = broker.ask(&ask) => replied.into(),
+                // Once it is over nobody is asked any more.
+                biased;
                 _ = over.wait_for(|over| *over) => {
                     Answer::NoReply { class: ErrorClass::Timeout, message: "it is over".to_owned() }
                 }
+                replied = broker.ask(&ask) => replied.into(),
             }
         });
         // Whoever wants more than there is gets no more answers: it is ended now, not when it has done.
