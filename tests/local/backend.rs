@@ -140,6 +140,17 @@ async fn a_model_is_loaded_once_for_all_and_put_away_when_nobody_asks() {
 }
 
 #[tokio::test]
+async fn a_model_that_does_not_fit_is_refused_with_a_sentence() {
+    let Some(path) = herm_tests::models::smollm2() else { return };
+    let settings = LocalSettings { past_bytes: usize::MAX, ..LocalSettings::new(path) };
+    let local = Local::new(&Shelf::new(), settings).expect("the model");
+    let question = ask(&[SYSTEM, (Speaker::User, "Say yes.")], Value::Bool(true), 2);
+    let error = local.complete(&question).await.expect_err("it cannot fit");
+    assert_eq!(error.class, ErrorClass::Overloaded);
+    assert!(error.message.contains("MiB of memory and") && error.message.contains("use a smaller model"), "{error}");
+}
+
+#[tokio::test]
 async fn a_conversation_that_is_too_long_is_an_overflow_and_a_cut_reply_says_so() {
     let shelf = Shelf::new();
     let Some(path) = herm_tests::models::smollm2() else { return };

@@ -5,6 +5,7 @@
 //! `herm-model`.
 
 mod hub;
+mod room;
 mod shelf;
 
 pub use hub::{Hub, Pulled, Wanted};

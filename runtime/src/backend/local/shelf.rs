@@ -11,6 +11,7 @@ use std::time::Duration;
 use herm_model::{Bounds, ModelFile, Question, Speaker};
 use tokio::sync::oneshot;
 
+use super::room;
 use crate::backend::{Ask, BackendError, Completion, ErrorClass, Finish, Tokens};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -178,8 +179,8 @@ fn answer(loaded: &mut Loaded, fresh: bool, job: &Job) -> Answer {
 
 fn load(loading: &Loading) -> Result<Loaded> {
     let file = ModelFile::open(&loading.path)?;
-    let needed = file.loaded_bytes() + loading.past_bytes as u64;
-    if let Some(free) = free_bytes()
+    let needed = file.loaded_bytes().saturating_add(loading.past_bytes as u64);
+    if let Some(free) = room::free_bytes()
         && needed > free
     {
         let mib = |bytes: u64| bytes / (1 << 20);
@@ -194,13 +195,6 @@ fn load(loading: &Loading) -> Result<Loaded> {
     let bounds = Bounds { chars: loading.chars, items: loading.items };
     let speaker = Speaker::load(&file, bounds, loading.past_bytes, loading.context)?;
     Ok(Loaded { speaker, name: super::named(&loading.name, &super::digest(&loading.path)?) })
-}
-
-/// The memory that is free, where the system says so.
-fn free_bytes() -> Option<u64> {
-    let about = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = about.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 impl From<herm_model::Error> for Error {
