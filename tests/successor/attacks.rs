@@ -177,10 +177,12 @@ fn what_a_program_takes_its_case_takes() {
 #[test]
 fn the_wall_holds_while_a_program_runs() {
     let bench = Bench::bare();
-    let judged = bench.judge(&script_tool("sleep 9"), &one_call(), &["--wall", "3"]);
+    let large = "perl -e 'my $x = \"x\" x 60000000; sleep 9'";
+    let judged = bench.judge(&script_tool(large), &one_call(), &["--wall", "5"]);
     assert_eq!(judged.reason(), "budget_wall", "{:#}", judged.verdict());
-    // The program alone would have taken 9 seconds.
-    assert!(judged.verdict()["spent"]["wallMillis"].as_u64().unwrap() < 8_000, "{}", judged.verdict()["spent"]);
+    // The program alone would have taken 9 seconds; what it took until then is counted.
+    let spent = |what: &str| judged.verdict()["spent"][what].as_u64().unwrap();
+    assert!(spent("wallMillis") < 9_000 && spent("memoryBytes") > 60_000_000, "{}", judged.verdict()["spent"]);
 }
 
 #[test]

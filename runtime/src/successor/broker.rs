@@ -129,6 +129,8 @@ mod tests {
     #[derive(Debug, Default)]
     struct Charging {
         asked: AtomicU64,
+        /// Tokens more than it usually charges.
+        surcharge: AtomicU64,
     }
 
     #[async_trait::async_trait]
@@ -148,7 +150,8 @@ mod tests {
         async fn complete(&self, _: &Ask) -> Result<Completion, BackendError> {
             self.asked.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
-            let tokens = Some(Tokens { input: 20, output: 30, cached: 0 });
+            let surcharge = self.surcharge.load(Ordering::SeqCst);
+            let tokens = Some(Tokens { input: 20, output: 30 + surcharge, cached: 0 });
             Ok(Completion {
                 text: "{}".to_owned(),
                 finish: Finish::Stop,
@@ -208,6 +211,25 @@ mod tests {
         }
         let purse = broker.purse();
         assert_eq!((purse.spent, purse.left), (125_000, 375_000));
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_that_charges_more_than_the_worst_is_not_asked_again_however_much_is_left() {
+        for surcharge in [1_000, u64::MAX - 100] {
+            let backend = Arc::new(Charging::default());
+            let broker = broker(100_000_000, Arc::clone(&backend));
+            // Another question is on its way meanwhile: its rest must not open the purse again.
+            let question = ask();
+            let mut other = std::pin::pin!(broker.ask(&question));
+            assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(other.as_mut().poll(cx))).await.is_pending());
+            backend.surcharge.store(surcharge, Ordering::SeqCst);
+            assert!(broker.ask(&ask()).await.is_ok());
+            assert!(broker.purse().refused);
+            assert!(other.await.is_ok());
+            assert_eq!(broker.ask(&ask()).await.unwrap_err().class, ErrorClass::Billing);
+            assert_eq!(backend.asked.load(Ordering::SeqCst), 2, "the third was not forwarded");
+            assert!(broker.purse().spent > 1_000_000, "{:?}", broker.purse());
+        }
     }
 
     #[tokio::test]

@@ -362,8 +362,7 @@ impl Desk {
 
     /// Searches the settled memory, by the brain's own weights.
     pub fn search(&mut self, wanted: &Search<'_>) -> Result<Found> {
-        let weights = self.around.tuning.search();
-        self.brain()?.search(&Search { weights, ..wanted.clone() })
+        Ok(self.search_near(wanted, None)?.found)
     }
 
     /// The same by words, and by meaning where that is given.

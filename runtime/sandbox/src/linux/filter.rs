@@ -1,8 +1,8 @@
 //! The system-call filter: what no program in a sandbox needs, and what would widen its reach.
 //!
 //! It is a list of what is denied, since a program may be anything; but a call that is newer than this list is denied
-//! as well. Three filters are stacked, and the strictest answer counts: one for numbers that are no calls of this
-//! machine, one that answers "not permitted", one that answers "no such call" so that callers fall back.
+//! as well. Four filters are stacked, and the strictest answer counts: one for numbers that are no calls of this
+//! machine, one that answers "not permitted", two whose answers ("no such call", "not supported") let callers fall back.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -164,6 +164,11 @@ fn no_such_call() -> Rules {
     Rules::from([(libc::SYS_clone3, vec![])])
 }
 
+/// It takes as much disk as it likes in no time, and nobody could look in between; everyone falls back to writing.
+fn not_supported() -> Rules {
+    Rules::from([(libc::SYS_fallocate, vec![])])
+}
+
 fn architecture() -> io::Result<TargetArch> {
     TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)
 }
@@ -190,10 +195,13 @@ fn unknown_numbers() -> BpfProgram {
 
 /// Puts the filter over this process and everything it starts. Returns how many calls it denies.
 pub(crate) fn install() -> io::Result<usize> {
-    let rules = not_permitted()?;
-    let denied = rules.len() + 1;
-    for program in [unknown_numbers(), compile(no_such_call(), libc::ENOSYS)?, compile(rules, libc::EPERM)?] {
-        apply_filter(&program).map_err(io::Error::other)?;
+    let answers =
+        [(no_such_call(), libc::ENOSYS), (not_supported(), libc::EOPNOTSUPP), (not_permitted()?, libc::EPERM)];
+    apply_filter(&unknown_numbers()).map_err(io::Error::other)?;
+    let mut denied = 0;
+    for (rules, answer) in answers {
+        denied += rules.len();
+        apply_filter(&compile(rules, answer)?).map_err(io::Error::other)?;
     }
     Ok(denied)
 }

@@ -22,6 +22,8 @@ pub fn run(attack: &[&str]) -> ExitCode {
         ["disk-in-many-files"] => many_large_files(),
         ["disk-without-a-name"] => nameless(),
         ["disk-behind-a-closed-door"] => hidden(),
+        ["disk-without-writing"] => asked_for(),
+        ["disk-in-one-call"] => one_call(),
         ["files"] => files(),
         ["depth"] => depth(),
         ["stubborn"] => stubborn(),
@@ -133,6 +135,29 @@ fn nameless() {
             let _ = file.write_all_at(&chunk, 0);
             held.push(file);
         }
+    }
+}
+
+/// Asks for room instead of writing. If that is refused, it does as the C library does: something in every block.
+fn asked_for() {
+    let room = 200 * MIB;
+    for number in 0_u64.. {
+        use std::os::fd::AsRawFd as _;
+        let Ok(file) = File::create(format!("/work/asked-{number}")) else { continue };
+        let given = call(libc::SYS_fallocate, arguments(&[file.as_raw_fd() as usize, 0, 0, room]));
+        if given.is_err() {
+            for block in (0..room as u64).step_by(4096) {
+                let _ = file.write_all_at(&[7], block);
+            }
+        }
+    }
+}
+
+/// No signal but the last stops a call that is under way.
+fn one_call() {
+    let large = vec![7; 300 * MIB];
+    for number in 0_u64.. {
+        let _ = fs::write(format!("/work/large-{number}"), &large);
     }
 }
 

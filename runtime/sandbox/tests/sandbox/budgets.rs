@@ -22,6 +22,8 @@ pub fn tests() -> Vec<Test> {
         test("a_disk_full_of_many_files_ends_it", || attack("disk-in-many-files", Budget::Disk)),
         test("files_without_a_name_count", || attack("disk-without-a-name", Budget::Disk)),
         test("files_behind_a_closed_door_count", || attack("disk-behind-a-closed-door", Budget::Disk)),
+        test("room_that_is_asked_for_is_not_given_at_once", || attack("disk-without-writing", Budget::Disk)),
+        test("a_single_call_that_writes_too_much_is_cut", || attack("disk-in-one-call", Budget::Disk)),
         test("many_files_end_it", || attack("files", Budget::Files)),
         test("a_tree_too_deep_to_be_looked_at_ends_it", || attack("depth", Budget::Files)),
         test("who_ignores_signals_and_leaves_its_session_is_ended_in_time", || attack("stubborn", Budget::Wall)),
@@ -111,10 +113,6 @@ fn attack_with(attack: &str, budget: Budget, cgroups: Cgroups) -> Result<(), Not
         // Where memory is short the disk is waited for: that is not what is measured here.
         Budget::Disk | Budget::Files => limits.memory = 2_048 * MIB,
         _ => {}
-    }
-    if attack == "disk-without-a-name" {
-        // Freeing what has no name is part of ending, and takes as long as the disk and the other load let it.
-        limits.disk = 128 * MIB;
     }
     // Times are measured on a machine that may do something else: one more try before it counts.
     let mut said = verdict(attack, budget, &limits, &run(attack, &limits, cgroups));
