@@ -57,6 +57,16 @@ fn the_command_and_the_server_search_by_meaning_where_recall_does() {
     // The first question loads the model, and nobody waits for it longer than a moment.
     let served = until_by_meaning(|| serving.client().key(&key).get(&asked).json());
     assert_eq!(served["hits"][0]["id"], found["hits"][0]["id"]);
+
+    if cfg!(feature = "mcp") {
+        let client = serving.client().key(&key).with("accept", "application/json, text/event-stream");
+        let asked = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": { "name": "recall", "arguments": { "agent": "1", "query": ASKED.join(" ") } },
+        });
+        let recalled = until_by_meaning(|| client.post("/mcp", &asked).json()["result"]["structuredContent"].clone());
+        assert_eq!(recalled["hits"][0]["id"], found["hits"][0]["id"]);
+    }
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn share(seed: u64) -> f64 {
 }
 
 /// Processes of a program: the inits of sandboxes are some of them, and whatever else is inside goes with its init.
-fn processes_of(program: &Path) -> Vec<String> {
+pub(crate) fn processes_of(program: &Path) -> Vec<String> {
     let of = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok();
     let wanted = of(program).expect("the program is there");
     let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
@@ -64,7 +64,7 @@ fn processes_of(program: &Path) -> Vec<String> {
 }
 
 /// Control groups with one of these names.
-fn groups_named(names: &[String]) -> Vec<PathBuf> {
+pub(crate) fn groups_named(names: &[String]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut ahead = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(directory) = ahead.pop() {
@@ -98,7 +98,7 @@ fn sweep(bench: &Bench) -> usize {
 }
 
 /// What the brain is, and what was ever applied to it.
-fn brain(bench: &Bench) -> (Value, Value) {
+pub(crate) fn brain(bench: &Bench) -> (Value, Value) {
     let read = |arguments: &[&str]| bench.herm().json(arguments).1;
     (read(&["brain", "history", "1"]), read(&["successor", "lineage", "1"]))
 }

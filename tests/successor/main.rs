@@ -4,6 +4,7 @@ mod acceptance;
 mod attacks;
 mod audit;
 mod auto;
+mod cycles;
 mod gates;
 mod killed;
 mod lifecycle;

@@ -519,6 +519,16 @@ mod tests {
     }
 
     #[test]
+    fn what_was_written_down_is_read_back_however_much_larger_it_became() {
+        let longest = MAX_BYTES - 300;
+        let file = evaluation(1, vec![serde_json::json!({ "answerHas": "x".repeat(longest) })]).unwrap();
+        let written = super::super::records::json(&file).unwrap();
+        assert!(written.len() > MAX_BYTES, "{}", written.len());
+        assert!(Evaluation::parse(&written).is_err(), "nobody else's file may be so large");
+        assert_eq!(Evaluation::read_back(&written).unwrap(), file);
+    }
+
+    #[test]
     fn what_it_measures_is_bounded_before_anything_runs() {
         let check = || serde_json::json!({ "turnsAtMost": 1 });
         assert!(evaluation(1_000, vec![check(); 10]).is_ok());

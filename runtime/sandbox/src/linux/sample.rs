@@ -4,13 +4,18 @@
 //! is stopped while it is looked at (see `supervise.rs`).
 
 use std::collections::HashSet;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::tree::Size;
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// What the processes take now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,12 +31,13 @@ pub(crate) struct Sample {
 /// Files without a name that processes keep open: no directory shows them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Nameless {
-    /// Bytes on the file system of the work directory.
-    pub(crate) disk: u64,
+    /// Those on the file system of the work directory.
+    pub(crate) disk: Size,
     /// Bytes of files that are nowhere but in memory.
     pub(crate) memory: u64,
-    /// How many of them are on the file system of the work directory.
-    pub(crate) files: u64,
+    /// Whether some may be where nobody can measure them: mapped with their descriptors closed, or on their way through a
+    /// socket. Whoever does that is taken to have taken all that the file system lost.
+    pub(crate) hides: bool,
 }
 
 /// The sandbox's own `/proc` and `/tmp`, seen from outside.
@@ -43,13 +49,19 @@ pub(crate) struct Windows {
     temporary_is_memory: bool,
     /// Whether `/proc` is the sandbox's own: in a negative control it shows everybody's processes, and counts nothing.
     own_processes: bool,
+    /// The devices of files that are in memory alone, as `/proc` writes them.
+    in_memory: Vec<String>,
     page: u64,
 }
 
 impl Windows {
     pub(crate) fn new(proc: OwnedFd, temporary: OwnedFd, own_processes: bool) -> Self {
         let temporary_is_memory = rustix::fs::fstatfs(&temporary).is_ok_and(|state| state.f_type == libc::TMPFS_MAGIC);
-        Self { proc, temporary, temporary_is_memory, own_processes, page: rustix::param::page_size() as u64 }
+        let nowhere = rustix::fs::memfd_create(c"device", rustix::fs::MemfdFlags::CLOEXEC).ok();
+        let in_memory = nowhere.iter().chain(temporary_is_memory.then_some(&temporary));
+        let in_memory = in_memory.filter_map(|file| rustix::fs::fstat(file).ok()).map(|stat| device_name(stat.st_dev));
+        let (in_memory, page) = (in_memory.collect(), rustix::param::page_size() as u64);
+        Self { proc, temporary, temporary_is_memory, own_processes, in_memory, page }
     }
 
     /// A cheap look.
@@ -66,7 +78,11 @@ impl Windows {
         self.each_process(|process| {
             let Some(stat) = Stat::read(process) else { return };
             sample.tasks = sample.tasks.saturating_add(u32::try_from(stat.field(17)).unwrap_or(0));
-            sample.memory += stat.field(21) * self.page;
+            let resident = match stat.resident() {
+                0 => living(process).and_then(|thread| Stat::read(&thread)).map_or(0, |stat| stat.resident()),
+                resident => resident,
+            };
+            sample.memory += resident * self.page;
             ticks += stat.ticks();
         })?;
         let second = rustix::param::clock_ticks_per_second().max(1);
@@ -78,7 +94,8 @@ impl Windows {
     pub(crate) fn exact_memory(&self) -> io::Result<u64> {
         let mut memory = self.temporary()?;
         self.each_process(|process| {
-            let Some(rollup) = read(process, c"smaps_rollup") else { return };
+            let rollup = |process: &OwnedFd| read(process, c"smaps_rollup").filter(|rollup| !rollup.is_empty());
+            let rollup = rollup(process).or_else(|| rollup(&living(process)?)).unwrap_or_default();
             for line in rollup.lines() {
                 let wanted = ["Pss_Anon:", "Pss_Shmem:", "SwapPss:"];
                 let Some(value) = wanted.iter().find_map(|name| line.strip_prefix(name)) else { continue };
@@ -98,31 +115,50 @@ impl Windows {
         Ok(state.f_blocks.saturating_sub(state.f_bfree).saturating_mul(state.f_frsize))
     }
 
-    /// Looks at every open file.
+    /// Looks at every file that is open, runs or is mapped.
     pub(crate) fn nameless(&self, work_device: u64) -> io::Result<Nameless> {
         let own_temporary = rustix::fs::fstat(&self.temporary)?.st_dev;
         let mut seen = HashSet::new();
         let mut found = Nameless::default();
+        let mut count = |found: &mut Nameless, stat: &rustix::fs::Stat| {
+            let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            if !regular || stat.st_nlink > 0 || !seen.insert((stat.st_dev, stat.st_ino)) {
+                return;
+            }
+            let bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+            if stat.st_dev == work_device {
+                found.disk = found.disk + Size { bytes, files: 1 };
+            } else if stat.st_dev != own_temporary {
+                found.memory += bytes;
+            }
+        };
         self.each_process(|process| {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let Ok(open) = rustix::fs::openat(process, c"fd", flags, Mode::empty()) else { return };
-            let Ok(entries) = Dir::read_from(&open) else { return };
-            for entry in entries.flatten() {
-                let Ok(stat) = rustix::fs::statat(&open, entry.file_name(), AtFlags::empty()) else { continue };
-                let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-                if !regular || stat.st_nlink > 0 || !seen.insert((stat.st_dev, stat.st_ino)) {
-                    continue;
+            // All threads of a process have the same memory, but each may have its own open files, and the first may be gone.
+            let mut memory_is_seen = false;
+            for thread in threads(process) {
+                if !memory_is_seen && let Some(maps) = read(&thread, c"maps").filter(|maps| !maps.is_empty()) {
+                    memory_is_seen = true;
+                    found.hides |= maps.lines().any(|line| self.is_hideout(line));
+                    let program = rustix::fs::statat(&thread, c"exe", AtFlags::empty()).ok();
+                    if let Some(program) = program.filter(|program| !is_our_program(program)) {
+                        count(&mut found, &program);
+                    }
                 }
-                let bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
-                if stat.st_dev == work_device {
-                    found.disk += bytes;
-                    found.files += 1;
-                } else if stat.st_dev != own_temporary {
-                    found.memory += bytes;
-                }
+                found.hides |= each_open_file(&thread, |stat| count(&mut found, stat));
             }
         })?;
         Ok(found)
+    }
+
+    /// Whether a line of `maps` is of a file that has no name any more. What is in memory is counted as memory; what we
+    /// map too was replaced under us, and nobody hides there.
+    fn is_hideout(&self, line: &str) -> bool {
+        let Some((device, inode)) = mapped_file(line).filter(|_| line.ends_with(" (deleted)")) else { return false };
+        if self.in_memory.iter().any(|memory| memory == device) {
+            return false;
+        }
+        let ours = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        !ours.lines().any(|line| mapped_file(line) == Some((device, inode)))
     }
 
     /// Calls with the directory of every process but the init; one that ends meanwhile is left out.
@@ -130,19 +166,74 @@ impl Windows {
         if !self.own_processes {
             return Ok(());
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         for entry in Dir::read_from(&self.proc)? {
             let entry = entry?;
             let name = entry.file_name();
             if name.to_bytes() == b"1" || !name.to_bytes().iter().all(u8::is_ascii_digit) {
                 continue;
             }
-            if let Ok(process) = rustix::fs::openat(&self.proc, name, flags, Mode::empty()) {
+            if let Ok(process) = rustix::fs::openat(&self.proc, name, DIRECTORY, Mode::empty()) {
                 visit(&process);
             }
         }
         Ok(())
     }
+}
+
+/// The directories of all threads of a process.
+fn threads(process: &OwnedFd) -> impl Iterator<Item = OwnedFd> {
+    let threads = rustix::fs::openat(process, c"task", DIRECTORY, Mode::empty()).ok();
+    let entries = threads.as_ref().and_then(|threads| Dir::read_from(threads).ok());
+    entries.into_iter().flatten().flatten().filter(|entry| !entry.file_name().to_bytes().starts_with(b".")).filter_map(
+        move |entry| rustix::fs::openat(threads.as_ref()?, entry.file_name(), DIRECTORY, Mode::empty()).ok(),
+    )
+}
+
+/// Calls with every open file of a thread. Tells whether there may be others: in a socket, or where we may not look.
+fn each_open_file(thread: &OwnedFd, mut visit: impl FnMut(&rustix::fs::Stat)) -> bool {
+    let open = match rustix::fs::openat(thread, c"fd", DIRECTORY, Mode::empty()) {
+        Ok(open) => open,
+        Err(error) => return matches!(error, Errno::ACCESS | Errno::PERM),
+    };
+    let mut more = false;
+    for entry in Dir::read_from(&open).into_iter().flatten().flatten() {
+        let Ok(stat) = rustix::fs::statat(&open, entry.file_name(), AtFlags::empty()) else { continue };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Socket {
+            more |= is_carrying(thread, entry.file_name());
+        }
+        visit(&stat);
+    }
+    more
+}
+
+/// Whether descriptors wait in a socket.
+fn is_carrying(thread: &OwnedFd, descriptor: &CStr) -> bool {
+    let path = [c"fdinfo/".to_bytes(), descriptor.to_bytes()].concat();
+    let Some(told) = CString::new(path).ok().and_then(|path| read(thread, &path)) else { return false };
+    told.lines().any(|line| line.strip_prefix("scm_fds:").is_some_and(|count| count.trim() != "0"))
+}
+
+/// A thread whose memory is there: that of the first is not, once it has ended, however many go on.
+fn living(process: &OwnedFd) -> Option<OwnedFd> {
+    threads(process).find(|thread| Stat::read(thread).is_some_and(|stat| stat.resident() > 0))
+}
+
+/// The device and the number of the file that a line of `maps` is of.
+fn mapped_file(line: &str) -> Option<(&str, &str)> {
+    let mut fields = line.split_ascii_whitespace().skip(3);
+    let (device, inode) = (fields.next()?, fields.next()?);
+    (inode != "0").then_some((device, inode))
+}
+
+/// Our own program may lose its name while it runs: that takes nothing.
+fn is_our_program(program: &rustix::fs::Stat) -> bool {
+    let ours = rustix::fs::stat(c"/proc/self/exe");
+    ours.is_ok_and(|ours| (ours.st_dev, ours.st_ino) == (program.st_dev, program.st_ino))
+}
+
+/// How `/proc` writes a device.
+fn device_name(device: u64) -> String {
+    format!("{:02x}:{:02x}", rustix::fs::major(device), rustix::fs::minor(device))
 }
 
 /// What `/proc` tells of a process in one line.
@@ -161,6 +252,11 @@ impl Stat {
         fields.split_whitespace().nth(index).and_then(|field| field.parse().ok()).unwrap_or(0)
     }
 
+    /// Pages in memory.
+    fn resident(&self) -> u64 {
+        self.field(21)
+    }
+
     /// CPU time of the process and of the children it waited for.
     fn ticks(&self) -> u64 {
         (11..15).map(|index| self.field(index)).sum()
@@ -172,4 +268,26 @@ fn read(process: &OwnedFd, name: &CStr) -> Option<String> {
     let mut text = Vec::new();
     File::from(file).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_without_a_name_are_hideouts_unless_they_are_memory_or_ours() {
+        let open = |path: &CStr| rustix::fs::open(path, DIRECTORY, Mode::empty()).unwrap();
+        let windows = Windows::new(open(c"/proc"), open(c"/tmp"), true);
+        let deleted =
+            |device: &str, inode: &str| format!("7f00-7f10 r--p 00000000 {device} {inode} /work/a b (deleted)");
+        assert!(windows.is_hideout(&deleted("fe:00", "18446744073709551615")));
+        assert!(!windows.is_hideout("7f00-7f10 r--p 00000000 fe:00 18446744073709551615 /work/a b"));
+        assert!(!windows.is_hideout("7f00-7f10 rw-p 00000000 00:00 0"));
+        assert!(!windows.is_hideout(&deleted(&windows.in_memory[0], "7")), "a memory file is counted as memory");
+        // Our program was replaced while it runs.
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let (device, inode) = maps.lines().find_map(mapped_file).unwrap();
+        assert!(!windows.is_hideout(&deleted(device, inode)));
+        assert!(is_our_program(&rustix::fs::stat(c"/proc/self/exe").unwrap()));
+    }
 }

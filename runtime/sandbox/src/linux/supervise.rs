@@ -72,6 +72,8 @@ pub(crate) struct Supervisor {
     status: Option<i32>,
     stopped: bool,
     disk: Option<Disk>,
+    /// The whole file system before anything ran.
+    before: Size,
     used: Used,
 }
 
@@ -83,6 +85,7 @@ impl Supervisor {
         (windows, tree, groups): (Windows, Tree, Groups),
         (limits, pumps, lease): (Limits, Vec<Pump>, Lease),
     ) -> Self {
+        let before = tree.file_system().unwrap_or_default();
         Self {
             shared,
             ended,
@@ -100,6 +103,7 @@ impl Supervisor {
             status: None,
             stopped: false,
             disk: None,
+            before,
             used: Used::default(),
         }
     }
@@ -267,17 +271,13 @@ impl Supervisor {
     fn look_at_disk(&mut self, mut stopped: bool, pause: &mut Duration) {
         let around = self.tree.file_system().unwrap_or_default();
         // At most this much can have been added; others who share the disk only make us look more often.
-        let guess = self.disk.map(|disk| Size {
-            bytes: disk.last.bytes + around.bytes.saturating_sub(disk.around.bytes),
-            files: disk.last.files + around.files.saturating_sub(disk.around.files),
-        });
+        let guess = self.disk.map(|disk| disk.last + around.since(disk.around));
         let due = self.disk.is_none_or(|disk| disk.taken.elapsed() >= RAREST_WALK.max(disk.cost * 4));
         let (most_bytes, most_files) = (self.limits.disk as f64, self.limits.files as f64);
         let near = move |size: Size| size.bytes as f64 >= most_bytes * NEAR || size.files as f64 >= most_files * NEAR;
-        let known_near = self.disk.is_some_and(|disk| near(disk.last));
         let maybe_near = guess.is_some_and(near);
         let mut known = guess.unwrap_or_default();
-        if known_near && maybe_near && !stopped {
+        if maybe_near && !stopped {
             self.stop();
             stopped = true;
         }
@@ -287,7 +287,7 @@ impl Supervisor {
                 Some(size) => known = size,
             }
         }
-        // It was only a guess, and nothing was stopped for it; now it is known, so it is looked at once more.
+        // The guess said too little, and nothing was stopped for it; now it is known, so it is looked at once more.
         if near(known) && !stopped {
             self.stop();
             match self.measure(around) {
@@ -310,7 +310,7 @@ impl Supervisor {
         let began = Instant::now();
         let nameless = self.tree.device().and_then(|device| self.windows.nameless(device)).unwrap_or_default();
         let size = match self.tree.measure() {
-            Ok(size) => Size { bytes: size.bytes + nameless.disk, files: size.files + nameless.files },
+            Ok(size) => size + nameless.disk,
             Err(Unmeasured::Hidden) => {
                 // Whoever hides what it takes is taken to take too much.
                 self.exceed(Budget::Files, self.limits.files, self.used.files_peak);
@@ -321,6 +321,7 @@ impl Supervisor {
                 return None;
             }
         };
+        let size = if nameless.hides { size.at_least(around.since(self.before)) } else { size };
         self.disk = Some(Disk { last: size, taken: Instant::now(), cost: began.elapsed(), around });
         self.used.disk_peak = self.used.disk_peak.max(size.bytes);
         self.used.files_peak = self.used.files_peak.max(size.files);

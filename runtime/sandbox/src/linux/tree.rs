@@ -18,6 +18,26 @@ pub(crate) struct Size {
     pub(crate) files: u64,
 }
 
+impl Size {
+    /// What came since then.
+    pub(crate) fn since(self, then: Self) -> Self {
+        Self { bytes: self.bytes.saturating_sub(then.bytes), files: self.files.saturating_sub(then.files) }
+    }
+
+    /// The larger of both, each for itself.
+    pub(crate) fn at_least(self, other: Self) -> Self {
+        Self { bytes: self.bytes.max(other.bytes), files: self.files.max(other.files) }
+    }
+}
+
+impl std::ops::Add for Size {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_add(other.bytes), files: self.files.saturating_add(other.files) }
+    }
+}
+
 /// A tree that can be measured as often as one likes.
 #[derive(Debug)]
 pub(crate) struct Tree {

@@ -24,6 +24,10 @@ pub fn run(attack: &[&str]) -> ExitCode {
         ["disk-behind-a-closed-door"] => hidden(),
         ["disk-without-writing"] => asked_for(),
         ["disk-in-one-call"] => one_call(),
+        ["disk-in-mappings"] => mapped(),
+        ["disk-in-sockets"] => in_flight(),
+        ["disk-of-a-thread"] => files_of_a_thread(),
+        ["memory-without-a-first-thread"] => without_a_first_thread(),
         ["files"] => files(),
         ["depth"] => depth(),
         ["stubborn"] => stubborn(),
@@ -136,6 +140,78 @@ fn nameless() {
             held.push(file);
         }
     }
+}
+
+/// A file without a name, and with nothing in it yet.
+fn nameless_file(number: u64) -> Option<File> {
+    let path = format!("/work/nameless-{number}");
+    let file = File::options().create(true).truncate(true).read(true).write(true).open(&path).ok()?;
+    fs::remove_file(&path).ok()?;
+    Some(file)
+}
+
+/// Files that no directory shows and no process has open: they are only mapped.
+fn mapped() {
+    let size = 4 * MIB;
+    for file in (0..).filter_map(nameless_file) {
+        use std::os::fd::AsRawFd as _;
+        let _ = file.write_all_at(&vec![7; size], 0);
+        let how = (libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd());
+        let _ = call(libc::SYS_mmap, arguments(&[0, size, how.0 as usize, how.1 as usize, how.2 as usize, 0]));
+    }
+}
+
+/// Files that no directory shows and no process has open: they wait in sockets, ten in each message.
+fn in_flight() {
+    let chunk = vec![7; 4 * MIB];
+    let mut held = Vec::new();
+    let mut numbers = 0_u64..;
+    loop {
+        let Ok((here, there)) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::DGRAM,
+            rustix::net::SocketFlags::empty(),
+            None,
+        ) else {
+            continue;
+        };
+        let files: Vec<File> = numbers.by_ref().take(10).filter_map(nameless_file).collect();
+        let descriptors: Vec<_> = files.iter().map(std::os::fd::AsFd::as_fd).collect();
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(10))];
+        let mut carried = rustix::net::SendAncillaryBuffer::new(&mut space);
+        carried.push(rustix::net::SendAncillaryMessage::ScmRights(&descriptors));
+        let message = [std::io::IoSlice::new(b"x")];
+        let _ = rustix::net::sendmsg(&here, &message, &mut carried, rustix::net::SendFlags::empty());
+        // They are written while they are on their way.
+        for file in files {
+            let _ = file.write_all_at(&chunk, 0);
+        }
+        held.push((here, there));
+    }
+}
+
+/// Files that are open in a thread whose open files are its own, of a process whose first thread has ended.
+fn files_of_a_thread() {
+    std::thread::spawn(|| {
+        call(libc::SYS_unshare, arguments(&[libc::CLONE_FILES as usize])).unwrap();
+        nameless();
+    });
+    end_this_thread();
+}
+
+/// Many processes that each take less than the limit, and whose first threads have ended.
+fn without_a_first_thread() {
+    for _ in 0..4 {
+        if fork().unwrap() {
+            break;
+        }
+    }
+    std::thread::spawn(take_all);
+    end_this_thread();
+}
+
+fn end_this_thread() {
+    let _ = call(libc::SYS_exit, arguments(&[0]));
 }
 
 /// Asks for room instead of writing. If that is refused, it does as the C library does: something in every block.
