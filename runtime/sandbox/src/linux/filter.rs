@@ -108,6 +108,9 @@ const X32: u32 = 0x4000_0000;
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 const TIOCSETD: u64 = 0x5423;
+/// Older names of `fallocate` (`FS_IOC_RESVSP`, `FS_IOC_RESVSP64`, `FS_IOC_ZERO_RANGE`), and what sets how much one byte takes
+/// (`FS_IOC_FSSETXATTR`).
+const ROOM: [u64; 4] = [0x4030_5828, 0x4030_582a, 0x4030_5839, 0x401c_5820];
 /// An old way to ask for packets, whatever the family.
 const SOCK_PACKET: u64 = 10;
 
@@ -146,10 +149,15 @@ fn not_permitted() -> io::Result<Rules> {
     );
 
     let flag = |flag: &u64| when(vec![argument(0, Op::MaskedEq(*flag), *flag)?]);
-    let namespaces = NAMESPACES.iter().map(flag).collect::<io::Result<Vec<_>>>()?;
-    rules.insert(libc::SYS_unshare, namespaces);
-    let namespaces = NAMESPACES[..7].iter().map(flag).collect::<io::Result<Vec<_>>>()?;
-    rules.insert(libc::SYS_clone, namespaces);
+    // Threads of a process share their open files: whoever looks into one has seen those of all.
+    let (files, thread) = (libc::CLONE_FILES as u64, libc::CLONE_THREAD as u64);
+    let alone = NAMESPACES.iter().chain([&files]).map(flag).collect::<io::Result<Vec<_>>>()?;
+    rules.insert(libc::SYS_unshare, alone);
+    let mut alone = NAMESPACES[..7].iter().map(flag).collect::<io::Result<Vec<_>>>()?;
+    alone.push(when(vec![argument(0, Op::MaskedEq(files | thread), thread)?])?);
+    rules.insert(libc::SYS_clone, alone);
+    let unshared = u64::from(libc::CLOSE_RANGE_UNSHARE);
+    rules.insert(libc::SYS_close_range, vec![when(vec![argument(2, Op::MaskedEq(unshared), unshared)?])?]);
 
     let request = |request: u64| when(vec![argument(1, Op::Eq, request)?]);
     rules.insert(libc::SYS_ioctl, vec![request(TIOCSTI)?, request(TIOCLINUX)?, request(TIOCSETD)?]);
@@ -159,14 +167,16 @@ fn not_permitted() -> io::Result<Rules> {
     Ok(rules)
 }
 
-/// Its flags are in memory, where no filter can look; everyone falls back to `clone`.
+/// The flags of `clone3` are in memory, where no filter can look; everyone falls back to `clone`. What waits in `io_submit`
+/// keeps files that no process has open any more; everyone falls back to reading and writing.
 fn no_such_call() -> Rules {
-    Rules::from([(libc::SYS_clone3, vec![])])
+    Rules::from([(libc::SYS_clone3, vec![]), (libc::SYS_io_setup, vec![])])
 }
 
-/// It takes as much disk as it likes in no time, and nobody could look in between; everyone falls back to writing.
-fn not_supported() -> Rules {
-    Rules::from([(libc::SYS_fallocate, vec![])])
+/// They take as much disk as they like in no time, and nobody could look in between; everyone falls back to writing.
+fn not_supported() -> io::Result<Rules> {
+    let room = ROOM.iter().map(|request| when(vec![argument(1, Op::Eq, *request)?])).collect::<io::Result<Vec<_>>>()?;
+    Ok(Rules::from([(libc::SYS_fallocate, vec![]), (libc::SYS_ioctl, room)]))
 }
 
 fn architecture() -> io::Result<TargetArch> {
@@ -196,7 +206,7 @@ fn unknown_numbers() -> BpfProgram {
 /// Puts the filter over this process and everything it starts. Returns how many calls it denies.
 pub(crate) fn install() -> io::Result<usize> {
     let answers =
-        [(no_such_call(), libc::ENOSYS), (not_supported(), libc::EOPNOTSUPP), (not_permitted()?, libc::EPERM)];
+        [(no_such_call(), libc::ENOSYS), (not_supported()?, libc::EOPNOTSUPP), (not_permitted()?, libc::EPERM)];
     apply_filter(&unknown_numbers()).map_err(io::Error::other)?;
     let mut denied = 0;
     for (rules, answer) in answers {

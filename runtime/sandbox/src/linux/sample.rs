@@ -3,6 +3,7 @@
 //! Used where no control group counts. Sampling misses what happens between two samples, so near a limit everything
 //! is stopped while it is looked at (see `supervise.rs`).
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -14,6 +15,10 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::tree::Size;
+
+/// The most open files, and the most text about mappings, that one look takes in: who has more may hide in it.
+const MOST_FILES: usize = 20_000;
+const MOST_MAPS: usize = 16 << 20;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -115,50 +120,64 @@ impl Windows {
         Ok(state.f_blocks.saturating_sub(state.f_bfree).saturating_mul(state.f_frsize))
     }
 
-    /// Looks at every file that is open, runs or is mapped.
+    /// Looks at every file that is open, runs or is mapped, and at no more than it can in good time.
     pub(crate) fn nameless(&self, work_device: u64) -> io::Result<Nameless> {
         let own_temporary = rustix::fs::fstat(&self.temporary)?.st_dev;
-        let mut seen = HashSet::new();
+        let (mut seen, ours) = (HashSet::new(), OnceCell::new());
         let mut found = Nameless::default();
-        let mut count = |found: &mut Nameless, stat: &rustix::fs::Stat| {
-            let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-            if !regular || stat.st_nlink > 0 || !seen.insert((stat.st_dev, stat.st_ino)) {
-                return;
-            }
-            let bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
-            if stat.st_dev == work_device {
-                found.disk = found.disk + Size { bytes, files: 1 };
-            } else if stat.st_dev != own_temporary {
-                found.memory += bytes;
-            }
-        };
+        let (mut files_left, mut maps_left) = (MOST_FILES, MOST_MAPS);
         self.each_process(|process| {
-            // All threads of a process have the same memory, but each may have its own open files, and the first may be gone.
-            let mut memory_is_seen = false;
-            for thread in threads(process) {
-                if !memory_is_seen && let Some(maps) = read(&thread, c"maps").filter(|maps| !maps.is_empty()) {
-                    memory_is_seen = true;
-                    found.hides |= maps.lines().any(|line| self.is_hideout(line));
-                    let program = rustix::fs::statat(&thread, c"exe", AtFlags::empty()).ok();
-                    if let Some(program) = program.filter(|program| !is_our_program(program)) {
-                        count(&mut found, &program);
-                    }
+            let living =
+                if Stat::read(process).is_some_and(|stat| stat.resident() > 0) { None } else { living(process) };
+            let process = living.as_ref().unwrap_or(process);
+            let mut count = |stat: &rustix::fs::Stat| {
+                if stat.st_nlink > 0 || !seen.insert((stat.st_dev, stat.st_ino)) {
+                    return;
                 }
-                found.hides |= each_open_file(&thread, |stat| count(&mut found, stat));
+                let bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+                if stat.st_dev == work_device {
+                    found.disk = found.disk + Size { bytes, files: 1 };
+                } else if stat.st_dev != own_temporary && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+                {
+                    found.memory += bytes;
+                }
+            };
+            for held in [c"cwd", c"exe"] {
+                let held = rustix::fs::statat(process, held, AtFlags::empty()).ok();
+                held.iter().filter(|held| !is_our_program(held)).for_each(&mut count);
             }
+            let hides_open = each_open_file(process, &mut files_left, count);
+            let maps = read_some(process, c"maps", maps_left);
+            maps_left = maps_left.saturating_sub(maps.as_ref().map_or(0, String::len));
+            let hides_mapped = maps.is_some_and(|maps| maps.lines().any(|line| self.is_hideout(line, &ours)));
+            found.hides |= hides_open || hides_mapped || files_left == 0 || maps_left == 0;
         })?;
         Ok(found)
     }
 
     /// Whether a line of `maps` is of a file that has no name any more. What is in memory is counted as memory; what we
     /// map too was replaced under us, and nobody hides there.
-    fn is_hideout(&self, line: &str) -> bool {
-        let Some((device, inode)) = mapped_file(line).filter(|_| line.ends_with(" (deleted)")) else { return false };
-        if self.in_memory.iter().any(|memory| memory == device) {
+    fn is_hideout(&self, line: &str, ours: &OnceCell<String>) -> bool {
+        let Some(file) = mapped_file(line).filter(|_| line.ends_with(" (deleted)")) else { return false };
+        if self.in_memory.iter().any(|memory| memory == file.0) {
             return false;
         }
-        let ours = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        !ours.lines().any(|line| mapped_file(line) == Some((device, inode)))
+        let ours = ours.get_or_init(|| std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
+        !ours.lines().any(|line| mapped_file(line) == Some(file))
+    }
+
+    /// Whether nobody moves.
+    pub(crate) fn are_stopped(&self) -> bool {
+        let mut all = true;
+        let looked = self.each_process(|process| {
+            let state = |thread: &OwnedFd| Stat::read(thread).map_or('X', |stat| stat.state());
+            let state = match state(process) {
+                'Z' => living(process).map_or('Z', |thread| state(&thread)),
+                state => state,
+            };
+            all &= !matches!(state, 'R' | 'S');
+        });
+        looked.is_ok() && all
     }
 
     /// Calls with the directory of every process but the init; one that ends meanwhile is left out.
@@ -189,17 +208,22 @@ fn threads(process: &OwnedFd) -> impl Iterator<Item = OwnedFd> {
     )
 }
 
-/// Calls with every open file of a thread. Tells whether there may be others: in a socket, or where we may not look.
-fn each_open_file(thread: &OwnedFd, mut visit: impl FnMut(&rustix::fs::Stat)) -> bool {
-    let open = match rustix::fs::openat(thread, c"fd", DIRECTORY, Mode::empty()) {
+/// Calls with every open file of a process, which all its threads have. Tells whether there may be others: in a socket, or
+/// where we may not look.
+fn each_open_file(process: &OwnedFd, left: &mut usize, mut visit: impl FnMut(&rustix::fs::Stat)) -> bool {
+    let open = match rustix::fs::openat(process, c"fd", DIRECTORY, Mode::empty()) {
         Ok(open) => open,
         Err(error) => return matches!(error, Errno::ACCESS | Errno::PERM),
     };
     let mut more = false;
     for entry in Dir::read_from(&open).into_iter().flatten().flatten() {
+        if *left == 0 {
+            return true;
+        }
+        *left -= 1;
         let Ok(stat) = rustix::fs::statat(&open, entry.file_name(), AtFlags::empty()) else { continue };
         if FileType::from_raw_mode(stat.st_mode) == FileType::Socket {
-            more |= is_carrying(thread, entry.file_name());
+            more |= is_carrying(process, entry.file_name());
         }
         visit(&stat);
     }
@@ -207,9 +231,9 @@ fn each_open_file(thread: &OwnedFd, mut visit: impl FnMut(&rustix::fs::Stat)) ->
 }
 
 /// Whether descriptors wait in a socket.
-fn is_carrying(thread: &OwnedFd, descriptor: &CStr) -> bool {
+fn is_carrying(process: &OwnedFd, descriptor: &CStr) -> bool {
     let path = [c"fdinfo/".to_bytes(), descriptor.to_bytes()].concat();
-    let Some(told) = CString::new(path).ok().and_then(|path| read(thread, &path)) else { return false };
+    let Some(told) = CString::new(path).ok().and_then(|path| read(process, &path)) else { return false };
     told.lines().any(|line| line.strip_prefix("scm_fds:").is_some_and(|count| count.trim() != "0"))
 }
 
@@ -252,6 +276,11 @@ impl Stat {
         fields.split_whitespace().nth(index).and_then(|field| field.parse().ok()).unwrap_or(0)
     }
 
+    /// What it does now, in one letter.
+    fn state(&self) -> char {
+        self.text.rsplit_once(')').and_then(|(_, fields)| fields.trim_start().chars().next()).unwrap_or('X')
+    }
+
     /// Pages in memory.
     fn resident(&self) -> u64 {
         self.field(21)
@@ -264,9 +293,14 @@ impl Stat {
 }
 
 fn read(process: &OwnedFd, name: &CStr) -> Option<String> {
+    read_some(process, name, usize::MAX)
+}
+
+/// At most so many bytes of it.
+fn read_some(process: &OwnedFd, name: &CStr, most: usize) -> Option<String> {
     let file = rustix::fs::openat(process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut text = Vec::new();
-    File::from(file).read_to_end(&mut text).ok()?;
+    File::from(file).take(most as u64).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
@@ -280,14 +314,15 @@ mod tests {
         let windows = Windows::new(open(c"/proc"), open(c"/tmp"), true);
         let deleted =
             |device: &str, inode: &str| format!("7f00-7f10 r--p 00000000 {device} {inode} /work/a b (deleted)");
-        assert!(windows.is_hideout(&deleted("fe:00", "18446744073709551615")));
-        assert!(!windows.is_hideout("7f00-7f10 r--p 00000000 fe:00 18446744073709551615 /work/a b"));
-        assert!(!windows.is_hideout("7f00-7f10 rw-p 00000000 00:00 0"));
-        assert!(!windows.is_hideout(&deleted(&windows.in_memory[0], "7")), "a memory file is counted as memory");
+        let is_hideout = |line: &str| windows.is_hideout(line, &OnceCell::new());
+        assert!(is_hideout(&deleted("fe:00", "18446744073709551615")));
+        assert!(!is_hideout("7f00-7f10 r--p 00000000 fe:00 18446744073709551615 /work/a b"));
+        assert!(!is_hideout("7f00-7f10 rw-p 00000000 00:00 0"));
+        assert!(!is_hideout(&deleted(&windows.in_memory[0], "7")), "a memory file is counted as memory");
         // Our program was replaced while it runs.
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let (device, inode) = maps.lines().find_map(mapped_file).unwrap();
-        assert!(!windows.is_hideout(&deleted(device, inode)));
+        assert!(!is_hideout(&deleted(device, inode)));
         assert!(is_our_program(&rustix::fs::stat(c"/proc/self/exe").unwrap()));
     }
 }

@@ -36,6 +36,11 @@ const AHEAD: i32 = -10;
 /// How often it is looked at most rarely.
 const RAREST_LOOK: Duration = Duration::from_millis(25);
 const RAREST_WALK: Duration = Duration::from_millis(100);
+/// How often everything is stopped at most because others may have filled the disk.
+const RAREST_STOP: Duration = Duration::from_secs(1);
+/// How often it is said that everything is to stop: those inside can make each other go on.
+const STOPS: u32 = 4;
+const BETWEEN_STOPS: Duration = Duration::from_micros(200);
 const SHORTEST_SLICE: Duration = Duration::from_millis(1);
 /// How long the init may take to say that everything is stopped. Where CPU time is held, it waits like the others.
 const STOPPING: Duration = Duration::from_millis(150);
@@ -74,6 +79,10 @@ pub(crate) struct Supervisor {
     disk: Option<Disk>,
     /// The whole file system before anything ran.
     before: Size,
+    /// What was taken, and the whole file system, when nobody moved and nothing was hidden.
+    clean: (Size, Size),
+    /// When it was last looked at while nobody moved.
+    stopped_look: Option<Instant>,
     used: Used,
 }
 
@@ -104,6 +113,8 @@ impl Supervisor {
             stopped: false,
             disk: None,
             before,
+            clean: (Size::default(), before),
+            stopped_look: None,
             used: Used::default(),
         }
     }
@@ -270,27 +281,23 @@ impl Supervisor {
 
     fn look_at_disk(&mut self, mut stopped: bool, pause: &mut Duration) {
         let around = self.tree.file_system().unwrap_or_default();
-        // At most this much can have been added; others who share the disk only make us look more often.
-        let guess = self.disk.map(|disk| disk.last + around.since(disk.around));
+        let mut known = self.guess(around);
         let due = self.disk.is_none_or(|disk| disk.taken.elapsed() >= RAREST_WALK.max(disk.cost * 4));
-        let (most_bytes, most_files) = (self.limits.disk as f64, self.limits.files as f64);
-        let near = move |size: Size| size.bytes as f64 >= most_bytes * NEAR || size.files as f64 >= most_files * NEAR;
-        let maybe_near = guess.is_some_and(near);
-        let mut known = guess.unwrap_or_default();
+        let maybe_near = self.is_near(known) || self.is_unexplained(around);
         if maybe_near && !stopped {
             self.stop();
             stopped = true;
         }
-        if maybe_near || due || stopped {
-            match self.measure(around) {
+        if stopped || due {
+            match self.measure(stopped) {
                 None => return,
                 Some(size) => known = size,
             }
         }
         // The guess said too little, and nothing was stopped for it; now it is known, so it is looked at once more.
-        if near(known) && !stopped {
+        if self.is_near(known) && !stopped {
             self.stop();
-            match self.measure(around) {
+            match self.measure(true) {
                 None => return,
                 Some(size) => known = size,
             }
@@ -305,12 +312,38 @@ impl Supervisor {
         }
     }
 
-    /// Measures the work directory. `None` if that ended the sandbox, or if the disk did not let us.
-    fn measure(&mut self, around: Size) -> Option<Size> {
+    /// At most this much can be taken; others who share the disk only make us look more often.
+    fn guess(&self, around: Size) -> Size {
+        self.disk.map_or(around.since(self.before), |disk| disk.last + around.since(disk.around))
+    }
+
+    fn is_near(&self, size: Size) -> bool {
+        size.bytes as f64 >= self.limits.disk as f64 * NEAR || size.files as f64 >= self.limits.files as f64 * NEAR
+    }
+
+    /// Whether the file system lost so much since the beginning that somebody may hide it from a look that stops nobody.
+    fn is_unexplained(&self, around: Size) -> bool {
+        self.is_near(around.since(self.before)) && self.stopped_look.is_none_or(|at| at.elapsed() >= RAREST_STOP)
+    }
+
+    /// Measures the work directory, and ends the sandbox if that crosses a limit while nobody moves. `None` if it ended,
+    /// is to end, or if the disk did not let us.
+    fn measure(&mut self, stopped: bool) -> Option<Size> {
         let began = Instant::now();
+        let around = self.tree.file_system().unwrap_or_default();
         let nameless = self.tree.device().and_then(|device| self.windows.nameless(device)).unwrap_or_default();
-        let size = match self.tree.measure() {
+        let wall = self.started + self.limits.wall;
+        let mut give_up = || {
+            let growth = || self.is_near(self.guess(self.tree.file_system().unwrap_or_default()));
+            Instant::now() >= wall || !stopped && growth()
+        };
+        let size = match self.tree.measure(&mut give_up) {
             Ok(size) => size + nameless.disk,
+            Err(Unmeasured::Interrupted) if Instant::now() >= wall => return None,
+            Err(Unmeasured::Interrupted) => {
+                self.stop();
+                return self.measure(true);
+            }
             Err(Unmeasured::Hidden) => {
                 // Whoever hides what it takes is taken to take too much.
                 self.exceed(Budget::Files, self.limits.files, self.used.files_peak);
@@ -321,10 +354,19 @@ impl Supervisor {
                 return None;
             }
         };
-        let size = if nameless.hides { size.at_least(around.since(self.before)) } else { size };
-        self.disk = Some(Disk { last: size, taken: Instant::now(), cost: began.elapsed(), around });
+        let (clean, then) = self.clean;
+        let size = if nameless.hides { size.at_least(clean + around.since(then)) } else { size };
+        let now = Instant::now();
+        self.disk = Some(Disk { last: size, taken: now, cost: now - began, around });
         self.used.disk_peak = self.used.disk_peak.max(size.bytes);
         self.used.files_peak = self.used.files_peak.max(size.files);
+        if !stopped {
+            return Some(size);
+        }
+        self.stopped_look = Some(now);
+        if !nameless.hides {
+            self.clean = (size, around);
+        }
         if let Some((budget, limit, used)) = self.crossed(size) {
             self.exceed(budget, limit, used);
             return None;
@@ -344,6 +386,16 @@ impl Supervisor {
 
     /// Stops everything inside, so that it can be looked at.
     fn stop(&mut self) {
+        for _ in 0..STOPS {
+            self.stop_once();
+            if !self.stopped || self.windows.are_stopped() {
+                return;
+            }
+            std::thread::sleep(BETWEEN_STOPS);
+        }
+    }
+
+    fn stop_once(&mut self) {
         self.stopped = false;
         if !self.control_open || self.control.send(&Told::Stop, &[]).is_err() {
             return;
@@ -379,7 +431,7 @@ impl Supervisor {
         let inner = self.init.reap();
         let outer = self.outer.as_mut().and_then(Process::reap);
         let counted = self.groups.counted();
-        if let Ok(size) = self.tree.measure() {
+        if let Ok(size) = self.tree.measure(&mut || false) {
             self.used.disk_peak = self.used.disk_peak.max(size.bytes);
             self.used.files_peak = self.used.files_peak.max(size.files);
             if self.shared.verdict().is_none()

@@ -51,7 +51,12 @@ pub(crate) enum Unmeasured {
     Hidden,
     /// The disk did not let us look.
     Failed(io::Error),
+    /// Whoever wanted it wants it no more.
+    Interrupted,
 }
+
+/// After so many files it is asked whether to give up.
+const ASKED_EVERY: u64 = 512;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -78,14 +83,24 @@ impl Tree {
         })
     }
 
-    /// Measures it while its owner goes on changing it: what vanishes meanwhile is not counted.
-    pub(crate) fn measure(&self) -> Result<Size, Unmeasured> {
-        let mut size = Size::default();
+    /// Measures it while its owner goes on changing it: what vanishes meanwhile is not counted. A large tree takes a
+    /// while, so it asks now and then whether to give up.
+    pub(crate) fn measure(&self, give_up: &mut dyn FnMut() -> bool) -> Result<Size, Unmeasured> {
+        let own = rustix::fs::fstat(&self.top).map_err(|error| Unmeasured::Failed(error.into()))?;
+        let mut size = Size { bytes: allocated(&own), files: 0 };
         let mut linked = HashSet::new();
         let mut waiting = vec![PathBuf::new()];
         while let Some(path) = waiting.pop() {
             let Some(directory) = self.directory(&path)? else { continue };
-            let entries = Dir::read_from(&directory).map_err(|error| Unmeasured::Failed(error.into()))?;
+            // One that may be read and not searched is made ours.
+            let entries = Dir::read_from(&directory).or_else(|error| {
+                if error != Errno::ACCESS {
+                    return Err(error);
+                }
+                self.unhide(&path);
+                Dir::read_from(&directory)
+            });
+            let entries = entries.map_err(|error| Unmeasured::Failed(error.into()))?;
             for entry in entries {
                 let entry = match entry {
                     Ok(entry) => entry,
@@ -98,11 +113,14 @@ impl Tree {
                 let stat = match rustix::fs::statat(&directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => stat,
                     Err(Errno::NOENT) => continue,
-                    // It may not be searched: make that so, and look again next time.
+                    // It may not be searched any more: whoever does that while we look hides something.
                     Err(Errno::ACCESS) => return Err(Unmeasured::Hidden),
                     Err(error) => return Err(Unmeasured::Failed(error.into())),
                 };
                 size.files += 1;
+                if size.files.is_multiple_of(ASKED_EVERY) && give_up() {
+                    return Err(Unmeasured::Interrupted);
+                }
                 let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
                 if is_directory {
                     use std::os::unix::ffi::OsStrExt as _;
@@ -331,7 +349,7 @@ mod tests {
         std::fs::create_dir_all(outside.path().join("a/b")).unwrap();
         std::fs::create_dir(place.path().join("one")).unwrap();
         symlink(outside.path(), place.path().join("one/link")).unwrap();
-        let size = Tree::open(place.path()).unwrap().measure().unwrap();
+        let size = Tree::open(place.path()).unwrap().measure(&mut || false).unwrap();
         assert_eq!(size.files, 2);
     }
 
@@ -342,7 +360,7 @@ mod tests {
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(place.path().join("a")).unwrap();
         file.write_all(&[7; 1 << 20]).unwrap();
         std::fs::hard_link(place.path().join("a"), place.path().join("b")).unwrap();
-        let size = Tree::open(place.path()).unwrap().measure().unwrap();
+        let size = Tree::open(place.path()).unwrap().measure(&mut || false).unwrap();
         assert_eq!(size.files, 2);
         assert!(size.bytes >= 1 << 20 && size.bytes < 2 << 20, "{size:?}");
     }
@@ -357,7 +375,7 @@ mod tests {
             rustix::fs::mkdirat(&at, "deeper", Mode::RWXU).unwrap();
             at = rustix::fs::openat(&at, "deeper", DIRECTORY, Mode::empty()).unwrap();
         }
-        assert!(matches!(Tree::open(&top).unwrap().measure(), Err(Unmeasured::Hidden)));
+        assert!(matches!(Tree::open(&top).unwrap().measure(&mut || false), Err(Unmeasured::Hidden)));
         remove(&top).unwrap();
         assert!(!top.exists());
         remove(&top).unwrap();

@@ -26,7 +26,10 @@ pub fn run(attack: &[&str]) -> ExitCode {
         ["disk-in-one-call"] => one_call(),
         ["disk-in-mappings"] => mapped(),
         ["disk-in-sockets"] => in_flight(),
-        ["disk-of-a-thread"] => files_of_a_thread(),
+        ["disk-without-a-first-thread"] => files_without_a_first_thread(),
+        ["disk-undoing-stops"] => undoing_stops(),
+        ["calls-that-fall-back"] => calls_that_fall_back(),
+        ["directory-that-is-only-read"] => only_read(),
         ["memory-without-a-first-thread"] => without_a_first_thread(),
         ["files"] => files(),
         ["depth"] => depth(),
@@ -190,13 +193,42 @@ fn in_flight() {
     }
 }
 
-/// Files that are open in a thread whose open files are its own, of a process whose first thread has ended.
-fn files_of_a_thread() {
-    std::thread::spawn(|| {
-        call(libc::SYS_unshare, arguments(&[libc::CLONE_FILES as usize])).unwrap();
-        nameless();
-    });
+/// Files that are open in a process whose first thread has ended.
+fn files_without_a_first_thread() {
+    std::thread::spawn(nameless);
     end_this_thread();
+}
+
+/// Whoever is to stop is told by two others to go on, and those by each other.
+fn undoing_stops() {
+    for _ in 0..2 {
+        if fork().unwrap() {
+            loop {
+                let _ = call(libc::SYS_kill, arguments(&[usize::MAX, libc::SIGCONT as usize]));
+            }
+        }
+    }
+    fill(File::create("/work/large").unwrap());
+}
+
+/// What would keep files where nobody sees them, and what callers do without.
+fn calls_that_fall_back() {
+    let errno = |number, given: &[usize]| call(number, arguments(given)).unwrap_err().raw_os_error().unwrap();
+    let context = 0_usize;
+    assert_eq!(errno(libc::SYS_io_setup, &[8, crate::sys::address(&context)]), libc::ENOSYS);
+    assert_eq!(errno(libc::SYS_unshare, &[libc::CLONE_FILES as usize]), libc::EPERM);
+    assert_eq!(errno(libc::SYS_close_range, &[100, 200, libc::CLOSE_RANGE_UNSHARE as usize]), libc::EPERM);
+    assert!(call(libc::SYS_close_range, arguments(&[100, 200, 0])).is_ok());
+    assert!(std::thread::spawn(|| {}).join().is_ok());
+}
+
+/// A directory that can be listed and not entered is nothing bad.
+fn only_read() {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::create_dir("/work/read").unwrap();
+    fs::write("/work/read/file", "content").unwrap();
+    fs::set_permissions("/work/read", fs::Permissions::from_mode(0o444)).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
 }
 
 /// Many processes that each take less than the limit, and whose first threads have ended.
@@ -220,8 +252,12 @@ fn asked_for() {
     for number in 0_u64.. {
         use std::os::fd::AsRawFd as _;
         let Ok(file) = File::create(format!("/work/asked-{number}")) else { continue };
-        let given = call(libc::SYS_fallocate, arguments(&[file.as_raw_fd() as usize, 0, 0, room]));
-        if given.is_err() {
+        let descriptor = file.as_raw_fd() as usize;
+        let given = call(libc::SYS_fallocate, arguments(&[descriptor, 0, 0, room]));
+        // The older way, as an order to the file: from its beginning, so much.
+        let order = [0_u64, 0, room as u64, 0, 0, 0];
+        let ioctl = |request| call(libc::SYS_ioctl, arguments(&[descriptor, request, crate::sys::address(&order)]));
+        if given.or_else(|_| ioctl(0x4030_582a)).or_else(|_| ioctl(0x4030_5839)).is_err() {
             for block in (0..room as u64).step_by(4096) {
                 let _ = file.write_all_at(&[7], block);
             }
