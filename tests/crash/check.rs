@@ -16,15 +16,19 @@ pub fn number(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// A suite that this machine cannot run. On CI that is a failure; elsewhere it is said aloud.
-pub fn not_run(what: &str, why: &str) {
-    assert!(std::env::var_os("HERM_CI").is_none(), "{what} must run here: {why}");
-    eprintln!("NOT RUN: {what}: {why}");
-}
-
 /// Whether a command can be started.
 pub fn has_command(name: &str) -> bool {
     Command::new(name).arg("--version").output().is_ok()
+}
+
+/// Whether system calls can be watched; where not, `test` is recorded as not run.
+pub fn can_trace(test: &str) -> bool {
+    // A container may have the program and forbid what it does.
+    let traces = Command::new("strace").args(["-o", "/dev/null", "true"]).output().is_ok_and(|run| run.status.success());
+    if !traces {
+        herm_untested::not_run(test, "strace", "apt-get install strace, where the machine allows ptrace");
+    }
+    traces
 }
 
 /// The last version and hash that a child was told are settled.

@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 
 use herm_tests::TempBrains;
 
-use crate::check::{CHILD, has_command, is_red, last_ack, not_run, settled_state, switch_replay_off};
+use crate::check::{CHILD, can_trace, is_red, last_ack, settled_state, switch_replay_off};
 
 /// The calls that can change what is on the disk, or who holds it.
 const CHANGING: &str = "openat,openat2,write,pwrite64,fsync,fdatasync,syncfs,rename,renameat,renameat2,unlink,unlinkat,\
@@ -120,8 +120,8 @@ fn kill_everywhere(operation: &str, replay: bool) -> (usize, Vec<String>) {
 }
 
 fn killed_everywhere_holds(operation: &str) {
-    if !has_command("strace") {
-        return not_run("kill at every system call", "strace is not installed");
+    if !can_trace("kill at every system call") {
+        return;
     }
     let (points, bad) = kill_everywhere(operation, true);
     eprintln!("{operation}: {points} kill points");
@@ -146,8 +146,8 @@ fn a_hydrate_killed_at_every_system_call_is_before_or_after() {
 
 #[test]
 fn without_journal_replay_kills_between_commit_and_files_are_noticed() {
-    if !has_command("strace") {
-        return not_run("the negative control of the kill suite", "strace is not installed");
+    if !can_trace("the negative control of the kill suite") {
+        return;
     }
     let (_, bad) = kill_everywhere("archive", false);
     let red = bad.iter().any(|why| is_red(&Err::<(), _>(why.clone())));
@@ -196,8 +196,8 @@ fn fail_everywhere(operation: &str, calls: &str, replay: bool) -> Failures {
 }
 
 fn failing_everywhere_holds(operation: &str) {
-    if !has_command("strace") {
-        return not_run("failing system calls", "strace is not installed");
+    if !can_trace("failing system calls") {
+        return;
     }
     let Failures { points, absorbed, bad } = fail_everywhere(operation, FALLIBLE, true);
     eprintln!("{operation}: {points} failing calls; done all the same: {absorbed:?}");
@@ -207,8 +207,8 @@ fn failing_everywhere_holds(operation: &str) {
 
 #[test]
 fn without_journal_replay_files_that_could_not_be_written_are_noticed() {
-    if !has_command("strace") {
-        return not_run("the negative control of the failing calls", "strace is not installed");
+    if !can_trace("the negative control of the failing calls") {
+        return;
     }
     let failures = fail_everywhere("archive", "renameat,unlinkat", false);
     let red = failures.bad.iter().any(|why| is_red(&Err::<(), _>(why.clone())));
@@ -232,8 +232,8 @@ fn a_hydrate_with_any_failing_call_is_before_or_after() {
 
 #[test]
 fn a_settle_waits_for_one_sync_only() {
-    if !has_command("strace") {
-        return not_run("counting syncs", "strace is not installed");
+    if !can_trace("counting syncs") {
+        return;
     }
     let brains = fresh("settle");
     let trace = brains.path().join("trace");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use herm_tests::TempBrains;
 use herm_tests::generate::Random;
 
-use crate::check::{CHILD, has_command, is_red, last_ack, not_run, number, settled_state_since};
+use crate::check::{CHILD, has_command, is_red, last_ack, number, settled_state_since};
 
 /// The shutdown call of XFS, which ext4 shares; 2 is "do not flush the log". Waits for a line first.
 const SHUTDOWN: &str = "import fcntl,os,struct,sys; \
@@ -135,6 +135,11 @@ fn cut(disk: &mut Disk, delay: Duration, preload: Option<&Path>) -> Result<(), S
         Some((last, _)) if version > last + 1 => Err(format!("the brain is at {version}, and {last} was said last")),
         _ => Ok(()),
     }
+}
+
+fn not_run(test: &str, why: &str) {
+    let get = format!("as root, with xfsprogs, e2fsprogs and a C compiler ({why})");
+    herm_untested::not_run(test, "a disk that can be cut off", &get);
 }
 
 /// The disk with a new brain on it, or why there can be none here.

@@ -15,9 +15,8 @@ fn the_public_mcp_client_runs_tasks_recalls_and_verifies_over_http_and_stdio() {
         Command::new(python).args(["-c", "import mcp"]).output().is_ok_and(|run| run.status.success())
     };
     let Some(python) = python.filter(has) else {
-        assert!(std::env::var_os("HERM_CI").is_none(), "mcp is needed in the Python of HERM_PYTHON");
-        eprintln!("NOT RUN: set HERM_PYTHON to a Python that has mcp");
-        return;
+        let get = "pip install mcp, and HERM_PYTHON names that Python";
+        return herm_untested::not_run("the public MCP client against herm as a server", "Python with mcp", get);
     };
     let model = ModelServer::always(Step::chat(r#"{"done":"yes"}"#));
     let config = format!(

@@ -9,17 +9,17 @@ use serde_json::json;
 use crate::{operator, run, vault};
 
 /// The tests of the page and the browser they run in; `None` where something is missing.
-fn browser() -> Option<(PathBuf, PathBuf)> {
+fn browser(test: &str) -> Option<(PathBuf, PathBuf)> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
     let browser = PathBuf::from(std::env::var_os("HERM_PAGE_BROWSER").unwrap_or_else(|| "/usr/bin/chromium".into()));
     let missing = [
-        (!tests.join("node_modules/playwright-core").is_dir(), "`npm ci` in tests/page"),
-        (!browser.is_file(), "Chromium, as Debian packages it, or HERM_PAGE_BROWSER"),
-        (Command::new("node").arg("--version").output().is_err(), "Node.js"),
+        !tests.join("node_modules/playwright-core").is_dir(),
+        !browser.is_file(),
+        Command::new("node").arg("--version").output().is_err(),
     ];
-    if let Some((_, what)) = missing.iter().find(|(is_missing, _)| *is_missing) {
-        assert!(std::env::var_os("HERM_CI").is_none(), "the page needs {what}");
-        eprintln!("NOT RUN: the page needs {what}");
+    if missing.contains(&true) {
+        let get = "apt-get install chromium nodejs npm, then npm ci --prefix tests/page (HERM_PAGE_BROWSER names another)";
+        herm_untested::not_run(test, "Chromium, Node.js and playwright-core", get);
         return None;
     }
     Some((tests, browser))
@@ -28,7 +28,7 @@ fn browser() -> Option<(PathBuf, PathBuf)> {
 /// Nothing is answered by the test: a real brain, a real server, a real browser.
 #[test]
 fn five_thousand_skills_of_a_real_brain_are_shown_in_a_browser() {
-    let Some((tests, browser)) = browser() else { return };
+    let Some((tests, browser)) = browser("five thousand skills in a browser") else { return };
     let operator = operator();
     let source = operator.path().join("source");
     std::fs::create_dir_all(&source).unwrap();
@@ -50,7 +50,7 @@ fn five_thousand_skills_of_a_real_brain_are_shown_in_a_browser() {
 
 #[test]
 fn the_page_works_in_a_browser() {
-    let Some((tests, browser)) = browser() else { return };
+    let Some((tests, browser)) = browser("the page in a browser") else { return };
     let operator = operator();
     let key = operator.key(&["page", "--operations", "operate", "--rate", "1000000"]);
     let serving = operator.serve();

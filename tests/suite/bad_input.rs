@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use herm_tests::{Herm, Run, TempBrains};
+use herm_untested::not_run;
 
 use crate::HERM;
 
@@ -170,13 +171,11 @@ fn trees_without_end() {
     case.is_unchanged();
 }
 
+/// Other users and small file systems take root.
+const AS_ROOT: &str = "run the tests as root";
+
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
-}
-
-fn must_run(what: &str, why: &str) {
-    assert!(std::env::var_os("HERM_CI").is_none(), "{what} must run here: {why}");
-    eprintln!("NOT RUN: {what}: {why}");
 }
 
 /// Runs a command as another user, so that permissions bind it.
@@ -198,7 +197,7 @@ fn as_nobody(herm: &Herm, arguments: &[&str]) -> Run {
 #[test]
 fn a_brain_without_permission() {
     if !is_root() {
-        return must_run("the permission test", "it takes root to become someone else");
+        return not_run("a brain without permission", "root", AS_ROOT);
     }
     let case = Case::new();
     // Everyone may pass, nobody but root may write.
@@ -242,7 +241,7 @@ impl Drop for Small {
 #[test]
 fn a_full_disk_during_a_settle() {
     let Some(disk) = Small::mount("size=2m") else {
-        return must_run("the full-disk test", "it takes root to mount a small file system");
+        return not_run("a full disk during a settle", "root", AS_ROOT);
     };
     let brains = disk.0.path().join("brains");
     let herm = Herm::new(HERM, &brains);
@@ -276,7 +275,7 @@ fn a_full_disk_during_a_settle() {
 #[test]
 fn whatever_space_is_left_the_answer_is_true() {
     let Some(disk) = Small::mount("size=3m") else {
-        return must_run("the full-disk test", "it takes root to mount a small file system");
+        return not_run("every amount of space that is left", "root", AS_ROOT);
     };
     let herm = Herm::new(HERM, &disk.0.path().join("brains"));
     assert_eq!(herm.run(&["init", "1"]).code, 0);
@@ -306,7 +305,7 @@ fn whatever_space_is_left_the_answer_is_true() {
 #[test]
 fn a_read_only_file_system() {
     let Some(disk) = Small::mount("size=8m") else {
-        return must_run("the read-only test", "it takes root to mount a file system");
+        return not_run("a read-only file system", "root", AS_ROOT);
     };
     let herm = Herm::new(HERM, &disk.0.path().join("brains"));
     assert_eq!(herm.run(&["init", "1"]).code, 0);

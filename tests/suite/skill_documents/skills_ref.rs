@@ -103,9 +103,8 @@ fn the_cases_cover_every_rule() {
 #[test]
 fn the_recorded_verdicts_are_those_of_the_live_validator() {
     let Some(validator) = std::env::var_os("HERM_SKILLS_REF") else {
-        assert!(std::env::var_os("HERM_CI").is_none(), "HERM_SKILLS_REF must name the validator here");
-        eprintln!("NOT RUN: HERM_SKILLS_REF does not name the public validator");
-        return;
+        let get = "pip install skills-ref, and HERM_SKILLS_REF names its `agentskills`";
+        return herm_untested::not_run("the recorded verdicts are the live validator's", "the public validator", get);
     };
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/record_skills_ref.py");
     let run = std::process::Command::new("python3").arg(script).arg(validator).arg("--check").output().unwrap();

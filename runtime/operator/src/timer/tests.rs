@@ -14,13 +14,6 @@ fn plan(arguments: &[&str]) -> TimerPlan {
     }
 }
 
-/// Says loudly that a test did not run, and fails where every test must.
-fn not_run(what: &str, why: &str) {
-    use std::io::Write as _;
-    assert!(std::env::var_os("HERM_CI").is_none(), "{what} must run here: {why}");
-    let _ = writeln!(std::io::stderr(), "NOT RUN: {what}: {why}");
-}
-
 /// A program as a test starts it.
 #[expect(clippy::disallowed_methods, reason = "a test starts what it judges by")]
 fn program(name: &str) -> std::process::Command {

@@ -18,7 +18,7 @@ pub fn tests() -> Vec<Test> {
         }),
         test("nothing_gets_out_of_bubblewrap", || {
             if !std::path::Path::new("/usr/bin/bwrap").exists() {
-                return Err(NotRun("bubblewrap is not installed (apt-get install bubblewrap)".into()));
+                return Err(NotRun("bubblewrap", "apt-get install bubblewrap"));
             }
             nothing_gets_out(Tier::Bubblewrap, Cgroups::WhereWritable)
         }),

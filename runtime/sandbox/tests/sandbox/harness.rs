@@ -18,8 +18,8 @@ pub struct Test {
     pub run: fn() -> Result<(), NotRun>,
 }
 
-/// Why a test could not be run here. Never silent; under `HERM_CI=1` a failure.
-pub struct NotRun(pub String);
+/// What a test needs that is not here, and how to get it. Never silent; under `HERM_CI=1` a failure.
+pub struct NotRun(pub &'static str, pub &'static str);
 
 pub const BOTH: &[Who] = &[Who::Root, Who::Nobody];
 
@@ -48,8 +48,8 @@ pub fn run_one(name: &str, tests: &[Test]) -> ExitCode {
     let test = tests.iter().find(|test| test.name == name).expect("the harness names tests that exist");
     match (test.run)() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(NotRun(why)) => {
-            println!("NOT RUN: {why}");
+        Err(NotRun(needs, get)) => {
+            println!("{needs}\t{get}");
             ExitCode::from(NOT_RUN)
         }
     }
@@ -64,7 +64,7 @@ pub fn run_all(arguments: &[String], tests: &[Test]) -> ExitCode {
     let place = tempfile::Builder::new().prefix("herm-suite-binary-").tempdir().unwrap();
     let binary = reachable_copy(place.path());
     let (mut passed, mut failed, mut not_run) = (0, Vec::new(), 0);
-    let ci = std::env::var("HERM_CI").is_ok_and(|value| value == "1");
+    let ci = herm_untested::everything_must_run();
     for test in tests {
         if !filters.is_empty() && !filters.iter().any(|filter| test.name.contains(filter.as_str())) {
             continue;
@@ -73,10 +73,12 @@ pub fn run_all(arguments: &[String], tests: &[Test]) -> ExitCode {
             let label = format!("{} ({who:?})", test.name);
             let began = Instant::now();
             let Some(mut command) = command(*who, &binary) else {
-                println!("test {label} ... NOT RUN: the suite was not started as root");
                 not_run += 1;
                 if ci {
+                    println!("test {label} ... FAILED: it needs root");
                     failed.push(label);
+                } else {
+                    herm_untested::not_run(&format!("sandbox: {label}"), "root", "run the tests as root");
                 }
                 continue;
             };
@@ -90,7 +92,8 @@ pub fn run_all(arguments: &[String], tests: &[Test]) -> ExitCode {
                 said.lines().filter(|line| line.starts_with("figure:")).for_each(|line| println!("    {line}"));
                 passed += 1;
             } else if output.status.code() == Some(NOT_RUN.into()) && !ci {
-                println!("test {label} ... {}", said.trim());
+                let (needs, get) = said.trim().split_once('\t').expect("a test says what it needs and how to get it");
+                herm_untested::not_run(&format!("sandbox: {label}"), needs, get);
                 not_run += 1;
             } else {
                 println!("test {label} ... FAILED ({took:.1} s, {})\n{said}", output.status);
