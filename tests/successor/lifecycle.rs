@@ -139,7 +139,8 @@ fn groups_on_a_read_only_mount_do_not_keep_the_janitor_from_its_work() {
     std::fs::write(left.join("lease"), line + "\n").unwrap();
     let script = "mount -t tmpfs none \"$0\" && mount -o remount,ro \"$0\" && exec \"$@\"";
     let output = std::process::Command::new("unshare")
-        .args(["--mount", "sh", "-c", script, groups.to_str().unwrap(), crate::HERM, "successor", "janitor"])
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, groups.to_str().unwrap()])
+        .args([crate::HERM, "successor", "janitor"])
         .env("HERM_BRAINS", bench.brains())
         .output()
         .unwrap();

@@ -71,6 +71,8 @@ pub(crate) struct Supervisor {
     groups: Groups,
     limits: Limits,
     pumps: Vec<Pump>,
+    /// The largest cheap figure of memory for which the exact one was taken.
+    looked_into: u64,
     /// Held as long as there is something to be swept.
     _lease: Lease,
     started: Instant,
@@ -107,6 +109,7 @@ impl Supervisor {
             groups,
             limits,
             pumps,
+            looked_into: 0,
             _lease: lease,
             started: Instant::now(),
             status: None,
@@ -268,9 +271,14 @@ impl Supervisor {
             let nameless = self.windows.nameless(device).map_or(nameless, |nameless| nameless.memory);
             now = self.windows.exact_memory().unwrap_or(sample.memory) + nameless;
         }
-        // Below that, what processes share is counted for each, and the figure says too much.
+        // The cheap figure counts what processes share for each of them. Where it could be a new peak, the exact one is taken,
+        // and again only once the cheap one has grown by a sixteenth.
         if near || sample.tasks <= 1 {
             self.used.memory_peak = self.used.memory_peak.max(now);
+        } else if now > self.used.memory_peak && now / 17 * 16 > self.looked_into {
+            self.looked_into = now;
+            let exact = self.windows.exact_memory().unwrap_or_default() + nameless;
+            self.used.memory_peak = self.used.memory_peak.max(exact);
         }
         if near && now as f64 >= self.limits.memory as f64 * CROSSED {
             self.exceed(Budget::Memory, self.limits.memory, now);

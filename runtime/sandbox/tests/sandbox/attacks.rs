@@ -16,6 +16,7 @@ pub fn run(attack: &[&str]) -> ExitCode {
         ["threads"] => threads(),
         ["memory"] => memory(),
         ["memory-of-many", processes] => memory_of_many(processes.parse().unwrap()),
+        ["memory-of-a-child", mebibytes] => memory_of_a_child(mebibytes.parse().unwrap()),
         ["memory-without-a-mapping"] => memory_without_a_mapping(),
         ["memory-in-tmp"] => fill(File::create("/tmp/large").unwrap()),
         ["disk"] => fill(File::create("/work/large").unwrap()),
@@ -104,6 +105,17 @@ fn memory_of_many(processes: u32) {
         }
     }
     take_all();
+}
+
+/// A child holds memory for half a second, far below any limit, while its parent waits.
+fn memory_of_a_child(mebibytes: usize) {
+    if fork().unwrap() {
+        let held = vec![7_u8; mebibytes * MIB];
+        std::thread::sleep(Duration::from_millis(500));
+        std::hint::black_box(held);
+    } else {
+        std::thread::sleep(Duration::from_millis(600));
+    }
 }
 
 /// Written, never mapped: it is nobody's resident memory.

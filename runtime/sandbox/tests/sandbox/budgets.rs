@@ -16,6 +16,7 @@ pub fn tests() -> Vec<Test> {
         test("a_thread_bomb_is_ended", || attack("threads", Budget::Processes)),
         test("a_memory_bomb_is_ended", || attack("memory", Budget::Memory)),
         test("a_memory_bomb_of_many_processes_is_ended", || attack("memory-of-many 16", Budget::Memory)),
+        test("memory_of_several_processes_is_counted_below_its_limit_too", memory_of_several),
         test("memory_that_nobody_has_mapped_counts", || attack("memory-without-a-mapping", Budget::Memory)),
         test("memory_in_tmp_counts", || attack_or_full("memory-in-tmp")),
         test("a_full_disk_ends_it", || attack("disk", Budget::Disk)),
@@ -106,6 +107,16 @@ fn verdict(attack: &str, budget: Budget, limits: &Limits, ending: &Ending) -> Re
         over.abs() * 100.0,
         within.as_secs_f64() * 1e3
     ))
+}
+
+/// What was taken is known where nothing was crossed: with control groups, and by sampling.
+fn memory_of_several() -> Result<(), NotRun> {
+    for cgroups in [Cgroups::WhereWritable, Cgroups::Never] {
+        let ending = run("memory-of-a-child 60", &limits(), cgroups);
+        assert!(matches!(ending.how, How::Exited(0)), "{ending:?}");
+        assert!((54 * MIB..120 * MIB).contains(&ending.used.memory_peak), "{ending:?}");
+    }
+    Ok(())
 }
 
 fn attack(attack: &str, budget: Budget) -> Result<(), NotRun> {
