@@ -13,6 +13,7 @@ pub mod bottleneck;
 mod broker;
 mod budget;
 mod closing;
+pub mod detector;
 pub mod draft_patch;
 pub mod evaluation;
 mod fork;
@@ -42,5 +43,6 @@ pub use patch::{Change, Edit, Executable, MAX_PATCH_BYTES, PATCH_SCHEMA, Patch, 
 pub use records::{Record, Records};
 pub use report::{MAX_REPORT_BYTES, Report};
 pub use verdict::{
-    Artifact, Base, CheckCounts, Comparison, Direction, Identity, Ruling, VERDICT_SCHEMA, VERDICT_TYPE, Verdict, Walls,
+    Artifact, Base, CheckCounts, Comparison, Direction, Identity, Ruling, Touched, VERDICT_SCHEMA, VERDICT_TYPE,
+    Verdict, Walls,
 };

@@ -13,8 +13,8 @@ use crate::fsio::Root;
 use crate::ids::{BrainId, RelPath, sha256};
 use crate::layout::Layout;
 
-/// The largest file of the book: a consensus of 99 members.
-const MAX_BYTES: u64 = 4 << 20;
+/// The largest file of the book: a consensus of 99 members, or a proposal with its patch.
+const MAX_BYTES: u64 = 16 << 20;
 /// How far ahead of the last closed epoch a proposal may be. A node that was away has missed some; a number out of
 /// nowhere must not use up all there are.
 const AHEAD: u64 = 1_024;
@@ -28,7 +28,7 @@ pub struct EpochBook {
 impl EpochBook {
     /// The book beside these brains.
     pub fn open(layout: &Layout) -> Result<Self> {
-        Ok(Self { root: Arc::new(gates(layout, &["votes", "epochs", "consensus", "proposals", "verified"])?) })
+        Ok(Self { root: Arc::new(gates(layout, &["votes", "epochs", "consensus", "proposals", "verified", "asked"])?) })
     }
 
     /// The last closed epoch of a brain; 0 where there is none.
@@ -94,6 +94,16 @@ impl EpochBook {
         self.read(&place("consensus", consensus)?)
     }
 
+    /// Keeps a proposal that was voted on: who was away asks for it.
+    pub fn keep_asked(&self, proposal: &SignedProposal) -> Result<()> {
+        self.root.create(&place("asked", proposal.hash())?, proposal.to_line()?.as_bytes()).map(drop)
+    }
+
+    /// A proposal that was voted on, by its hash.
+    pub fn asked(&self, proposal: &str) -> Result<Option<SignedProposal>> {
+        self.read(&place("asked", proposal)?)
+    }
+
     /// The vote that was given on a proposal.
     pub fn vote(&self, proposal: &str) -> Result<Option<SignedVote>> {
         self.read(&place("votes", proposal)?)
@@ -103,7 +113,12 @@ impl EpochBook {
     /// verified: another one of it is refused. It is for the node to say which epoch that is, not for the proposal.
     pub fn claim(&self, proposal: &SignedProposal) -> Result<()> {
         let (base, key) = (&proposal.said().base, proposal.key());
-        let whose = sha256(format!("{key} {} {}", base.version, base.bundle_hash).as_bytes());
+        // Neither the version nor the files of a patch: a proposer could choose them so that each proposal is another.
+        let what = match &base.touched {
+            Some(touched) => touched.runtime(),
+            None => format!("{} {}", base.version, base.bundle_hash),
+        };
+        let whose = sha256(format!("{key} {what}").as_bytes());
         let place: RelPath = format!("verified/{}/{:020}-{whose}", base.brain, self.closed(&base.brain)?).parse()?;
         if self.root.create(&place, proposal.hash().as_bytes())? {
             return Ok(());
@@ -124,12 +139,12 @@ impl EpochBook {
     pub fn proposed(&self, proposal: SignedProposal) -> Result<SignedProposal> {
         let said = proposal.said();
         let (base, evaluation) = (&said.base, said.evaluation.hash()?);
+        let of = match &base.touched {
+            Some(touched) => format!("{} {}", touched.runtime(), touched.files.as_deref().unwrap_or("-")),
+            None => format!("{} {}", base.version, base.bundle_hash),
+        };
         let what = sha256(
-            format!(
-                "{} {} {} {} {evaluation} {} {}",
-                said.proposer, base.brain, base.version, base.bundle_hash, said.patch_hash, said.epoch
-            )
-            .as_bytes(),
+            format!("{} {} {of} {evaluation} {} {}", said.proposer, base.brain, said.patch_hash, said.epoch).as_bytes(),
         );
         let place: RelPath = format!("proposals/{what}.json").parse()?;
         if self.root.create(&place, proposal.to_line()?.as_bytes())? {
@@ -158,6 +173,6 @@ impl EpochBook {
 }
 
 fn place(dir: &str, hash: &str) -> Result<RelPath> {
-    check_hash(if dir == "votes" { "a proposal" } else { "a consensus" }, hash)?;
+    check_hash(if dir == "consensus" { "a consensus" } else { "a proposal" }, hash)?;
     format!("{dir}/{}.json", hash.trim_start_matches("sha256:")).parse()
 }

@@ -15,6 +15,7 @@ mod decisions;
 mod epoch;
 mod http;
 pub mod mesh;
+pub mod missed;
 mod node;
 mod nonce;
 mod proposer;
@@ -36,6 +37,7 @@ pub use decisions::{DecisionBook, rejection};
 pub use epoch::EpochBook;
 pub use http::HttpTransport;
 pub use mesh::{Member, Mesh, Proposal, SignedProposal, Transport, Verified, Verifier};
+pub use missed::{Behind, Missed, SignedBehind};
 pub use node::{Node, NodeParts};
 pub use nonce::{Nonce, NonceBook};
 pub use proposer::Concluded;
@@ -199,10 +201,10 @@ impl Passed {
                     patch.hash()
                 )));
             }
-            if one.base != *base_now {
+            if let Some(moved) = one.base.moved(base_now) {
                 return Err(Error::refused(format!(
-                    "brain {} has moved since the gate opened: version {} then, {} now",
-                    one.base.brain, one.base.version, base_now.version
+                    "brain {} has moved since the gate opened: {moved}",
+                    one.base.brain
                 ))
                 .hint("have the patch evaluated and approved again, for the brain as it is"));
             }

@@ -73,7 +73,7 @@ impl Doors for OperatorsDoors {
 }
 
 /// How the gates stand for a verdict: the first that does not open says so.
-fn standing(settings: &Settings, record: &Record) -> Result<GateStanding> {
+pub(crate) fn standing(settings: &Settings, record: &Record) -> Result<GateStanding> {
     let gates = settings.gates()?;
     let mut opened = Vec::new();
     if gates.gate.needs_steward() {
@@ -144,7 +144,7 @@ fn counted(record: &Record, mesh: &Mesh) -> Result<Option<(Tally, bool)>> {
     let Some(line) = document(record, CONSENSUS_FILE)? else { return Ok(None) };
     let consensus = SignedConsensus::parse(&line)?;
     let about = &consensus.said().about;
-    let is_ours = about.patch_hash == record.verdict.patch_hash && about.base == record.verdict.base;
+    let is_ours = about.patch_hash == record.verdict.patch_hash && about.base.moved(&record.verdict.base).is_none();
     Ok(Some((consensus.recount(mesh)?, is_ours)))
 }
 
