@@ -293,6 +293,7 @@ impl HarnessBuilder {
             counted: super::maintain::Counted::default(),
             after: self.after,
             snapshots: self.snapshotting.map(Snapshots::new),
+            waits: super::agents::Waits::default(),
             programs: self.programs,
             vectors: self
                 .embedder
