@@ -9,7 +9,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Slug, TaskId};
 use crate::task::Limits;
-use crate::tool::ToolReport;
+use crate::tool::{SkillRules, ToolReport};
 
 /// The format this build writes.
 pub const TRANSCRIPT_SCHEMA: &str = "herm/transcript@1";
@@ -58,6 +58,9 @@ pub struct Transcript {
     /// Whether the model had to be shown how to call and to answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub examples: bool,
+    /// Whether the gate ruled on what the task wrote into skills; not in transcripts from before there was one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gated: bool,
     /// The SHA-256 of the system message.
     pub prompt: String,
     /// The skills the prompt was to show before others, where what they mean had a part in choosing them.
@@ -73,6 +76,11 @@ pub struct Transcript {
 }
 
 impl Transcript {
+    /// Which rules held for what the task wrote into skills.
+    pub fn rules(&self) -> SkillRules {
+        if self.gated { SkillRules::Gated } else { SkillRules::Before }
+    }
+
     /// The bytes that are kept and named.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(|source| Error::internal("a transcript cannot be written").because(source))
@@ -88,5 +96,23 @@ impl Transcript {
                 .hint(format!("this herm reads {TRANSCRIPT_SCHEMA:?}")));
         }
         Ok(transcript)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transcript_from_before_the_gate_says_so_by_saying_nothing() {
+        let text = r#"{"schema":"herm/transcript@1","task":"01a1e9b6a231-ce391dce8f74b0e5","brain":"1",
+            "at":"2026-11-16T03:04:05.000Z","subscriber":null,"input":"count","limits":LIMITS,"tools":[],"backend":"b",
+            "learning":true,"prompt":"p","turns":[],"stop":{"reason":"final","answer":"{}","message":null}}"#;
+        let limits = serde_json::to_string(&Limits::default()).unwrap();
+        let mut transcript = Transcript::parse(text.replace("LIMITS", &limits).as_bytes()).unwrap();
+        assert_eq!(transcript.rules(), SkillRules::Before);
+        assert!(!String::from_utf8(transcript.to_bytes().unwrap()).unwrap().contains("gated"));
+        transcript.gated = true;
+        assert_eq!(Transcript::parse(&transcript.to_bytes().unwrap()).unwrap().rules(), SkillRules::Gated);
     }
 }
