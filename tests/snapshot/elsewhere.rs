@@ -362,8 +362,10 @@ async fn the_command_line_says_which_record_to_write_and_reads_it_back() {
 
 /// Makes a directory as empty as on the first day.
 fn wipe(dir: &std::path::Path) {
-    std::fs::remove_dir_all(dir).unwrap();
-    std::fs::create_dir_all(dir).unwrap();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { std::fs::remove_dir_all(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
