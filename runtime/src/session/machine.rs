@@ -197,9 +197,9 @@ pub struct Machine {
     repeats: u8,
     /// Objects in replies that were passed over.
     dropped: u32,
-    /// Whether an answer that says too little was sent back once.
+    /// The answer that was sent back once because it says too little. If nothing better comes, it counts.
     #[serde(default)]
-    doubted: bool,
+    doubted: Option<String>,
     phase: Phase,
 }
 
@@ -217,7 +217,7 @@ impl Machine {
             failures: BTreeMap::new(),
             repeats: 0,
             dropped: 0,
-            doubted: false,
+            doubted: None,
             phase: Phase::Asking,
         }
     }
@@ -300,9 +300,9 @@ impl Machine {
             Chosen::Call(call) => self.call(call),
             Chosen::Answer(answer) => self.finish(answer),
             _ if last => self.at_ceiling(),
-            Chosen::Doubt(text) => {
-                self.doubted = true;
-                self.nudge(&text)
+            Chosen::Doubt { answer, told } => {
+                self.doubted = Some(answer);
+                self.nudge(&told)
             }
             Chosen::Mixed => self.nudge(MIXED),
             Chosen::Fault(problem) => self.nudge(problem.advice()),
@@ -339,7 +339,9 @@ impl Machine {
             (Some(_), None) if legal != Legal::Final && whole.len() < reading.objects.len() => Chosen::Mixed,
             (Some(_), None) if legal != Legal::Final && reading.end != End::Clean => Chosen::Mixed,
             (Some(text), None) => match self.lacks(text) {
-                Some(what) if !self.doubted && self.turn < self.rules.turns => Chosen::Doubt(what),
+                Some(told) if self.doubted.is_none() && self.turn < self.rules.turns => {
+                    Chosen::Doubt { answer: text.to_owned(), told }
+                }
                 _ => Chosen::Answer(text.to_owned()),
             },
         }
@@ -527,6 +529,11 @@ impl Machine {
     }
 
     fn stop(&mut self, reason: StopReason, message: String) {
+        let as_before = !matches!(reason, StopReason::Cancelled | StopReason::Internal);
+        if let Some(answer) = self.doubted.take_if(|_| as_before) {
+            self.finish(answer);
+            return;
+        }
         self.phase = Phase::Done(Stop { reason, answer: None, message: Some(message) });
     }
 
@@ -572,7 +579,7 @@ enum Chosen {
     /// A final answer.
     Answer(String),
     /// An answer that says too little, and what the model is told.
-    Doubt(String),
+    Doubt { answer: String, told: String },
     /// An answer, and something beside it that cannot be read.
     Mixed,
     /// A call of a permitted tool with arguments that cannot be used.

@@ -187,6 +187,28 @@ fn an_answer_without_the_keys_of_the_role_is_sent_back_once() {
 }
 
 #[test]
+fn an_answer_that_was_sent_back_counts_if_nothing_better_comes() {
+    for reason in [StopReason::Ceiling, StopReason::Backend, StopReason::Deadline, StopReason::Budget] {
+        let mut machine = after_a_call(&["findings"]);
+        assert!(matches!(led(&mut machine, r#"{"summary":"x"}"#), Led::Told(_)));
+        match reason {
+            StopReason::Ceiling => (0..6).for_each(|_| drop(machine.hear("prose", Finish::Stop))),
+            other => machine.end(other, "gone"),
+        }
+        let Next::Done(stop) = machine.next() else { panic!("not done") };
+        assert_eq!(
+            (stop.reason, stop.answer.as_deref()),
+            (StopReason::Final, Some(r#"{"summary":"x"}"#)),
+            "{reason:?}"
+        );
+    }
+    let mut machine = after_a_call(&["findings"]);
+    led(&mut machine, "{}");
+    machine.end(StopReason::Cancelled, "the caller cancelled the task");
+    assert!(matches!(machine.next(), Next::Done(Stop { reason: StopReason::Cancelled, answer: None, .. })));
+}
+
+#[test]
 fn of_several_objects_the_complete_one_is_the_answer() {
     let (whole, part) = (r#"{"summary":"x"}"#, r#"{"id":7}"#);
     assert_eq!(led(&mut after_a_call(&["summary"]), &format!("{part} {whole}")), Led::Answer(whole.to_owned()));
