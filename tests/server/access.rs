@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{answering, operator, problem, run, saying, until, vault};
 
-const DONE: &str = r#"{"done":1}"#;
+const DONE: &str = r#"{"done":1,"summary":"done","findings":[],"checked":[],"limits":[]}"#;
 
 #[test]
 fn a_key_is_shown_once_listed_without_its_secret_and_revoked_at_once() {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{answering, answering_and, operator, problem, run};
 
-const DONE: &str = r#"{"done":1}"#;
+const DONE: &str = r#"{"done":1,"summary":"done","findings":[],"checked":[],"limits":[]}"#;
 
 #[test]
 fn a_body_that_is_wrong_is_told_what_is_wrong_with_it() {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{answering_and, operator, problem, run, vault};
 
-const DONE: &str = r#"{"done":1}"#;
+const DONE: &str = r#"{"done":1,"summary":"done","findings":[],"checked":[],"limits":[]}"#;
 
 #[test]
 fn a_brain_is_looked_at_from_every_side() {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{answering_and, problem, run, until, with_model_and};
 
-const DONE: &str = r#"{"done":1}"#;
+const DONE: &str = r#"{"done":1,"summary":"done","findings":[],"checked":[],"limits":[]}"#;
 
 /// Standard base64, which the test has no crate for.
 fn base64(bytes: &[u8]) -> String {

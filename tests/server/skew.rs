@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{answering_and, operator, over, problem, run, until, vault};
 
-const DONE: &str = r#"{"done":1}"#;
+const DONE: &str = r#"{"done":1,"summary":"done","findings":[],"checked":[],"limits":[]}"#;
 const DAY: i64 = 86_400;
 
 /// Where Debian puts the library.

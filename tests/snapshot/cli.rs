@@ -249,3 +249,23 @@ fn another_key_wraps_what_the_first_one_did() {
     place.done(&["--config", &config, "snapshot", "show", "1"]);
     place.refused(&["snapshot", "show", "1"], 3, "wrapped by operator key");
 }
+
+#[test]
+fn a_store_may_be_named_by_a_file_address() {
+    let place = Place::new();
+    place.done(&["init", "1"]);
+    let config = place.path("herm.toml");
+    let named = |store: &str| {
+        std::fs::write(&config, format!("[snapshot]\nplaintext = true\nstore = \"{store}\"\n")).unwrap();
+        place.herm().config(config.as_ref()).run(&["snapshot", "create", "1"])
+    };
+    for store in [format!("file://{}", place.path("a")), format!("file://localhost{}%20b", place.path("a"))] {
+        let run = named(&store);
+        assert_eq!(run.code, 0, "{run:?}");
+    }
+    assert!(place.dir.path().join("a/brains/1/head").is_dir() && place.dir.path().join("a b/brains/1/head").is_dir());
+    for bad in ["file://a/b", "file:a", "file:///a?b", "file:///%zz"] {
+        let run = named(bad);
+        assert!(run.code == 2 && run.stderr.contains("names no directory"), "{run:?}");
+    }
+}

@@ -359,3 +359,131 @@ async fn the_command_line_says_which_record_to_write_and_reads_it_back() {
     .await
     .unwrap();
 }
+
+/// Makes a directory as empty as on the first day.
+fn wipe(dir: &std::path::Path) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { std::fs::remove_dir_all(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wiped_operator_with_a_wiped_index_restores_from_the_pointer_alone() {
+    let (here, there, dir) = (TempBrains::new(), TempBrains::new(), tempfile::tempdir().unwrap());
+    let mut brain = grown(&here, "7", 60);
+    let blobs = Arc::new(Mutex::new(Blobs { epoch: 10, ..Blobs::default() }));
+    let records = Records::default();
+    let node = serve(Arc::new(ethereum(Resolver::Own, Arc::clone(&records)))).await;
+    let store = Arc::new(walrus_store(&blobs, dir.path(), &here.clock).await);
+    let vault = |secrecy| {
+        vault_of(store.clone(), secrecy, "the test").with_pointer(Arc::new(ens(&node, "foo.eth", &[]).unwrap()))
+    };
+    assert_eq!(vault(key(1)).pointer_record(&id("7")).await.unwrap(), None, "there is no snapshot yet");
+    vault(key(1)).push(&here.layout(), &id("7")).await.unwrap();
+    step(&mut brain, 61);
+    vault(key(1)).push(&here.layout(), &id("7")).await.unwrap();
+    let record = vault(key(1)).pointer_record(&id("7")).await.unwrap().unwrap();
+    assert!(record.catalog.is_some() && record.pointed.number == 2);
+    assert_eq!(
+        vault(key(1)).pointer_record(&id("7")).await.unwrap().unwrap(),
+        record,
+        "the same snapshot, the same catalog"
+    );
+    let write = |value: String| records.lock().unwrap().insert(record_key(&id("7")), value);
+    write(record.to_string());
+
+    wipe(dir.path());
+    let restored = vault(key(1)).restore(&there.layout(), &id("7"), &how()).await.unwrap();
+    assert_eq!(restored.head.number, 2);
+    let mut again = there.open("7").unwrap();
+    assert_eq!(again.lock(), brain.lock());
+
+    // It goes on from there: the next snapshot follows, all of it is sound, and the key can be changed.
+    step(&mut again, 62);
+    let pushed = vault(key(1)).push(&there.layout(), &id("7")).await.unwrap();
+    assert_eq!((pushed.head.number, pushed.head.previous), (3, Some(record.pointed.digest)));
+    let verified = vault(key(1)).verify(&there.layout(), &id("7"), &super::verifying()).await.unwrap();
+    assert_eq!((verified.findings.len(), verified.snapshots), (0, 2), "{verified:?}");
+    let herm::snapshot::Secrecy::Key(new) = key(2) else { panic!("a key") };
+    vault(key(1)).rewrap(&id("7"), &new).await.unwrap();
+
+    // An operator that remembers gets its index back too.
+    wipe(dir.path());
+    let error = vault(key(1)).restore(&there.layout(), &id("7"), &how()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "the record is behind what this machine has seen: {error}");
+    vault(key(1)).restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap();
+
+    // Another key opens no catalog, and another blob is none.
+    wipe(dir.path());
+    let error = vault(key(3)).restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Corrupt && error.message().contains("the catalog of brain 7"), "{error}");
+    let catalog = record.catalog.clone().unwrap();
+    let other = herm::snapshot::pointer::Catalog { blake3: herm::Digest::of(b"other"), ..catalog.clone() };
+    write(herm::snapshot::pointer::Record { catalog: Some(other), ..record.clone() }.to_string());
+    let error = vault(key(1)).restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap_err();
+    assert!(error.message().contains("another digest"), "{error}");
+    write(
+        Pointed { digest: herm::Digest::of(b"x"), ..record.pointed }.to_string()
+            + &format!(" catalog={} blake3={}", catalog.address, catalog.blake3),
+    );
+    let error = vault(key(1)).restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap_err();
+    assert!(error.message().contains("does not hold the head"), "{error}");
+
+    // A record without a catalog says as before that the store has less than it says.
+    write(record.pointed.to_string());
+    let error = vault(key(1)).restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Refused && error.message().contains("the store has none"), "{error}");
+
+    // Nothing a stranger reads in the blobs names a file, a skill or the operator.
+    write(record.to_string());
+    vault(key(1)).restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap();
+    for blob in blobs.lock().unwrap().blobs.values() {
+        let text = String::from_utf8_lossy(blob);
+        assert!(!text.contains("the test") && !text.contains("wrappedBy") && !text.contains("skill-"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_line_restores_from_walrus_and_ens_with_nothing_but_its_keys() {
+    let here = TempBrains::new();
+    grown(&here, "7", 5).close().unwrap();
+    let blobs = Arc::new(Mutex::new(Blobs::default()));
+    let walrus = serve(Arc::new(walrus(Arc::clone(&blobs)))).await;
+    let records = Records::default();
+    let node = serve(Arc::new(ethereum(Resolver::Own, Arc::clone(&records)))).await;
+    let place = tempfile::tempdir().unwrap();
+    let (config, index) = (place.path().join("herm.toml"), place.path().join("index"));
+    let written = format!(
+        "[snapshot]\nstore = \"file://{}\"\nkey = \"{}\"\ntrust = [\"{}\"]\n\
+         [snapshot.walrus]\npublishers = [\"{walrus}\"]\naggregators = [\"{walrus}\"]\n\
+         [snapshot.ens]\nname = \"foo.eth\"\nrpc = \"{node}\"\n",
+        index.display(),
+        place.path().join("snapshot.key").display(),
+        herm_tests::signer().public(),
+    );
+    std::fs::write(&config, written).unwrap();
+    let brains = here.path().to_owned();
+    let run = move |brains: &std::path::Path, arguments: &[&str]| {
+        let mut all = vec!["--config", config.to_str().unwrap()];
+        all.extend(arguments);
+        Herm::new(env!("CARGO_BIN_EXE_herm-under-test"), brains).json(&all)
+    };
+    tokio::task::spawn_blocking(move || {
+        assert_eq!(run(&brains, &["snapshot", "key", "--create"]).0, 0);
+        let created = run(&brains, &["snapshot", "create", "7"]);
+        assert_eq!(created.0, 0, "{created:?}");
+        let (code, told) = run(&brains, &["snapshot", "pointer", "7"]);
+        assert_eq!(code, 0, "{told:#}");
+        let value = told["record"]["value"].as_str().unwrap().to_owned();
+        assert!(value.contains(" catalog=walrus:"), "{value}");
+        records.lock().unwrap().insert(record_key(&id("7")), value);
+        std::fs::remove_dir_all(&index).unwrap();
+        let fresh = place.path().join("fresh");
+        let (code, restored) = run(&fresh, &["restore", "7"]);
+        assert_eq!(code, 0, "{restored:#}");
+        assert!(index.join("brains/7").is_dir());
+    })
+    .await
+    .unwrap();
+}

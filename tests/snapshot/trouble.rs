@@ -8,7 +8,7 @@ use herm::snapshot::{Secrecy, Store};
 use herm_tests::TempBrains;
 use herm_tests::generate::Random;
 
-use super::{grown, how, id, key, step, vault, vault_of};
+use super::{grown, how, id, key, step, vault, vault_of, verifying};
 
 async fn objects(store: &MemoryStore) -> Vec<(ObjectName, Vec<u8>)> {
     let mut objects = Vec::new();
@@ -220,4 +220,37 @@ async fn a_key_that_is_gone_is_put_back_by_who_has_it_and_never_replaced() {
     assert!(error.kind() == ErrorKind::Corrupt && error.message().contains("not its key"), "{error}");
     vault.push(&here.layout(), &id("7")).await.unwrap();
     vault_of(store, key(1), "another").restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_head_that_someone_removed_is_missed() {
+    let here = TempBrains::new();
+    let mut brain = grown(&here, "7", 3);
+    let (store, vault) = vault();
+    for number in 4..10 {
+        vault.push(&here.layout(), &id("7")).await.unwrap();
+        step(&mut brain, number);
+    }
+    let head = |number: u64| ObjectName::new(format!("brains/7/head/{number:020}")).unwrap();
+    let findings = async || vault.verify(&here.layout(), &id("7"), &verifying()).await.unwrap().findings;
+    assert_eq!(findings().await, Vec::<String>::new());
+    let kept = store.get(&head(2), 1 << 20).await.unwrap().unwrap();
+    store.remove(&head(2)).await.unwrap();
+    assert_eq!(findings().await, ["head 2 is missing, between heads 1 and 3"]);
+    store.remove(&head(3)).await.unwrap();
+    assert_eq!(findings().await, ["heads 2 to 3 are missing, between heads 1 and 4"]);
+    // One that came back is another than the one that head 4 follows, if it is not the same.
+    store.put(&head(2), kept).await.unwrap();
+    assert_eq!(findings().await, ["head 3 is missing, between heads 2 and 4"]);
+    store.remove(&head(6)).await.unwrap();
+    let found = findings().await;
+    assert_eq!(found.last().unwrap(), "the last head is missing: the mark says that it is head 6");
+    // A prune removes the oldest, and that is no finding.
+    let pruned = super::vault();
+    pruned.1.push(&here.layout(), &id("7")).await.unwrap();
+    step(&mut brain, 10);
+    pruned.1.push(&here.layout(), &id("7")).await.unwrap();
+    pruned.1.prune(&here.layout(), &id("7"), herm::snapshot::Keeping { last: 1 }).await.unwrap();
+    let verified = pruned.1.verify(&here.layout(), &id("7"), &verifying()).await.unwrap();
+    assert_eq!(verified.findings, Vec::<String>::new());
 }

@@ -50,7 +50,8 @@ fn a_successor_can_be_spawned_from_a_running_instance_in_under_30_seconds() {
     bench.assert_clean();
 }
 
-const REPLIES: [&str; 2] = [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen"}"#];
+const REPLIES: [&str; 2] =
+    [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen","findings":[],"checked":[],"limits":[]}"#];
 
 #[test]
 fn a_successor_cannot_modify_parent_state_filesystem_or_identity() {

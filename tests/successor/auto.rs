@@ -259,7 +259,7 @@ async fn what_the_detector_sees_is_what_happened() {
         r#"{"tool":"skills_list","args":{}}"#,
         r#"{"tool":"recall","args":{"query":"quagga"}}"#,
         r#"{"tool":"no_such_tool","args":{}}"#,
-        r#"{"summary": "done",}"#,
+        r#"{"summary": "done", "findings": [], "checked": [], "limits": [],}"#,
     ];
     let harness = speaking(&brains, task.repeat(5));
     let id: BrainId = "1".parse().unwrap();

@@ -140,7 +140,7 @@ fn a_gate_stays_shut_for_strangers_for_rejections_and_for_a_brain_that_moved() {
 #[test]
 fn no_gate_opens_for_a_verdict_that_does_not_approve_or_was_made_elsewhere() {
     let gate = Gate::new();
-    let replies = [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen"}"#];
+    let replies = [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen","findings":[],"checked":[],"limits":[]}"#];
     let undecided = gate.bench.judge(&crate::small_patch(), &evaluation(json!([scripted("one", &replies)])), &[]);
     let name = Gate::name(&undecided);
     let arguments = ["successor", "approve", &name, "--key", gate.key.to_str().unwrap()];

@@ -28,7 +28,7 @@ fn own_program() -> (Bench, PathBuf) {
 fn everything() -> (Value, Value) {
     let tool = "#!/bin/sh\nread line\nsleep 0.1\necho '{\"text\":\"done\"}'\n";
     let patch = patch(json!([{ "kind": "tool", "name": "outline", "executable": { "text": tool } }]));
-    let replies = [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen"}"#];
+    let replies = [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen","findings":[],"checked":[],"limits":[]}"#];
     let script = "mkdir -p /work/artifacts; echo kept > /work/artifacts/kept; sleep 0.2";
     let parts = json!([
         scripted("calls a program", &replies),

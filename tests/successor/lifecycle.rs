@@ -6,7 +6,8 @@ use serde_json::json;
 
 use crate::{Bench, command, evaluation, scripted, small_patch};
 
-const REPLIES: [&str; 2] = [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen"}"#];
+const REPLIES: [&str; 2] =
+    [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen","findings":[],"checked":[],"limits":[]}"#];
 
 #[test]
 fn verdicts_are_listed_shown_and_destroyed() {

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::{Bench, evaluation, patch, scripted};
 
-const REPLIES: [&str; 2] = [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen"}"#];
+const REPLIES: [&str; 2] =
+    [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen","findings":[],"checked":[],"limits":[]}"#];
 
 fn judged(bench: &Bench, changes: Value) -> crate::Judged {
     bench.judge(&patch(changes), &evaluation(json!([scripted("one", &REPLIES)])), &[])
@@ -109,7 +110,7 @@ fn a_worse_patch_is_rejected_and_one_that_changes_nothing_is_not_approved() {
         r#"{"tool":"outline","args":{}}"#,
         r#"{"tool":"scan","args":{}}"#,
         r#"{"tool":"skills_list","args":{}}"#,
-        r#"{"summary":"seen"}"#,
+        r#"{"summary":"seen","findings":[],"checked":[],"limits":[]}"#,
     ];
     let task = evaluation(json!([scripted("four turns", &long)]));
     let short = bench.judge(&patch(json!([{ "kind": "constants", "set": { "turns": 2 } }])), &task, &[]);

@@ -104,7 +104,7 @@ fn whole_evaluations(who: Who, tier: &'static str) {
         "executable": { "text": "#!/bin/sh\nread line\nprintf '{\"text\":\"seen by a program\"}'\n" },
     }]));
     let parts = json!([
-        scripted("program", &[r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen"}"#]),
+        scripted("program", &[r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen","findings":[],"checked":[],"limits":[]}"#]),
         { "kind": "replay", "name": "before", "last": 1 },
         { "kind": "command", "name": "shell", "argv": ["/bin/sh", "-c", script] },
     ]);

@@ -174,10 +174,14 @@ fn a_real_endpoint_answers_and_the_key_is_nowhere() {
     let (dir, herm) = herm();
     let server = ModelServer::start(vec![
         Step::chat("<think>first a look</think>I will look.\n```json\n{\"tool\": \"outline\", \"args\": {}}\n```"),
-        Step::chat("{\"summary\": \"seen\"}"),
+        Step::chat("{\"summary\": \"seen\", \"findings\": [], \"checked\": [], \"limits\": []}"),
     ]);
     let run = run_on(&herm, &server, &["run", "1", "contract A {}", "--backend", "openai", "--model", "m"]);
-    assert_eq!((run.code, run.stdout.as_str()), (0, "{\"summary\": \"seen\"}\n"), "{run:?}");
+    assert_eq!(
+        (run.code, run.stdout.as_str()),
+        (0, "{\"summary\": \"seen\", \"findings\": [], \"checked\": [], \"limits\": []}\n"),
+        "{run:?}"
+    );
     assert_eq!(server.requests().len(), 2);
     for entry in walk(dir.path()) {
         let content = std::fs::read(&entry).unwrap_or_default();

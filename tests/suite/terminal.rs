@@ -66,7 +66,7 @@ fn a_terminal_shows_what_happens_and_keeps_nothing_of_the_spinner() {
     let (first, second) = (Gate::default(), Gate::default());
     let desk = Desk::new(vec![
         Step::chat(r#"{"tool": "outline", "args": {}}"#).after(&first),
-        Step::chat(r#"{"summary": "seen"}"#).after(&second),
+        Step::chat(r#"{"summary": "seen", "findings": [], "checked": [], "limits": []}"#).after(&second),
     ]);
     let terminal = desk.task("1", &[], Some("xterm"), WIDE);
     terminal.wait_for(&["brain 1 · version 1 · openai"]);
@@ -76,7 +76,11 @@ fn a_terminal_shows_what_happens_and_keeps_nothing_of_the_spinner() {
     terminal.wait_for(&["turn 2 of 8", " s"]);
     second.open();
     let ended = terminal.end();
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "{\"summary\": \"seen\"}\n"), "{ended:#?}");
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (0, "{\"summary\": \"seen\", \"findings\": [], \"checked\": [], \"limits\": []}\n"),
+        "{ended:#?}"
+    );
     let expected = [
         "brain 1 · version 1 · openai",
         "  1 ✓ outline · Solidity: 1 line, 13 characters, 1 place (# ms)",
@@ -146,7 +150,7 @@ fn the_log_and_the_spinner_do_not_mix() {
     let desk = Desk::new(vec![
         busy().after(&gate),
         Step::chat(r#"{"tool": "outline", "args": {}}"#),
-        Step::chat(r#"{"summary": "seen"}"#),
+        Step::chat(r#"{"summary": "seen", "findings": [], "checked": [], "limits": []}"#),
     ]);
     let terminal = desk.task("1", &["-v"], Some("xterm"), WIDE);
     terminal.wait_for(&["turn 1 of 8"]);
@@ -160,8 +164,10 @@ fn the_log_and_the_spinner_do_not_mix() {
 #[test]
 fn a_terminal_that_cannot_erase_gets_plain_lines() {
     for kind in [None, Some("dumb")] {
-        let desk =
-            Desk::new(vec![Step::chat(r#"{"tool": "outline", "args": {}}"#), Step::chat(r#"{"summary": "seen"}"#)]);
+        let desk = Desk::new(vec![
+            Step::chat(r#"{"tool": "outline", "args": {}}"#),
+            Step::chat(r#"{"summary": "seen", "findings": [], "checked": [], "limits": []}"#),
+        ]);
         let ended = desk.task("1", &[], kind, WIDE).end();
         let expected = [
             "brain 1 · version 1 · openai",

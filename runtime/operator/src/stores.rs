@@ -74,9 +74,17 @@ impl Settings {
 
     /// The store that has names.
     async fn named_store(&self, said: &SnapshotEntry, purpose: Purpose) -> Result<Arc<dyn Store>> {
-        let Some(address) = said.store.as_deref().filter(|text| text.contains("://")) else {
-            let dir = said.store.as_deref().map_or_else(|| self.layout.snapshots(), |dir| self.beside_file(dir));
-            if purpose == Purpose::Read && !dir.is_dir() {
+        let local = match said.store.as_deref() {
+            None => Some(self.layout.snapshots()),
+            Some(address) if address.starts_with("file:") => Some(file_path(address)?),
+            Some(address) if address.contains("://") => None,
+            Some(dir) => Some(self.beside_file(dir)),
+        };
+        let (Some(address), None) = (said.store.as_deref(), &local) else {
+            let dir = local.unwrap_or_default();
+            // The index of a store that a pointer can bring back may be gone.
+            let comes_back = said.walrus.is_some() && said.ens.is_some();
+            if purpose == Purpose::Read && !dir.is_dir() && !comes_back {
                 return Err(Error::not_found(format!("there is no store in {}", dir.display()))
                     .hint("check `store` in [snapshot]; the first `herm snapshot create ID` makes it"));
             }
@@ -250,6 +258,32 @@ fn cloud(address: &str, said: &SnapshotEntry) -> Result<Arc<dyn Store>> {
     }
     Err(Error::refused(format!("this herm was built without the stores that {address} needs"))
         .hint("build it with `--features cloud`, or use a directory"))
+}
+
+/// The directory that a `file://` address names.
+fn file_path(address: &str) -> Result<PathBuf> {
+    let bad = || {
+        Error::invalid(format!("{address:?} names no directory"))
+            .hint("write three slashes and the whole path: store = \"file:///srv/snapshots\", or the path alone")
+    };
+    let rest = address.strip_prefix("file://").ok_or_else(bad)?;
+    let path = rest.strip_prefix("localhost").unwrap_or(rest);
+    if !path.starts_with('/') || path.contains(['?', '#']) {
+        return Err(bad());
+    }
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.bytes();
+    while let Some(byte) = rest.next() {
+        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+        bytes.push(match byte {
+            b'%' => {
+                let (high, low) = (digit(rest.next()).ok_or_else(bad)?, digit(rest.next()).ok_or_else(bad)?);
+                u8::try_from(high * 16 + low).map_err(|_| bad())?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map(PathBuf::from).map_err(|_| bad())
 }
 
 /// A name for this operator, for people: the machine's, where it says one.

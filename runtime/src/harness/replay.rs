@@ -20,8 +20,10 @@ use crate::error::{Error, Result};
 use crate::fsio;
 use crate::ids::{BrainId, Digest, SystemRandom, sha256};
 use crate::layout::Layout;
+use crate::memory::EvidenceStatus;
 use crate::receipt::Envelope;
 use crate::session::machine::Call;
+use crate::session::reply::Edition;
 use crate::session::{Caller, Cancel, Finished, Live, Run, Transcript, Turn};
 use crate::skill::command;
 use crate::task::Limits;
@@ -129,6 +131,10 @@ impl Caller for FromRecord {
                 false => ToolReport::refused("There is no record of this call.", "not in the record"),
             };
         };
+        // A call that was refused did nothing, whatever its tool would make of it now.
+        if before.status == EvidenceStatus::Refused {
+            return before.clone();
+        }
         if !again || before.recorded {
             self.note(|recorded, _| recorded.push(call.tool.clone()));
             if TELLS_OF_SUBSCRIBER.contains(&call.tool.as_str()) {
@@ -255,6 +261,8 @@ pub(crate) async fn rerun(
         transcript.learning = false;
         // The brain was changed: which skills are near is asked of the brain as it is now, by words.
         transcript.skills = None;
+        // How it would go now: by the rules of now.
+        transcript.reading = Edition::default();
         let speaker = speaker(&transcript);
         let goes_on_with = GoesOnWith::WhatIsNow;
         let again = Again { original: layout, transcript: &transcript, toolbox, speaker, goes_on_with };

@@ -364,6 +364,24 @@ mod tests {
     }
 
     #[test]
+    fn the_page_lists_every_table_with_its_columns_and_its_key() {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/formats/snapshot.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let (_dir, database) = database();
+        for table in carried(&database.connection).unwrap() {
+            let row = format!("| `{}` | **", table.name);
+            let line = page.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("{row} is not there"));
+            let listed = line.split(" | ").nth(1).unwrap().trim_end_matches(" |").split(": ").next().unwrap();
+            let written: Vec<&str> = listed.split(", ").map(|column| column.split(' ').next().unwrap()).collect();
+            let key = |(at, column): (usize, &String)| match table.primary.contains(&at) {
+                true => format!("**{column}**"),
+                false => column.clone(),
+            };
+            assert_eq!(written, table.columns.iter().enumerate().map(key).collect::<Vec<_>>(), "{}", table.name);
+        }
+    }
+
+    #[test]
     fn everything_travels_but_what_is_made_again() {
         let (_dir, database) = database();
         let names: Vec<String> = carried(&database.connection).unwrap().into_iter().map(|table| table.name).collect();

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::context::{self, Fit, Whose};
-use super::reply::{self, End, Object, Problem};
+use super::reply::{self, Edition, End, Object, Problem, Reading};
 use crate::backend::{ChatMessage, Finish, Speaker};
 use crate::ids::Digest;
 use crate::memory::EvidenceStatus;
@@ -42,6 +42,12 @@ pub struct Rules {
     /// What is taken for JSON.
     #[serde(default)]
     pub replies: ReplyPolicy,
+    /// Keys that the role's schema of the final answer requires.
+    #[serde(default)]
+    pub answer_keys: Vec<String>,
+    /// By which rules replies are read.
+    #[serde(default)]
+    pub reading: Edition,
 }
 
 fn shrunk_bytes() -> usize {
@@ -58,6 +64,8 @@ impl Default for Rules {
             compressor: Compressor::default(),
             shrunk_bytes: context::SHRUNK_BYTES,
             replies: ReplyPolicy::default(),
+            answer_keys: Vec::new(),
+            reading: Edition::default(),
         }
     }
 }
@@ -189,6 +197,9 @@ pub struct Machine {
     repeats: u8,
     /// Objects in replies that were passed over.
     dropped: u32,
+    /// The answer that was sent back once because it says too little. If nothing better comes, it counts.
+    #[serde(default)]
+    doubted: Option<String>,
     phase: Phase,
 }
 
@@ -206,6 +217,7 @@ impl Machine {
             failures: BTreeMap::new(),
             repeats: 0,
             dropped: 0,
+            doubted: None,
             phase: Phase::Asking,
         }
     }
@@ -278,37 +290,146 @@ impl Machine {
         let legal = self.legal();
         self.turn += 1;
         self.said.push(Said::Reply(if text.trim().is_empty() { "(nothing)".into() } else { text.into() }));
-        let mut reading = reply::read(text, finish == Finish::Length);
+        let mut reading = reply::read_as(text, finish == Finish::Length, self.rules.reading);
         if self.rules.replies == ReplyPolicy::Strict {
             reading.refuse_repaired();
         }
-        // What stands after a broken object may be a piece of it: it is never used.
-        let whole = reading.objects.iter().take_while(|object| !matches!(object, Object::Broken { .. })).count();
-        let chosen = reading.objects.iter().take(whole).position(|object| self.is_legal(object, legal));
         self.dropped += u32::try_from(reading.left_out + reading.objects.len()).unwrap_or(u32::MAX)
             - u32::from(!reading.objects.is_empty());
-        let end = reading.end;
-        let mut objects = reading.objects;
-        match chosen.or(if objects.is_empty() { None } else { Some(0) }).map(|at| objects.swap_remove(at)) {
-            Some(Object::Final { text, .. }) if chosen.is_some() => self.finish(text.into_owned()),
-            Some(Object::Call { tool, args, .. }) if chosen.is_some() => self.call(Call { tool, args }),
+        match self.chosen(&reading, legal) {
+            Chosen::Call(call) => self.call(call),
+            Chosen::Answer(answer) => self.finish(answer),
             _ if last => self.at_ceiling(),
+            Chosen::Doubt { answer, told } => {
+                self.doubted = Some(answer);
+                self.nudge(&told)
+            }
+            Chosen::Mixed => self.nudge(MIXED),
+            Chosen::Fault(problem) => self.nudge(problem.advice()),
+            Chosen::Nothing => self.nothing_legal(reading),
+        }
+    }
+
+    /// What a reply leads to. What stands after a broken object may be a piece of it: it is never used.
+    fn chosen(&self, reading: &Reading<'_>, legal: Legal) -> Chosen {
+        let whole: Vec<&Object<'_>> =
+            reading.objects.iter().take_while(|object| !matches!(object, Object::Broken { .. })).collect();
+        let answers = legal != Legal::Call && self.finals_allowed();
+        if self.rules.reading == Edition::First {
+            let found = whole.into_iter().find_map(|object| match object {
+                Object::Call { .. } if legal != Legal::Final => self.call_of(object).map(Chosen::Call),
+                Object::Final { text, .. } if answers => Some(Chosen::Answer(text.to_string())),
+                _ => None,
+            });
+            return found.unwrap_or(Chosen::Nothing);
+        }
+        let mut fault = None;
+        if legal != Legal::Final {
+            // A call goes before an answer, wherever it stands: models quote data before they call.
+            if let Some(call) = whole.iter().find_map(|object| self.call_of(object)) {
+                return Chosen::Call(call);
+            }
+            fault = whole.iter().find_map(|object| self.fault_of(object));
+        }
+        let answer = if answers { self.best_answer(&whole) } else { None };
+        match (answer, fault) {
+            (_, Some(problem)) => Chosen::Fault(problem),
+            (None, None) => Chosen::Nothing,
+            // While a tool may be called, what cannot be read may be a call.
+            (Some(_), None) if legal != Legal::Final && whole.len() < reading.objects.len() => Chosen::Mixed,
+            (Some(_), None) if legal != Legal::Final && reading.end != End::Clean => Chosen::Mixed,
+            (Some(text), None) => match self.lacks(text) {
+                Some(told) if self.doubted.is_none() && self.turn < self.rules.turns => {
+                    Chosen::Doubt { answer: text.to_owned(), told }
+                }
+                _ => Chosen::Answer(text.to_owned()),
+            },
+        }
+    }
+
+    /// The call of a permitted tool that an object is.
+    fn call_of(&self, object: &Object<'_>) -> Option<Call> {
+        match object {
+            Object::Call { tool, args, .. } => {
+                self.knows(tool).then(|| Call { tool: tool.clone(), args: args.clone() })
+            }
+            Object::Foreign { calls, otherwise, .. } if !self.is_complete(otherwise.as_deref()) => {
+                let mut known = calls.iter().filter(|call| self.knows(&call.tool));
+                known.find_map(|call| Some(Call { tool: call.tool.clone(), args: call.args.clone().ok()? }))
+            }
+            _ => None,
+        }
+    }
+
+    /// What is wrong with an object that names a permitted tool in the notation of another harness.
+    fn fault_of(&self, object: &Object<'_>) -> Option<Problem> {
+        let Object::Foreign { calls, otherwise, .. } = object else { return None };
+        if self.is_complete(otherwise.as_deref()) {
+            return None;
+        }
+        calls.iter().filter(|call| self.knows(&call.tool)).find_map(|call| call.args.clone().err())
+    }
+
+    /// Whether a text has all keys that the role requires of an answer, where it requires any.
+    fn is_complete(&self, answer: Option<&str>) -> bool {
+        !self.rules.answer_keys.is_empty() && answer.is_some_and(|answer| self.lacks(answer).is_none())
+    }
+
+    /// The answer among the objects: the first that has what the role requires, else the first that says something,
+    /// else the first.
+    fn best_answer<'r>(&self, objects: &[&'r Object<'_>]) -> Option<&'r str> {
+        let texts: Vec<&str> = objects
+            .iter()
+            .filter_map(|object| match object {
+                Object::Final { text, .. } => Some(text.as_ref()),
+                Object::Foreign { otherwise, .. } => otherwise.as_deref(),
+                _ => None,
+            })
+            .collect();
+        let complete = texts.iter().find(|text| self.lacks(text).is_none());
+        complete.or_else(|| texts.iter().find(|text| !is_empty(text))).or(texts.first()).copied()
+    }
+
+    /// What an answer lacks, as a sentence to the model.
+    fn lacks(&self, answer: &str) -> Option<String> {
+        let keys = serde_json::from_str::<Map<String, Value>>(answer).unwrap_or_default();
+        let missing: Vec<String> = self
+            .rules
+            .answer_keys
+            .iter()
+            .filter(|key| !keys.contains_key(*key))
+            .map(|key| format!("{key:?}"))
+            .collect();
+        if !missing.is_empty() {
+            return Some(format!(
+                "That answer lacks {}, which the schema in the role requires. Reply with the whole answer as one JSON \
+                 object, or call a tool if you are not done.",
+                missing.join(", ")
+            ));
+        }
+        keys.is_empty().then(|| {
+            "{} is an empty answer. Reply with the final answer as one JSON object that says what you found, or call a \
+             tool if you are not done."
+                .to_owned()
+        })
+    }
+
+    /// Tells the model what was wrong with its first object.
+    fn nothing_legal(&mut self, reading: Reading<'_>) -> Heard {
+        let end = reading.end;
+        match reading.objects.into_iter().next() {
             Some(Object::Call { tool, .. }) => self.refuse(tool),
-            Some(Object::Final { .. }) => self.nudge(&format!(
+            Some(Object::Foreign { otherwise: None, calls, .. }) => match calls.into_iter().next() {
+                Some(call) => self.refuse(call.tool),
+                None => self.nudge(nothing_found(end)),
+            },
+            Some(Object::Final { .. } | Object::Foreign { .. }) => self.nudge(&format!(
                 "That answer is not accepted yet: no tool has run in this task. Call one of: {}. \
                  Then answer from what it returns.",
                 self.rules.tools.join(", ")
             )),
             Some(Object::Broken { problem }) => self.nudge(problem.advice()),
             None => self.nudge(nothing_found(end)),
-        }
-    }
-
-    fn is_legal(&self, object: &Object<'_>, legal: Legal) -> bool {
-        match object {
-            Object::Call { tool, .. } => legal != Legal::Final && self.rules.tools.contains(tool),
-            Object::Final { .. } => legal != Legal::Call && self.finals_allowed(),
-            Object::Broken { .. } => false,
         }
     }
 
@@ -339,7 +460,10 @@ impl Machine {
 
     fn refuse(&mut self, tool: String) -> Heard {
         self.record(&tool, EvidenceStatus::Refused, "there is no such tool here", 0);
-        let text = format!("There is no tool {tool:?} here. The tools are: {}.", self.rules.tools.join(", "));
+        let text = match self.rules.tools.is_empty() {
+            true => format!("There is no tool {tool:?}, and none at all in this task: reply with the final answer."),
+            false => format!("There is no tool {tool:?} here. The tools are: {}.", self.rules.tools.join(", ")),
+        };
         self.refused(tool, &text)
     }
 
@@ -405,6 +529,11 @@ impl Machine {
     }
 
     fn stop(&mut self, reason: StopReason, message: String) {
+        let as_before = !matches!(reason, StopReason::Cancelled | StopReason::Internal);
+        if let Some(answer) = self.doubted.take_if(|_| as_before) {
+            self.finish(answer);
+            return;
+        }
         self.phase = Phase::Done(Stop { reason, answer: None, message: Some(message) });
     }
 
@@ -443,6 +572,30 @@ impl Machine {
     }
 }
 
+/// What a reply leads to.
+enum Chosen {
+    /// A call of a permitted tool.
+    Call(Call),
+    /// A final answer.
+    Answer(String),
+    /// An answer that says too little, and what the model is told.
+    Doubt { answer: String, told: String },
+    /// An answer, and something beside it that cannot be read.
+    Mixed,
+    /// A call of a permitted tool with arguments that cannot be used.
+    Fault(Problem),
+    /// Nothing that is legal now.
+    Nothing,
+}
+
+fn is_empty(answer: &str) -> bool {
+    serde_json::from_str::<Map<String, Value>>(answer).is_ok_and(|keys| keys.is_empty())
+}
+
+/// Said where an answer stands beside something that cannot be read.
+const MIXED: &str = "Your reply holds a JSON object and something beside it that cannot be read, so neither was used. \
+Reply with the one object you mean, a call or the final answer, and nothing else.";
+
 /// Said on the last turn.
 const LAST_TURN: &str = "[This is the last turn. Reply with the final answer now: one JSON object. \
 No tool can be called any more. If the work is not finished, answer with what you have and say what is missing.]";
@@ -459,3 +612,6 @@ fn nothing_found(end: End) -> &'static str {
         End::Clean => Problem::NotJson.advice(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -192,6 +192,12 @@ pub fn final_schema(role: &str) -> Option<Value> {
     serde_json::from_str::<Value>(body).ok().filter(|schema| schema["type"] == "object")
 }
 
+/// The keys that a schema of the final answer requires.
+pub fn required_keys(schema: Option<&Value>) -> Vec<String> {
+    let required = schema.and_then(|schema| schema["required"].as_array()).into_iter().flatten();
+    required.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 /// The legal replies as a JSON Schema. A model that had to be shown answers in the shape of its examples, where the
 /// role declares none.
 pub fn legal_schema(legal: Legal, tools: &[&Card], answer: Option<&Value>, examples: bool) -> Value {

@@ -1,24 +1,37 @@
 //! Finds the JSON objects that a language model wrote in a plain-text reply.
 //!
-//! A reply is prose, thoughts, fenced code and, somewhere in it, objects: tool calls `{"tool": name, "args": {...}}`
-//! and final answers (any other object). This module returns all of them in the order of the text and leaves to its
-//! caller which one is legal now. What it returns may be executed, so every doubt ends in fewer objects, never in
-//! more: nothing inside a thought, a quoted fence, an unclosed object or a broken object is looked at again.
+//! A reply is prose, thoughts, fenced code and, somewhere in it, objects: tool calls `{"tool": name, "args": {...}}`,
+//! calls in the notation of other harnesses, and final answers (any other object). This module returns all of them in
+//! the order of the text and leaves to its caller which one is legal now. What it returns may be executed, so every
+//! doubt ends in fewer objects, never in more: nothing inside a thought, a quoted fence, an unclosed object or a broken
+//! object is looked at again.
 //!
 //! The text is walked once, from left to right. A candidate object is parsed at most twice: as it stands and after
 //! its repair. So the time is linear in the length of the reply, whatever the reply is.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+mod comments;
+mod foreign;
+mod outline;
+mod repair;
 #[cfg(test)]
 mod tests;
 
-/// The most objects that one reading returns.
+pub use foreign::ForeignCall;
+
+use comments::{Comments, comment_end, odd_blank};
+use foreign::Announced;
+use outline::Outline;
+
+/// The most objects that one reading returns, calls not counted.
 pub const MOST_OBJECTS: usize = 32;
+
+/// The most prose braces that are open at once and still watched.
+const MOST_OPEN: usize = 1_024;
 
 /// The deepest nesting that is parsed. It is the limit of `serde_json`, so that its own stack is never at risk.
 const DEEPEST: usize = 127;
@@ -29,13 +42,54 @@ const THOUGHTS: [&str; 3] = ["think", "thinking", "reasoning"];
 /// Fences with these info strings hold the reply itself. A fence with any other info string quotes something.
 const TRANSPARENT_FENCES: [&str; 7] = ["json", "jsonc", "json5", "tool", "tool_call", "tool_code", "text"];
 
-/// Keys beside `tool` and `args` in which models like to talk. They are no arguments.
-const REMARKS: [&str; 3] = ["thought", "reasoning", "comment"];
+/// By which rules a reply is read. A transcript says which, so that a replay reads it as it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub enum Edition {
+    /// Without calls of other notations; the first legal object counts, an empty one too; of a key that occurs twice in
+    /// the arguments the last counts.
+    First,
+    /// As `docs/formats/reply.md` says.
+    #[default]
+    Second,
+}
+
+impl Edition {
+    /// The rules of transcripts that do not say.
+    pub fn first() -> Self {
+        Self::First
+    }
+
+    /// Whether these are the rules of transcripts that do not say.
+    pub fn is_first(&self) -> bool {
+        *self == Self::First
+    }
+}
+
+impl From<Edition> for u8 {
+    fn from(edition: Edition) -> Self {
+        match edition {
+            Edition::First => 1,
+            Edition::Second => 2,
+        }
+    }
+}
+
+impl TryFrom<u8> for Edition {
+    type Error = String;
+    fn try_from(number: u8) -> Result<Self, String> {
+        match number {
+            1 => Ok(Self::First),
+            2 => Ok(Self::Second),
+            other => Err(format!("its replies were read by rules {other}, and this herm knows 1 and 2")),
+        }
+    }
+}
 
 /// What a reply holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading<'r> {
-    /// The objects in the order of the text, at most [`MOST_OBJECTS`].
+    /// The objects in the order of the text: all calls, and at most [`MOST_OBJECTS`] others.
     pub objects: Vec<Object<'r>>,
     /// How the reply ended.
     pub end: End,
@@ -47,7 +101,7 @@ impl Reading<'_> {
     /// Nobody can use what had to be repaired.
     pub fn refuse_repaired(&mut self) {
         for object in &mut self.objects {
-            if let Object::Call { repaired: true, .. } | Object::Final { repaired: true, .. } = object {
+            if object.is_repaired() {
                 *object = Object::Broken { problem: Problem::NotJson };
             }
         }
@@ -66,7 +120,16 @@ pub enum Object<'r> {
         /// Whether the text had to be repaired to be JSON.
         repaired: bool,
     },
-    /// Any object without a key `tool`.
+    /// A call in the notation of another harness, if it names a tool that is there.
+    Foreign {
+        /// The calls it stands for, at least one.
+        calls: Vec<ForeignCall>,
+        /// The final answer that it is where it names no such tool; nothing where it can only be a call.
+        otherwise: Option<Cow<'r, str>>,
+        /// Whether the text had to be repaired to be JSON.
+        repaired: bool,
+    },
+    /// Any other object.
     Final {
         /// The exact bytes of the reply where they are strict JSON, the repaired text otherwise.
         text: Cow<'r, str>,
@@ -80,12 +143,22 @@ pub enum Object<'r> {
     },
 }
 
+impl Object<'_> {
+    /// Whether the text had to be repaired to be JSON.
+    pub fn is_repaired(&self) -> bool {
+        match self {
+            Self::Call { repaired, .. } | Self::Foreign { repaired, .. } | Self::Final { repaired, .. } => *repaired,
+            Self::Broken { .. } => false,
+        }
+    }
+}
+
 /// How a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Nothing was left open.
     Clean,
-    /// An object was opened and never closed, or the backend cut the reply.
+    /// An object or a quoted fence was opened and never closed, or the backend cut the reply.
     Truncated,
     /// A thought was opened and never closed.
     InThought,
@@ -106,6 +179,10 @@ pub enum Problem {
     LooseArguments,
     /// The key `tool` or `args` occurs twice.
     RepeatedKey,
+    /// A key occurs twice inside the arguments.
+    RepeatedArgument,
+    /// It stands in the markup of a call that is not written in JSON.
+    ForeignMarkup,
     /// It is nested deeper than a parser can follow.
     TooDeep,
 }
@@ -125,6 +202,12 @@ impl Problem {
             Self::RepeatedKey => {
                 r#""tool" and "args" may occur once: write {"tool": "name", "args": {...}} for each call."#
             }
+            Self::RepeatedArgument => {
+                r#"A key occurs twice inside "args", and only one of the two could be used: write each key once."#
+            }
+            Self::ForeignMarkup => {
+                r#"Calls are plain JSON here, without tags: write {"tool": "name", "args": {...}} and nothing else."#
+            }
             Self::TooDeep => "This is nested too deeply: write an object with fewer than 100 levels.",
         }
     }
@@ -137,10 +220,27 @@ impl Problem {
 /// says that all before it was thought.
 #[must_use]
 pub fn read(reply: &str, cut: bool) -> Reading<'_> {
+    read_as(reply, cut, Edition::Second)
+}
+
+/// The same, by the rules of an edition.
+#[must_use]
+pub fn read_as(reply: &str, cut: bool, edition: Edition) -> Reading<'_> {
     // A byte order mark would hide that a fence stands at the start of the first line.
     let text = reply.strip_prefix('\u{feff}').unwrap_or(reply);
     let end = if cut { End::Truncated } else { End::Clean };
-    let mut scan = Scan { text, candidates: Vec::new(), end, left_out: 0 };
+    let mut scan = Scan {
+        text,
+        edition,
+        candidates: Vec::new(),
+        end,
+        left_out: 0,
+        open: Vec::new(),
+        open_beyond: 0,
+        enclosed: Vec::new(),
+        unclosed: false,
+        comments: Comments::default(),
+    };
     if cut {
         return scan.reading();
     }
@@ -148,6 +248,7 @@ pub fn read(reply: &str, cut: bool) -> Reading<'_> {
     while let Some(here) = byte(text, at) {
         at = match here {
             b'{' => scan.pass_brace(at),
+            b'}' => scan.pass_closing_brace(at),
             b'<' => scan.pass_angle(at),
             b'`' => scan.pass_backticks(at),
             _ => at + 1,
@@ -176,29 +277,123 @@ fn is_blank(here: u8) -> bool {
     matches!(here, b' ' | b'\t' | b'\n' | b'\r')
 }
 
+/// What a brace opens.
+enum Opening {
+    /// An object, or what was meant to be one.
+    Object,
+    /// Something that was meant to be an object and cannot be read: its keys have no quotes.
+    Unreadable,
+    /// Prose or code. Two braces that follow each other are a template's way to write one.
+    Prose { doubled: bool },
+}
+
+/// A brace of prose that is open.
+struct OpenBrace {
+    /// How many candidates were there before it.
+    before: usize,
+    /// Whether what is inside it cannot be an answer, even if it is never closed.
+    unreadable: bool,
+    doubled: bool,
+}
+
 /// The walk over one reply. Each step takes the place of the byte it looks at and returns where the walk goes on.
 struct Scan<'r> {
     text: &'r str,
+    edition: Edition,
     /// What may become objects. They are parsed at the end, so that none is parsed only to be forgotten.
     candidates: Vec<Candidate<'r>>,
     end: End,
     left_out: usize,
+    /// Braces of prose that are open, and how many more.
+    open: Vec<OpenBrace>,
+    open_beyond: usize,
+    /// Candidates inside braces of prose, from and to.
+    enclosed: Vec<(usize, usize)>,
+    /// Whether something unreadable was never closed: then nothing after it is looked for its end.
+    unclosed: bool,
+    comments: Comments,
 }
 
 impl<'r> Scan<'r> {
     /// Passes an object, or one brace that does not begin an object.
     fn pass_brace(&mut self, at: usize) -> usize {
-        // `{see below}` and most code is told apart here, so that it cannot swallow the rest of the reply.
-        if !matches!(next_solid(self.text, at + 1), Some(b'"' | b'\'' | b'}')) {
-            return at + 1;
+        match self.opening(at) {
+            Opening::Object => {
+                if let Some(candidate) = Candidate::at(self.text, at, self.edition) {
+                    let end = at + candidate.text.len();
+                    self.keep(candidate);
+                    return end;
+                }
+                self.end = End::Truncated;
+                self.pass_rest(at)
+            }
+            Opening::Unreadable => {
+                let found = if self.unclosed { None } else { Candidate::at(self.text, at, self.edition) };
+                match found {
+                    // Code is passed over; a call that cannot be read is one.
+                    Some(candidate) if !speaks_of_a_call(candidate.text) => {
+                        if candidate.ends_thought {
+                            self.forget();
+                        }
+                        at + candidate.text.len()
+                    }
+                    Some(candidate) => {
+                        let end = at + candidate.text.len();
+                        self.keep(candidate);
+                        end
+                    }
+                    None => {
+                        self.unclosed = true;
+                        self.open_brace(OpenBrace { before: self.candidates.len(), unreadable: true, doubled: false });
+                        at + 1
+                    }
+                }
+            }
+            Opening::Prose { doubled } => {
+                if self.edition == Edition::Second {
+                    self.open_brace(OpenBrace { before: self.candidates.len(), unreadable: false, doubled });
+                }
+                at + 1
+            }
         }
-        if let Some(candidate) = Candidate::at(self.text, at) {
-            let end = at + candidate.text.len();
-            self.keep(candidate);
-            return end;
+    }
+
+    /// What the brace at this place opens. `{see below}` and most code is told apart here, so that it cannot swallow
+    /// the rest of the reply.
+    fn opening(&mut self, at: usize) -> Opening {
+        if self.edition == Edition::First {
+            return match next_solid(self.text, at + 1) {
+                Some(b'"' | b'\'' | b'}') => Opening::Object,
+                _ => Opening::Prose { doubled: false },
+            };
         }
-        self.end = End::Truncated;
-        self.pass_rest(at)
+        let next = self.comments.next_meant(self.text, at + 1);
+        match byte(self.text, next) {
+            Some(b'"' | b'\'' | b'}') => Opening::Object,
+            Some(b'{') => Opening::Prose { doubled: true },
+            Some(b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$') if is_bare_key(self.text, next) => Opening::Unreadable,
+            _ => Opening::Prose { doubled: false },
+        }
+    }
+
+    fn open_brace(&mut self, brace: OpenBrace) {
+        if self.open.len() < MOST_OPEN {
+            self.open.push(brace);
+        } else {
+            self.open_beyond += 1;
+        }
+    }
+
+    /// Passes a brace that closes one of prose. What it encloses is no answer: it is a piece of something else.
+    fn pass_closing_brace(&mut self, at: usize) -> usize {
+        if self.open_beyond > 0 {
+            self.open_beyond -= 1;
+        } else if let Some(brace) = self.open.pop()
+            && !brace.doubled
+        {
+            self.enclosed.push((brace.before, self.candidates.len()));
+        }
+        at + 1
     }
 
     /// Passes a thought, a tag that ends one, or one `<`.
@@ -230,7 +425,12 @@ impl<'r> Scan<'r> {
         if ticks < 3 || !starts_line(self.text, at) || !quotes_material(self.text, end) {
             return end;
         }
-        fence_end(self.text, end, ticks).unwrap_or_else(|| self.pass_rest(at))
+        fence_end(self.text, end, ticks).unwrap_or_else(|| {
+            if self.edition == Edition::Second {
+                self.end = End::Truncated;
+            }
+            self.pass_rest(at)
+        })
     }
 
     /// Passes the rest of the reply, which something unclosed swallowed. If the end of a thought is in there, then
@@ -247,7 +447,7 @@ impl<'r> Scan<'r> {
         if candidate.ends_thought {
             self.forget();
         }
-        if self.candidates.len() < MOST_OBJECTS {
+        if self.edition == Edition::Second || self.candidates.len() < MOST_OBJECTS {
             self.candidates.push(candidate);
         } else {
             self.left_out += 1;
@@ -257,14 +457,69 @@ impl<'r> Scan<'r> {
     /// Drops all objects so far, because they were part of a thought.
     fn forget(&mut self) {
         self.candidates.clear();
+        self.open.clear();
+        self.open_beyond = 0;
+        self.enclosed.clear();
         self.left_out = 0;
     }
 
     /// Parses what was found.
-    fn reading(self) -> Reading<'r> {
-        let objects = self.candidates.iter().map(Candidate::object).collect();
+    fn reading(mut self) -> Reading<'r> {
+        let all = self.candidates.len();
+        for brace in self.open.iter().filter(|brace| brace.unreadable) {
+            self.enclosed.push((brace.before, all));
+            if self.end == End::Clean {
+                self.end = End::Truncated;
+            }
+        }
+        // How many more pairs of braces begin than end before each candidate.
+        let mut steps = vec![0_isize; all + 1];
+        for (from, to) in &self.enclosed {
+            for (at, step) in [(*from, 1), (*to, -1)] {
+                if let Some(place) = steps.get_mut(at) {
+                    *place += step;
+                }
+            }
+        }
+        let (mut around, mut others) = (0, 0);
+        let mut objects = Vec::new();
+        for (candidate, step) in self.candidates.iter().zip(steps) {
+            around += step;
+            let mut object = candidate.object(self.text, self.edition);
+            match &mut object {
+                Object::Call { .. } => {}
+                Object::Foreign { otherwise, .. } if around > 0 => *otherwise = None,
+                Object::Foreign { .. } => {}
+                // A piece of something else is no answer.
+                Object::Final { .. } if around > 0 => continue,
+                Object::Final { .. } | Object::Broken { .. } => {
+                    others += 1;
+                    if others > MOST_OBJECTS {
+                        self.left_out += 1;
+                        continue;
+                    }
+                }
+            }
+            objects.push(object);
+        }
         Reading { objects, end: self.end, left_out: self.left_out }
     }
+}
+
+/// Whether a key without quotes stands at this place, and a colon behind it.
+fn is_bare_key(text: &str, at: usize) -> bool {
+    let mut end = at;
+    while end - at < 64
+        && byte(text, end).is_some_and(|here| here.is_ascii_alphanumeric() || matches!(here, b'_' | b'$' | b'-'))
+    {
+        end += 1;
+    }
+    next_solid(text, end) == Some(b':')
+}
+
+/// Whether something that cannot be read speaks of a call.
+fn speaks_of_a_call(text: &str) -> bool {
+    ["tool", "args", "arguments", "action_input", "function"].iter().any(|word| text.contains(word))
 }
 
 /// A tag that opens or closes a thought.
@@ -339,6 +594,8 @@ fn closes_fence(line: &str, ticks: usize) -> bool {
 /// A piece of the reply from a brace to the brace that closes it.
 struct Candidate<'r> {
     text: &'r str,
+    /// Where it begins in the reply.
+    from: usize,
     /// How deep its braces and brackets nest.
     depth: usize,
     /// Whether a tag that closes a thought stands in it outside its strings. Then it is not JSON, and it began in a
@@ -348,7 +605,7 @@ struct Candidate<'r> {
 
 impl<'r> Candidate<'r> {
     /// The candidate whose opening brace is at this place, or nothing if that brace is never closed.
-    fn at(text: &'r str, from: usize) -> Option<Self> {
+    fn at(text: &'r str, from: usize, edition: Edition) -> Option<Self> {
         let (mut braces, mut brackets, mut depth) = (0_usize, 0_usize, 0);
         let mut ends_thought = false;
         let mut last = b' ';
@@ -362,9 +619,16 @@ impl<'r> Candidate<'r> {
                 b']' => brackets = brackets.saturating_sub(1),
                 b'}' if braces <= 1 => {
                     let text = text.get(from..end)?;
-                    return Some(Self { text, depth, ends_thought });
+                    return Some(Self { text, from, depth, ends_thought });
                 }
                 b'}' => braces -= 1,
+                b'/' | 0x80.. if edition == Edition::Second => {
+                    if let Some(after) = comment_end(text, at).or_else(|| odd_blank(text, at)) {
+                        ends_thought |= thought_end(text.get(..after)?, at, None).is_some();
+                        at = after;
+                        continue;
+                    }
+                }
                 b'<' => ends_thought |= Tag::at(text, at).is_some_and(|tag| tag.closes),
                 _ => {}
             }
@@ -377,18 +641,22 @@ impl<'r> Candidate<'r> {
         None
     }
 
-    /// What the candidate is, if need be after a repair.
-    fn object(&self) -> Object<'r> {
+    /// What the candidate is, if need be after a repair. `reply` is the text it stands in.
+    fn object(&self, reply: &'r str, edition: Edition) -> Object<'r> {
         if self.depth > DEEPEST {
             return broken(Problem::TooDeep);
         }
+        let announced = match edition {
+            Edition::First => Announced::Nothing,
+            Edition::Second => Announced::before(reply, self.from),
+        };
         if let Ok(outline) = serde_json::from_str::<Outline>(self.text) {
-            return outline.object(Cow::Borrowed(self.text));
+            return outline.object(Cow::Borrowed(self.text), &announced, edition);
         }
-        if let Some(text) = repair(self.text)
+        if let Some(text) = repair::repair(self.text, edition)
             && let Ok(outline) = serde_json::from_str::<Outline>(&text)
         {
-            return outline.object(Cow::Owned(text));
+            return outline.object(Cow::Owned(text), &announced, edition);
         }
         broken(Problem::NotJson)
     }
@@ -431,204 +699,5 @@ impl Quoted {
                 doubtful = true;
             }
         }
-    }
-}
-
-/// Repairs the faults that have only one meaning: a comma before a closing brace or bracket, single-quoted strings
-/// in an object without double quotes, and raw control characters inside strings. It never drops or adds a key or a
-/// value. The result may still not be JSON.
-fn repair(text: &str) -> Option<String> {
-    let quote = if text.contains('"') { b'"' } else { b'\'' };
-    let mut repaired = String::with_capacity(text.len());
-    let (mut at, mut copied) = (0, 0);
-    let mut last = b' ';
-    while let Some(here) = byte(text, at) {
-        let mut end = at + 1;
-        match here {
-            b'"' | b'\'' => {
-                let string = Quoted::at(text, at)?;
-                if here != quote || string.doubtful {
-                    return None;
-                }
-                end = string.end;
-                repaired.push_str(text.get(copied..at)?);
-                push_string(&mut repaired, text.get(at + 1..end - 1)?, quote);
-                copied = end;
-            }
-            b',' if is_trailing_comma(text, at, last) => {
-                repaired.push_str(text.get(copied..at)?);
-                copied = end;
-            }
-            _ => {}
-        }
-        if !is_blank(here) {
-            last = here;
-        }
-        at = end;
-    }
-    repaired.push_str(text.get(copied..)?);
-    Some(repaired)
-}
-
-/// Whether a comma stands between a value and a closing mark. Without a value before it, as in `[,]`, a value may be
-/// missing, and that is not ours to decide.
-fn is_trailing_comma(text: &str, at: usize, last: u8) -> bool {
-    !matches!(last, b'{' | b'[' | b',' | b':') && matches!(next_solid(text, at + 1), Some(b'}' | b']'))
-}
-
-/// Adds the inside of a string that this quote closed, now with double quotes and without raw control characters.
-fn push_string(json: &mut String, inside: &str, quote: u8) {
-    json.push('"');
-    let mut copied = 0;
-    let mut bytes = inside.bytes().enumerate();
-    while let Some((at, here)) = bytes.next() {
-        // What follows a backslash is passed: a raw line break there is a riddle, and the parser is left to refuse it.
-        let drops_backslash = here == b'\\' && matches!(bytes.next(), Some((_, b'\''))) && quote == b'\'';
-        if drops_backslash || here < b' ' {
-            json.push_str(inside.get(copied..at).unwrap_or_default());
-            copied = at + 1;
-        }
-        if here < b' ' {
-            push_control(json, here);
-        }
-    }
-    json.push_str(inside.get(copied..).unwrap_or_default());
-    json.push('"');
-}
-
-/// Adds a control character as JSON writes it.
-fn push_control(json: &mut String, control: u8) {
-    match control {
-        b'\n' => json.push_str("\\n"),
-        b'\r' => json.push_str("\\r"),
-        b'\t' => json.push_str("\\t"),
-        _ => {
-            json.push_str(if control < 16 { "\\u000" } else { "\\u001" });
-            json.push(char::from_digit(u32::from(control % 16), 16).unwrap_or_default());
-        }
-    }
-}
-
-/// The top level of a parsed object, as far as a call needs it.
-#[derive(Default)]
-struct Outline {
-    tool: Option<Value>,
-    args: Option<Value>,
-    /// Whether there are other keys than `tool`, `args` and remarks.
-    loose: bool,
-    /// Whether `tool` or `args` occurs twice.
-    repeated: bool,
-}
-
-impl Outline {
-    /// What the object is. `text` is its source, owned if and only if it was repaired.
-    fn object(self, text: Cow<'_, str>) -> Object<'_> {
-        let repaired = matches!(text, Cow::Owned(_));
-        if self.repeated {
-            return broken(Problem::RepeatedKey);
-        }
-        match self.tool {
-            None => Object::Final { text, repaired },
-            Some(Value::String(tool)) => match arguments(self.args, self.loose) {
-                Ok(args) => Object::Call { tool, args, repaired },
-                Err(problem) => broken(problem),
-            },
-            Some(_) => broken(Problem::ToolNotText),
-        }
-    }
-}
-
-/// The arguments of a call. Some models write them as JSON inside a string, which has only one meaning.
-fn arguments(args: Option<Value>, loose: bool) -> Result<Map<String, Value>, Problem> {
-    match args {
-        None if loose => Err(Problem::LooseArguments),
-        None | Some(Value::Null) => Ok(Map::new()),
-        Some(Value::Object(args)) => Ok(args),
-        Some(Value::String(text)) => serde_json::from_str(&text).map_err(|_| Problem::ArgsTextNotJson),
-        Some(_) => Err(Problem::ArgsNotObject),
-    }
-}
-
-impl<'de> Deserialize<'de> for Outline {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(OutlineVisitor)
-    }
-}
-
-struct OutlineVisitor;
-
-impl<'de> Visitor<'de> for OutlineVisitor {
-    type Value = Outline;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outline, A::Error> {
-        let mut outline = Outline::default();
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "tool" if outline.tool.is_none() => outline.tool = Some(map.next_value()?),
-                "args" if outline.args.is_none() => outline.args = Some(map.next_value()?),
-                other => {
-                    outline.repeated |= matches!(other, "tool" | "args");
-                    outline.loose |= !REMARKS.contains(&other);
-                    map.next_value::<Checked>()?;
-                }
-            }
-        }
-        Ok(outline)
-    }
-}
-
-/// A value that is parsed as strictly as a [`Value`] but not kept. serde's `IgnoredAny` would let numbers out of range
-/// and lone surrogates pass, and the caller could then not parse the final answer it is given.
-struct Checked;
-
-impl<'de> Deserialize<'de> for Checked {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self)
-    }
-}
-
-impl<'de> Visitor<'de> for Checked {
-    type Value = Self;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("any JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
-        while seq.next_element::<Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        while map.next_entry::<Self, Self>()?.is_some() {}
-        Ok(self)
     }
 }

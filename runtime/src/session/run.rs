@@ -9,6 +9,7 @@ use super::context;
 use super::drive::{Caller, Cancel, Driven, Events, Release, Session, stop_of};
 use super::machine::{Machine, Rules, Stop};
 use super::prompt::{self, Prompt, Shown};
+use super::reply::Edition;
 use super::synthesis::{self, Provenance};
 use super::transcript::{TRANSCRIPT_SCHEMA, Transcript};
 use super::worked;
@@ -132,6 +133,8 @@ impl Run<'_> {
         })
         .into();
         let tuning = &self.tuning;
+        // What was said then is read as it was read then.
+        let reading = self.replayed.map_or_else(Edition::default, |replayed| replayed.reading);
         let rules = Rules {
             turns: self.limits.turns,
             tools: cards.iter().map(|card| card.name.clone()).collect(),
@@ -139,6 +142,8 @@ impl Run<'_> {
             compressor: tuning.compressor.unwrap_or_default(),
             shrunk_bytes: tuning.shrunk_bytes.unwrap_or(context::SHRUNK_BYTES),
             replies: tuning.replies.unwrap_or_default(),
+            answer_keys: prompt::required_keys(answer.as_ref()),
+            reading,
         };
         let mut machine = Machine::new(rules.clone(), Arc::clone(&system), Arc::clone(&prepared.question));
         let session = Session {
@@ -179,6 +184,7 @@ impl Run<'_> {
             sharing: self.frame.shares,
             examples: capabilities.needs_examples,
             gated: self.rules() == SkillRules::Gated,
+            reading,
             prompt: crate::ids::sha256(system.as_bytes()),
             skills: prepared.best,
             turns: std::mem::take(&mut driven.turns),
@@ -332,7 +338,7 @@ impl Run<'_> {
             .await
             .map_err(|why| Error::unavailable(format!("nobody wrote it down: {why}")))?;
         transcript.synthesis = Some(completion.clone());
-        let Some(lesson) = synthesis::decide(&completion)? else { return Ok(None) };
+        let Some(lesson) = synthesis::decide(&completion, transcript.reading)? else { return Ok(None) };
         // What was compared before the desk compared everything.
         if self.rules() == SkillRules::Before
             && self.frame.is_private()

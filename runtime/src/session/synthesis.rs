@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::reply::{self, Object};
+use super::reply::{self, Edition, Object};
 use super::transcript::Turn;
 use crate::backend::{Ask, ChatMessage, Completion, Finish, Purpose, Speaker};
 use crate::error::{Error, Result};
@@ -139,8 +139,8 @@ pub struct Lesson {
 
 /// Reads what the model decided: a lesson, or that nothing was learned. Anything that is not one of
 /// the three shapes is an error.
-pub fn decide(completion: &Completion) -> Result<Option<Lesson>> {
-    let reading = reply::read(&completion.text, completion.finish == Finish::Length);
+pub fn decide(completion: &Completion, reading: Edition) -> Result<Option<Lesson>> {
+    let reading = reply::read_as(&completion.text, completion.finish == Finish::Length, reading);
     let Some(Object::Final { text, .. }) = reading.objects.first() else {
         return Err(Error::invalid("the answer is not a JSON object"));
     };

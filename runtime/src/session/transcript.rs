@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::machine::{Call, Stop};
+use super::reply::Edition;
 use crate::backend::Completion;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -61,6 +62,9 @@ pub struct Transcript {
     /// Whether the gate ruled on what the task wrote into skills; not in transcripts from before there was one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gated: bool,
+    /// By which rules replies were read; a transcript that does not say was read by the first.
+    #[serde(default = "Edition::first", skip_serializing_if = "Edition::is_first")]
+    pub reading: Edition,
     /// The SHA-256 of the system message.
     pub prompt: String,
     /// The skills the prompt was to show before others, where what they mean had a part in choosing them.

@@ -119,6 +119,15 @@ impl Cipher {
 
     /// The object that holds `content`.
     pub(super) fn seal(&self, brain: &BrainId, what: What<'_>, content: &[u8]) -> Result<Vec<u8>> {
+        self.seal_as(&what.associated(brain), content)
+    }
+
+    /// The object that holds a catalog.
+    pub(super) fn seal_catalog(&self, brain: &BrainId, content: &[u8]) -> Result<Vec<u8>> {
+        self.seal_as(&catalog_of(brain), content)
+    }
+
+    fn seal_as(&self, aad: &[u8], content: &[u8]) -> Result<Vec<u8>> {
         let packed = zstd::bulk::compress(content, LEVEL)
             .map_err(|source| Error::internal("a chunk cannot be compressed").because(source))?;
         let mut object = MAGIC.to_vec();
@@ -128,10 +137,9 @@ impl Cipher {
                 object.extend_from_slice(&packed);
             }
             Self::Sealed(key) => {
-                let aad = what.associated(brain);
-                let nonce = key.nonce(&aad, &packed);
+                let nonce = key.nonce(aad, &packed);
                 let sealed = XChaCha20Poly1305::new(key.content_key())
-                    .encrypt(&XNonce::from(nonce), Payload { msg: &packed, aad: &aad })
+                    .encrypt(&XNonce::from(nonce), Payload { msg: &packed, aad })
                     .map_err(|_| Error::internal("a chunk cannot be encrypted"))?;
                 object.push(SEALED);
                 object.extend_from_slice(&nonce);
@@ -143,18 +151,30 @@ impl Cipher {
 
     /// The content of an object, if it is what it must be.
     pub(super) fn open(&self, brain: &BrainId, what: What<'_>, object: &[u8]) -> Result<Vec<u8>> {
+        let content = self.open_as(&what, &what.associated(brain), object, what.limit())?;
+        match Digest::of(&content) == *what.digest() {
+            true => Ok(content),
+            false => Err(damaged(&what, "its content has another digest")),
+        }
+    }
+
+    /// The content of a catalog of at most `max` bytes.
+    pub(super) fn open_catalog(&self, brain: &BrainId, object: &[u8], max: u64) -> Result<Vec<u8>> {
+        self.open_as(&format_args!("the catalog of brain {brain}"), &catalog_of(brain), object, max)
+    }
+
+    fn open_as(&self, what: &dyn std::fmt::Display, aad: &[u8], object: &[u8], max: u64) -> Result<Vec<u8>> {
         let rest = object.strip_prefix(MAGIC).ok_or_else(|| damaged(what, "it is no object of herm"))?;
         let (mode, rest) = rest.split_first().ok_or_else(|| damaged(what, "it is cut short"))?;
-        let content = match (mode, self) {
-            (&PLAIN, Self::Plain) => unpack(what, rest)?,
+        Ok(match (mode, self) {
+            (&PLAIN, Self::Plain) => unpack(what, rest, max)?,
             (&SEALED, Self::Sealed(key)) => {
                 let (nonce, sealed) =
                     rest.split_first_chunk::<NONCE_BYTES>().ok_or_else(|| damaged(what, "it is cut short"))?;
-                let aad = what.associated(brain);
                 let packed = XChaCha20Poly1305::new(key.content_key())
-                    .decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: &aad })
+                    .decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad })
                     .map_err(|_| damaged(what, "it does not decrypt: it was changed, or belongs elsewhere"))?;
-                unpack(what, &packed)?
+                unpack(what, &packed, max)?
             }
             (&PLAIN, Self::Sealed(_)) => {
                 return Err(Error::refused(format!("{what} is not encrypted, and this store is"))
@@ -165,11 +185,7 @@ impl Cipher {
                     .hint("name the key in the configuration: key = … in [snapshot]"));
             }
             _ => return Err(damaged(what, "it is of an unknown kind")),
-        };
-        match Digest::of(&content) == *what.digest() {
-            true => Ok(content),
-            false => Err(damaged(what, "its content has another digest")),
-        }
+        })
     }
 
     /// The name of the object with this digest. Without the key nobody can tell what content it has.
@@ -181,19 +197,29 @@ impl Cipher {
     }
 }
 
+/// The associated data of a catalog.
+fn catalog_of(brain: &BrainId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for text in ["herm snapshot v1 catalog", brain.as_str()] {
+        bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    bytes
+}
+
 /// Decompresses at most as much as there may be, however much the frame promises.
-fn unpack(what: What<'_>, packed: &[u8]) -> Result<Vec<u8>> {
+fn unpack(what: &dyn std::fmt::Display, packed: &[u8], max: u64) -> Result<Vec<u8>> {
     let bad = |source: std::io::Error| damaged(what, &format!("it does not decompress ({source})"));
     let mut content = Vec::new();
     let decoder = zstd::stream::read::Decoder::with_buffer(packed).map_err(bad)?;
-    decoder.take(what.limit() + 1).read_to_end(&mut content).map_err(bad)?;
-    if content.len() as u64 > what.limit() {
+    decoder.take(max + 1).read_to_end(&mut content).map_err(bad)?;
+    if content.len() as u64 > max {
         return Err(damaged(what, "it is larger than it may be"));
     }
     Ok(content)
 }
 
-fn damaged(what: What<'_>, how: &str) -> Error {
+fn damaged(what: &dyn std::fmt::Display, how: &str) -> Error {
     Error::corrupt(format!("{what} in the store is damaged: {how}"))
         .hint("look with `herm snapshot verify ID`, and restore an earlier version with `herm restore ID --version N`")
 }

@@ -105,7 +105,8 @@ pub(super) fn place(brain: &BrainId, rest: &str) -> Result<ObjectName> {
     ObjectName::new(format!("brains/{brain}/{rest}"))
 }
 
-fn name(brain: &BrainId, number: u64) -> Result<ObjectName> {
+/// The name of a head.
+pub(super) fn name(brain: &BrainId, number: u64) -> Result<ObjectName> {
     place(brain, &format!("head/{number:020}"))
 }
 
@@ -144,7 +145,8 @@ impl Mark {
     }
 }
 
-async fn mark(store: &dyn Store, brain: &BrainId) -> Result<Option<u64>> {
+/// Where the last head is, as far as the mark knows.
+pub(super) async fn mark(store: &dyn Store, brain: &BrainId) -> Result<Option<u64>> {
     let Some(bytes) = store.get(&place(brain, "mark")?, 4 << 10).await? else { return Ok(None) };
     match Mark::parse(&bytes) {
         Some(Mark(number)) => Ok(Some(number)),

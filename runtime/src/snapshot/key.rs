@@ -10,6 +10,7 @@ use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use super::cipher::Cipher;
 use crate::error::{Error, Result};
 use crate::fsio;
 use crate::ids::{BrainId, Digest, Random};
@@ -68,6 +69,11 @@ impl OperatorKey {
     fn cipher(&self) -> XChaCha20Poly1305 {
         let key = Zeroizing::new(blake3::derive_key("herm snapshot v1 wrap", &*self.secret));
         XChaCha20Poly1305::new(&Key::from(*key))
+    }
+
+    /// How catalogs are encrypted: with a key that opens nothing else.
+    pub(super) fn catalog_cipher(&self) -> Cipher {
+        Cipher::Sealed(DataKey::from_bytes(blake3::derive_key("herm snapshot v1 catalog", &*self.secret)))
     }
 
     /// Wraps a brain's key.
@@ -217,6 +223,38 @@ mod tests {
         let mut forged = wrapped.clone();
         forged.wrapped_by = theirs.id().to_owned();
         assert_eq!(theirs.unwrap(&one, &forged).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    /// Gives the same byte for ever.
+    #[derive(Debug)]
+    struct Same(u8);
+
+    impl Random for Same {
+        fn fill(&self, bytes: &mut [u8]) -> Result<()> {
+            bytes.fill(self.0);
+            Ok(())
+        }
+    }
+
+    /// The vectors of `docs/formats/snapshot.md`, which another implementation computed.
+    #[test]
+    fn keys_names_nonces_and_seals_are_those_of_the_page() {
+        let (operator, key) = (OperatorKey::from_bytes([1; 32]), DataKey::from_bytes([2; 32]));
+        let wrapped = operator.wrap(&"7".parse().unwrap(), &key, &Same(3)).unwrap();
+        assert_eq!((wrapped.key.as_str(), wrapped.wrapped_by.as_str()), ("0911e582bc8ac120", "accec24246cdc6e1"));
+        assert_eq!(
+            wrapped.wrapped,
+            "AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDZNh+EgAHl4jA8rrXX7zuwlxawlAKBvK1y70pst58hsV/S/3BvjqjJtAPxZX8NfhN"
+        );
+        assert_eq!(
+            key.name(&Digest::from([0; 32])).to_string(),
+            "9fdf6e87d17015f0f6ea9edac86c1f86f1ad24d65f3ecc126e1fe4935f71b823"
+        );
+        let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+        let aad = [text("herm snapshot v1 chunk"), text("7"), Digest::of(b"rows").bytes().to_vec()].concat();
+        let nonce: String = key.nonce(&aad, b"frame").iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(nonce, "389738befe0254c68346377a4afbec9c8ab13a83982b713a");
+        assert_eq!(key.seal_of(b"{}").to_string(), "7bf50b8ebefbd0fbd8f78f15e3d6edc7451e1a02273ddd8771337f8fb597b247");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! The formats are in `docs/formats/snapshot.md`.
 
 mod cache;
+mod catalog;
 mod chunk;
 mod cipher;
 mod head;

@@ -64,15 +64,11 @@ pub async fn export(
     let store = Arc::new(MemoryStore::new());
     let vault = Vault::new(store.clone(), secrecy, "export", random, clock).forgetful();
     let head = vault.export_to(layout, id).await?;
-    let mut file = format!("{SCHEMA} {id}\n").into_bytes();
+    let mut file = begun(id);
     let listed = store.list(&ObjectName::new("brains")?, None).await?;
     for object in &listed {
         let Some(content) = store.get(&object.name, u64::MAX).await? else { continue };
-        let line = Line { name: object.name.to_string(), bytes: content.len() as u64 };
-        let line = serde_json::to_vec(&line).map_err(|source| Error::internal("not JSON").because(source))?;
-        file.extend(line);
-        file.push(b'\n');
-        file.extend(content);
+        add(&mut file, &object.name, &content)?;
         if file.len() as u64 > MAX_BYTES {
             return Err(Error::refused(format!("brain {id} does not fit into a file of {MAX_BYTES} bytes"))
                 .hint("snapshot it to a store instead"));
@@ -81,6 +77,44 @@ pub async fn export(
     // For its owner alone: without encryption it is the whole brain.
     fsio::create_private(to, &file)?;
     Ok(Exported { version: head.version, objects: listed.len() as u64, bytes: file.len() as u64 })
+}
+
+/// One object of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) name: ObjectName,
+    pub(super) content: Vec<u8>,
+}
+
+fn begun(id: &BrainId) -> Vec<u8> {
+    format!("{SCHEMA} {id}\n").into_bytes()
+}
+
+fn add(file: &mut Vec<u8>, name: &ObjectName, content: &[u8]) -> Result<()> {
+    let line = Line { name: name.to_string(), bytes: content.len() as u64 };
+    let line = serde_json::to_vec(&line).map_err(|source| Error::internal("not JSON").because(source))?;
+    file.extend(line);
+    file.push(b'\n');
+    file.extend(content);
+    Ok(())
+}
+
+/// Objects of a brain in the form of a file.
+pub(super) fn write(id: &BrainId, entries: &[Entry]) -> Result<Vec<u8>> {
+    let mut file = begun(id);
+    for entry in entries {
+        add(&mut file, &entry.name, &entry.content)?;
+    }
+    Ok(file)
+}
+
+/// The objects in a file of a brain, or what is wrong with it.
+pub(super) fn read(id: &BrainId, bytes: &[u8]) -> std::result::Result<Vec<Entry>, String> {
+    match parsed(bytes) {
+        Ok((found, entries)) if found == *id => Ok(entries),
+        Ok((found, _)) => Err(format!("is of brain {found}")),
+        Err(how) => Err(format!("is none: {how}")),
+    }
 }
 
 /// Takes a brain out of a file, as thoroughly checked as any snapshot.
@@ -130,33 +164,43 @@ fn broken(from: &Path, what: &str) -> Error {
 }
 
 async fn unpack(bytes: &[u8], store: &MemoryStore, from: &Path) -> Result<BrainId> {
+    let (id, entries) = parsed(bytes).map_err(|how| broken(from, how))?;
+    for entry in entries {
+        if store.create(&entry.name, entry.content).await? != super::store::Created::Yes {
+            return Err(broken(from, "an object in it is there twice"));
+        }
+    }
+    Ok(id)
+}
+
+fn parsed(bytes: &[u8]) -> std::result::Result<(BrainId, Vec<Entry>), &'static str> {
     let line_of = |bytes: &[u8]| -> Option<(Vec<u8>, usize)> {
         let end = bytes.iter().take(4_096).position(|byte| *byte == b'\n')?;
         Some((bytes.get(..end)?.to_vec(), end + 1))
     };
-    let (first, mut at) = line_of(bytes).ok_or_else(|| broken(from, "it has no first line"))?;
+    let (first, mut at) = line_of(bytes).ok_or("it has no first line")?;
     let id =
         std::str::from_utf8(&first).ok().and_then(|line| line.strip_prefix(SCHEMA)?.strip_prefix(' ')?.parse().ok());
-    let id: BrainId = id.ok_or_else(|| broken(from, "it does not begin like one"))?;
+    let id: BrainId = id.ok_or("it does not begin like one")?;
     let place = format!("brains/{id}/");
+    let mut entries = Vec::new();
     for _ in 0..MAX_OBJECTS {
         let rest = bytes.get(at..).unwrap_or_default();
         if rest.is_empty() {
-            return Ok(id);
+            return Ok((id, entries));
         }
-        let (line, length) = line_of(rest).ok_or_else(|| broken(from, "it is cut short"))?;
-        let line: Line = serde_json::from_slice(&line).map_err(|_| broken(from, "a line in it is no object's"))?;
-        let name = ObjectName::new(line.name).map_err(|_| broken(from, "an object in it has no name"))?;
+        let (line, length) = line_of(rest).ok_or("it is cut short")?;
+        let line: Line = serde_json::from_slice(&line).map_err(|_| "a line in it is no object's")?;
+        let name = ObjectName::new(line.name).map_err(|_| "an object in it has no name")?;
         let content = usize::try_from(line.bytes)
             .ok()
             .and_then(|bytes| rest.get(length..length.checked_add(bytes)?))
-            .ok_or_else(|| broken(from, "it is cut short"))?;
-        if !name.as_str().starts_with(&place)
-            || store.create(&name, content.to_vec()).await? != super::store::Created::Yes
-        {
-            return Err(broken(from, "an object in it belongs elsewhere or is there twice"));
+            .ok_or("it is cut short")?;
+        if !name.as_str().starts_with(&place) {
+            return Err("an object in it belongs elsewhere");
         }
         at += length + content.len();
+        entries.push(Entry { name, content: content.to_vec() });
     }
-    Err(broken(from, "it has too many objects"))
+    Err("it has too many objects")
 }

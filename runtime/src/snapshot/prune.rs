@@ -113,7 +113,7 @@ impl Vault {
     }
 
     /// Notes the name of every chunk a snapshot needs.
-    async fn mark(
+    pub(super) async fn mark(
         &self,
         head: &Head,
         cipher: &Cipher,

@@ -36,7 +36,7 @@ pub struct Vault {
     ciphers: Mutex<HashMap<BrainId, Cipher>>,
     pub(super) watched: Mutex<HashMap<BrainId, Watched>>,
     /// Someone beside the store who says where heads are.
-    pointer: Option<Arc<dyn Pointer>>,
+    pub(super) pointer: Option<Arc<dyn Pointer>>,
     /// Whether what was seen of the store counts.
     pub(super) remembers: bool,
 }
@@ -97,6 +97,7 @@ impl Vault {
     /// The head of a brain that may be gone on from: one that the store, this machine and the pointer agree on. `None`
     /// where the brain has no snapshot.
     pub async fn head_to_trust(&self, layout: &Layout, brain: &BrainId) -> Result<Option<Head>> {
+        self.rebuild_index(brain).await?;
         // First what this machine has seen: an empty store has no key to ask for.
         let seen = match self.remembers {
             true => retried(|| head::last_not_older(layout, &*self.store, brain)).await?,

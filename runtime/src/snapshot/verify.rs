@@ -62,7 +62,23 @@ impl Vault {
         let cipher = self.cipher(id, Missing::Refuse).await?;
         let (mut seen, mut sound) = (BTreeSet::new(), Vec::new());
         let mut previous: Option<Head> = None;
-        for number in head::numbers(&*self.store, id, None).await? {
+        let numbers = head::numbers(&*self.store, id, None).await?;
+        // A prune removes the oldest heads, so those that are left follow each other without a gap.
+        for (before, after) in
+            numbers.iter().zip(numbers.iter().skip(1)).filter(|(before, after)| *before + 1 < **after)
+        {
+            verified.findings.push(match before + 2 == *after {
+                true => format!("head {} is missing, between heads {before} and {after}", before + 1),
+                false => {
+                    format!("heads {} to {} are missing, between heads {before} and {after}", before + 1, after - 1)
+                }
+            });
+        }
+        let marked = head::mark(&*self.store, id).await.ok().flatten();
+        if let Some(marked) = marked.filter(|marked| numbers.last().is_none_or(|last| last < marked)) {
+            verified.findings.push(format!("the last head is missing: the mark says that it is head {marked}"));
+        }
+        for number in numbers {
             let found = match head::read(&*self.store, id, number).await {
                 Ok(found) => found,
                 Err(error) => {

@@ -258,3 +258,57 @@ async fn a_replay_needs_neither_money_nor_every_tool() {
     assert_eq!(replayed.recorded, ["echo"]);
     assert!(!replayed.same_prompt, "the prompt had the tool's own words");
 }
+
+/// Four tasks that herm ran before calls of other notations were calls. Their answers are what was misread: data that stood
+/// before a call, a call in a tag, the arguments of an object that could not be read, and `{}`.
+#[tokio::test(flavor = "multi_thread")]
+async fn transcripts_of_the_first_rules_replay_to_the_same_hash() {
+    let brains = TempBrains::new();
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/receipts/first_reading.herm");
+    let signed_by = "did:key:z6MkpMALxy4ZPdkB3gDMy7dyNdkFF6oeP3AiZs29PYFxGXey".parse().expect("a key");
+    let how = herm::snapshot::Restoring {
+        version: None,
+        in_place: herm::brain::InPlace::Refuse,
+        trusted: Trusted::Keys(vec![signed_by]),
+        wait: std::time::Duration::from_secs(5),
+        progress: None,
+        inspect: None,
+    };
+    let around: (Arc<dyn herm::ids::Random>, Arc<dyn herm::Clock>) =
+        (Arc::new(herm::ids::SystemRandom), Arc::new(herm::SystemClock));
+    let (plain, allow) = (herm::snapshot::Secrecy::Plaintext, herm::snapshot::portable::OnSecret::Allow);
+    herm::snapshot::portable::import(&brains.layout(), &file, plain, how, allow, around).await.expect("imported");
+    let id = "3".parse().expect("an id");
+    let work = tempfile::tempdir().expect("a directory");
+    let reader = herm::brain::Reader::open(&brains.layout(), &id).expect("a brain");
+    let answers = ["{\"id\":7}", "{\"name\":\"recall\",\"arguments\":{\"query\":\"x\"}}", "{\"query\":\"x\"}", "{}"];
+    for (seq, answer) in (2..).zip(answers) {
+        let step = reader.receipts(seq, seq).expect("a receipt").pop().expect("a receipt").step;
+        let transcript: Value =
+            serde_json::from_slice(&reader.transcript(step).expect("read").expect("kept")).expect("JSON");
+        assert_eq!((&transcript["stop"]["answer"], transcript.get("reading")), (&json!(answer), None));
+        let replayed = replay(&brains.layout(), &id, seq, &toolbox(), work.path()).await.expect("replayed");
+        assert!(replayed.is_same(), "{seq}: {replayed:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_in_another_notation_runs_keeps_its_text_and_replays() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let said = "<tool_call>\n{\"name\": \"note\", \"arguments\": {\"key\": \"k\", \"value\": \"v\"}}\n</tool_call>";
+    let words = ["{\"plan\": 1} {\"tool\":\"note\",\"args\":{\"key\":\"a\",\"value\":\"b\"}}", said, "{}", ANSWER];
+    let harness = harness(&brains, Scripted::new(words.map(str::to_owned)));
+    let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
+    harness.shutdown().await.expect("closed");
+    assert_eq!(outcome.answer.as_deref(), Some(ANSWER));
+    let step = reader(&brains).receipts(2, 2).expect("a receipt").pop().expect("a receipt").step;
+    let transcript: Value =
+        serde_json::from_slice(&reader(&brains).transcript(step).expect("read").expect("kept")).expect("JSON");
+    assert_eq!((&transcript["reading"], &transcript["turns"][1]["reply"]["text"]), (&json!(2), &json!(said)));
+    assert_eq!(transcript["turns"][1]["call"], json!({ "tool": "note", "args": { "key": "k", "value": "v" } }));
+    assert!(transcript["turns"][2].get("call").is_none(), "an empty answer went back");
+    let work = tempfile::tempdir().expect("a directory");
+    let replayed = replay(&brains.layout(), &id, 2, &toolbox(), work.path()).await.expect("replayed");
+    assert!(replayed.is_same() && replayed.diverged.is_empty(), "{replayed:?}");
+}

@@ -1,7 +1,7 @@
 //! `herm snapshot`: brains in a store.
 
 use herm::snapshot::outbox::Outbox;
-use herm::snapshot::pointer::{Pointed, Pointer as _};
+use herm::snapshot::pointer::Pointer as _;
 use herm::snapshot::{Head, Keeping, OperatorKey, Rehearse, Vault, Verifying};
 use herm::{BrainId, Error, Reader, Result, brain};
 use serde_json::json;
@@ -46,30 +46,37 @@ fn pointer(settings: &Settings, id: &BrainId) -> Result<Answer> {
             .hint("name one: [snapshot.ens] with name and rpc"));
     };
     let pointer = ens.pointer()?;
-    let (said, head, agrees) = in_runtime(async {
-        let vault = settings.vault_in(settings.store(Purpose::Read).await?, herm::snapshot::Secrecy::Plaintext)?;
-        let Some(head) = vault.head(id).await? else {
+    let (said, now, agrees) = in_runtime(async {
+        // A catalog is put into a store that would be lost with its index, and that takes the key.
+        let vault = match settings.snapshot().walrus {
+            Some(_) => settings.vault(Wish::AsConfigured, Purpose::Write).await?,
+            None => settings.vault_in(settings.store(Purpose::Read).await?, herm::snapshot::Secrecy::Plaintext)?,
+        };
+        let Some(now) = vault.pointer_record(id).await? else {
             return Err(Error::not_found(format!("the store has no snapshot of brain {id}"))
                 .hint(format!("make one with `herm snapshot create {id}`")));
         };
-        let said = pointer.pointed(id).await?;
+        let said = pointer.said(id).await?;
         let agrees = match vault.agrees(id).await {
             Err(error) if error.kind() == herm::ErrorKind::Refused => Err(error.message().to_owned()),
             agrees => Ok(agrees?),
         };
-        Ok((said, head, agrees))
+        Ok((said, now, agrees))
     })?;
-    let now = Pointed::to(&head)?;
-    let (key, value) = pointer.record(id, &now);
+    let (key, value) = (herm::snapshot::pointer::record_key(id), now.to_string());
     let mut text = match (&said, &agrees) {
         (None, _) => format!("{} says nothing of brain {id}\n", pointer.describe()),
         (Some(said), Ok(_)) if *said == now => format!("{} points to the last snapshot\n", pointer.describe()),
+        (Some(said), Ok(_)) if said.pointed == now.pointed => {
+            format!("{} points to the last snapshot, and not to its catalog\n", pointer.describe())
+        }
         (Some(said), Ok(_)) => {
-            format!("{} points to head {}; the store went on to {}\n", pointer.describe(), said.number, now.number)
+            let (said, now) = (said.pointed.number, now.pointed.number);
+            format!("{} points to head {said}; the store went on to {now}\n", pointer.describe())
         }
         (Some(_), Err(why)) => format!("{why}\n"),
     };
-    if said != Some(now) && agrees.is_ok() {
+    if said.as_ref() != Some(&now) && agrees.is_ok() {
         text.push_str(&format!("write this text record:\n  {key}\n  {value}\n"));
     }
     let json = json!({

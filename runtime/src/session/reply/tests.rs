@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
+mod notations;
+
 thread_local! {
     static VISITS: Cell<usize> = const { Cell::new(0) };
 }
@@ -148,7 +150,7 @@ mod thoughts {
         a_closing_tag_inside_an_open_object_still_ends_the_thought:
             "{\"tool\":\"x\"} {\"a\": hm </think> {\"b\":2}" => [], Truncated;
         a_closing_tag_inside_an_open_fence_still_ends_the_thought:
-            "{\"tool\":\"x\"}\n```rust\n</think>\n{\"b\":2}" => [], Clean;
+            "{\"tool\":\"x\"}\n```rust\n</think>\n{\"b\":2}" => [], Truncated;
         another_closing_tag_inside_an_open_thought_still_ends_the_outer_one:
             "{\"tool\":\"x\"} <think> hm </reasoning>{\"b\":2}" => [], InThought;
     }
@@ -167,7 +169,22 @@ mod braces {
         a_brace_at_the_end_is_junk: "{\"a\":1} {" => [answer("{\"a\":1}")], Clean;
         an_empty_object_is_a_final: "{}" => [answer("{}")], Clean;
         an_empty_object_with_blanks_is_a_final: "{ \r\n\t}" => [answer("{ \r\n\t}")], Clean;
-        a_space_that_json_does_not_know_makes_a_junk_brace: "{\u{a0}\"a\":1}" => [], Clean;
+        blanks_that_json_does_not_know_are_blanks:
+            "{\u{a0}\"a\"\u{3000}:\u{feff}1\u{200b}}" => [mended("{ \"a\" : 1 }")], Clean;
+        a_call_behind_a_no_break_space_is_a_call:
+            "{\u{a0}\"tool\":\"x\",\"args\":{\"a\":1}}" => [mended_call("x", json!({"a": 1}))], Clean;
+        an_object_without_quotes_around_its_keys_lends_nothing:
+            "{tool: \"x\", args: {\"a\":1}} {\"b\":2}" => [broken(Problem::NotJson), answer("{\"b\":2}")], Clean;
+        code_without_quotes_around_its_keys_is_passed_over:
+            "{color: red, inner: {\"a\":1}} {\"b\":2}" => [answer("{\"b\":2}")], Clean;
+        an_open_object_without_quotes_around_its_keys_lends_nothing:
+            "{tool: \"x\", args: {\"a\":1}" => [], Truncated;
+        an_object_in_typographic_quotes_lends_nothing: "{“tool”: “x”, “args”: {\"a\":1}}" => [], Clean;
+        code_lends_no_answer: "fn f() { return {\"a\":1}; } {\"b\":2}" => [answer("{\"b\":2}")], Clean;
+        a_call_in_braces_of_prose_is_a_call: "{so: I call} {see {\"tool\":\"x\"}}" => [call("x", json!({}))], Clean;
+        an_emoticon_does_no_harm: ":{ sad. {\"a\":1}" => [answer("{\"a\":1}")], Clean;
+        braces_of_prose_around_doubled_ones_still_count:
+            "{x {{\"a\":1}} } {\"b\":2}" => [answer("{\"b\":2}")], Clean;
     }
 }
 
@@ -234,7 +251,8 @@ mod repairs {
             "{'a':'it's'} {\"b\":2}" => [broken(Problem::NotJson), answer("{\"b\":2}")], Clean;
         a_plural_apostrophe_before_a_comma_is_not_repaired:
             "{'a':'the dogs', he said'} {\"b\":2}" => [broken(Problem::NotJson), answer("{\"b\":2}")], Clean;
-        a_needless_escape_of_an_apostrophe_is_not_repaired: r#"{"a":"it\'s"}"# => [broken(Problem::NotJson)], Clean;
+        a_needless_escape_of_an_apostrophe_loses_its_backslash:
+            r#"{"a":"it\'s \\' \"\'"}"# => [mended(r#"{"a":"it's \\' \"'"}"#)], Clean;
         a_single_quoted_string_after_a_value_is_not_repaired: "{'a':1 'b':2}" => [broken(Problem::NotJson)], Clean;
         mixed_quotes_are_not_repaired: "{\"a\":'b'}" => [broken(Problem::NotJson)], Clean;
         a_double_quote_in_a_single_quoted_string_is_not_repaired:
@@ -247,7 +265,12 @@ mod repairs {
         a_raw_line_break_after_a_backslash_is_not_repaired: "{\"a\":\"1\\\n2\"}" => [broken(Problem::NotJson)], Clean;
         all_repairs_work_together:
             "{'a':'1\n2',\n'b':['c',],}" => [mended("{\"a\":\"1\\n2\",\n\"b\":[\"c\"]}")], Clean;
-        comments_are_not_repaired: "{\"a\":1 // don't\n}" => [broken(Problem::NotJson)], Clean;
+        comments_are_taken_out:
+            "{ // \"don't\" {\n\"a\":1 /* } */, // last\n}" => [mended("{  \"a\":1    }")], Clean;
+        a_comment_in_a_string_is_text: "{\"a\":\"http://x /* */\"}" => [answer("{\"a\":\"http://x /* */\"}")], Clean;
+        a_comment_that_never_ends_leaves_the_object_open: "{\"a\":1 /* }" => [], Truncated;
+        the_end_of_a_thought_in_a_comment_ends_the_thought:
+            "{\"tool\":\"x\"} {\"a\":1 // </think>\n}" => [mended("{\"a\":1  }")], Clean;
         bare_keys_are_not_repaired: "{\"a\":1,b:2}" => [broken(Problem::NotJson)], Clean;
         words_of_other_languages_are_not_repaired: "{'a':None,'b':True}" => [broken(Problem::NotJson)], Clean;
         a_missing_bracket_is_not_repaired: "{\"a\":[1,2}" => [broken(Problem::NotJson)], Clean;
@@ -271,7 +294,7 @@ mod fences {
         an_open_transparent_fence_does_no_harm: "```json\n{\"a\":1}" => [answer("{\"a\":1}")], Clean;
         a_quoted_fence_is_passed:
             "```solidity\n{\"a\":1} {\"b\":\n```\n{\"c\":3}" => [answer("{\"c\":3}")], Clean;
-        an_open_quoted_fence_takes_the_rest: "{\"a\":1}\n```rust\n{\"b\":2} {\"c\":" => [answer("{\"a\":1}")], Clean;
+        an_open_quoted_fence_takes_the_rest: "{\"a\":1}\n```rust\n{\"b\":2} {\"c\":" => [answer("{\"a\":1}")], Truncated;
         a_quoted_fence_may_be_indented_by_three:
             "   ```rust\n{\"a\":1}\n   ```\n{\"b\":2}" => [answer("{\"b\":2}")], Clean;
         a_fence_indented_by_four_does_not_count: "    ```rust\n{\"a\":1}" => [answer("{\"a\":1}")], Clean;
@@ -345,6 +368,19 @@ mod kinds {
         a_tool_deeper_inside_makes_no_call: r#"{"a":{"tool":1}}"# => [answer(r#"{"a":{"tool":1}}"#)], Clean;
         a_tool_in_capitals_makes_no_call: r#"{"Tool":"x"}"# => [answer(r#"{"Tool":"x"}"#)], Clean;
         args_alone_make_no_call: r#"{"args":{}}"# => [answer(r#"{"args":{}}"#)], Clean;
+        a_key_that_occurs_twice_in_args_is_refused:
+            r#"{"tool":"x","args":{"a":1,"a":2}}"# => [broken(Problem::RepeatedArgument)], Clean;
+        a_key_that_occurs_twice_deep_in_args_is_refused:
+            r#"{"tool":"x","args":{"a":[{"b":{"c":1,"\u0063":1}}]}}"# => [broken(Problem::RepeatedArgument)], Clean;
+        a_key_that_occurs_twice_in_args_as_text_is_refused:
+            r#"{"tool":"x","args":"{\"a\":1,\"a\":1}"}"# => [broken(Problem::RepeatedArgument)], Clean;
+        a_key_may_occur_in_two_objects_of_args:
+            r#"{"tool":"x","args":{"a":{"b":1},"c":{"b":1}}}"# =>
+            [call("x", json!({"a": {"b": 1}, "c": {"b": 1}}))], Clean;
+        arguments_of_a_tool_may_have_another_name:
+            r#"{"tool":"x","parameters":{"a":1},"thought":"t"}"# => [call("x", json!({"a": 1}))], Clean;
+        text_under_another_name_is_no_arguments:
+            r#"{"tool":"x","input":"a"}"# => [broken(Problem::LooseArguments)], Clean;
     }
 
     #[test]
@@ -356,6 +392,8 @@ mod kinds {
             Problem::ArgsTextNotJson,
             Problem::LooseArguments,
             Problem::RepeatedKey,
+            Problem::RepeatedArgument,
+            Problem::ForeignMarkup,
             Problem::TooDeep,
         ];
         for problem in problems {
@@ -367,6 +405,14 @@ mod kinds {
 
 mod limits {
     use super::*;
+
+    #[test]
+    fn a_call_behind_any_number_of_objects_is_found() {
+        let reply = format!("{}{{\"tool\":\"x\"}}", "{\"a\":1} ".repeat(100));
+        let reading = read(&reply, false);
+        assert_eq!(reading.objects.last(), Some(&call("x", json!({}))));
+        assert_eq!((reading.objects.len(), reading.left_out), (MOST_OBJECTS + 1, 100 - MOST_OBJECTS));
+    }
 
     #[test]
     fn the_depth_limit_is_the_one_of_the_parser() {
@@ -457,6 +503,17 @@ mod limits {
             "é",
             "{<",
             "'a', ",
+            "{//",
+            "{/*",
+            "{/**/",
+            "{//\n",
+            "{a:",
+            "{a: {\"b\":1} ",
+            "{x }",
+            "{{}",
+            "{\u{a0}",
+            "<tool_call>{}",
+            "{\"name\":\"a\",\"arguments\":{}}",
         ];
         for piece in pieces {
             for (open, close) in
@@ -481,8 +538,8 @@ fn assert_linear(reply: &str) {
 fn assert_sound(reply: &str) {
     assert_linear(reply);
     let reading = read(reply, false);
-    assert!(reading.objects.len() <= MOST_OBJECTS);
-    assert!(reading.left_out == 0 || reading.objects.len() == MOST_OBJECTS);
+    let others = reading.objects.iter().filter(|object| matches!(object, Object::Final { .. } | Object::Broken { .. }));
+    assert!(others.count() <= MOST_OBJECTS);
     let source = reply.as_bytes().as_ptr_range();
     for object in &reading.objects {
         if let Object::Final { text, repaired } = object {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::http::{self, Http};
 use super::abi::{self, Argument};
-use super::{Pointed, Pointer};
+use super::{Pointed, Pointer, Record};
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
 use crate::text;
@@ -277,6 +277,10 @@ impl Lookup {
 #[async_trait]
 impl Pointer for EnsPointer {
     async fn pointed(&self, brain: &BrainId) -> Result<Option<Pointed>> {
+        Ok(self.said(brain).await?.map(|record| record.pointed))
+    }
+
+    async fn said(&self, brain: &BrainId) -> Result<Option<Record>> {
         self.text(&record_key(brain)).await?.map(|text| text.parse()).transpose()
     }
 

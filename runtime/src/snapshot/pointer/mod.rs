@@ -60,11 +60,70 @@ impl std::str::FromStr for Pointed {
     }
 }
 
+/// The catalog of a snapshot, by which a store is found again whose index is lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Catalog {
+    /// Where it is, such as `walrus:BLOB`.
+    pub address: String,
+    /// The digest of its bytes.
+    pub blake3: Digest,
+}
+
+/// What a pointer says of a brain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The head.
+    pub pointed: Pointed,
+    /// The catalog, where the store has one.
+    pub catalog: Option<Catalog>,
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pointed.fmt(f)?;
+        match &self.catalog {
+            Some(Catalog { address, blake3 }) => write!(f, " catalog={address} blake3={blake3}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::str::FromStr for Record {
+    type Err = Error;
+    /// Words that are not known are for a later herm.
+    fn from_str(written: &str) -> Result<Self> {
+        let words: Vec<&str> = written.split_whitespace().collect();
+        let (head, more) = words.split_at(words.len().min(3));
+        let pointed = head.join(" ").parse()?;
+        let word = |name: &str| more.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        let catalog = match (word("catalog"), word("blake3")) {
+            (Some(address), Some(digest)) => {
+                let blake3 = digest.parse().map_err(|_| {
+                    Error::corrupt(format!("{:?} names a catalog without its digest", text::line(written, 120)))
+                        .hint("write the record anew with `herm snapshot pointer ID`")
+                })?;
+                Some(Catalog { address: address.to_owned(), blake3 })
+            }
+            _ => None,
+        };
+        if more.iter().any(|word| !word.contains('=')) {
+            return Err(Error::corrupt(format!("{:?} does not point to a head", text::line(written, 120)))
+                .hint(format!("it must be {FORM}, the number of the head and its digest")));
+        }
+        Ok(Self { pointed, catalog })
+    }
+}
+
 /// Someone who says where the head of a brain is.
 #[async_trait]
 pub trait Pointer: Send + Sync + fmt::Debug {
     /// The head of a brain; `None` where nothing is said of it.
     async fn pointed(&self, brain: &BrainId) -> Result<Option<Pointed>>;
+
+    /// All that is said of a brain.
+    async fn said(&self, brain: &BrainId) -> Result<Option<Record>> {
+        Ok(self.pointed(brain).await?.map(|pointed| Record { pointed, catalog: None }))
+    }
 
     /// Who it is, for messages.
     fn describe(&self) -> String;
@@ -138,10 +197,16 @@ mod tests {
     fn what_is_written_down_is_read_back_and_nothing_else_is() {
         let pointed = Pointed { number: 12, digest: Digest::of(b"x") };
         assert_eq!(pointed.to_string().parse::<Pointed>().unwrap(), pointed);
+        let catalog = Catalog { address: "walrus:abc".to_owned(), blake3: Digest::of(b"y") };
+        for record in [Record { pointed, catalog: None }, Record { pointed, catalog: Some(catalog) }] {
+            assert_eq!(record.to_string().parse::<Record>().unwrap(), record);
+            assert_eq!(format!("{record} later=1").parse::<Record>().unwrap(), record);
+        }
         for bad in
             ["", "herm-head-1", "herm-head-2 1 00", "herm-head-1 -1 00", "herm-head-1 1 zz", "herm-head-1 1 2 3 4"]
         {
             assert!(bad.parse::<Pointed>().is_err(), "{bad}");
+            assert!(bad.parse::<Record>().is_err(), "{bad}");
         }
     }
 }

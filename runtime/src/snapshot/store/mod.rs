@@ -102,6 +102,22 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Waits until everything that was put is safe.
     async fn sync(&self) -> Result<()>;
 
+    /// The store of names, where this one names contents itself and would be lost without it.
+    fn index(&self) -> Option<&dyn Store> {
+        None
+    }
+
+    /// Where the content of an object can be fetched without the index; `None` where there is no such place.
+    async fn address(&self, _name: &ObjectName) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// What is at an address, unchecked, and at most `max` bytes of it.
+    async fn at_address(&self, address: &str, _max: u64) -> Result<Vec<u8>> {
+        Err(Error::refused(format!("{} has nothing at {:?}", self.describe(), crate::text::line(address, 120)))
+            .hint("configure the store that the pointer was written for"))
+    }
+
     /// Sees to it that the objects below a prefix do not run out; how many were about to. Most stores keep
     /// what they have.
     async fn renew(&self, _below: &ObjectName) -> Result<u64> {

@@ -67,6 +67,18 @@ impl Store for ResumedStore {
         self.inner.sync().await
     }
 
+    fn index(&self) -> Option<&dyn Store> {
+        self.inner.index()
+    }
+
+    async fn address(&self, name: &ObjectName) -> Result<Option<String>> {
+        self.inner.address(name).await
+    }
+
+    async fn at_address(&self, address: &str, max: u64) -> Result<Vec<u8>> {
+        self.inner.at_address(address, max).await
+    }
+
     fn describe(&self) -> String {
         self.inner.describe()
     }

@@ -15,6 +15,7 @@ use reqwest::{Method, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::super::catalog::is_catalog;
 use super::super::http::{self, Answer, Http};
 use super::{Created, Listed, ObjectName, Store};
 use crate::clock::{Clock, Moment};
@@ -133,14 +134,14 @@ impl WalrusStore {
         })
     }
 
-    async fn download(&self, name: &ObjectName, reference: &Reference) -> Result<Vec<u8>> {
-        let path = format!("v1/blobs/{}", reference.blob_id);
+    async fn blob(&self, blob: &str, max: u64) -> Result<Answer> {
+        let path = format!("v1/blobs/{blob}");
         let later = |answer: &Answer| matches!(answer.status, 404 | 429 | 451 | 500..=599);
-        let answer = self
-            .tried(READS, &self.aggregators, &path, later, |url| {
-                self.http.send(Method::GET, url, None, reference.bytes)
-            })
-            .await?;
+        self.tried(READS, &self.aggregators, &path, later, |url| self.http.send(Method::GET, url, None, max)).await
+    }
+
+    async fn download(&self, name: &ObjectName, reference: &Reference) -> Result<Vec<u8>> {
+        let answer = self.blob(&reference.blob_id, reference.bytes).await?;
         let gone = |what: &str| {
             let hint =
                 "put it back from another store, or restore an earlier version with `herm restore ID --version N`";
@@ -213,18 +214,23 @@ impl WalrusStore {
                 .hint("put it back from a copy of the index")
         };
         let reference: Reference = serde_json::from_slice(&bytes).map_err(|source| broken().because(source))?;
-        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-        let fits = reference.schema == REFERENCE_SCHEMA
-            && (1..=100).contains(&reference.blob_id.len())
-            && reference.blob_id.bytes().all(plain);
+        let fits = reference.schema == REFERENCE_SCHEMA && is_blob_id(&reference.blob_id);
         if fits { Ok(Some(reference)) } else { Err(broken()) }
     }
+}
+
+/// What an address of Walrus begins with.
+const ADDRESS: &str = "walrus:";
+
+fn is_blob_id(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    (1..=100).contains(&text.len()) && text.bytes().all(plain)
 }
 
 /// Whether an object goes to Walrus: what is large and named by its content.
 fn is_blob(name: &ObjectName) -> bool {
     let kind = name.as_str().split('/').nth(2);
-    matches!(kind, Some("chunk" | "manifest"))
+    matches!(kind, Some("chunk" | "manifest")) || is_catalog(name)
 }
 
 fn at(base: &Url, path: &str) -> Result<Url> {
@@ -308,6 +314,30 @@ impl Store for WalrusStore {
             }
         }
         failed.map_or(Ok(renewed), Err)
+    }
+
+    fn index(&self) -> Option<&dyn Store> {
+        Some(&*self.index)
+    }
+
+    async fn address(&self, name: &ObjectName) -> Result<Option<String>> {
+        let reference = if is_blob(name) { self.reference(name).await? } else { None };
+        Ok(reference.map(|reference| format!("{ADDRESS}{}", reference.blob_id)))
+    }
+
+    async fn at_address(&self, address: &str, max: u64) -> Result<Vec<u8>> {
+        let Some(blob) = address.strip_prefix(ADDRESS).filter(|blob| is_blob_id(blob)) else {
+            return Err(Error::corrupt(format!("{:?} is no blob of Walrus", text::line(address, 120)))
+                .hint("look at the record of the pointer"));
+        };
+        let answer = self.blob(blob, max).await?;
+        match answer.status {
+            200..=299 => Ok(answer.body),
+            404 => Err(Error::corrupt(format!("blob {blob} of Walrus is not there: it may have run out"))
+                .hint("write the record anew with `herm snapshot pointer ID` where the index still is")),
+            status => Err(Error::unavailable(format!("the aggregator answers {status}: {}", answer.said()))
+                .hint("try again later")),
+        }
     }
 
     fn describe(&self) -> String {

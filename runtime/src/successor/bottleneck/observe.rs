@@ -156,6 +156,8 @@ impl<'a> Bench<'a> {
             compressor: self.tuning.compressor.unwrap_or_default(),
             shrunk_bytes: self.tuning.shrunk_bytes.unwrap_or(context::SHRUNK_BYTES),
             replies: self.tuning.replies.unwrap_or_default(),
+            answer_keys: prompt::required_keys(prompt::final_schema(&self.role).as_ref()),
+            reading: transcript.reading,
         };
         let fixed = system.len() + transcript.input.len();
         let mut machine = Machine::new(rules, system.into(), transcript.input.as_str().into());
@@ -182,14 +184,9 @@ impl<'a> Bench<'a> {
                 seen.shrunk |= sent < fixed + said;
                 seen.context_bytes = seen.context_bytes.max((fixed + said) as u64);
             }
-            let reading = reply::read(&turn.reply.text, turn.reply.finish == Finish::Length);
-            let is_repaired = |object: &reply::Object<'_>| {
-                matches!(
-                    object,
-                    reply::Object::Call { repaired: true, .. } | reply::Object::Final { repaired: true, .. }
-                )
-            };
-            seen.repaired += u32::from(reading.objects.iter().any(is_repaired));
+            let cut = turn.reply.finish == Finish::Length;
+            let reading = reply::read_as(&turn.reply.text, cut, transcript.reading);
+            seen.repaired += u32::from(reading.objects.iter().any(reply::Object::is_repaired));
             seen.cut += u32::from(turn.reply.finish == Finish::Length);
             said += turn.reply.text.len();
             match machine.hear(&turn.reply.text, turn.reply.finish) {

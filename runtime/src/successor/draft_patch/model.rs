@@ -120,7 +120,7 @@ pub fn read(said: &str, backend: &str, model: &str, scene: &Scene) -> Result<Pat
     let reading = reply::read(said, false);
     let object = reading.objects.iter().find_map(|object| match object {
         Object::Final { text, .. } => Some(text.as_ref()),
-        Object::Call { .. } | Object::Broken { .. } => None,
+        Object::Call { .. } | Object::Foreign { .. } | Object::Broken { .. } => None,
     });
     let Some(object) = object else {
         return Err(refuse(format!("{backend} drafted no patch, but said {:?}", text::line(said, 120))));

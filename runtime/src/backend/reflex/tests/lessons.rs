@@ -33,7 +33,7 @@ fn decide(seed: &Seed, failing: &str, skills: &[SkillCard], archived: &[&str]) -
     let text = reply(&ask);
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(problems(&ask.legal, &value), Vec::<String>::new());
-    (value, synthesis::decide(&completion(text)).unwrap())
+    (value, synthesis::decide(&completion(text), Default::default()).unwrap())
 }
 
 #[test]

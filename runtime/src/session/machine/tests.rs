@@ -1,0 +1,314 @@
+//! Which object of a reply counts, once a tool has run.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+/// A machine in which one call of `recall` went well, and the role wants these keys of an answer.
+fn after_a_call(keys: &[&str]) -> Machine {
+    let rules = Rules {
+        tools: vec!["note".to_owned(), "recall".to_owned()],
+        answer_keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        ..Rules::default()
+    };
+    run_once(Machine::new(rules, "role".into(), "input".into()))
+}
+
+fn run_once(mut machine: Machine) -> Machine {
+    assert_eq!(machine.hear(r#"{"tool":"recall","args":{"query":"first"}}"#, Finish::Stop), Heard::Call);
+    machine.take(&ToolReport {
+        status: EvidenceStatus::Ok,
+        text: "nothing".to_owned(),
+        summary: "0 hits".to_owned(),
+        millis: 1,
+        recorded: false,
+    });
+    machine
+}
+
+/// What a reply led to: the call, the answer, or what the model was told.
+#[derive(Debug, PartialEq)]
+enum Led {
+    Call(String, Value),
+    Answer(String),
+    Told(String),
+}
+
+fn led(machine: &mut Machine, reply: &str) -> Led {
+    let heard = machine.hear(reply, Finish::Stop);
+    match (heard, machine.next()) {
+        (Heard::Call, Next::Call(call)) => Led::Call(call.tool.clone(), Value::Object(call.args.clone())),
+        (Heard::Done, Next::Done(Stop { answer: Some(answer), .. })) => Led::Answer(answer.clone()),
+        (Heard::Nudged(text) | Heard::Refused { text, .. }, _) => Led::Told(text.to_string()),
+        (other, next) => panic!("{reply}: {other:?} {next:?}"),
+    }
+}
+
+fn reads(reply: &str) -> Led {
+    led(&mut after_a_call(&[]), reply)
+}
+
+fn recall() -> Led {
+    Led::Call("recall".to_owned(), json!({ "query": "x" }))
+}
+
+#[test]
+fn calls_in_other_notations_are_made_and_the_conversation_keeps_their_text() {
+    for reply in [
+        r#"<tool_call>{"name":"recall","arguments":{"query":"x"}}</tool_call>"#,
+        r#"{"name":"recall","arguments":{"query":"x"}}"#,
+        r#"{"action":"recall","action_input":{"query":"x"}}"#,
+        r#"{"type":"function","function":{"name":"recall","arguments":"{\"query\":\"x\"}"}}"#,
+        r#"{"tool_calls":[{"name":"rm","arguments":{}},{"name":"recall","arguments":{"query":"x"}}]}"#,
+        r#"{"tool_name":"recall","parameters":{"query":"x"}}"#,
+        r#"{"tool":"recall","arguments":{"query":"x"}}"#,
+        "Action: recall\nAction Input: {\"query\":\"x\"}",
+    ] {
+        let mut machine = after_a_call(&[]);
+        assert_eq!(led(&mut machine, reply), recall(), "{reply}");
+        assert!(machine.said.contains(&Said::Reply(reply.into())), "{reply}");
+    }
+}
+
+#[test]
+fn data_with_a_name_stays_an_answer() {
+    for answer in [
+        r#"{"name":"Bob","arguments":"none"}"#,
+        r#"{"name":"Bob","arguments":{"for":"it"}}"#,
+        r#"{"action":"Final Answer","action_input":"done"}"#,
+        r#"{"name":"recall","count":3}"#,
+        r#"{"name":"transfer","parameters":["to","amount"]}"#,
+        r#"{"function":{"name":"transfer","parameters":["to"]}}"#,
+    ] {
+        assert_eq!(reads(answer), Led::Answer(answer.to_owned()), "{answer}");
+    }
+}
+
+#[test]
+fn what_the_role_wants_of_an_answer_is_an_answer_even_if_it_looks_like_a_call() {
+    let answer = r#"{"name":"recall","arguments":{"query":"x"}}"#;
+    assert_eq!(led(&mut after_a_call(&["name", "arguments"]), answer), Led::Answer(answer.to_owned()));
+    assert_eq!(led(&mut after_a_call(&["summary"]), answer), recall());
+}
+
+#[test]
+fn a_call_of_a_tool_that_is_not_there_is_refused_in_every_sure_notation() {
+    for reply in [
+        r#"{"tool":"rm","args":{}}"#,
+        r#"<tool_call>{"name":"rm","arguments":{}}</tool_call>"#,
+        r#"{"type":"function","function":{"name":"rm","arguments":"{}"}}"#,
+        r#"{"tool_calls":[{"name":"rm","arguments":{}}]}"#,
+    ] {
+        let Led::Told(text) = reads(reply) else { panic!("{reply}") };
+        assert!(text.contains("\"rm\"") && text.contains("note, recall"), "{text}");
+    }
+}
+
+#[test]
+fn arguments_that_cannot_be_used_are_told_of() {
+    for (reply, said) in [
+        (r#"{"name":"recall","arguments":"the weather"}"#, Problem::ArgsTextNotJson),
+        (r#"{"action":"recall","action_input":"the weather"}"#, Problem::ArgsTextNotJson),
+        (r#"{"tool":"recall","args":{"query":"x","query":"y"}}"#, Problem::RepeatedArgument),
+        (r#"{"name":"recall","arguments":{"query":{"a":1,"a":1}}}"#, Problem::RepeatedArgument),
+    ] {
+        assert_eq!(reads(reply), Led::Told(said.advice().to_owned()), "{reply}");
+    }
+}
+
+#[test]
+fn a_call_goes_before_data_wherever_it_stands() {
+    let call = r#"{"tool":"recall","args":{"query":"x"}}"#;
+    for reply in [
+        format!(r#"The record {{"id":7}} is old. {call}"#),
+        format!("{{}} {call}"),
+        format!(r#"{{"summary":"almost done","findings":[]}} {call}"#),
+        format!(r#"{call} {{"summary":"done"}}"#),
+        format!("{}{call}", r#"{"id":7} "#.repeat(50)),
+        r#"{"id":7} {"name":"recall","arguments":{"query":"x"}}"#.to_owned(),
+    ] {
+        assert_eq!(reads(&reply), recall(), "{reply}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_lends_nothing() {
+    for reply in [
+        "{tool: \"recall\", args: {\"query\":\"x\"}}",
+        "{tool: \"recall\", args: {\"query\":\"x\"}",
+        "{“tool”: “recall”, “args”: {\"query\":\"x\"}}",
+        "{\"tool\" = \"recall\", \"args\": {\"query\":\"x\"}}",
+        "{ # a comment\n\"tool\": \"recall\", \"args\": {\"query\":\"x\"}}",
+    ] {
+        assert!(matches!(reads(reply), Led::Told(_)), "{reply}");
+    }
+    for reply in [
+        "{\u{a0}\"tool\": \"recall\", \"args\": {\"query\":\"x\"}}",
+        "{ // look it up\n\"tool\": \"recall\", \"args\": {\"query\":\"x\"}}",
+        "{ /* don't */ \"tool\": \"recall\", \"args\": {\"query\":\"x\"}}",
+    ] {
+        assert_eq!(reads(reply), recall(), "{reply}");
+    }
+}
+
+#[test]
+fn an_answer_beside_something_unreadable_is_asked_for_again_while_tools_may_be_called() {
+    for reply in [
+        "{\"id\":7} {\"tool\":\"recall\",\"args\":{\"query\":\"x\"",
+        "{\"id\":7} {\"tool\":\"recall\" oops}",
+        "{\"id\":7}\n```python\n{\"tool\":\"recall\",\"args\":{}}",
+    ] {
+        assert_eq!(reads(reply), Led::Told(MIXED.to_owned()), "{reply}");
+    }
+    let mut machine = run_once(Machine::new(
+        Rules { turns: 2, tools: vec!["recall".to_owned()], ..Rules::default() },
+        "role".into(),
+        "input".into(),
+    ));
+    assert_eq!(led(&mut machine, "{\"id\":7} {\"a\":"), Led::Answer("{\"id\":7}".to_owned()));
+}
+
+#[test]
+fn an_empty_answer_is_sent_back_once() {
+    let mut machine = after_a_call(&[]);
+    assert!(matches!(led(&mut machine, "{}"), Led::Told(text) if text.starts_with("{} is an empty answer")));
+    assert_eq!(led(&mut machine, "{}"), Led::Answer("{}".to_owned()));
+}
+
+#[test]
+fn an_answer_without_the_keys_of_the_role_is_sent_back_once() {
+    let mut machine = after_a_call(&["summary", "findings"]);
+    let told = led(&mut machine, r#"{"summary":"x"}"#);
+    assert!(matches!(&told, Led::Told(text) if text.starts_with(r#"That answer lacks "findings""#)), "{told:?}");
+    assert_eq!(led(&mut machine, r#"{"summary":"y"}"#), Led::Answer(r#"{"summary":"y"}"#.to_owned()));
+    let both = r#"{"summary":"x","findings":[]}"#;
+    assert_eq!(led(&mut after_a_call(&["summary", "findings"]), both), Led::Answer(both.to_owned()));
+}
+
+#[test]
+fn an_answer_that_was_sent_back_counts_if_nothing_better_comes() {
+    for reason in [StopReason::Ceiling, StopReason::Backend, StopReason::Deadline, StopReason::Budget] {
+        let mut machine = after_a_call(&["findings"]);
+        assert!(matches!(led(&mut machine, r#"{"summary":"x"}"#), Led::Told(_)));
+        match reason {
+            StopReason::Ceiling => (0..6).for_each(|_| drop(machine.hear("prose", Finish::Stop))),
+            other => machine.end(other, "gone"),
+        }
+        let Next::Done(stop) = machine.next() else { panic!("not done") };
+        assert_eq!(
+            (stop.reason, stop.answer.as_deref()),
+            (StopReason::Final, Some(r#"{"summary":"x"}"#)),
+            "{reason:?}"
+        );
+    }
+    let mut machine = after_a_call(&["findings"]);
+    led(&mut machine, "{}");
+    machine.end(StopReason::Cancelled, "the caller cancelled the task");
+    assert!(matches!(machine.next(), Next::Done(Stop { reason: StopReason::Cancelled, answer: None, .. })));
+}
+
+#[test]
+fn of_several_objects_the_complete_one_is_the_answer() {
+    let (whole, part) = (r#"{"summary":"x"}"#, r#"{"id":7}"#);
+    assert_eq!(led(&mut after_a_call(&["summary"]), &format!("{part} {whole}")), Led::Answer(whole.to_owned()));
+    assert_eq!(reads(&format!("{{}} {part} {whole}")), Led::Answer(part.to_owned()));
+}
+
+#[test]
+fn nothing_is_asked_for_again_on_the_last_turn() {
+    let rules = Rules { turns: 1, answer_keys: vec!["summary".to_owned()], ..Rules::default() };
+    let mut machine = Machine::new(rules, "role".into(), "input".into());
+    assert_eq!(led(&mut machine, "{}"), Led::Answer("{}".to_owned()));
+}
+
+#[test]
+fn the_first_edition_chooses_as_it_always_did() {
+    let rules = Rules {
+        tools: vec!["recall".to_owned()],
+        reading: Edition::First,
+        answer_keys: vec!["summary".to_owned()],
+        ..Rules::default()
+    };
+    for (reply, answer) in [
+        (r#"{"id":7} {"tool":"recall","args":{}}"#, r#"{"id":7}"#),
+        (r#"{"name":"recall","arguments":{}}"#, r#"{"name":"recall","arguments":{}}"#),
+        ("{}", "{}"),
+        ("{\"id\":7} {\"a\":", "{\"id\":7}"),
+    ] {
+        let mut machine = run_once(Machine::new(rules.clone(), "role".into(), "input".into()));
+        assert_eq!(led(&mut machine, reply), Led::Answer(answer.to_owned()), "{reply}");
+    }
+}
+
+/// Prose as people and models write it: braces, quotes, code and marks, and no calls.
+fn prose() -> impl Strategy<Value = String> {
+    prop_oneof![
+        2 => "[^{}`<>]{0,30}",
+        1 => "[a-z{}\"':,/ \n\u{a0}]{0,20}",
+        1 => prop::sample::select(vec![
+            "I look it up: ", "{see below}", "{color: red}", "if (x) { y(); }", ":{", "{“a”: 1}", "{{", "}}",
+            "don't", "{a: {\"b\": 1}}", "{\u{a0}", "{ // note\n", "\n```\n", "\n```json\n", "\n```rust\nfn f() { 1 }\n```\n",
+            "<tool_response>", "Observation:", "{\"open\": ", "{'a':", "[", "]",
+        ])
+        .prop_map(str::to_owned),
+    ]
+}
+
+/// Data that names no tool.
+fn data() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        "{}",
+        r#"{"id":7}"#,
+        r#"{"name":"Bob","arguments":"none"}"#,
+        r#"{"summary":"all done","findings":[{"a":{"b":1}}]}"#,
+        r#"{"note":"say {\"tool\":\"recall\"}"}"#,
+        "{'single':'quoted',}",
+        "{\"a\":\"it\\'s\"}",
+        r#"{"broken": oops}"#,
+    ])
+    .prop_map(str::to_owned)
+}
+
+fn one_call() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        r#"{"tool":"recall","args":{"query":"x"}}"#,
+        r#"{"tool":"recall","args":"{\"query\":\"x\"}"}"#,
+        r#"{"name":"recall","arguments":{"query":"x"}}"#,
+        r#"<tool_call>{"name":"recall","arguments":{"query":"x"}}</tool_call>"#,
+        r#"{"action":"recall","action_input":{"query":"x"}}"#,
+        r#"{"type":"function","function":{"name":"recall","arguments":"{\"query\":\"x\"}"}}"#,
+        r#"{"tool_calls":[{"function":{"name":"recall","arguments":{"query":"x"}}}]}"#,
+    ])
+    .prop_map(str::to_owned)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_reply_with_one_legal_call_ends_as_an_answer(
+        before in prop::collection::vec(prop_oneof![prose(), data()], 0..5),
+        call in one_call(),
+        after in prop::collection::vec(prop_oneof![prose(), data()], 0..5),
+        keys in prop::sample::select(vec![vec![], vec!["summary"]]),
+    ) {
+        let reply = format!("{}{call}{}", before.concat(), after.concat());
+        let mut machine = after_a_call(&keys);
+        let led = led(&mut machine, &reply);
+        prop_assert!(!matches!(led, Led::Answer(_)), "{:?}: {:?}", reply, led);
+        if let Led::Call(tool, args) = led {
+            prop_assert_eq!((tool.as_str(), args), ("recall", json!({ "query": "x" })));
+        }
+    }
+
+    #[test]
+    fn a_call_among_whole_objects_and_plain_prose_is_made(
+        before in prop::collection::vec("[^{}`<>/]{0,20}", 0..4),
+        data in prop::sample::select(vec!["{}", r#"{"id":7}"#, r#"{"summary":"done"}"#]),
+        call in one_call(),
+    ) {
+        let reply = format!("{}{data} {call} {data}", before.concat());
+        prop_assert_eq!(led(&mut after_a_call(&[]), &reply), recall(), "{}", reply);
+    }
+}

@@ -1,0 +1,225 @@
+//! Calls in the notation of other harnesses.
+//!
+//! Models write calls as they were trained to: `{"name": …, "arguments": {…}}` (Hermes, Qwen, Mistral),
+//! `{"name": …, "parameters": {…}}` (Llama), `{"type": "function", "function": {…}}` and `{"tool_calls": […]}` (OpenAI),
+//! `{"type": "tool_use", "name": …, "input": {…}}` (Anthropic), `{"functionCall": {"name": …, "args": {…}}}` (Gemini),
+//! `{"action": …, "action_input": …}` (ReAct), and arguments alone behind a mark that names the tool. Such an object is
+//! a call if it names a tool of the task, which only the caller knows. `docs/formats/reply.md` lists the shapes.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::outline::{Kept, arguments};
+use super::{Edition, Object, Problem, broken};
+
+/// A call in the notation of another harness.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForeignCall {
+    /// The name of the tool, without the prefix `functions.`.
+    pub tool: String,
+    /// The arguments, or what is wrong with them.
+    pub args: Result<Map<String, Value>, Problem>,
+}
+
+/// Keys that name the tool.
+const NAMES: [&str; 8] =
+    ["name", "tool_name", "toolName", "function_name", "function", "action", "recipient_name", "tool"];
+/// Keys that hold the arguments and nothing else: text in them must be an object.
+const SURE_ARGUMENTS: [&str; 4] = ["arguments", "parameters", "action_input", "tool_input"];
+/// Keys that hold the arguments if their value is an object.
+const LIKELY_ARGUMENTS: [&str; 3] = ["input", "args", "params"];
+/// Keys around one call.
+const WRAPPERS: [&str; 6] = ["function_call", "functionCall", "tool_call", "toolCall", "tool_use", "toolUse"];
+/// Keys around several calls.
+const LISTS: [&str; 5] = ["tool_calls", "toolCalls", "tool_uses", "function_calls", "calls"];
+/// Values of `type` that say that an object is a call.
+const TYPES: [&str; 3] = ["function_call", "tool_use", "tool_call"];
+/// How far back a mark before an object is looked for.
+const MARK_BYTES: usize = 200;
+
+/// What stands before an object and says what it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Announced<'r> {
+    /// Nothing of the kind.
+    Nothing,
+    /// A mark that begins a call, such as `<tool_call>`.
+    Call,
+    /// A mark that names a tool; the object is its arguments.
+    Arguments(&'r str),
+    /// A mark that begins one argument of a call that is not written in JSON.
+    Parameter,
+}
+
+impl<'r> Announced<'r> {
+    /// The mark before the object at this place.
+    pub(super) fn before(text: &'r str, at: usize) -> Self {
+        let mut from = at.saturating_sub(MARK_BYTES);
+        while !text.is_char_boundary(from) {
+            from += 1;
+        }
+        let mut before = text.get(from..at).unwrap_or_default().trim_end();
+        // A fence of the reply's own may stand between the mark and the object.
+        if let Some((rest, info)) = before.rsplit_once("```")
+            && matches!(info.trim(), "" | "json")
+            && !rest.is_empty()
+        {
+            before = rest.trim_end();
+        }
+        if before.ends_with('>') || before.ends_with(']') {
+            return Self::by_tag(before);
+        }
+        if before.trim_end_matches('*').ends_with(':') {
+            return by_action(before).map_or(Self::Nothing, Self::Arguments);
+        }
+        match before.rsplit_once("<｜tool▁sep｜>") {
+            Some((_, name)) if is_name(name) => Self::Arguments(name),
+            _ => Self::Nothing,
+        }
+    }
+
+    fn by_tag(before: &'r str) -> Self {
+        let lower = before.to_ascii_lowercase();
+        let ends = |tags: &[&str]| tags.iter().any(|tag| lower.ends_with(tag));
+        if ends(&["<tool_call>", "<tool_calls>", "<function_call>", "<tool_use>", "<|tool_call|>", "[tool_calls]"]) {
+            return Self::Call;
+        }
+        if ends(&["<|tool_call_begin|>", "<|python_tag|>", "<｜tool▁call▁begin｜>"]) {
+            return Self::Call;
+        }
+        let open = before.strip_suffix('>').and_then(|before| before.rsplit_once('<')).map(|(_, tag)| tag);
+        let tag = open.unwrap_or_default();
+        if let Some(name) =
+            tag.strip_prefix("function=").map(|name| name.trim_matches('"')).filter(|name| is_name(name))
+        {
+            return Self::Arguments(name);
+        }
+        if tag.starts_with("parameter=") || tag.starts_with("parameter name=") || tag == "arg_value" {
+            return Self::Parameter;
+        }
+        // functions.NAME:0<|tool_call_argument_begin|>
+        if let Some(before) = before.strip_suffix("<|tool_call_argument_begin|>") {
+            let word = before.trim_end().rsplit(|c: char| c.is_whitespace() || c == '>').next().unwrap_or_default();
+            let name = word.rsplit_once(':').map_or(word, |(name, _)| name);
+            return if is_name(name) { Self::Arguments(name) } else { Self::Call };
+        }
+        // … to=functions.NAME <|constrain|>json<|message|>
+        if let Some(before) = before.strip_suffix("<|message|>")
+            && let Some((_, name)) = before.rsplit_once("to=")
+        {
+            let end = name.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(name.len());
+            let name = name.get(..end).unwrap_or_default();
+            return if is_name(name) { Self::Arguments(name) } else { Self::Nothing };
+        }
+        Self::Nothing
+    }
+}
+
+/// The tool of `Action: NAME` before a line `Action Input:`.
+fn by_action(before: &str) -> Option<&str> {
+    let plain = |line: &str| line.trim().trim_start_matches(['*', '#', '-', ' ']).to_ascii_lowercase();
+    let mut lines = before.lines().rev();
+    let input = plain(lines.next()?).replace(['*', '_'], " ");
+    if input.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches([' ', ':']) != "action input" {
+        return None;
+    }
+    let action = lines.find(|line| !line.trim().is_empty())?;
+    let (word, name) = action.split_once(':')?;
+    let name = name.trim().trim_matches(['*', '`', '"', ' ']);
+    (plain(word).trim_matches('*') == "action" && is_name(name)).then_some(name)
+}
+
+fn is_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':');
+    (1..=128).contains(&text.len()) && text.chars().all(plain)
+}
+
+/// What an object without the key `tool` is.
+pub(super) fn object<'r>(entries: &[(String, Kept)], text: Cow<'r, str>, announced: &Announced<'_>) -> Object<'r> {
+    let repaired = matches!(text, Cow::Owned(_));
+    let mut calls = Vec::new();
+    collect(entries, None, &mut calls);
+    let sure = calls.iter().any(|(_, sure)| *sure);
+    let mut calls: Vec<ForeignCall> = calls.into_iter().map(|(call, _)| call).collect();
+    match announced {
+        Announced::Parameter => return broken(Problem::ForeignMarkup),
+        Announced::Call if calls.is_empty() => return broken(Problem::ForeignMarkup),
+        Announced::Arguments(name) if calls.is_empty() => {
+            let mut args = Map::new();
+            let mut repeated = false;
+            for (key, kept) in entries {
+                repeated |= kept.repeated;
+                repeated |= args.insert(key.clone(), kept.value.clone()).is_some();
+            }
+            let args = if repeated { Err(Problem::RepeatedArgument) } else { Ok(args) };
+            calls.push(ForeignCall { tool: plain_name(name), args });
+        }
+        _ if calls.is_empty() => return Object::Final { text, repaired },
+        _ => {}
+    }
+    let otherwise = (!sure && *announced == Announced::Nothing).then_some(text);
+    Object::Foreign { calls, otherwise, repaired }
+}
+
+/// The calls that an object stands for, and whether it can be nothing else.
+fn collect(entries: &[(String, Kept)], inside: Option<Sure>, calls: &mut Vec<(ForeignCall, bool)>) {
+    let says_type = |wanted: &[&str]| {
+        let type_of = entries.iter().find(|(key, _)| key == "type").and_then(|(_, kept)| kept.value.as_str());
+        type_of.is_some_and(|found| wanted.contains(&found))
+    };
+    let sure = inside.is_some_and(|Sure(sure)| sure) || says_type(&TYPES);
+    if let Some(call) = flat(entries, inside == Some(Sure(true))) {
+        calls.push((call, sure));
+        return;
+    }
+    for (key, kept) in entries {
+        let (inner, sure): (&[Value], bool) = match &kept.value {
+            value @ Value::Object(_) if key == "function" => (std::slice::from_ref(value), says_type(&["function"])),
+            value @ Value::Object(_) if WRAPPERS.contains(&key.as_str()) => (std::slice::from_ref(value), true),
+            Value::Array(items) if LISTS.contains(&key.as_str()) => (items, key != "calls"),
+            _ => continue,
+        };
+        // A list of wrapped calls is as deep as anybody nests them.
+        let sure = match inside {
+            None => Sure(sure),
+            Some(Sure(outer)) if key == "function" => Sure(outer || sure),
+            Some(_) => continue,
+        };
+        for value in inner {
+            if let Value::Object(map) = value {
+                // Which of the inner objects has a key twice is not known; then each of them may.
+                let kept = |value: &Value| Kept { value: value.clone(), repeated: kept.repeated };
+                let entries: Vec<(String, Kept)> = map.iter().map(|(key, value)| (key.clone(), kept(value))).collect();
+                collect(&entries, Some(sure), calls);
+            }
+        }
+    }
+}
+
+/// Whether what stands around an object says that it is a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sure(bool);
+
+/// A name and arguments in one object.
+fn flat(entries: &[(String, Kept)], sure: bool) -> Option<ForeignCall> {
+    let get = |wanted: &str| entries.iter().find(|(key, _)| key == wanted).map(|(_, kept)| kept);
+    let name = NAMES.iter().find_map(|key| get(key)?.value.as_str())?;
+    let held = SURE_ARGUMENTS.iter().find_map(|key| get(key));
+    let likely = || LIKELY_ARGUMENTS.iter().find_map(|key| get(key).filter(|kept| kept.value.is_object()));
+    let args = match held.or_else(likely) {
+        Some(kept) => arguments(Some(kept.clone()), Edition::Second),
+        // A name alone is a call only where nothing else can be meant.
+        None if sure => Ok(Map::new()),
+        None => return None,
+    };
+    let twice = |key: &str| entries.iter().filter(|(other, _)| other == key).count() > 1;
+    let args = match NAMES.iter().chain(&SURE_ARGUMENTS).chain(&LIKELY_ARGUMENTS).any(|key| twice(key)) {
+        true => Err(Problem::RepeatedKey),
+        false => args,
+    };
+    Some(ForeignCall { tool: plain_name(name), args })
+}
+
+fn plain_name(name: &str) -> String {
+    name.strip_prefix("functions.").unwrap_or(name).to_owned()
+}
