@@ -361,6 +361,9 @@ pub(crate) struct ImportSkills {
     /// Only these: names, or paths in the library, with * and ?
     #[arg(long, value_name = "PATTERN", num_args = 1..)]
     pub(crate) only: Vec<String>,
+    /// Take over this skill whatever the guard says of it; the step says so. May be given several times
+    #[arg(long, value_name = "SLUG")]
+    pub(crate) trust: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use super::open::Brain;
 use crate::error::{Error, Result};
 use crate::fsio::Limits;
 use crate::ids::RelPath;
-use crate::skill::import::{self, Library, Namesakes, Only, Report, Target};
+use crate::skill::import::{self, Library, Namesakes, Only, Report, Target, Trusted};
 use crate::skill::{CreatedBy, State, Usage};
 
 /// Files and directories that an import leaves free, so that the brain can go on learning.
@@ -31,12 +31,26 @@ impl Editor<'_> {
     /// Takes over the skills of a library. Their provenance is *imported*, or what the library records of them (a hub, a
     /// plugin, another program), also where one takes the place of another: what may run because a person wrote it must
     /// not run because it has the same name.
+    ///
+    /// What the guard refuses stays behind.
     pub fn import_skills(&mut self, library: Library, only: &Only, namesakes: Namesakes) -> Result<Report> {
+        self.import_trusted_skills(library, only, namesakes, &Trusted::default())
+    }
+
+    /// Like [`import_skills`](Self::import_skills), with skills that a person has read and trusts whatever the guard
+    /// says of them. Say in the step's summary which: see [`Report::step_summary`].
+    pub fn import_trusted_skills(
+        &mut self,
+        library: Library,
+        only: &Only,
+        namesakes: Namesakes,
+        trusted: &Trusted,
+    ) -> Result<Report> {
         let room = self.room()?;
         let pinned = |slug: &_| Ok(self.usage(slug)?.pinned);
         let target = Target { files: self, pinned: &pinned, room };
         let origins = library.origins.clone();
-        let plan = import::plan(library, only, namesakes, &target)?;
+        let plan = import::plan(library, only, namesakes, trusted, &target)?;
         let report = plan.apply(self);
         for imported in &report.imported {
             let now = self.now();

@@ -1,8 +1,8 @@
 //! `herm skills import`: skills from elsewhere, in one step.
 
 use herm::brain::{OnDrift, Settled};
-use herm::skill::import::{Namesakes, Only, Report};
-use herm::{Brain, BrainId, Draft, Result, StepKind};
+use herm::skill::import::{Concern, Namesakes, Only, Report, Trusted};
+use herm::{Brain, BrainId, Draft, Result, Slug, StepKind};
 use serde_json::json;
 
 use super::{finish, to_json};
@@ -10,6 +10,9 @@ use crate::cli;
 use crate::config::Settings;
 use crate::exit;
 use crate::output::{Answer, columns};
+
+/// More warnings of one skill are in the JSON alone.
+const SHOWN_CONCERNS: usize = 3;
 
 pub(super) fn run(settings: &Settings, arguments: &cli::ImportSkills) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
@@ -24,13 +27,12 @@ fn import(settings: &Settings, id: &BrainId, arguments: &cli::ImportSkills) -> R
     let library = brain.skill_library(&arguments.path)?;
     let namesakes = if arguments.replace { Namesakes::Replace } else { Namesakes::Keep };
     let mut draft = Draft::new();
-    let report = brain.edit(&mut draft).import_skills(library, &Only::new(&arguments.only), namesakes)?;
+    let trusted = Trusted::new(arguments.trust.iter().map(|slug| slug.parse::<Slug>()).collect::<Result<_>>()?);
+    let only = Only::new(&arguments.only);
+    let report = brain.edit(&mut draft).import_trusted_skills(library, &only, namesakes, &trusted)?;
     // Where the skills came from is the operator's business: a brain travels, and its history with it.
     let settled = match (arguments.dry_run, draft.is_empty()) {
-        (false, false) => {
-            let summary = format!("imported {}", counted(report.imported.len(), "skill"));
-            Some(brain.settle(&draft, StepKind::Import, &summary)?)
-        }
+        (false, false) => Some(brain.settle(&draft, StepKind::Import, &report.step_summary())?),
         _ => None,
     };
     let unfinished = finish(brain)?;
@@ -48,7 +50,11 @@ fn text(id: &BrainId, report: &Report, settled: Option<&Settled>, dry_run: bool)
     let mut row = |what: &str, path: &str, why: String| rows.push(vec![what.to_owned(), path.to_owned(), why]);
     for imported in &report.imported {
         let what = if imported.replaced { "replaced" } else { "imported" };
-        row(what, imported.path.as_str(), counted(imported.files.len(), "file"));
+        let trusted = if imported.trusted { ", trusted against the guard" } else { "" };
+        row(what, imported.path.as_str(), format!("{}{trusted}", counted(imported.files.len(), "file")));
+        for concern in imported.concerns.iter().take(SHOWN_CONCERNS) {
+            row("warning", imported.path.as_str(), Concern::said(concern));
+        }
     }
     for path in &report.descriptions {
         row("imported", path.as_str(), "description of a category".to_owned());

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::redact::{find, scrub};
+use crate::redact::{cut_off, scrub};
 use crate::text;
 
 /// The most characters of a preview.
@@ -37,16 +37,11 @@ fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text that was cut, and perhaps inside a secret: what is left of that no longer looks like one. With
-/// its end put back it does.
+/// A text that was cut, and perhaps inside a secret: what is left of that no longer looks like one.
 fn without_half_secret(cut: &str) -> Cow<'_, str> {
-    const ENDS: &str = "a1B2c3D4e5F6g7H8a1B2c3D4e5F6g7H8a1B2c3D4e5F6g7H8";
-    let whole = format!("{cut}{ENDS}");
-    match find(&whole).last() {
-        Some(secret) if secret.start < cut.len() && secret.end > cut.len() => {
-            format!("{}[redacted]", cut.get(..secret.start).unwrap_or_default()).into()
-        }
-        _ => cut.into(),
+    match cut_off(cut) {
+        Some(start) => format!("{}[redacted]", cut.get(..start).unwrap_or_default()).into(),
+        None => cut.into(),
     }
 }
 

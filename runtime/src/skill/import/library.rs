@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Reason, Skipped, origin};
+use super::{Concern, Reason, Skipped, origin};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Kind, Limits, Root};
 use crate::ids::{RelPath, Slug};
@@ -28,6 +28,8 @@ pub struct Candidate {
     pub source: String,
     /// Its files by their path in a brain, the main file among them, with their content.
     pub files: Vec<(RelPath, Vec<u8>)>,
+    /// What the guard says of its texts.
+    pub concerns: Vec<Concern>,
 }
 
 /// Everything a tree holds.
@@ -303,14 +305,12 @@ impl Walk {
         let main_target = in_brain(&joined(target, layout::SKILL_FILE))?;
         let content = main_content(here, main)?;
         let place = Place { slug: named(title, at)?, main: main_target.clone(), form: Form::Directory };
+        let mut concerns = concerns(main, &content);
         let mut files = vec![(main_target, content)];
         for inside in members.files.clone().into_iter().filter(|inside| inside != main) {
             match support(here, target, &inside) {
                 Ok((target, content)) => {
-                    if let Ok(text) = std::str::from_utf8(&content) {
-                        guarded(text)
-                            .map_err(|why| Refusal::new(Reason::Guard, format!("its file {inside}: {why}")))?;
-                    }
+                    concerns.extend(self::concerns(&inside, &content));
                     files.push((target, content));
                 }
                 Err(refusal) => {
@@ -321,7 +321,7 @@ impl Walk {
         }
         self.weigh(&files)?;
         files.sort();
-        Ok(Candidate { place, source: joined(at, main), files })
+        Ok(Candidate { place, source: joined(at, main), files, concerns })
     }
 
     /// A skill in a single file. Its front matter says that it is one: most Markdown files are none.
@@ -332,9 +332,10 @@ impl Walk {
             says_it_is_a_skill(here, name)?;
             let content = main_content(here, name)?;
             let place = Place { slug: named(title, title)?, main: target.clone(), form: Form::Flat };
+            let concerns = concerns(name, &content);
             let files = vec![(target, content)];
             self.weigh(&files)?;
-            Ok(Candidate { place, source: source.clone(), files })
+            Ok(Candidate { place, source: source.clone(), files, concerns })
         });
         match loaded {
             Ok(candidate) => self.library.skills.push(candidate),
@@ -347,7 +348,10 @@ impl Walk {
         let loaded = in_brain(path).and_then(|target| {
             let content = content(here, DESCRIPTION, MAX_DOCUMENT_BYTES)?;
             let text = std::str::from_utf8(&content).map_err(|_| Refusal::new(Reason::NotText, "it is not UTF-8"))?;
-            guarded(text).map_err(|why| Refusal::new(Reason::Guard, why))?;
+            let refused = |concern: &Concern| concern.objection.weight == guard::Weight::Refusal;
+            if let Some(concern) = concerns(DESCRIPTION, text.as_bytes()).iter().find(|concern| refused(concern)) {
+                return Err(Refusal::new(Reason::Guard, concern.said()));
+            }
             let file = (target, content);
             self.weigh(std::slice::from_ref(&file))?;
             Ok(file)
@@ -408,7 +412,7 @@ fn says_it_is_a_skill(here: &Root, name: &str) -> Result<(), Refusal> {
     }
 }
 
-/// A main file that loads: text that says what it does, and that nothing speaks against.
+/// A main file that loads: text that says what it does.
 fn main_content(here: &Root, name: &str) -> Result<Vec<u8>, Refusal> {
     let bytes = content(here, name, MAX_DOCUMENT_BYTES)?;
     let document = Document::read(&bytes).map_err(|unreadable| Refusal::new(Reason::NotText, unreadable.reason))?;
@@ -416,7 +420,6 @@ fn main_content(here: &Root, name: &str) -> Result<Vec<u8>, Refusal> {
         let detail = "it has neither a description nor a text that could serve as one";
         return Err(Refusal::new(Reason::NoDescription, detail));
     }
-    guarded(document.raw()).map_err(|why| Refusal::new(Reason::Guard, why))?;
     Ok(bytes)
 }
 
@@ -444,9 +447,11 @@ fn content(here: &Root, name: &str, most: usize) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// What speaks against a text, without quoting a secret.
-fn guarded(text: &str) -> Result<(), String> {
-    guard::check_skill(text).map_err(|error| error.message().to_owned())
+/// What the guard says of a file, without quoting a secret. It reads texts alone.
+fn concerns(file: &str, content: &[u8]) -> Vec<Concern> {
+    let text = std::str::from_utf8(content).unwrap_or_default();
+    let concern = |objection| Concern { file: file.to_owned(), objection };
+    guard::skill_objections(text).into_iter().map(concern).collect()
 }
 
 /// A path of the library as a path of a brain.

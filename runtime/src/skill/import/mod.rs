@@ -16,6 +16,50 @@ pub use only::Only;
 pub use plan::{Plan, Target, plan};
 
 use crate::ids::{RelPath, Slug};
+use crate::skill::guard::{Objection, Weight};
+use crate::text;
+
+/// What the guard says of a file of a skill.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Concern {
+    /// The file, in its skill.
+    pub file: String,
+    /// What speaks against it.
+    #[serde(flatten)]
+    pub objection: Objection,
+}
+
+impl Concern {
+    /// File, rule, words and line: `SKILL.md holds a secret (an API key of Groq, line 3)`.
+    pub fn said(&self) -> String {
+        format!("{} {}", self.file, self.objection.said())
+    }
+}
+
+/// The skills that a person takes over whatever the guard says of them, by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Trusted(Vec<Slug>);
+
+impl Trusted {
+    /// These skills, and no others.
+    pub fn new(skills: Vec<Slug>) -> Self {
+        Self(skills)
+    }
+
+    /// The first that is not in a library.
+    fn missing<'a>(&'a self, library: &Library) -> Option<&'a Slug> {
+        let is_there = |slug: &Slug| library.skills.iter().any(|skill| skill.place.slug == *slug);
+        self.0.iter().find(|slug| !is_there(slug))
+    }
+
+    /// What speaks against a skill so much that it stays behind, unless it is trusted.
+    fn refusal(&self, slug: &Slug, concerns: &[Concern]) -> Option<String> {
+        let refused = concerns.iter().filter(|concern| concern.objection.weight == Weight::Refusal);
+        let said: Vec<String> = refused.take(3).map(Concern::said).collect();
+        (!said.is_empty() && !self.0.contains(slug))
+            .then(|| format!("{}; take it over all the same with --trust {slug}", said.join("; ")))
+    }
+}
 
 /// What to do about a skill of the same name that is in the brain already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -115,6 +159,10 @@ pub struct Imported {
     pub files: Vec<RelPath>,
     /// Whether it took the place of another.
     pub replaced: bool,
+    /// Whether the guard refuses it and a person trusts it.
+    pub trusted: bool,
+    /// What the guard says of its files.
+    pub concerns: Vec<Concern>,
 }
 
 /// A skill that the brain has already, with the same content.
@@ -140,4 +188,19 @@ pub struct Report {
     pub descriptions: Vec<RelPath>,
     /// How many skills and other things were not asked for.
     pub not_selected: usize,
+}
+
+impl Report {
+    /// What the step says of the import. It names each skill that a person trusted against the guard, and why the guard
+    /// refuses it.
+    pub fn step_summary(&self) -> String {
+        let count = self.imported.len();
+        let mut summary = format!("imported {count} skill{}", if count == 1 { "" } else { "s" });
+        for trusted in self.imported.iter().filter(|imported| imported.trusted) {
+            let refusal = |concern: &&Concern| concern.objection.weight == Weight::Refusal;
+            let said = trusted.concerns.iter().find(refusal).map(Concern::said).unwrap_or_default();
+            summary.push_str(&format!("; trusted {}: {said}", trusted.slug));
+        }
+        text::line(&summary, 1_000)
+    }
 }

@@ -5,11 +5,12 @@ use std::fmt;
 use std::ops::Bound;
 
 use super::library::{Candidate, Library};
-use super::{Imported, Namesakes, Only, Reason, Report, Skipped, Unchanged};
-use crate::error::Result;
+use super::{Concern, Imported, Namesakes, Only, Reason, Report, Skipped, Trusted, Unchanged};
+use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
 use crate::layout::{ARCHIVE_DIR, SKILLS_DIR};
 use crate::skill::files::Files;
+use crate::skill::guard::Weight;
 use crate::skill::place::{self, MAIN_FILES, Place};
 use crate::skill::store;
 
@@ -48,8 +49,18 @@ impl Plan {
 }
 
 /// Decides about everything in a library. An error only where the brain cannot be read, or where `only` names
-/// something that is not there.
-pub fn plan(library: Library, only: &Only, namesakes: Namesakes, target: &Target<'_>) -> Result<Plan> {
+/// something that is not there, or `trusted` does.
+pub fn plan(
+    library: Library,
+    only: &Only,
+    namesakes: Namesakes,
+    trusted: &Trusted,
+    target: &Target<'_>,
+) -> Result<Plan> {
+    if let Some(slug) = trusted.missing(&library) {
+        return Err(Error::not_found(format!("there is no skill {slug} in the library that could be trusted"))
+            .hint("see what it holds with --dry-run"));
+    }
     let mut report = Report::default();
     let (wanted, others): (Vec<_>, Vec<_>) =
         library.skills.into_iter().partition(|skill| only.wants(Some(&skill.place.slug), &skill.source));
@@ -58,7 +69,7 @@ pub fn plan(library: Library, only: &Only, namesakes: Namesakes, target: &Target
     only.all_hit()?;
     report.not_selected = others.len() + passed.len();
     report.skipped = skipped;
-    let mut planner = Planner::new(target, namesakes, report)?;
+    let mut planner = Planner::new(target, namesakes, trusted, report)?;
     for candidate in wanted {
         planner.skill(candidate)?;
     }
@@ -71,6 +82,7 @@ pub fn plan(library: Library, only: &Only, namesakes: Namesakes, target: &Target
 struct Planner<'a> {
     target: &'a Target<'a>,
     namesakes: Namesakes,
+    trusted: &'a Trusted,
     plan: Plan,
     /// Paths below `skills/` as they will be.
     paths: BTreeSet<RelPath>,
@@ -86,7 +98,7 @@ struct Planner<'a> {
 type Refused = (Reason, String);
 
 impl<'a> Planner<'a> {
-    fn new(target: &'a Target<'a>, namesakes: Namesakes, report: Report) -> Result<Self> {
+    fn new(target: &'a Target<'a>, namesakes: Namesakes, trusted: &'a Trusted, report: Report) -> Result<Self> {
         let paths = target.files.below(SKILLS_DIR)?;
         let mut local = BTreeMap::new();
         for place in place::all(&paths, SKILLS_DIR) {
@@ -95,6 +107,7 @@ impl<'a> Planner<'a> {
         Ok(Self {
             target,
             namesakes,
+            trusted,
             plan: Plan { report, ..Plan::default() },
             dirs: paths.iter().flat_map(above).collect(),
             paths: paths.into_iter().collect(),
@@ -106,11 +119,14 @@ impl<'a> Planner<'a> {
     }
 
     fn skill(&mut self, candidate: Candidate) -> Result<()> {
-        let Candidate { place, source, files } = candidate;
+        let Candidate { place, source, files, concerns } = candidate;
         let slug = place.slug.clone();
-        let verdict = match self.taken.get(&slug) {
-            Some(first) => Err((Reason::Duplicate, format!("the name {slug} is taken by {first} of the same library"))),
-            None => self.verdict(&place, &files)?,
+        let verdict = match (self.trusted.refusal(&slug, &concerns), self.taken.get(&slug)) {
+            (Some(refusal), _) => Err((Reason::Guard, refusal)),
+            (None, Some(first)) => {
+                Err((Reason::Duplicate, format!("the name {slug} is taken by {first} of the same library")))
+            }
+            (None, None) => self.verdict(&place, &files)?,
         };
         match verdict {
             Err((reason, detail)) => {
@@ -134,7 +150,10 @@ impl<'a> Planner<'a> {
                 self.dirs.extend(new.iter().flat_map(above));
                 self.paths.extend(new.iter().cloned());
                 self.plan.written.extend(files);
-                let imported = Imported { slug: slug.clone(), path: place.main, files: new, replaced };
+                let refused = |concern: &Concern| concern.objection.weight == Weight::Refusal;
+                let trusted = concerns.iter().any(refused);
+                let imported =
+                    Imported { slug: slug.clone(), path: place.main, files: new, replaced, trusted, concerns };
                 self.plan.report.imported.push(imported);
             }
         }

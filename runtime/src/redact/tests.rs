@@ -1,0 +1,104 @@
+use super::*;
+
+#[test]
+fn keys_and_tokens_are_found_and_nothing_else_is_touched() {
+    let key = format!("sk-ant-{}", "a1B2".repeat(8));
+    let cases = [
+        (format!("use {key} here"), "use [redacted] here".to_owned()),
+        (format!("Authorization: Bearer {}", "x9".repeat(20)), "Authorization: Bearer [redacted]".to_owned()),
+        ("password = \"hunter2hunter2\"".to_owned(), "password = \"[redacted]\"".to_owned()),
+        (
+            "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\nrest".to_owned(),
+            "[redacted]\nrest".to_owned(),
+        ),
+    ];
+    for (text, clean) in cases {
+        assert_eq!(redact(&text), clean);
+    }
+    let token = format!("eyJ{}.eyJ{}.{}", "hbGciOi1", "zdWIiOiIxMjM0", "s9XyZ_-a".repeat(3));
+    assert_eq!(redact(&format!("({token})")), "([redacted])");
+    assert_eq!(redact("at postgres://me:hunter2@db:5432/x now"), "at postgres://me:[redacted]@db:5432/x now");
+}
+
+#[test]
+fn evidence_keeps_nothing_that_stands_where_a_secret_does() {
+    for (text, clean) in [
+        ("Authorization: Basic dTpw\nrest", "Authorization: [redacted]\nrest"),
+        ("{\"authorization\": \"abc\", \"n\": 1}", "{\"authorization\": \"[redacted]\", \"n\": 1}"),
+        ("X-Api-Key: short", "X-Api-Key: [redacted]"),
+        ("export DB_PASS=pw && run", "export DB_PASS=[redacted] && run"),
+        ("MY_API_TOKEN=\"two words\" x", "MY_API_TOKEN=\"[redacted]\" x"),
+        ("aws_secret_access_key = wJalr/x+y", "aws_secret_access_key = [redacted]"),
+        ("{\"token\": \"abc\"}", "{\"token\": \"[redacted]\"}"),
+        ("postgres://app:%40dm1nP4ss@db/prod", "postgres://app:[redacted]@db/prod"),
+        ("{\"AWS_SECRET_ACCESS_KEY\": \"a b\"}", "{\"AWS_SECRET_ACCESS_KEY\": \"[redacted]\"}"),
+        ("SIGNING_KEY: abc", "SIGNING_KEY: [redacted]"),
+        ("API_TOKEN = x1", "API_TOKEN = [redacted]"),
+        ("token=x1&next=2", "token=[redacted]&next=2"),
+        ("secret: x1", "secret: [redacted]"),
+        ("X-Auth-Token: x1", "X-Auth-Token: [redacted]"),
+        ("AccountKey=abc==;Next", "AccountKey=[redacted];Next"),
+        ("config['db_password'] = 'pw'", "config['db_password'] = '[redacted]'"),
+        ("password: abc", "password: [redacted]"),
+        ("{\"password\": \"abc\"}", "{\"password\": \"[redacted]\"}"),
+        ("{\\\"password\\\": \\\"abc\\\"}", "{\\\"password\\\": \\\"[redacted]\"}"),
+    ] {
+        assert_eq!(scrub(text), clean);
+    }
+    let same = [
+        "KEYBOARD=us",
+        "x = 1; TOKENS == 2",
+        "API_KEY=$API_KEY",
+        "password:",
+        "monkey=1",
+        "max_tokens: 512",
+        "token == x",
+        "password: ${DB_PASSWORD}",
+        "token: <your-token>",
+        "secret: [redacted]",
+        "keys: 3",
+    ];
+    for text in same {
+        assert_eq!(scrub(text), text);
+    }
+}
+
+/// Quadratic time would show: each of these would take minutes.
+#[test]
+fn texts_made_to_be_slow_are_not() {
+    for piece in [
+        "password=",
+        "-----BEGIN ",
+        "-----BEGIN \n",
+        "-----BEGIN PRIVATE KEY",
+        "sk-",
+        "Bearer ",
+        "api_key: ",
+        "eyJ",
+        "://",
+        "://a:b@",
+        "cookie:",
+        "AB_KEY=",
+        "=",
+        "eyJ.eyJ.",
+    ] {
+        scrub(&piece.repeat((1 << 20) / piece.len()));
+    }
+}
+
+#[test]
+fn what_only_looks_like_one_stays() {
+    for text in [
+        "the password: ask the operator",
+        "api_key = ${API_KEY}",
+        "0x52908400098527886E0F7030069857D2E4169EE7",
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+        "task-sk-list and risk-averse",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
+        "password = 'changeme'",
+        "see https://example.org:8080/a@b and git@host:repo",
+        "eyJ.eyJ.x and eyJhbGciOi",
+    ] {
+        assert_eq!(redact(text), text);
+    }
+}

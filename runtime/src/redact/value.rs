@@ -1,0 +1,323 @@
+//! What a text that stands where a secret does looks like: a secret, a sample of one, a word, or code.
+
+/// Words that say that something else is to be put here.
+const STAND_INS: [&str; 24] = [
+    "your",
+    "example",
+    "placeholder",
+    "changeme",
+    "change-me",
+    "change_me",
+    "replace",
+    "insert",
+    "xxxx",
+    "redacted",
+    "dummy",
+    "sample",
+    "here",
+    "todo",
+    "fake",
+    "mock",
+    "****",
+    "...",
+    "…",
+    "<",
+    "{{",
+    "${",
+    "000000",
+    "notreal",
+];
+
+/// Words that people make up secrets from.
+const MADE_UP: [&str; 32] = [
+    "secret", "password", "passwd", "token", "apikey", "test", "demo", "admin", "hunter", "welcome", "letmein",
+    "qwerty", "foobar", "deadbeef", "cafebabe", "abc123", "user", "strong", "secure", "super", "string", "value",
+    "random", "private", "public", "invalid", "wrong", "correct", "horse", "postgres", "mysql", "pass",
+];
+
+/// Published samples that everyone copies.
+const PUBLISHED: [&str; 6] = [
+    "eyJzdWIiOiIxMjM0NTY3ODkw",
+    "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
+    "4eC39HqLyjWDarjtT1zdp7dc",
+    "BQokikJOvBiI2HlWgH4olfQ2",
+    "wJalrXUtnFEMI",
+    "dGhpcyBpcyBhIHNlY3JldA",
+];
+
+/// There, and no placeholder: `$NAME`, `${NAME}`, `<name>`, `{name}`, `[redacted]`, `%NAME%`, `***`.
+pub(super) fn is_given(value: &str) -> bool {
+    let named = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-. ".contains(c));
+    let between =
+        |open: &str, close: &str| value.strip_prefix(open).and_then(|rest| rest.strip_suffix(close)).is_some_and(named);
+    let variable = value.strip_prefix('$').is_some_and(|name| named(name) && !name.contains(['-', '.', ' ']));
+    let placeholder = variable
+        || value.starts_with("[redacted]")
+        || [("${", "}"), ("<", ">"), ("{{", "}}"), ("{", "}"), ("[", "]"), ("%", "%")]
+            .iter()
+            .any(|(a, b)| between(a, b))
+        || value.chars().all(|c| matches!(c, '*' | 'x' | '.' | '…' | '-'))
+        || value.contains("...")
+        || value.contains('…');
+    value.contains(char::is_alphanumeric) && !placeholder
+}
+
+/// Whether a text is code that gets a value, and not the value: a call, a variable, an address, a path, a type.
+pub(super) fn is_code(value: &str, is_quoted: bool) -> bool {
+    const WORDS: [&str; 24] = [
+        "null",
+        "none",
+        "nil",
+        "true",
+        "false",
+        "undefined",
+        "string",
+        "str",
+        "text",
+        "number",
+        "bool",
+        "boolean",
+        "required",
+        "optional",
+        "any",
+        "object",
+        "bytes",
+        "int",
+        "await",
+        "new",
+        "async",
+        "function",
+        "this",
+        "self",
+    ];
+    let lower = value.to_ascii_lowercase();
+    let plain = lower.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    let references =
+        ["://", "process.env", "os.environ", "os.getenv", "secrets.", "$(", "${", "{{", "<%", "#{", "op://"];
+    if WORDS.contains(&plain) || references.iter().any(|mark| lower.contains(mark)) {
+        return true;
+    }
+    let is_path = value.starts_with(['/', '~']) || value.starts_with("./") || value.starts_with("../");
+    let is_file = [".pem", ".key", ".json", ".txt", ".env", ".yaml", ".yml", ".crt", ".p8", ".p12"]
+        .iter()
+        .any(|extension| lower.ends_with(extension));
+    if is_path || is_file || value.starts_with('$') {
+        return true;
+    }
+    if is_quoted {
+        return false;
+    }
+    let is_name = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '?' | '!'))
+    };
+    let dotted = value.split('.').collect::<Vec<_>>();
+    let is_member = dotted.len() > 1 && dotted.iter().all(|part| is_name(part)) && !is_random(value);
+    value.contains(['(', '[', '{', '<', '|', '\\']) || value.contains("::") || value.contains("->") || is_member
+}
+
+/// Whether a text is made of words: `your-api-key`, `settings_key_v2`.
+pub(super) fn is_wordy(value: &str) -> bool {
+    let is_word = |part: &str| {
+        let letters = part.trim_end_matches(|c: char| c.is_ascii_digit());
+        let mut chars = letters.chars();
+        let first = chars.next();
+        let is_one_case = chars.clone().all(|c| c.is_ascii_lowercase())
+            || (first.is_some_and(|c| c.is_ascii_uppercase()) && chars.all(|c| c.is_ascii_uppercase()));
+        letters.len() <= 14
+            && part.len() - letters.len() <= 4
+            && (letters.is_empty() || (first.is_some_and(|c| c.is_ascii_alphabetic()) && is_one_case))
+    };
+    let parts = || value.split(['-', '_', '.', '/', ' ', ':', '@']).filter(|part| !part.is_empty());
+    let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
+    // Single letters between digits are no words.
+    let words = parts().filter(|part| part.bytes().filter(u8::is_ascii_alphabetic).count() >= 2).count();
+    parts().all(is_word) && (words > 0 || letters == 0) && (words * 2 >= parts().count())
+}
+
+/// Whether a text stands in for a secret: it says so, or is made of words.
+pub(super) fn is_stand_in(value: &str) -> bool {
+    says_stand_in(value) || is_wordy(value)
+}
+
+/// Whether a text says that something else is to be put here.
+pub(super) fn says_stand_in(value: &str) -> bool {
+    let lower = value.to_ascii_lowercase();
+    let bytes = lower.as_bytes();
+    let is_part = |at: usize, word: &str| {
+        let apart =
+            |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_none_or(|byte| !byte.is_ascii_alphanumeric());
+        apart(at.checked_sub(1)) && apart(Some(at + word.len()))
+    };
+    let says = |word: &str| {
+        lower.match_indices(word).any(|(at, found)| {
+            // Four letters turn up by chance in a long key, so short words stand alone.
+            let is_short = found.len() <= 4 && found.starts_with(|c: char| c.is_ascii_alphabetic()) && found != "xxxx";
+            !is_short || is_part(at, found) || (found == "your" && is_wordy(value))
+        })
+    };
+    let mut distinct = [false; 256];
+    bytes.iter().filter(|byte| byte.is_ascii_alphanumeric()).for_each(|byte| {
+        if let Some(seen) = distinct.get_mut(usize::from(*byte)) {
+            *seen = true;
+        }
+    });
+    STAND_INS.iter().any(|word| says(word)) || distinct.iter().filter(|seen| **seen).count() <= 1
+}
+
+/// Whether a text was written to look like a secret: a sequence, a repetition, a word, a published sample.
+pub(super) fn is_sample(value: &str) -> bool {
+    let plain: Vec<u8> = value.bytes().filter(u8::is_ascii_alphanumeric).collect();
+    let letters: Vec<u8> = plain.iter().filter(|byte| byte.is_ascii_alphabetic()).map(u8::to_ascii_lowercase).collect();
+    let digits: Vec<u8> = plain.iter().filter(|byte| byte.is_ascii_digit()).copied().collect();
+    longest_sequence(&plain) >= 6
+        || (letters.len() >= 4 && longest_sequence(&letters) >= 5)
+        || longest_sequence(&digits) >= 7
+        || repeats(&plain)
+        || entropy(&plain) < least_entropy(plain.len())
+        || is_made_up(value)
+        || PUBLISHED.iter().any(|sample| value.contains(sample))
+}
+
+/// Whether a text holds a word that people make up secrets from, also with digits and signs for letters.
+pub(super) fn is_made_up(value: &str) -> bool {
+    let letters: String = value
+        .bytes()
+        .map(|byte| match byte.to_ascii_lowercase() {
+            b'0' => 'o',
+            b'1' | b'!' => 'i',
+            b'3' => 'e',
+            b'4' | b'@' => 'a',
+            b'5' | b'$' => 's',
+            b'7' => 't',
+            byte => char::from(byte),
+        })
+        .collect();
+    let lower = value.to_ascii_lowercase();
+    // In a long key a short word is chance.
+    let says = |word: &str| (word.len() > 4 || value.len() < 24) && (letters.contains(word) || lower.contains(word));
+    MADE_UP.iter().any(|word| says(word))
+}
+
+/// Whether nobody made a text up: long, varied, no sample and no words.
+pub(super) fn is_random(value: &str) -> bool {
+    let digits = value.bytes().filter(u8::is_ascii_digit).count();
+    let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
+    value.len() >= 16 && digits >= 2 && letters >= 2 && !is_stand_in(value) && !is_sample(value)
+}
+
+/// Whether a password looks like one that is in use: three kinds of characters and no word that says otherwise.
+pub(super) fn is_strong(value: &str) -> bool {
+    let kinds: [fn(&u8) -> bool; 4] =
+        [u8::is_ascii_lowercase, u8::is_ascii_uppercase, u8::is_ascii_digit, u8::is_ascii_punctuation];
+    let kinds = kinds.iter().filter(|kind| value.bytes().any(|byte| kind(&byte))).count();
+    value.len() >= 8 && kinds >= 3 && !is_stand_in(value) && !is_sample(value)
+}
+
+/// Long enough, of more than one kind of character, and no placeholder.
+pub(super) fn looks_secret(value: &str, is_quoted: bool) -> bool {
+    value.len() >= 12
+        && is_given(value)
+        && value.bytes().all(|byte| byte.is_ascii_graphic())
+        && value.bytes().any(|byte| byte.is_ascii_digit())
+        && value.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && !is_code(value, is_quoted)
+        && !is_stand_in(value)
+}
+
+/// The longest run of neighbours in the alphabet or among the digits, up or down: `abcdef`, `987654`.
+fn longest_sequence(bytes: &[u8]) -> usize {
+    let (mut longest, mut up, mut down) = (usize::from(!bytes.is_empty()), 1, 1);
+    for (a, b) in bytes.iter().zip(bytes.iter().skip(1)) {
+        up = if *b == a.wrapping_add(1) || (*a == b'9' && *b == b'0') { up + 1 } else { 1 };
+        down = if *a == b.wrapping_add(1) { down + 1 } else { 1 };
+        longest = longest.max(up).max(down);
+    }
+    longest
+}
+
+/// Whether a piece of at most eight characters is all there is, over and over.
+fn repeats(bytes: &[u8]) -> bool {
+    bytes.len() >= 12
+        && (1..=8).any(|period| {
+            bytes.iter().zip(bytes.iter().skip(period)).filter(|(a, b)| a == b).count() * 4
+                >= (bytes.len() - period) * 3
+        })
+}
+
+/// Bits a character, by how often each occurs.
+fn entropy(bytes: &[u8]) -> f64 {
+    let mut counts = [0_u32; 256];
+    bytes.iter().for_each(|byte| {
+        if let Some(count) = counts.get_mut(usize::from(*byte)) {
+            *count += 1;
+        }
+    });
+    let whole = bytes.len().max(1) as f64;
+    let share = |count: &u32| f64::from(*count) / whole;
+    counts.iter().filter(|count| **count > 0).map(|count| -share(count) * share(count).log2()).sum()
+}
+
+/// What even hexadecimal digits drawn at random stay above.
+fn least_entropy(length: usize) -> f64 {
+    match length {
+        0..12 => 1.5,
+        12..24 => 2.4,
+        _ => 2.8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_stand_ins_are_told_from_keys() {
+        for value in [
+            "your-api-key-here",
+            "YOUR_API_KEY",
+            "settings_key_v2",
+            "xxxxxxxxxxxxxxxx",
+            "my-secret-token",
+            "abc-your-key-1234",
+        ] {
+            assert!(is_stand_in(value), "{value}");
+        }
+        for value in ["k9Xw2mPq7RtZ4vBn", "3f2a9c81d04be765", "hunter2hunter2", "AbCdEfGh1jKlMnOp"] {
+            assert!(!is_stand_in(value), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_was_written_to_look_like_a_key_is_a_sample() {
+        for value in [
+            "1234567890abcdef",
+            "a1b2c3d4e5f6g7h8",
+            "x9x9x9x9x9x9x9x9",
+            "S3cr3tP4ssw0rd99",
+            "abcdefghijklmnop",
+            "qwerty12345678",
+        ] {
+            assert!(is_sample(value), "{value}");
+        }
+        for value in ["k9Xw2mPq7RtZ4vBn", "3f2a9c81d04be765", "9fQ2zLm47XcV81pT"] {
+            assert!(!is_sample(value), "{value}");
+        }
+    }
+
+    #[test]
+    fn code_is_told_from_values() {
+        for value in [
+            "generate()",
+            "config.apiKey",
+            "process.env.TOKEN1",
+            "get_token2[0]",
+            "https://a.example/x1",
+            "/etc/key1.pem",
+            "Foo::new1()",
+        ] {
+            assert!(is_code(value, false), "{value}");
+        }
+        assert!(!is_code("k9Xw2mPq7RtZ4vBn", false) && !is_code("pa(ss)w0rd", true));
+    }
+}

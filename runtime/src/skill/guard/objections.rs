@@ -1,0 +1,156 @@
+//! Everything that speaks against a text.
+
+use super::page::Page;
+use super::{fold, hidden, phrases};
+use crate::redact;
+
+/// Why a text is refused.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Objection {
+    /// The rule.
+    pub rule: &'static str,
+    /// The words that break it, cut short; never a secret.
+    pub words: String,
+    /// The line it stands on, from 1; 0 in what front matter says once it is decoded.
+    pub line: usize,
+    /// What it means for a skill that a person imports. What an agent writes is refused for either.
+    pub weight: Weight,
+}
+
+/// What an objection means for a skill that a person imports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weight {
+    /// A person should know: an attack is quoted, a key was made up, a phrase has an innocent meaning too.
+    Warning,
+    /// A secret, or an order that is hidden or meant.
+    Refusal,
+}
+
+/// More of them say nothing new.
+const MOST: usize = 50;
+
+/// Marks of chat templates, and whether in a skill that a person imports they are refused outside of code.
+const TEMPLATE_MARKS: [(&str, Weight); 9] = [
+    ("<|im_start|>", Weight::Refusal),
+    ("<|im_end|>", Weight::Warning),
+    ("<|system|>", Weight::Refusal),
+    ("<|start_header_id|>", Weight::Refusal),
+    ("<|endoftext|>", Weight::Warning),
+    ("[inst]", Weight::Refusal),
+    ("<<sys>>", Weight::Refusal),
+    ("</s>", Weight::Warning),
+    ("<|eot_id|>", Weight::Warning),
+];
+
+/// Everything that speaks against a text.
+pub fn objections(text: &str) -> Vec<Objection> {
+    let page = Page::new(text);
+    let mut all = Gathered::default();
+    // What is not seen may stand inside of a key.
+    let shown: String;
+    let seen = if text.is_ascii() || !text.contains(fold::is_unseen) {
+        text
+    } else {
+        shown = text.chars().filter(|c| !fold::is_unseen(*c)).collect();
+        &shown
+    };
+    for secret in redact::find(seen) {
+        let line = seen.get(..secret.start).unwrap_or_default().matches('\n').count() + 1;
+        let whose = if secret.whose.is_empty() { String::new() } else { format!(" of {}", secret.whose) };
+        let weight = if secret.sample { Weight::Warning } else { Weight::Refusal };
+        all.add("holds a secret", format!("{}{whose}", secret.what), line, weight);
+    }
+    let words = fold::words(text);
+    for found in phrases::find(&words) {
+        let span = words.get(found.first..=found.last).unwrap_or_default();
+        let (Some(first), Some(last)) = (span.first(), span.last()) else { continue };
+        let is_spaced_out = found.last - found.first >= 9;
+        let is_disguised = is_spaced_out || span.iter().any(|word| word.is_disguised);
+        let is_hidden =
+            page.is_comment(first.start) && (found.phrase.is_strong || found.phrase.rule == "hides from people");
+        let is_meant = found.phrase.is_strong && !page.is_quoted(first.start, last.end);
+        let weight = if is_disguised || is_hidden || is_meant { Weight::Refusal } else { Weight::Warning };
+        all.add(found.phrase.rule, said(text, first.start, last.end), first.line, weight);
+    }
+    // Words that are put together, or read, only by who wants to obey them.
+    for (view, how) in [(joined(text), "in pieces"), (hidden::unescaped(text), "in escapes")] {
+        let Some(view) = view else { continue };
+        let words = fold::words(&view);
+        for found in phrases::find(&words).into_iter().filter(|found| found.phrase.is_strong) {
+            let line = words.get(found.first).map_or(0, |word| word.line);
+            if !all.0.iter().any(|known| known.line == line && known.rule == found.phrase.rule) {
+                let weight = if page.is_shown(line) { Weight::Warning } else { Weight::Refusal };
+                all.add(found.phrase.rule, how.to_owned(), line, weight);
+            }
+        }
+    }
+    for (line, said) in hidden::decoded(text) {
+        let words = fold::words(&said);
+        for found in phrases::find(&words).into_iter().filter(|found| found.phrase.is_strong) {
+            let weight = if page.is_shown(line) { Weight::Warning } else { Weight::Refusal };
+            all.add(found.phrase.rule, "in base64".to_owned(), line, weight);
+        }
+    }
+    let lower = text.to_ascii_lowercase();
+    for (mark, weight) in TEMPLATE_MARKS {
+        for (at, _) in lower.match_indices(mark).take(MOST) {
+            let line = lower.get(..at).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
+            // Struck out, as HTML has it.
+            if mark == "</s>" && (line.contains("<s>") || line.contains("<s ")) {
+                continue;
+            }
+            let weight = if page.is_quoted(at, at + mark.len()) { Weight::Warning } else { weight };
+            all.add("fakes a message", mark.to_owned(), page.number(at), weight);
+        }
+    }
+    for hidden in hidden::find(text) {
+        let weight = if hidden.is_message { Weight::Refusal } else { Weight::Warning };
+        all.add("hides text", "characters that are not seen".to_owned(), hidden.line, weight);
+    }
+    all.0.sort_by(|a, b| b.weight.cmp(&a.weight).then(a.line.cmp(&b.line)));
+    all.0
+}
+
+#[derive(Default)]
+struct Gathered(Vec<Objection>);
+
+impl Gathered {
+    fn add(&mut self, rule: &'static str, words: String, line: usize, weight: Weight) {
+        let is_same = |known: &Objection| known.rule == rule && known.words == words && known.line == line;
+        // A refusal is never crowded out by warnings.
+        let is_full = self.0.iter().filter(|known| known.weight >= weight).count() >= MOST;
+        if !is_full && !self.0.iter().any(is_same) {
+            self.0.push(Objection { rule, words, line, weight });
+        }
+    }
+}
+
+/// What was said, on one line and cut short.
+fn said(text: &str, start: usize, end: usize) -> String {
+    const ENOUGH: usize = 60;
+    let words = text.get(start..end).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = |c: &char| !c.is_control() && !fold::is_unseen(*c);
+    words.chars().filter(shown).take(ENOUGH).collect()
+}
+
+/// The text without what stands inside of words: `ig-nore`, `pre**vious**`. `None` where nothing does.
+fn joined(text: &str) -> Option<String> {
+    let mut joined = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    let mut is_changed = false;
+    let is_between = |c: char| matches!(c, '-' | '.' | '_' | '*' | '~' | '`' | '"' | '|' | '\\' | '/' | '+');
+    while let Some(c) = chars.next() {
+        let after_word = joined.ends_with(char::is_alphanumeric);
+        if after_word && is_between(c) {
+            let ahead = chars.clone().find(|c| !is_between(*c));
+            if ahead.is_some_and(char::is_alphanumeric) {
+                while chars.next_if(|c| is_between(*c)).is_some() {}
+                is_changed = true;
+                continue;
+            }
+        }
+        joined.push(c);
+    }
+    is_changed.then_some(joined)
+}
