@@ -189,10 +189,11 @@ impl Place {
         self.serving.as_ref().expect("it runs")
     }
 
+    /// The brain as documents of earlier versions name it: all of it.
     fn base(&self) -> Base {
         let brain = BRAIN.parse().unwrap();
         let reader = Reader::open(&Layout::new(self.operator.brains()), &brain).unwrap();
-        Base { brain, version: reader.lock().version, bundle_hash: reader.lock().bundle_hash }
+        Base { brain, version: reader.lock().version, bundle_hash: reader.lock().bundle_hash, touched: None }
     }
 
     /// Stops its process where it stands, until it goes on.

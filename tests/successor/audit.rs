@@ -135,11 +135,15 @@ fn held_out_tasks_that_rule_otherwise_are_a_disagreement() {
 fn a_brain_that_has_moved_is_judged_as_it_is_now_and_that_is_said() {
     let bench = Bench::bare();
     let (_, name) = approved(&bench);
+    // Another role is another brain; a task is not.
+    let role = bench.brains().join("1/system.md");
+    std::fs::write(&role, format!("{}\nBe brief.\n", std::fs::read_to_string(&role).unwrap())).unwrap();
+    bench.must(&["brain", "adopt", "1"]);
     bench.must(&["run", "1", "--example", "vault"]);
     let (code, audit) = bench.herm().json(&["successor", "audit", &name]);
     assert_eq!(code, 0, "{audit:#}");
     let findings = audit["audit"]["findings"].as_array().unwrap();
-    let moved =
-        |finding: &Value| finding["sentence"].as_str().unwrap().starts_with("The brain has moved from version 1 to 2");
+    let said = "The brain has moved since: system.md is not as it was at version 1, now 3.";
+    let moved = |finding: &Value| finding["sentence"].as_str().unwrap().starts_with(said);
     assert!(findings.iter().any(moved), "{findings:#?}");
 }

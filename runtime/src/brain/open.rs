@@ -366,6 +366,11 @@ impl Brain {
         }
     }
 
+    /// The digest of a file of the bundle, as the last step left it; `None` where there is none.
+    pub fn entry(&self, path: &RelPath) -> Result<Option<Digest>> {
+        journal::entry(&self.database.connection, path)
+    }
+
     /// Searches the memory. A damaged index is rebuilt at once.
     pub fn search(&mut self, wanted: &Search<'_>) -> Result<Found> {
         let found = search::search(&self.database.connection, wanted)?;

@@ -12,7 +12,7 @@ use super::verify;
 use crate::bundle::Lockfile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{Dir, Root};
-use crate::ids::{BrainId, RelPath, Slug};
+use crate::ids::{BrainId, Digest, RelPath, Slug};
 use crate::layout::{self, Layout};
 use crate::memory::vectors::{self, Due};
 use crate::memory::{Access, Database, Found, FoundNear, Search, Sought, hybrid, search, sql};
@@ -138,6 +138,11 @@ impl Reader {
     /// A file of at most `max` bytes, or `None` where there is none.
     pub(super) fn read_file(&self, path: &crate::ids::RelPath, max: u64) -> Result<Option<Vec<u8>>> {
         self.root.read(path, max)
+    }
+
+    /// The digest of a file of the bundle, as the last step left it; `None` where there is none.
+    pub fn entry(&self, path: &RelPath) -> Result<Option<Digest>> {
+        journal::entry(&self.database.connection, path)
     }
 
     /// The skill index.

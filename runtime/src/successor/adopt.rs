@@ -1,6 +1,8 @@
 //! A patch on the brain itself, behind its gates, and the way back. Each is a step like any other: one transaction, a
 //! signed receipt that says why, in the brain's lineage.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::json;
 
@@ -8,26 +10,64 @@ use crate::brain::{Brain, OnChanged, Reader, StepKind, StepRecord, Undone};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::harness::Harness;
-use crate::ids::BrainId;
+use crate::ids::{BrainId, Digest, RelPath, sha256};
+use crate::layout::{self, Layout};
 use crate::successor::apply::{self, Applied};
 use crate::successor::gate::Passed;
 use crate::successor::patch::{Change, Patch};
 use crate::successor::records::Record;
-use crate::successor::verdict::Base;
+use crate::successor::verdict::{Base, Touched};
 
 /// How many steps back a patch is looked for.
 const MOST_STEPS: usize = 10_000;
 
-/// What a brain is at this moment, as gates know it.
-pub fn base_of(brain: &Brain) -> Base {
+/// What a brain is at this moment to a patch, as gates know it.
+pub fn base_of(brain: &Brain, patch: &Patch) -> Result<Base> {
     let lock = brain.lock();
-    Base { brain: brain.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash }
+    let touched = touched(patch, |path| brain.entry(path))?;
+    let base = Base { brain: brain.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash, touched: None };
+    Ok(Base { touched: Some(touched), ..base })
 }
 
 /// The same beside whoever owns it.
-pub fn base_beside(reader: &Reader) -> Base {
+pub fn base_beside(reader: &Reader, patch: &Patch) -> Result<Base> {
     let lock = reader.lock();
-    Base { brain: reader.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash }
+    let touched = touched(patch, |path| reader.entry(path))?;
+    let base = Base { brain: reader.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash, touched: None };
+    Ok(Base { touched: Some(touched), ..base })
+}
+
+/// What a patch rests on, given the digest of each file.
+fn touched(patch: &Patch, entry: impl Fn(&RelPath) -> Result<Option<Digest>>) -> Result<Touched> {
+    let mut lines = String::new();
+    for path in patch.files() {
+        let digest = entry(&path)?.map_or_else(|| "-".to_owned(), |digest| digest.to_string());
+        lines.push_str(&format!("{path} {digest}\n"));
+    }
+    Ok(Touched {
+        role: entry(&layout::rel(layout::SYSTEM)?)?,
+        manifest: entry(&layout::rel(layout::MANIFEST)?)?,
+        tuning: entry(&layout::rel(layout::TUNING)?)?,
+        files: (!lines.is_empty()).then(|| format!("sha256:{}", sha256(lines.as_bytes()))),
+    })
+}
+
+/// Refuses a verdict whose brain is no longer what was judged, and names what changed.
+fn check_base(layout: &Layout, record: &Record, now: &Base) -> Result<()> {
+    let Some(moved) = record.verdict.base.moved(now) else { return Ok(()) };
+    let then = record.verdict.base.version;
+    let reader = Reader::open(layout, &now.brain)?;
+    let mut changed = BTreeSet::new();
+    for path in record.patch.files() {
+        let last = reader.file_versions(std::slice::from_ref(&path), 1)?;
+        changed.extend(last.iter().any(|last| last.version.unsigned_abs() > then).then(|| path.to_string()));
+    }
+    let named = match changed.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", changed.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    Err(Error::refused(format!("the brain has moved: {moved}{named}"))
+        .hint("have the patch evaluated again against the brain as it is"))
 }
 
 /// Applies the patch of a verdict to its brain, between tasks. The gates are asked once more with the brain in hand: one
@@ -42,7 +82,7 @@ pub async fn adopt(harness: &Harness, record: &Record, passed: &Passed) -> Resul
     let (brain, judged) = (record.verdict.base.brain.clone(), record.verdict.identity.after.clone());
     harness
         .with_brain(&brain, move |brain| {
-            passed.covers(&patch, &base_of(brain))?;
+            passed.covers(&patch, &base_of(brain, &patch)?)?;
             let after = apply::identity(brain, Some(&apply::stage(brain, &patch)?))?;
             if Some(&after) != judged.as_ref() {
                 return Err(Error::refused(format!(
@@ -58,8 +98,14 @@ pub async fn adopt(harness: &Harness, record: &Record, passed: &Passed) -> Resul
 /// Whether the patch of a verdict could be applied now. Gates open once: ask this before them.
 pub async fn rehearse(harness: &Harness, record: &Record) -> Result<()> {
     allowed(harness, &record.patch)?;
-    let patch = record.patch.clone();
-    harness.with_brain(&record.verdict.base.brain, move |brain| apply::rehearse(brain, &patch)).await
+    let (layout, record) = (harness.layout().clone(), record.clone());
+    let brain = record.verdict.base.brain.clone();
+    harness
+        .with_brain(&brain, move |brain| {
+            apply::rehearse(brain, &record.patch)?;
+            check_base(&layout, &record, &base_of(brain, &record.patch)?)
+        })
+        .await
 }
 
 fn allowed(harness: &Harness, patch: &Patch) -> Result<()> {

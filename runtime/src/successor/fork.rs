@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::harness::Harness;
 use crate::ids::{BrainId, sha256};
 use crate::layout::{self, Layout};
+use crate::successor::adopt::base_of;
 use crate::successor::apply;
 use crate::successor::broker::Broker;
 use crate::successor::budget::Budget;
@@ -76,8 +77,8 @@ impl SuccessorFork {
             if let Err(error) = sweep(&layout) {
                 tracing::warn!(%error, "what dead successors left is still there");
             }
-            let (base, leases) = copies(&layout, &id)?;
-            let facts = facts(&leases[0], &id, &change)?;
+            let leases = copies(&layout, &id)?;
+            let (base, facts) = facts(&leases[0], &id, &change)?;
             Ok((base, leases, facts))
         })
         .await?;
@@ -236,21 +237,22 @@ impl SuccessorFork {
 }
 
 /// Copies of a brain for both sides, of the same moment.
-fn copies(layout: &Layout, id: &BrainId) -> Result<(Base, [Lease; 2])> {
+fn copies(layout: &Layout, id: &BrainId) -> Result<[Lease; 2]> {
     let root = forks(layout);
     let take = || Lease::take(&root).map_err(|source| Error::io("make a sandbox in", &root, source));
     let leases = [take()?, take()?];
     let place = |lease: &Lease| Layout::new(lease.work().join("brains"));
-    let lock = Reader::open(layout, id)?.copy_into(&place(&leases[0]))?;
+    Reader::open(layout, id)?.copy_into(&place(&leases[0]))?;
     // The second is a copy of the first: the brain may have moved meanwhile.
     Reader::open(&place(&leases[0]), id)?.copy_into(&place(&leases[1]))?;
-    Ok((Base { brain: id.clone(), version: lock.version, bundle_hash: lock.bundle_hash }, leases))
+    Ok(leases)
 }
 
-fn facts(lease: &Lease, id: &BrainId, patch: &Patch) -> Result<Facts> {
+fn facts(lease: &Lease, id: &BrainId, patch: &Patch) -> Result<(Base, Facts)> {
     let layout = Layout::new(lease.work().join("brains"));
     let recent = Recent::of(&Reader::open(&layout, id)?, patch)?;
     let brain = Brain::open(&layout, id, &Opening::default())?;
+    let base = base_of(&brain, patch)?;
     let staged = apply::stage(&brain, patch).ok();
     let before = apply::identity(&brain, None)?;
     let after = staged.as_ref().map(|draft| apply::identity(&brain, Some(draft))).transpose()?;
@@ -268,7 +270,7 @@ fn facts(lease: &Lease, id: &BrainId, patch: &Patch) -> Result<Facts> {
         }
     }
     brain.close()?;
-    Ok(Facts { identity: (before, after), programs, backends, recent })
+    Ok((base, Facts { identity: (before, after), programs, backends, recent }))
 }
 
 /// Removes the copies.

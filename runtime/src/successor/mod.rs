@@ -42,5 +42,6 @@ pub use patch::{Change, Edit, Executable, MAX_PATCH_BYTES, PATCH_SCHEMA, Patch, 
 pub use records::{Record, Records};
 pub use report::{MAX_REPORT_BYTES, Report};
 pub use verdict::{
-    Artifact, Base, CheckCounts, Comparison, Direction, Identity, Ruling, VERDICT_SCHEMA, VERDICT_TYPE, Verdict, Walls,
+    Artifact, Base, CheckCounts, Comparison, Direction, Identity, Ruling, Touched, VERDICT_SCHEMA, VERDICT_TYPE,
+    Verdict, Walls,
 };

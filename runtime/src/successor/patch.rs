@@ -1,7 +1,7 @@
 //! A patch: a proposed change of the runtime or of a brain, as a file with a hash. The format is
 //! described in `docs/formats/patch.md`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -181,6 +181,28 @@ impl Patch {
     /// What it changes.
     pub fn changes(&self) -> &[Change] {
         &self.content.changes
+    }
+
+    /// The files it writes or removes, beside role and tuning, in order.
+    pub fn files(&self) -> BTreeSet<RelPath> {
+        let mut files = BTreeSet::new();
+        for change in self.changes() {
+            match change {
+                // What no path is, applying refuses.
+                Change::Files { set, remove } => {
+                    files.extend(set.keys().chain(remove).filter_map(|path| path.parse::<RelPath>().ok()));
+                }
+                Change::Tool { name, executable: Some(_), .. } => {
+                    files.extend(format!("{}/{name}", layout::TOOLS_DIR).parse::<RelPath>().ok());
+                }
+                Change::Constants { .. }
+                | Change::Component { .. }
+                | Change::Role { .. }
+                | Change::Tool { .. }
+                | Change::Migration(_) => {}
+            }
+        }
+        files
     }
 
     fn validate(&self) -> Result<()> {

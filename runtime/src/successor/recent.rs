@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 
 use crate::brain::{Reader, StepKind};
 use crate::error::Result;
-use crate::ids::RelPath;
 use crate::layout;
-use crate::successor::patch::{Change, Patch};
+use crate::successor::patch::Patch;
 
 /// How far back tasks are looked for.
 const MOST_STEPS: usize = 5_000;
@@ -25,12 +24,7 @@ impl Recent {
             .map(layout::rel)
             .into_iter()
             .collect::<Result<Vec<_>>>()?;
-        for change in patch.changes() {
-            if let Change::Files { set, remove } = change {
-                let named = set.keys().chain(remove).map(|path| path.parse::<RelPath>());
-                paths.extend(named.collect::<Result<Vec<_>>>()?);
-            }
-        }
+        paths.extend(patch.files());
         let changed = reader.file_versions(&paths, 1)?.iter().map(|last| last.version).max().unwrap_or(0);
         let mut receipts = BTreeSet::new();
         for step in reader.history(MOST_STEPS)?.into_iter().filter(|step| step.kind == StepKind::Task) {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, sha256};
+use crate::layout;
 use crate::receipt::{Envelope, PublicKey, STATEMENT_TYPE, Signer};
 use crate::successor::budget::{Budget, Spent};
 use crate::successor::measure::{Better, Metric};
@@ -141,6 +142,76 @@ pub struct Base {
     pub version: u64,
     /// Its bundle hash.
     pub bundle_hash: Digest,
+    /// What of the brain the patch rests on: as long as that stands, so does the verdict. Verdicts of earlier versions
+    /// have none and are bound to the whole brain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub touched: Option<Touched>,
+}
+
+impl Base {
+    /// What of the brain is no longer as it was here, in words; `None` while this still stands for `now`. With
+    /// [`Base::touched`] only that counts: tasks, memory rows and versions do not.
+    pub fn moved(&self, now: &Self) -> Option<String> {
+        let whole = |base: &Self| format!("brain {} version {} ({})", base.brain, base.version, base.bundle_hash.short());
+        let differ = || Some(format!("it was {}, and now it is {}", whole(self), whole(now)));
+        match (&self.touched, &now.touched) {
+            _ if self.brain != now.brain => differ(),
+            (Some(then), Some(is)) => {
+                let changed = then.difference(is)?;
+                Some(format!("{changed} is not as it was at version {}, now {}", self.version, now.version))
+            }
+            _ if (self.version, self.bundle_hash) != (now.version, now.bundle_hash) => differ(),
+            _ => None,
+        }
+    }
+
+    /// Whether another document names this base. One that was written by an earlier version of herm leaves out
+    /// [`Base::touched`].
+    pub(super) fn is_named_by(&self, other: &Self) -> bool {
+        let touched = other.touched.is_none() || other.touched == self.touched;
+        touched && (&self.brain, self.version, self.bundle_hash) == (&other.brain, other.version, other.bundle_hash)
+    }
+}
+
+/// What of a brain a patch rests on: the role, the manifest, the tuning, and the files it changes, by the digests of the
+/// bundle. Nothing where there is no such file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Touched {
+    /// `system.md`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Digest>,
+    /// `manifest.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Digest>,
+    /// `tuning.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<Digest>,
+    /// The files that the patch changes, together: `sha256:` of a line for each, in the order of their paths, of the path,
+    /// a space and its digest or `-`. Nothing where it changes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
+}
+
+impl Touched {
+    /// The first part that differs, in words.
+    fn difference(&self, now: &Self) -> Option<&'static str> {
+        if self.role != now.role {
+            Some(layout::SYSTEM)
+        } else if self.manifest != now.manifest {
+            Some(layout::MANIFEST)
+        } else if self.tuning != now.tuning {
+            Some(layout::TUNING)
+        } else {
+            (self.files != now.files).then_some("a file that the patch changes")
+        }
+    }
+
+    /// What the brain runs as, whatever a patch changes beside it.
+    pub(super) fn runtime(&self) -> String {
+        let word = |digest: &Option<Digest>| digest.map_or_else(|| "-".to_owned(), |digest| digest.to_string());
+        [&self.role, &self.manifest, &self.tuning].map(word).join(" ")
+    }
 }
 
 /// The walls the successor stood in.

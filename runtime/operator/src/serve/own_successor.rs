@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use herm::successor::gate::{Proposal, Verified, Verifier};
-use herm::successor::{Base, Budget, Evaluation, Ruling, SuccessorFork, Verdict};
+use herm::successor::{Base, Budget, Evaluation, Patch, Ruling, SuccessorFork, Verdict, base_beside};
 use herm::{BrainId, Error, Harness, Reader, Result};
 
 /// A successor of this operator's own.
@@ -42,13 +42,9 @@ impl OwnSuccessor {
 
 #[async_trait]
 impl Verifier for OwnSuccessor {
-    async fn base(&self, brain: &BrainId) -> Result<Base> {
-        let (layout, brain) = (self.harness.layout().clone(), brain.clone());
-        let looking = tokio::task::spawn_blocking(move || {
-            let reader = Reader::open(&layout, &brain)?;
-            let lock = reader.lock();
-            Ok(Base { brain, version: lock.version, bundle_hash: lock.bundle_hash })
-        });
+    async fn base(&self, brain: &BrainId, patch: &Patch) -> Result<Base> {
+        let (layout, brain, patch) = (self.harness.layout().clone(), brain.clone(), patch.clone());
+        let looking = tokio::task::spawn_blocking(move || base_beside(&Reader::open(&layout, &brain)?, &patch));
         looking.await.map_err(|_| Error::internal("looking at a brain was interrupted"))?
     }
 

@@ -402,16 +402,16 @@ pub(super) fn second(first: &Verdict, second: &Verdict) -> Vec<Finding> {
             second.evaluation_summary
         ));
     }
-    if second.base == first.base && second.identity != first.identity {
+    let moved = first.base.moved(&second.base);
+    if moved.is_none() && second.identity != first.identity {
         fault("The same patch made another runtime of the same brain for the second successor.".to_owned());
     }
-    if second.base != first.base {
+    if let Some(moved) = moved {
         findings.push(Finding::caveat(
             Area::Second,
             format!(
-                "The brain has moved from version {} to {} since: the second successor judged what it is now, and a gate \
-                 asks for a verdict about that.",
-                first.base.version, second.base.version
+                "The brain has moved since: {moved}. The second successor judged what it is now, and a gate asks for a \
+                 verdict about that."
             ),
         ));
     }

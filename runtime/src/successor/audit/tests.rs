@@ -67,7 +67,7 @@ fn verdict_of(evaluation: &Evaluation, samples: &[Sample], patch: &Patch) -> Ver
         left_out: Vec::new(),
         artifacts: Vec::new(),
         reason: judged.reason,
-        base: Base { brain: "1".parse().unwrap(), version: 4, bundle_hash },
+        base: Base { brain: "1".parse().unwrap(), version: 4, bundle_hash, touched: None },
         identity: Identity { before: "sha256:a".to_owned(), after: Some("sha256:b".to_owned()) },
         budget: Budget::default(),
         spent: Spent { wall_millis: 2_000, cpu_millis: 1_000, ..Spent::default() },

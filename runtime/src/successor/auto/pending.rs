@@ -8,11 +8,12 @@ use crate::error::Result;
 use crate::fsio;
 use crate::harness::Harness;
 use crate::layout;
+use crate::successor::adopt::base_beside;
 use crate::successor::audit::{CONSENSUS_FILE, Finding, last_audit, recheck};
 use crate::successor::gate::{Consensus, SignedConsensus};
 use crate::successor::patch::Change;
 use crate::successor::records::{Record, Records};
-use crate::successor::verdict::{Base, Ruling};
+use crate::successor::verdict::Ruling;
 
 /// After so many versions a brain has done enough for a patch to be tried again.
 const AGAIN_AFTER: u64 = 50;
@@ -22,13 +23,13 @@ const MOST_CONSENSUS: u64 = 8 << 20;
 /// A verdict about the brain as it is that approves, and with which the verifier agrees: it waits for its gate.
 /// Its record is looked at once more, for the audit may be of yesterday.
 pub(super) fn waiting(harness: &Harness, reader: &Reader) -> Result<Option<(Record, Vec<Finding>)>> {
-    let lock = reader.lock();
-    let base = Base { brain: reader.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash };
     let key = harness.signer().public();
     let (records, _) = Records::new(harness.layout()).all()?;
     let stands = |record: &Record| {
         record.verdict.verdict == Ruling::Approve
-            && record.verdict.base == base
+            && record.verdict.base.brain == *reader.id()
+            // What cannot be compared does not stand.
+            && base_beside(reader, &record.patch).is_ok_and(|now| record.verdict.base.moved(&now).is_none())
             && record.envelope.keyid() == Some(&key.to_string())
             // An audit that cannot be read is none.
             && matches!(last_audit(&record.path, &record.verdict, key), Ok(Some(audit)) if audit.agrees)

@@ -250,15 +250,16 @@ pub(super) fn check_verdict(verdict: &Verdict, base_now: &Base) -> Result<()> {
         return Err(Error::refused(format!("the verdict is {}, and no gate opens for that", verdict.verdict.name()))
             .hint("change the patch and have it evaluated again"));
     }
-    if verdict.base != *base_now {
-        return Err(Error::refused(format!(
-            "the brain has moved: the verdict is about {}, and now it is {}",
-            words(&verdict.base),
-            words(base_now)
-        ))
-        .hint("have the patch evaluated again against the brain as it is"));
+    check_base(verdict, base_now)
+}
+
+/// Refuses a verdict whose brain is no longer what was judged.
+pub(super) fn check_base(verdict: &Verdict, base_now: &Base) -> Result<()> {
+    match verdict.base.moved(base_now) {
+        None => Ok(()),
+        Some(moved) => Err(Error::refused(format!("the brain has moved: {moved}"))
+            .hint("have the patch evaluated again against the brain as it is")),
     }
-    Ok(())
 }
 
 fn check_span(approval: &Approval) -> Result<()> {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::approval::check_verdict;
+use super::approval::{check_base, check_verdict};
 use super::epoch::EpochBook;
 use super::mesh::{Gathered, Mesh, SignedProposal, Silent};
 use super::nonce::{Nonce, NonceBook};
@@ -173,25 +173,32 @@ pub(super) fn examine(
         ))
         .hint("propose this patch"));
     }
-    if said.about.base != verdict.base {
-        return Err(Error::refused(format!(
-            "the mesh agreed for brain {} version {}, and the verdict is about brain {} version {}",
-            said.about.base.brain, said.about.base.version, verdict.base.brain, verdict.base.version
-        ))
-        .hint("propose the patch for the brain as it is"));
+    if let Some(moved) = said.about.base.moved(&verdict.base) {
+        return Err(Error::refused(format!("the mesh agreed for another brain than the verdict's: {moved}"))
+            .hint("propose the patch for the brain as it is"));
     }
-    check_verdict(verdict, base_now)?;
+    match own_vote(said, verdict)? {
+        // Who took part in the vote is bound by it, also where its own successor ruled otherwise.
+        true => check_base(verdict, base_now)?,
+        false => check_verdict(verdict, base_now)?,
+    }
     if nonces.is_spent(consensus.key(), &said.nonce)? {
         return Err(used_before(consensus));
     }
     let approving = counted.counted.iter().filter(|one| one.standing == Standing::Approve);
     Ok(Granted {
         patch_hash: said.about.patch_hash.clone(),
-        base: said.about.base.clone(),
+        base: verdict.base.clone(),
         verdict_hash: verdict.hash()?,
         by: By::Mesh(approving.map(|one| one.key.clone()).collect()),
         document: consensus.hash().to_owned(),
     })
+}
+
+/// Whether one of the votes rests on this very verdict.
+fn own_vote(said: &Consensus, verdict: &Verdict) -> Result<bool> {
+    let hash = verdict.hash()?;
+    Ok(said.votes.iter().any(|vote| vote.said().verdict_hash.as_ref() == Some(&hash)))
 }
 
 /// Closes an epoch with this consensus; one that was closed with another, or lies before a closed one, is refused.

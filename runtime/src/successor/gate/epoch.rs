@@ -103,7 +103,12 @@ impl EpochBook {
     /// verified: another one of it is refused. It is for the node to say which epoch that is, not for the proposal.
     pub fn claim(&self, proposal: &SignedProposal) -> Result<()> {
         let (base, key) = (&proposal.said().base, proposal.key());
-        let whose = sha256(format!("{key} {} {}", base.version, base.bundle_hash).as_bytes());
+        // Neither the version nor the files of a patch: a proposer could choose them so that each proposal is another.
+        let what = match &base.touched {
+            Some(touched) => touched.runtime(),
+            None => format!("{} {}", base.version, base.bundle_hash),
+        };
+        let whose = sha256(format!("{key} {what}").as_bytes());
         let place: RelPath = format!("verified/{}/{:020}-{whose}", base.brain, self.closed(&base.brain)?).parse()?;
         if self.root.create(&place, proposal.hash().as_bytes())? {
             return Ok(());
@@ -124,12 +129,12 @@ impl EpochBook {
     pub fn proposed(&self, proposal: SignedProposal) -> Result<SignedProposal> {
         let said = proposal.said();
         let (base, evaluation) = (&said.base, said.evaluation.hash()?);
+        let of = match &base.touched {
+            Some(touched) => format!("{} {}", touched.runtime(), touched.files.as_deref().unwrap_or("-")),
+            None => format!("{} {}", base.version, base.bundle_hash),
+        };
         let what = sha256(
-            format!(
-                "{} {} {} {} {evaluation} {} {}",
-                said.proposer, base.brain, base.version, base.bundle_hash, said.patch_hash, said.epoch
-            )
-            .as_bytes(),
+            format!("{} {} {of} {evaluation} {} {}", said.proposer, base.brain, said.patch_hash, said.epoch).as_bytes(),
         );
         let place: RelPath = format!("proposals/{what}.json").parse()?;
         if self.root.create(&place, proposal.to_line()?.as_bytes())? {

@@ -185,8 +185,8 @@ impl Signed<Proposal> {
 /// Judges a proposal by itself, with a successor of its own.
 #[async_trait]
 pub trait Verifier: Send + Sync {
-    /// The brain as it is here.
-    async fn base(&self, brain: &BrainId) -> Result<Base>;
+    /// The brain as it is here, to a patch.
+    async fn base(&self, brain: &BrainId, patch: &Patch) -> Result<Base>;
 
     /// Evaluates the patch here, and says what came of it.
     async fn verify(&self, proposal: &Proposal) -> Result<Verified>;

@@ -199,11 +199,8 @@ impl Passed {
                     patch.hash()
                 )));
             }
-            if one.base != *base_now {
-                return Err(Error::refused(format!(
-                    "brain {} has moved since the gate opened: version {} then, {} now",
-                    one.base.brain, one.base.version, base_now.version
-                ))
+            if let Some(moved) = one.base.moved(base_now) {
+                return Err(Error::refused(format!("brain {} has moved since the gate opened: {moved}", one.base.brain))
                 .hint("have the patch evaluated and approved again, for the brain as it is"));
             }
         }

@@ -124,7 +124,7 @@ impl Node {
 
     async fn find(&self, proposal: &SignedProposal) -> Result<Found> {
         let (said, verifier) = (proposal.said(), &self.0.verifier);
-        if verifier.base(&said.base.brain).await? != said.base {
+        if said.base.moved(&verifier.base(&said.base.brain, &said.patch()?).await?).is_some() {
             return Ok(Found::unjudged(ANOTHER_BASE));
         }
         if proposal.key() != self.key() {
@@ -137,7 +137,7 @@ impl Node {
         if !is_asked || !local.iter().all(is_about) {
             return Err(Error::internal("the successor judged something else than what was proposed"));
         }
-        if [Some(&verdict), local.as_ref()].into_iter().flatten().any(|one| one.base != said.base) {
+        if [Some(&verdict), local.as_ref()].into_iter().flatten().any(|one| said.base.moved(&one.base).is_some()) {
             // The brain moved after it was looked at.
             return Ok(Found::unjudged(ANOTHER_BASE));
         }

@@ -41,7 +41,7 @@ impl Question {
             format!("it is of epoch {}, not {}", other.epoch, self.epoch)
         } else if other.patch_hash != self.patch_hash {
             format!("it is about the patch {}", other.patch_hash)
-        } else if other.base != self.base {
+        } else if !self.base.is_named_by(&other.base) {
             format!("it is about brain {} version {}", other.base.brain, other.base.version)
         } else if other.proposal != self.proposal {
             format!("it is about the proposal {}", other.proposal)

@@ -144,7 +144,7 @@ fn counted(record: &Record, mesh: &Mesh) -> Result<Option<(Tally, bool)>> {
     let Some(line) = document(record, CONSENSUS_FILE)? else { return Ok(None) };
     let consensus = SignedConsensus::parse(&line)?;
     let about = &consensus.said().about;
-    let is_ours = about.patch_hash == record.verdict.patch_hash && about.base == record.verdict.base;
+    let is_ours = about.patch_hash == record.verdict.patch_hash && about.base.moved(&record.verdict.base).is_none();
     Ok(Some((consensus.recount(mesh)?, is_ours)))
 }
 

@@ -195,7 +195,7 @@ fn step_of(settings: &Settings, brain: &BrainId) -> Result<i64> {
 /// Asks every gate that must open.
 fn open_gates(settings: &Settings, record: &Record) -> Result<gate::Passed> {
     let gates = settings.gates()?;
-    let base_now = base_beside(&Reader::open(&settings.layout, &record.verdict.base.brain)?);
+    let base_now = base_beside(&Reader::open(&settings.layout, &record.verdict.base.brain)?, &record.patch)?;
     let mut nonces = NonceBook::open(&settings.layout)?;
     let decisions = match gates.gate.needs_steward() {
         true => Some(decisions(settings, record)?),

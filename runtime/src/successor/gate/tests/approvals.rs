@@ -209,7 +209,7 @@ fn a_brain_that_has_moved_since_is_refused() {
         let mut asking = Asking::with(signed(approval()));
         asking.base = moved;
         let said = asking.refused();
-        assert!(said.starts_with("the brain has moved: the verdict is about brain 1 version 4"), "{said}");
+        assert!(said.starts_with("the brain has moved: it was brain 1 version 4"), "{said}");
     }
 }
 

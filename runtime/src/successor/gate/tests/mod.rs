@@ -36,7 +36,7 @@ fn key(number: u8) -> Signer {
 }
 
 fn base() -> Base {
-    Base { brain: "1".parse().unwrap(), version: 4, bundle_hash: Digest::of(b"a brain") }
+    Base { brain: "1".parse().unwrap(), version: 4, bundle_hash: Digest::of(b"a brain"), touched: None }
 }
 
 fn patch(title: &str) -> Patch {
