@@ -6,8 +6,9 @@ use herm::backend::{
     Anthropic, Ask, Backend, BackendError, Client, Completion, EMBEDDED, EndpointSettings, ErrorClass, OpenAi, Price,
     Router, SchemaWay,
 };
-use herm::harness::Snapshotting;
+use herm::harness::{AfterSession, Snapshotting};
 use herm::semantic::Embedder;
+use herm::successor::detector::Detector;
 use herm::tool::{MeaningUses, Permissions, Sandboxed, Tool};
 use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
 use secrecy::SecretString;
@@ -34,6 +35,27 @@ pub(crate) fn harness(
     tools: Vec<Arc<dyn Tool>>,
     snapshotting: Option<Snapshotting>,
 ) -> Result<Harness> {
+    builder(settings, wish, model, tools, snapshotting)?.build()
+}
+
+/// The same for a server, which also looks for what holds its brains up.
+pub(crate) fn server_harness(
+    settings: &Settings,
+    tools: Vec<Arc<dyn Tool>>,
+    snapshotting: Option<Snapshotting>,
+) -> Result<Harness> {
+    let detector = settings.detecting()?.map(Detector::new).transpose()?;
+    let after = detector.map(|detector| Arc::new(detector) as Arc<dyn AfterSession>);
+    builder(settings, None, None, tools, snapshotting)?.after_session(after).build()
+}
+
+fn builder(
+    settings: &Settings,
+    wish: Option<&str>,
+    model: Option<&str>,
+    tools: Vec<Arc<dyn Tool>>,
+    snapshotting: Option<Snapshotting>,
+) -> Result<HarnessBuilder> {
     let mut toolbox = herm_tools::standard()?;
     for tool in tools {
         toolbox.add(tool)?;
@@ -67,7 +89,7 @@ pub(crate) fn harness(
     for (name, entry) in &settings.said.secrets {
         builder = builder.secret(name, secret(name, &entry.at)?, &entry.hosts);
     }
-    builder.build()
+    Ok(builder)
 }
 
 /// The embedding model and what it is used for, where it is used. One that cannot be opened is said, and gone without.

@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use super::pool::Pool;
 use super::snapshots::{Snapshots, Snapshotting};
 use super::vectors::Vectors;
-use super::{Curating, Evolving, Harness, Inner};
+use super::{AfterSession, Curating, Evolving, Harness, Inner};
 use crate::backend::{Backend, Router};
 use crate::brain::{OnDrift, Opening};
 use crate::clock::{Clock, SystemClock};
@@ -43,6 +43,7 @@ pub struct HarnessBuilder {
     pool_bytes: usize,
     keep_transcripts: u64,
     curating: Option<Curating>,
+    after: Option<Arc<dyn AfterSession>>,
     evolving: Option<Evolving>,
     surroundings: Surroundings,
     snapshotting: Option<Snapshotting>,
@@ -68,6 +69,7 @@ impl Default for HarnessBuilder {
             pool_bytes: POOL_BYTES,
             keep_transcripts: KEEP_TRANSCRIPTS,
             curating: Some(Curating::default()),
+            after: None,
             evolving: Some(Evolving::default()),
             surroundings: Surroundings { environment: set_variables(), ..Surroundings::default() },
             snapshotting: None,
@@ -181,6 +183,12 @@ impl HarnessBuilder {
         self
     }
 
+    /// Who looks at brains after their sessions, such as the successor's `Detector` of bottlenecks; nobody, unless said.
+    pub fn after_session(mut self, after: Option<Arc<dyn AfterSession>>) -> Self {
+        self.after = after;
+        self
+    }
+
     /// Where brains are snapshotted to, and restored from when a task arrives for one that is not here.
     pub fn snapshotting(mut self, snapshotting: Option<Snapshotting>) -> Self {
         self.snapshotting = snapshotting;
@@ -283,6 +291,7 @@ impl HarnessBuilder {
             surroundings: Arc::new(self.surroundings),
             curated: Mutex::default(),
             counted: super::maintain::Counted::default(),
+            after: self.after,
             snapshots: self.snapshotting.map(Snapshots::new),
             programs: self.programs,
             vectors: self

@@ -29,6 +29,13 @@ impl Curating {
     }
 }
 
+/// Someone who looks at a brain after its sessions, once their place is free and off the caller's path. Called on a thread
+/// for blocking work; errors are for it to tell.
+pub trait AfterSession: std::fmt::Debug + Send + std::marker::Sync {
+    /// A session of a brain is over and maintained.
+    fn after(&self, harness: &Harness, brain: &BrainId);
+}
+
 /// The last pass over a brain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Curated {
@@ -160,7 +167,9 @@ impl Inner {
     /// Maintains the brain of a task that is done, lets go of its place, and closes brains that
     /// weigh too much.
     pub(super) fn maintain_place(self: &Arc<Self>, mut place: Place, wanting: Wanting) {
+        let mut id = None;
         if let Some(brain) = place.as_mut() {
+            id = Some(brain.id().clone());
             let told = |brain: &Brain, error: Error| {
                 tracing::warn!(brain = %brain.id(), %error, "maintenance did not finish; the next pass goes on");
             };
@@ -182,6 +191,9 @@ impl Inner {
         drop(place);
         drop(wanting);
         self.close_overweight();
+        if let (Some(after), Some(id)) = (&self.after, id) {
+            after.after(&Harness { inner: Arc::clone(self) }, &id);
+        }
     }
 
     /// Lets the curator pass, where it is on, not too soon after the last time, and something is due.

@@ -23,7 +23,7 @@ mod vectors;
 pub use builder::HarnessBuilder;
 pub(crate) use calls::ManyCalls;
 pub use evolve::Evolving;
-pub use maintain::{Curating, Maintained, MaintenanceCounters};
+pub use maintain::{AfterSession, Curating, Maintained, MaintenanceCounters};
 pub(crate) use replay::rerun;
 pub use replay::{Replayed, replay, replay_speaking};
 pub use snapshots::{Pushing, SnapshotCounters, Snapshotting};
@@ -74,6 +74,8 @@ pub(crate) struct Inner {
     curated: Mutex<HashMap<BrainId, maintain::Curated>>,
     /// What maintenance changed.
     counted: maintain::Counted,
+    /// Who looks at brains after their sessions; nobody, unless said.
+    after: Option<Arc<dyn AfterSession>>,
     /// Who runs programs that stand in for tools; nobody, unless said.
     programs: Option<Arc<dyn Programs>>,
     /// What texts mean, where a model was given; nothing, unless said.

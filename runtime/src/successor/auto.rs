@@ -10,8 +10,8 @@
 //!
 //! The stages, thresholds and rules in words are in `docs/autogenesis.md`.
 
-mod pending;
-mod stages;
+pub(super) mod pending;
+pub(super) mod stages;
 mod watch;
 mod window;
 

@@ -19,7 +19,7 @@ use crate::clock::Moment;
 use crate::memory::EvidenceStatus;
 use crate::task::StopReason;
 
-pub use observe::{MOST_TASKS, Seen, Surroundings, observe};
+pub use observe::{MOST_TASKS, Seen, Surroundings, observe, observe_within};
 
 /// The fewest tasks that a share of tasks is taken of.
 pub const LEAST_TASKS: usize = 5;
@@ -251,6 +251,8 @@ pub struct Standing {
     pub unused: usize,
     /// Whether the prompt has room for every skill.
     pub index_fits: bool,
+    /// Rows of the memory that are searched.
+    pub rows: u64,
 }
 
 /// How a tool did.

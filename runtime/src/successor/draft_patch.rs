@@ -1,17 +1,20 @@
 //! The patch generator: from what holds a brain up to a patch that could help, and to the evaluation that would show it.
 //!
-//! - [`changes_for`] is a template for each [bottleneck](super::bottleneck): another registered component, or a constant
-//!   moved one step. Pure and deterministic; every value stays in the ranges of the tuning.
+//! - [`candidates`] are the templates for each [bottleneck](super::bottleneck), the smallest first: another registered
+//!   component or a constant moved one step, a line of the role, a skill, the whitelist of tools. Pure and deterministic;
+//!   every value stays in the ranges of the tuning. What could not change anything is not among them.
 //! - [`evaluation_for`] builds what the successor runs from the brain's own tasks ([`Material`]), with goals on what the
 //!   patch is to make better and guards on checks, turns and tool errors.
-//! - [`model::draft`] asks a backend instead, behind an option; what it may change is the same.
+//! - [`model::draft`] asks a backend instead, behind an option; what it may change is the same, and it writes the text.
 //!
 //! The templates in words are in `docs/autogenesis.md`.
 
 pub mod material;
 pub mod model;
+mod scene;
 #[cfg(test)]
 mod tests;
+mod texts;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -26,7 +29,8 @@ use crate::successor::patch::{Change, Patch};
 use crate::task::MAX_TURNS;
 use crate::tuning::{Component, Compressor, Ranking, ReplyPolicy, SearchWeights, Selector, Tuning};
 
-pub use material::{Material, material};
+pub use material::{Material, material, material_within};
+pub use scene::{Scene, ToolFacts};
 
 /// The most skills of an index, the most bytes of it and the most bytes a text shrinks to: the ends of their ranges.
 const MOST_INDEX_BEST: usize = 1_000;
@@ -69,11 +73,27 @@ pub enum Author {
     },
 }
 
+/// What a draft changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aim {
+    /// A component or a constant of the tuning.
+    Setting,
+    /// The role.
+    Role,
+    /// A skill.
+    Skill,
+    /// Which tools the brain may call.
+    Tools,
+}
+
 /// A patch, and how to see whether it helps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drafted {
     /// What it is to help against.
     pub bottleneck: Bottleneck,
+    /// What it changes; of a model's draft, the first change.
+    pub aim: Aim,
     /// The patch.
     pub patch: Patch,
     /// What would show it.
@@ -82,20 +102,57 @@ pub struct Drafted {
     pub author: Author,
 }
 
-/// A patch against a bottleneck, from its template; `None` where there is no template, the brain is that already, or
-/// nothing of the brain could show whether it helps.
-pub fn draft(bottleneck: &Bottleneck, tuning: &Tuning, material: &Material) -> Result<Option<Drafted>> {
-    let changes = changes_for(bottleneck.kind, tuning);
-    if changes.is_empty() {
-        return Ok(None);
-    }
+/// The first patch against a bottleneck from its templates that is not one of `tried`; `None` where there is no template,
+/// none of them could change anything, or nothing of the brain could show whether it helps.
+pub fn draft(
+    bottleneck: &Bottleneck,
+    scene: &Scene,
+    material: &Material,
+    tried: &[Vec<Change>],
+) -> Result<Option<Drafted>> {
+    let open = candidates(bottleneck, scene)?.into_iter().find(|(_, changes)| !tried.contains(changes));
+    let Some((aim, changes)) = open else { return Ok(None) };
     let Some(evaluation) = evaluation_for(bottleneck, material)? else { return Ok(None) };
     let why = format!("Drafted by a template, because {}.", bottleneck.sentence());
-    let patch = Patch::new(title(bottleneck.kind), Some(why), changes)?;
-    Ok(Some(Drafted { bottleneck: bottleneck.clone(), patch, evaluation, author: Author::Template }))
+    let patch = Patch::new(&title(bottleneck, aim), Some(why), changes)?;
+    Ok(Some(Drafted { bottleneck: bottleneck.clone(), aim, patch, evaluation, author: Author::Template }))
 }
 
-fn title(kind: Kind) -> &'static str {
+/// The first patch against any of these bottlenecks, the worst first, and why those before it have none.
+pub fn first(
+    bottlenecks: &[Bottleneck],
+    scene: &Scene,
+    material: &Material,
+    tried: &[Vec<Change>],
+) -> Result<(Option<Drafted>, Vec<String>)> {
+    let mut passed = Vec::new();
+    for one in bottlenecks {
+        if let Some(drafted) = draft(one, scene, material, tried)? {
+            return Ok((Some(drafted), passed));
+        }
+        let templates = candidates(one, scene)?;
+        passed.push(match templates.first() {
+            Some((aim, changes)) if tried.contains(changes) => {
+                format!("“{}” was tried on this runtime", title(one, *aim))
+            }
+            Some(_) => format!("nothing of the brain could show whether a patch helps: {}", one.kind.words()),
+            None => format!("no patch and evaluation for this: {}", one.kind.words()),
+        });
+    }
+    Ok((None, passed))
+}
+
+fn title(bottleneck: &Bottleneck, aim: Aim) -> String {
+    let subject = bottleneck.subject.as_deref().unwrap_or("a tool");
+    match (aim, bottleneck.kind) {
+        (Aim::Role, kind) => format!("Say it in the role: {}", kind.words()),
+        (Aim::Skill, _) => format!("A skill that says how to call {subject}"),
+        (Aim::Tools, _) => format!("Another whitelist of tools: {subject}"),
+        (Aim::Setting, kind) => setting_title(kind).to_owned(),
+    }
+}
+
+fn setting_title(kind: Kind) -> &'static str {
     match kind {
         Kind::ContextPressure => "Keep more of conversations that are too long",
         Kind::IndexMisses => "Show the skills that are looked for",
@@ -109,8 +166,22 @@ fn title(kind: Kind) -> &'static str {
     }
 }
 
-/// What could help against a bottleneck, given what the brain runs with now. Nothing where no knob would.
-pub fn changes_for(kind: Kind, tuning: &Tuning) -> Vec<Change> {
+/// Everything that could help against a bottleneck, the smallest change first. What cannot change anything, as things
+/// stand, is not among it.
+pub fn candidates(bottleneck: &Bottleneck, scene: &Scene) -> Result<Vec<(Aim, Vec<Change>)>> {
+    let all = [
+        (Aim::Setting, settings_for(bottleneck.kind, scene)),
+        (Aim::Tools, texts::tools(bottleneck, scene)?.into_iter().collect()),
+        (Aim::Role, texts::role(bottleneck, scene).into_iter().collect()),
+        (Aim::Skill, texts::skill(bottleneck, scene).into_iter().collect()),
+    ];
+    Ok(all.into_iter().filter(|(_, changes)| !changes.is_empty()).collect())
+}
+
+/// The setting that could help against a bottleneck, given what the brain runs with now. Nothing where none would.
+pub fn settings_for(kind: Kind, scene: &Scene) -> Vec<Change> {
+    let (tuning, standing) = (&scene.tuning, &scene.standing);
+    let candidates = tuning.search_candidates.unwrap_or(SearchWeights::default().candidates);
     let swap = |component, to: &str| vec![Change::Component { component, to: to.to_owned() }];
     let set = |change: Tuning| vec![Change::Constants { set: Box::new(change) }];
     let none = Vec::new;
@@ -126,6 +197,8 @@ pub fn changes_for(kind: Kind, tuning: &Tuning) -> Vec<Change> {
                 _ => none(),
             }
         }
+        // Every skill is shown: neither which are chosen nor how many changes anything.
+        Kind::IndexMisses if standing.index_fits => none(),
         Kind::IndexMisses if tuning.selector.unwrap_or_default() != Selector::MostUsed => {
             swap(Component::Selector, "most-used")
         }
@@ -152,17 +225,18 @@ pub fn changes_for(kind: Kind, tuning: &Tuning) -> Vec<Change> {
             _ => none(),
         },
         Kind::SlowSearch => {
-            let now = tuning.search_candidates.unwrap_or(SearchWeights::default().candidates);
-            match (now / 2).max(LEAST_CANDIDATES) {
-                next if next < now => set(Tuning { search_candidates: Some(next), ..Tuning::default() }),
+            // A memory of fewer rows is looked at whole either way.
+            match (candidates / 2).max(LEAST_CANDIDATES) {
+                next if next < candidates && u64::from(next) < standing.rows => set(Tuning { search_candidates: Some(next), ..Tuning::default() }),
                 _ => none(),
             }
         }
+        // Where there is hardly anything, nothing is to be found in another order.
+        Kind::LowRecall if standing.rows < 2 => none(),
         Kind::LowRecall if tuning.ranking.unwrap_or_default() != Ranking::Words => swap(Component::Ranking, "words"),
         Kind::LowRecall => {
-            let now = tuning.search_candidates.unwrap_or(SearchWeights::default().candidates);
-            match now.saturating_mul(2).min(MOST_CANDIDATES) {
-                next if next > now => set(Tuning { search_candidates: Some(next), ..Tuning::default() }),
+            match candidates.saturating_mul(2).min(MOST_CANDIDATES) {
+                next if next > candidates && u64::from(candidates) < standing.rows => set(Tuning { search_candidates: Some(next), ..Tuning::default() }),
                 _ => none(),
             }
         }
@@ -201,12 +275,13 @@ pub fn evaluation_for(bottleneck: &Bottleneck, material: &Material) -> Result<Op
             plan.goal(Metric::KeptFacts, LONG, 0.05);
             plan.guard(Metric::ContextBytes, LONG, 0.1);
         }
+        Kind::ToolErrors if enough_replays => plan.goal(Metric::ToolErrors, REPLAY, 0.02),
         Kind::IndexMisses | Kind::Nudges | Kind::CutReplies | Kind::LowRecall if enough_replays => {
             plan.goal(Metric::Turns, REPLAY, 0.02);
             plan.goal(Metric::ToolCalls, REPLAY, 0.02);
         }
         Kind::UnusedSkills if enough_replays => plan.goal(Metric::ContextBytes, REPLAY, 0.02),
-        Kind::Ceiling if material.unfinished.len() >= crate::successor::judge::statistics::FEW => {
+        Kind::Ceiling | Kind::NonConvergence if material.unfinished.len() >= crate::successor::judge::statistics::FEW => {
             let name = UNFINISHED.to_owned();
             plan.parts.push(Part::Suite { name, tasks: material.unfinished.clone() });
             plan.goal(Metric::Solved, UNFINISHED, 0.02);

@@ -13,6 +13,7 @@ pub mod bottleneck;
 mod broker;
 mod budget;
 mod closing;
+pub mod detector;
 pub mod draft_patch;
 pub mod evaluation;
 mod fork;

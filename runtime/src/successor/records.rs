@@ -54,9 +54,14 @@ pub struct Record {
 }
 
 impl Record {
-    /// The same, if every artifact is what was signed: whoever decides on a report decides on that one.
+    /// The same, if the verdict beside the signed one is the same byte for byte, and every artifact is what was signed:
+    /// whoever decides on a report decides on that one.
     fn whole(self) -> Result<Self> {
         let root = Root::open(&self.path)?;
+        if root.read(&VERDICT.parse()?, MOST)? != Some(json(&self.verdict)?) {
+            let what = format!("{VERDICT} of verdict {} is not the verdict that was signed", self.name);
+            return Err(Error::corrupt(what).hint(format!("{SIGNED} beside it is what counts; evaluate again")));
+        }
         for artifact in &self.verdict.artifacts {
             let content = artifact.path.parse().ok().and_then(|path| root.read(&path, MOST).ok().flatten());
             if content.is_none_or(|content| sha256(&content) != artifact.sha256) {
@@ -90,7 +95,7 @@ impl Records {
     }
 
     /// The names of all verdicts, in no order.
-    fn names(&self) -> Result<Vec<String>> {
+    pub fn names(&self) -> Result<Vec<String>> {
         if !self.root.exists() {
             return Ok(Vec::new());
         }

@@ -132,6 +132,11 @@ fn gates(settings: &Settings) -> Result<(Level, String)> {
         || "no mesh".to_owned(),
         |mesh| format!("{} of {} nodes of the mesh", mesh.quorum(), mesh.members().len()),
     );
+    if gates.gate.needs_steward() && gates.stewards.is_empty() {
+        let gate = gates.gate.name();
+        let said = format!("{gate}: it cannot open, for there are no stewards: no patch can be applied; name their keys in `[stewards]`");
+        return Ok((Level::Warn, said));
+    }
     Ok((Level::Ok, format!("{}: {} stewards, {mesh}", gates.gate.name(), gates.stewards.len())))
 }
 

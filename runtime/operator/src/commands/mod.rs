@@ -19,7 +19,7 @@ mod serve;
 mod skill_list;
 mod skills;
 mod snapshot;
-mod successor;
+pub(crate) mod successor;
 mod top;
 mod validate;
 

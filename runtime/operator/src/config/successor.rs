@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use axum::http::Uri;
+use herm::successor::auto::Window;
+use herm::successor::detector::Detecting;
 use herm::successor::gate::{Gate, Member, Mesh, Stewards};
 use herm::successor::{Budget, Evaluation};
-use herm::{Error, Result, fsio};
+use herm::{Error, Moment, Result, fsio};
 
 use super::Settings;
 use crate::serve::Verifying;
@@ -42,11 +45,27 @@ impl Settings {
             return Err(Error::invalid("[successor]: the gate needs a mesh, and there is none")
                 .hint("name its members in `[mesh.members]`, or leave the gate to a steward"));
         }
-        if gates.gate.needs_steward() && said.successor.is_some() && gates.stewards.is_empty() {
+        let is_chosen = said.successor.as_ref().is_some_and(|said| said.gate.is_some());
+        if gates.gate.needs_steward() && is_chosen && gates.stewards.is_empty() {
             return Err(Error::invalid("[successor]: the gate needs a steward, and there is none")
                 .hint("name their keys in `[stewards]`"));
         }
         Ok(gates)
+    }
+
+    /// When patches whose gates are open are applied without a command.
+    pub(crate) fn applying(&self) -> Result<Applying> {
+        let said = self.said.successor.clone().unwrap_or_default();
+        let window = said.window.as_deref().unwrap_or("any").parse().map_err(|error: Error| {
+            let hint = error.hint_text().unwrap_or_default().to_owned();
+            Error::invalid(format!("window of [successor]: {}", error.message())).hint(hint)
+        })?;
+        Ok(Applying { window: (said.apply == Some(ApplyEntry::Automatic)).then_some(window) })
+    }
+
+    /// How the server looks for what holds its brains up; `None` where it does not.
+    pub(crate) fn detecting(&self) -> Result<Option<Detecting>> {
+        self.said.successor.clone().unwrap_or_default().detect.unwrap_or_default().detecting()
     }
 }
 
@@ -69,6 +88,82 @@ pub(crate) struct SuccessorEntry {
     /// Which gates must open: human, mesh or both; human unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) gate: Option<GateEntry>,
+    /// Who applies a patch whose gates are open: command (`herm successor apply` or `auto`) or automatic (the server, in its
+    /// window); command unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) apply: Option<ApplyEntry>,
+    /// The hours in UTC in which the server applies patches, such as 2-5; any unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) window: Option<String>,
+    /// How the server looks for what holds its brains up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) detect: Option<DetectEntry>,
+}
+
+/// Who applies a patch whose gates are open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ApplyEntry {
+    /// Whoever runs the command.
+    Command,
+    /// The server, by itself.
+    Automatic,
+}
+
+/// How the server looks for what holds its brains up, after tasks and off their path.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct DetectEntry {
+    /// Whether it looks at all; yes unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) enabled: Option<bool>,
+    /// At least so many minutes between two looks at a brain; 60 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) every_minutes: Option<u32>,
+    /// How many of the last tasks are looked at, at most 500; 50 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tasks: Option<usize>,
+    /// Milliseconds that a look may take; 2000 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) millis: Option<u64>,
+}
+
+impl DetectEntry {
+    /// How it looks; `None` where it does not.
+    pub(crate) fn detecting(&self) -> Result<Option<Detecting>> {
+        if self.enabled == Some(false) {
+            return Ok(None);
+        }
+        let usual = Detecting::default();
+        let detecting = Detecting {
+            every: self.every_minutes.map_or(usual.every, |minutes| Duration::from_secs(u64::from(minutes) * 60)),
+            tasks: self.tasks.unwrap_or(usual.tasks),
+            within: self.millis.map_or(usual.within, Duration::from_millis),
+        };
+        detecting.validate().map_err(|error| {
+            Error::invalid(format!("[successor.detect]: {}", error.message())).hint("leave it out for the default")
+        })?;
+        Ok(Some(detecting))
+    }
+}
+
+/// When the server applies patches by itself: in its window, or never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Applying {
+    /// The hours; `None` where patches are applied by command.
+    window: Option<Window>,
+}
+
+impl Applying {
+    /// Whether patches are ever applied without a command.
+    pub(crate) fn is_automatic(self) -> bool {
+        self.window.is_some()
+    }
+
+    /// Whether they are at this moment.
+    pub(crate) fn is_due(self, now: Moment) -> bool {
+        self.window.is_some_and(|window| window.has(now))
+    }
 }
 
 impl SuccessorEntry {

@@ -5,6 +5,7 @@
 //! more waiting, and it goes on when the one who asked is gone.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use axum::response::{IntoResponse, Response};
 use herm::ids::SystemRandom;
 use herm::receipt::Envelope;
 use herm::successor::gate::{
-    EpochBook, Mesh, Node, NodeParts, Signed, SignedConsensus, SignedProposal, SignedVote, Verifier,
+    EpochBook, Mesh, Missed, Node, NodeParts, Signed, SignedBehind, SignedConsensus, SignedProposal, SignedVote,
+    Verifier,
 };
 use herm::{Error, Result, SystemClock};
 use serde::Serialize;
@@ -26,6 +28,7 @@ use utoipa::ToSchema;
 
 use super::app::App;
 use super::body::Payload;
+use super::patches::keep_consensus;
 use super::problem::{Answered, Problem, ProblemDocument};
 use crate::config::Settings;
 
@@ -44,6 +47,8 @@ pub(crate) struct Door {
     node: Node,
     jobs: Arc<Mutex<BTreeMap<String, Job>>>,
     turn: Arc<Semaphore>,
+    /// Whether something was proposed that this operator is not in step for.
+    hint: Arc<AtomicBool>,
 }
 
 /// What becomes of a proposal that has no vote yet.
@@ -68,7 +73,17 @@ impl Door {
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
         })?;
-        Ok(Self { node, jobs: Arc::default(), turn: Arc::new(Semaphore::new(1)) })
+        Ok(Self { node, jobs: Arc::default(), turn: Arc::new(Semaphore::new(1)), hint: Arc::default() })
+    }
+
+    /// The node.
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Whether others seem to be further, since this was last asked.
+    pub(crate) fn take_hint(&self) -> bool {
+        self.hint.swap(false, Ordering::Relaxed)
     }
 
     /// Turns strangers away before anything they sent is looked into. That the key is really theirs is seen later.
@@ -154,6 +169,9 @@ impl Door {
                     reason = said.reason.as_deref().unwrap_or_default(),
                     "voted on a proposal of the mesh"
                 );
+                if said.verdict_hash.is_none() {
+                    self.hint.store(true, Ordering::Relaxed);
+                }
                 said.verdict_hash.is_none().then(|| Job::Unjudged(Box::new(vote)))
             }
             Err(error) => {
@@ -292,11 +310,45 @@ pub(crate) async fn close(State(app): State<App>, Payload(sent): Payload<Envelop
     let door = door(&app)?;
     door.check_sender(&sent, "consensus")?;
     let node = door.node.clone();
+    let layout = app.settings.layout.clone();
     let closed = blocking(move || {
         let consensus: SignedConsensus = Signed::open(sent)?;
         let tally = node.close(&consensus)?;
         let about = &consensus.said().about;
+        let vote = node.book().vote(&about.proposal)?;
+        if let Some(verdict) = vote.filter(|_| tally.passed).and_then(|vote| vote.said().verdict_hash.clone())
+            && let Err(error) = keep_consensus(&layout, &verdict, &consensus)
+        {
+            tracing::warn!(brain = %about.base.brain, %error, "what the mesh agreed to cannot be applied here");
+        }
         Ok(Closed { brain: about.base.brain.to_string(), epoch: about.epoch, passed: tally.passed })
     });
     Ok(Json(closed.await?))
+}
+
+/// What was missed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MissedEpochs {
+    /// What closed each epoch, with what was proposed, in DSSE envelopes.
+    #[schema(value_type = Vec<Object>)]
+    missed: Vec<Missed>,
+}
+
+/// Tells a member which epochs were closed while it was away. The body is its question in a DSSE envelope.
+#[utoipa::path(
+    post, path = "/v1/mesh/missed", tag = "mesh", request_body = Object, security(()),
+    responses(
+        (status = 200, description = "The next epochs, in order", body = MissedEpochs),
+        (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn missed(State(app): State<App>, Payload(sent): Payload<Envelope>) -> Answered<Json<MissedEpochs>> {
+    let door = door(&app)?;
+    door.check_sender(&sent, "question")?;
+    let node = door.node.clone();
+    let missed = blocking(move || {
+        let asked: SignedBehind = Signed::open(sent)?;
+        node.missed(&asked)
+    });
+    Ok(Json(MissedEpochs { missed: missed.await? }))
 }

@@ -20,6 +20,7 @@ mod operate;
 mod own_successor;
 pub(crate) use own_successor::{Verifying, verifier};
 mod page;
+mod patches;
 mod payment;
 mod problem;
 mod proposals;
@@ -135,9 +136,14 @@ impl Server {
             app.harness.resume_snapshots()?;
         }
         let tidying = tokio::spawn(status::tidy(app.clone()));
+        let patching =
+            [tokio::spawn(patches::answer_requests(app.clone())), tokio::spawn(patches::keep_in_step(app.clone()))];
         let stopping = tokio::spawn(stop_on_signal(app.clone()));
         listen::listen(&app, listener, router::router(app.clone())).await;
         tidying.abort();
+        for one in patching {
+            one.abort();
+        }
         // It ends when the last task has, or was told to.
         let _ = stopping.await;
         // First the votes, then what they would rest on: a successor that is ended here is no reason to reject.
@@ -187,7 +193,8 @@ async fn parts(settings: &Settings, book: Book, keyring: Keyring) -> Result<Part
     }
     let snapshotting = settings.snapshotting().await?;
     let vault = snapshotting.as_ref().map(|how| Arc::clone(&how.vault));
-    let harness: Harness = backends::harness(settings, None, None, tools, snapshotting)?;
+    settings.applying()?;
+    let harness: Harness = backends::server_harness(settings, tools, snapshotting)?;
     let paused: HashSet<_> = book.paused()?.into_iter().collect();
     let mesh = match (settings.gates()?.mesh, &settings.said.mesh) {
         (Some(mesh), Some(said)) => Some(mesh::Door::open(settings, mesh, verifier(&harness, said.verifying()?))?),

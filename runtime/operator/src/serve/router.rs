@@ -63,6 +63,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/mesh/proposals", post(mesh::propose))
         .route("/v1/mesh/votes/{proposal}", get(mesh::vote))
         .route("/v1/mesh/consensus", post(mesh::close))
+        .route("/v1/mesh/missed", post(mesh::missed))
         .route("/v1/chat/completions", post(openai::completions))
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{model}", get(openai::one_model));

@@ -71,7 +71,7 @@ fn is_voted_down(record: &Record) -> bool {
 }
 
 /// The changes that were judged on this runtime and not approved, or not by the verifier or the mesh, lately.
-pub(super) fn tried(harness: &Harness, reader: &Reader) -> Result<Vec<Vec<Change>>> {
+pub(in crate::successor) fn tried(harness: &Harness, reader: &Reader) -> Result<Vec<Vec<Change>>> {
     let files =
         [layout::TUNING, layout::SYSTEM, layout::MANIFEST].map(layout::rel).into_iter().collect::<Result<Vec<_>>>()?;
     // Verdicts from before the runtime was changed are about another one.

@@ -10,7 +10,7 @@ use crate::harness::Harness;
 use crate::ids::BrainId;
 use crate::successor::audit::{self, Auditing};
 use crate::successor::bottleneck::{self, Bottleneck, Surroundings};
-use crate::successor::draft_patch::{self, Drafted, material::Voice};
+use crate::successor::draft_patch::{self, Drafted, Scene, material::Voice};
 use crate::successor::fork::SuccessorFork;
 use crate::successor::records::{REPORT, Record, Records};
 use crate::successor::verdict::Ruling;
@@ -142,10 +142,13 @@ impl Loop<'_> {
         stages: &mut Vec<StageRecord>,
         (seen, found): (bottleneck::Seen, Vec<Bottleneck>),
     ) -> Gone<Drafted> {
-        let (material, tried) = self
-            .read(|harness, reader| {
+        let toolbox = self.harness.toolbox().clone();
+        let looked = seen.clone();
+        let (material, tried, scene) = self
+            .read(move |harness, reader| {
                 let voice = Voice::of(&speakers(harness, reader, None)?);
-                Ok((draft_patch::material(reader, voice)?, pending::tried(harness, reader)?))
+                let scene = Scene::of(reader, &toolbox, &looked)?;
+                Ok((draft_patch::material(reader, voice)?, pending::tried(harness, reader)?, scene))
             })
             .await?;
         let input = json!({
@@ -155,28 +158,12 @@ impl Loop<'_> {
             "tried": tried.len(),
             "draftWith": self.how.draft_with,
         });
-        let mut passed = Vec::new();
-        let drafted = match &self.how.draft_with {
+        let (drafted, passed) = match &self.how.draft_with {
             Some(backend) => {
                 let chain = self.speakers(&Reader::open(self.harness.layout(), self.brain)?, Some(backend))?;
-                draft_patch::model::draft(chain, &found, &seen.tuning, &material).await?
+                (draft_patch::model::draft(chain, &found, &scene, &material).await?, Vec::new())
             }
-            None => {
-                let mut first = None;
-                for one in &found {
-                    match draft_patch::draft(one, &seen.tuning, &material)? {
-                        None => passed.push(format!("no patch and evaluation for this: {}", one.kind.words())),
-                        Some(drafted) if tried.iter().any(|changes| changes == drafted.patch.changes()) => {
-                            passed.push(format!("“{}” was tried on this runtime", drafted.patch.title()));
-                        }
-                        Some(drafted) => {
-                            first = Some(drafted);
-                            break;
-                        }
-                    }
-                }
-                first
-            }
+            None => draft_patch::first(&found, &scene, &material, &tried)?,
         };
         let (decision, why) = match &drafted {
             Some(drafted) => (Decision::Go, format!("“{}” could help", drafted.patch.title())),
@@ -188,6 +175,7 @@ impl Loop<'_> {
             Some(drafted) => json!({
                 "passedOver": passed,
                 "author": drafted.author,
+                "aim": drafted.aim,
                 "against": drafted.bottleneck,
                 "patch": { "hash": drafted.patch.hash(), "title": drafted.patch.title(), "why": drafted.patch.why(),
                            "changes": drafted.patch.changes() },
@@ -288,7 +276,7 @@ impl Loop<'_> {
 }
 
 /// Who speaks for a brain, in the order they are asked.
-fn speakers(harness: &Harness, reader: &Reader, wish: Option<&str>) -> Result<Chain> {
+pub(in crate::successor) fn speakers(harness: &Harness, reader: &Reader, wish: Option<&str>) -> Result<Chain> {
     let manifest = reader.manifest()?.and_then(|manifest| manifest.backend);
     let tuned = reader.tuning()?.backend;
     harness.speakers(reader.id(), wish, tuned.or(manifest).as_deref())

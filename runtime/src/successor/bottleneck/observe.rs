@@ -2,6 +2,7 @@
 //! repairs and shrinking are seen as they happened. Beside whoever owns the brain; nothing is written.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{CallSeen, Observation, SEARCH, Standing};
 use crate::backend::Finish;
@@ -48,12 +49,22 @@ pub struct Seen {
 /// Observes the last `most` tasks of a brain whose transcripts are kept. Tasks from before the tuning or the role was
 /// last changed say nothing about what the brain is now, and are left out.
 pub fn observe(reader: &Reader, around: &Surroundings, most: usize) -> Result<Seen> {
+    observe_within(reader, around, most, None)
+}
+
+/// The same for as many of them as can be read until a moment.
+pub fn observe_within(
+    reader: &Reader,
+    around: &Surroundings,
+    most: usize,
+    until: Option<Instant>,
+) -> Result<Seen> {
     let tuning = reader.tuning()?;
     let most = most.clamp(1, MOST_TASKS);
     let bench = Bench::new(reader, around, &tuning)?;
     let mut tasks = Vec::new();
     for step in reader.history(most.saturating_mul(STEPS_PER_TASK))? {
-        if tasks.len() >= most || changes_the_runtime(&step) {
+        if tasks.len() >= most || changes_the_runtime(&step) || until.is_some_and(|until| Instant::now() >= until) {
             break;
         }
         if step.kind == StepKind::Task
@@ -80,7 +91,8 @@ fn standing(reader: &Reader, index_fits: bool) -> Result<Standing> {
         own_skills += 1;
         unused += usize::from(one.use_count == 0);
     }
-    Ok(Standing { own_skills, unused, index_fits })
+    let counts = reader.counts(&skills)?;
+    Ok(Standing { own_skills, unused, index_fits, rows: counts.messages + counts.facts + counts.tasks })
 }
 
 /// What prompts of the brain are made of, read once.
@@ -215,9 +227,9 @@ impl<'a> Bench<'a> {
         seen
     }
 
-    /// The name of a tool that is there: any other is whatever a model wrote.
+    /// The name of a tool of this herm, whether or not the brain may call it: any other is whatever a model wrote.
     fn known(&self, tool: &str, transcript: &Transcript) -> String {
-        let is_there = transcript.tools.iter().any(|known| known == tool);
+        let is_there = transcript.tools.iter().any(|known| known == tool) || self.around.toolbox.get(tool).is_some();
         if is_there { tool.to_owned() } else { crate::memory::UNKNOWN_TOOL.to_owned() }
     }
 }

@@ -27,7 +27,7 @@ fn call(tool: &str, status: EvidenceStatus, millis: u64) -> CallSeen {
 }
 
 fn roomy() -> Standing {
-    Standing { own_skills: 0, unused: 0, index_fits: true }
+    Standing { own_skills: 0, unused: 0, index_fits: true, rows: 1_000 }
 }
 
 /// `bad` tasks of one kind among `of`.
@@ -111,7 +111,7 @@ fn searches_that_find_nothing_or_are_repeated_are_poor_recall() {
 
 #[test]
 fn unused_skills_matter_only_where_they_crowd_the_index() {
-    let crowded = Standing { own_skills: 20, unused: 10, index_fits: false };
+    let crowded = Standing { own_skills: 20, unused: 10, index_fits: false, rows: 1_000 };
     let found = |standing: &Standing| detect(&[], standing).into_iter().map(|one| one.kind).collect::<Vec<_>>();
     assert_eq!(found(&crowded), [Kind::UnusedSkills]);
     assert_eq!(found(&Standing { index_fits: true, ..crowded }), []);
@@ -175,7 +175,7 @@ fn observations() -> impl Strategy<Value = Vec<Observation>> {
 proptest! {
     #[test]
     fn what_is_found_reaches_its_threshold_and_is_ranked(all in observations(), own in 0..40_usize, unused in 0..40_usize) {
-        let standing = Standing { own_skills: own, unused: unused.min(own), index_fits: false };
+        let standing = Standing { own_skills: own, unused: unused.min(own), index_fits: false, rows: 1_000 };
         let found = detect(&all, &standing);
         for one in &found {
             prop_assert!(one.found >= one.threshold && one.count <= one.of, "{one:?}");

@@ -2,6 +2,7 @@
 //! evaluation, for evaluations travel; such tasks are only ever replayed from the brain itself.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use serde::Serialize;
 
@@ -58,7 +59,7 @@ pub struct Material {
     /// Tasks of nobody in particular that came to an answer.
     #[serde(skip)]
     pub everyday: Vec<WrittenTask>,
-    /// Tasks of nobody in particular that used up all turns.
+    /// Tasks of nobody in particular that used up all turns or got stuck.
     #[serde(skip)]
     pub unfinished: Vec<WrittenTask>,
     /// The smallest conversation that a task could have, in bytes.
@@ -70,6 +71,11 @@ pub struct Material {
 
 /// Gathers it, beside whoever owns the brain.
 pub fn material(reader: &Reader, voice: Voice) -> Result<Material> {
+    material_within(reader, voice, None)
+}
+
+/// The same from as many tasks as can be read until a moment, the newest first.
+pub fn material_within(reader: &Reader, voice: Voice, until: Option<Instant>) -> Result<Material> {
     let mut found = Material {
         voice,
         replays: 0,
@@ -81,6 +87,9 @@ pub fn material(reader: &Reader, voice: Voice) -> Result<Material> {
     let mut known = BTreeSet::new();
     let mut has_query = false;
     for step in reader.history(MOST_STEPS)?.into_iter().filter(|step| step.kind == StepKind::Task && step.version > 1) {
+        if until.is_some_and(|until| Instant::now() >= until) {
+            break;
+        }
         let Some(content) = reader.transcript(step.seq)? else { continue };
         let transcript = Transcript::parse(&content)?;
         found.context_limit = found.context_limit.min(transcript.limits.context_bytes);
@@ -98,7 +107,7 @@ pub fn material(reader: &Reader, voice: Voice) -> Result<Material> {
         }
         let room = match transcript.stop.reason {
             StopReason::Final => &mut found.everyday,
-            StopReason::Ceiling => &mut found.unfinished,
+            StopReason::Ceiling | StopReason::Stuck => &mut found.unfinished,
             _ => continue,
         };
         if room.len() < MOST_WRITTEN && known.insert(transcript.input.clone()) {
@@ -120,7 +129,7 @@ fn searched_for(transcript: &Transcript) -> Option<String> {
 
 /// A task as a suite has it. Where the embedded backend spoke, it speaks again; otherwise the recorded replies do.
 fn written(number: usize, transcript: Transcript, voice: Voice) -> WrittenTask {
-    let is_unfinished = transcript.stop.reason == StopReason::Ceiling;
+    let is_unfinished = matches!(transcript.stop.reason, StopReason::Ceiling | StopReason::Stuck);
     let speaks_again = is_unfinished || (voice == Voice::Embedded && transcript.backend == Reflex.name());
     let replies = transcript.turns.iter().map(|turn| turn.reply.text.clone()).collect();
     WrittenTask {

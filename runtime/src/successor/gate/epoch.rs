@@ -13,8 +13,8 @@ use crate::fsio::Root;
 use crate::ids::{BrainId, RelPath, sha256};
 use crate::layout::Layout;
 
-/// The largest file of the book: a consensus of 99 members.
-const MAX_BYTES: u64 = 4 << 20;
+/// The largest file of the book: a consensus of 99 members, or a proposal with its patch.
+const MAX_BYTES: u64 = 16 << 20;
 /// How far ahead of the last closed epoch a proposal may be. A node that was away has missed some; a number out of
 /// nowhere must not use up all there are.
 const AHEAD: u64 = 1_024;
@@ -28,7 +28,7 @@ pub struct EpochBook {
 impl EpochBook {
     /// The book beside these brains.
     pub fn open(layout: &Layout) -> Result<Self> {
-        Ok(Self { root: Arc::new(gates(layout, &["votes", "epochs", "consensus", "proposals", "verified"])?) })
+        Ok(Self { root: Arc::new(gates(layout, &["votes", "epochs", "consensus", "proposals", "verified", "asked"])?) })
     }
 
     /// The last closed epoch of a brain; 0 where there is none.
@@ -92,6 +92,16 @@ impl EpochBook {
     /// What came of a proposal, by the hash of the consensus.
     pub fn kept(&self, consensus: &str) -> Result<Option<SignedConsensus>> {
         self.read(&place("consensus", consensus)?)
+    }
+
+    /// Keeps a proposal that was voted on: who was away asks for it.
+    pub fn keep_asked(&self, proposal: &SignedProposal) -> Result<()> {
+        self.root.create(&place("asked", proposal.hash())?, proposal.to_line()?.as_bytes()).map(drop)
+    }
+
+    /// A proposal that was voted on, by its hash.
+    pub fn asked(&self, proposal: &str) -> Result<Option<SignedProposal>> {
+        self.read(&place("asked", proposal)?)
     }
 
     /// The vote that was given on a proposal.
@@ -163,6 +173,6 @@ impl EpochBook {
 }
 
 fn place(dir: &str, hash: &str) -> Result<RelPath> {
-    check_hash(if dir == "votes" { "a proposal" } else { "a consensus" }, hash)?;
+    check_hash(if dir == "consensus" { "a consensus" } else { "a proposal" }, hash)?;
     format!("{dir}/{}.json", hash.trim_start_matches("sha256:")).parse()
 }

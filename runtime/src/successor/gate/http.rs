@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::consensus::SignedConsensus;
 use super::mesh::{Member, SignedProposal, Transport, signed_by};
+use super::missed::{Missed, SignedBehind};
 use super::signed::Signed;
 use super::vote::SignedVote;
 use crate::backend::Client;
@@ -19,6 +20,8 @@ use crate::receipt::Envelope;
 
 /// The largest answer.
 const MOST: usize = 256 << 10;
+/// The largest answer with epochs that were missed.
+const MOST_MISSED: usize = 64 << 20;
 /// How long between two looks for a vote that is still being found.
 const PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -33,6 +36,23 @@ impl HttpTransport {
     /// With a client of its own.
     pub fn new() -> Result<Self> {
         Ok(Self { client: Client::new()? })
+    }
+}
+
+impl HttpTransport {
+    /// Asks one member which epochs were closed while this one was away.
+    pub async fn missed(&self, member: &Member, asked: &SignedBehind, within: Duration) -> Result<Vec<Missed>> {
+        let (url, body) = (place(member, "/v1/mesh/missed"), as_value(asked)?);
+        let sent = self.client.post_json(&url, &[], &body, MOST_MISSED);
+        match tokio::time::timeout(within, sent).await {
+            Err(_) => Err(Error::unavailable(format!("{} did not answer", member.name)).hint("ask it again later")),
+            Ok(answer) => match answer? {
+                (200, mut body) => serde_json::from_value(body["missed"].take()).map_err(|source| {
+                    Error::refused(format!("{} answered with something else: {source}", member.name))
+                }),
+                (status, body) => Err(refusal(member, status, &body)),
+            },
+        }
     }
 }
 

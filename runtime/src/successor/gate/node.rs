@@ -112,14 +112,41 @@ impl Node {
         if vote.said().verdict_hash.is_none() {
             return Ok(vote);
         }
-        let book = self.0.book.clone();
+        let (book, asked) = (self.0.book.clone(), proposal.clone());
         off_the_executor(move || {
             // It may have been closed while the successor ran.
             let about = &vote.said().about;
             book.check_open(&about.base.brain, about.epoch)?;
+            book.keep_asked(&asked)?;
             book.record(vote)
         })
         .await
+    }
+
+    /// Verifies what the mesh agreed to while this node was away: the hash of its own verdict, which approves. Refused where
+    /// this node's own successor does not; a conflict where its brain is not the one that was agreed for.
+    pub async fn catch_up(&self, consensus: &SignedConsensus, proposal: &SignedProposal) -> Result<String> {
+        let (said, about) = (proposal.said(), &consensus.said().about);
+        if *about != proposal.question() || !consensus.recount(&self.0.mesh)?.passed {
+            return Err(Error::refused("the mesh did not agree to this proposal"));
+        }
+        let now = self.0.verifier.base(&said.base.brain, &said.patch()?).await?;
+        if let Some(moved) = said.base.moved(&now) {
+            return Err(Error::conflict(format!("brain {} is not the one that the mesh agreed for: {moved}", now.brain))
+                .hint("bring it to where the others are, by a snapshot of theirs or by the patches it missed"));
+        }
+        let found = self.judge(proposal).await?;
+        match (found.ruling, found.verdict_hash) {
+            (Ruling::Approve, Some(verdict)) => Ok(verdict),
+            (ruling, _) => {
+                let why = found.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+                Err(Error::refused(format!(
+                    "the mesh agreed to a patch of brain {}, and here the verdict is {}{why}: it is not applied",
+                    now.brain,
+                    ruling.name()
+                )))
+            }
+        }
     }
 
     async fn find(&self, proposal: &SignedProposal) -> Result<Found> {
@@ -131,6 +158,12 @@ impl Node {
             let (book, asked) = (self.0.book.clone(), proposal.clone());
             off_the_executor(move || book.claim(&asked)).await?;
         }
+        self.judge(proposal).await
+    }
+
+    /// What this node's own successors say of a proposal.
+    async fn judge(&self, proposal: &SignedProposal) -> Result<Found> {
+        let (said, verifier) = (proposal.said(), &self.0.verifier);
         let Verified { verdict, local } = verifier.verify(said).await?;
         let is_about = |one: &Verdict| one.patch_hash == said.patch_hash;
         let is_asked = is_about(&verdict) && verdict.evaluation_hash == said.evaluation.hash()?;

@@ -30,6 +30,11 @@ use crate::tool::{Permissions, Programs, Toolbox};
 
 /// The first argument of a worker.
 pub(in crate::successor) const ARGUMENT: &str = "herm-successor-worker";
+/// The most threads a worker has for what waits for the disk.
+const MOST_BLOCKING: u32 = 8;
+/// The threads it has beside them: its own, the one that reads the socket, the one that looks at the memory, and one that
+/// has ended and is still counted.
+const OTHER_THREADS: u32 = 4;
 /// Where the worker's brains are.
 const BRAINS: &str = "/work/brains";
 /// Where it puts what it throws away.
@@ -45,7 +50,8 @@ pub fn take_over(toolbox: impl FnOnce() -> Result<Toolbox>) {
         return;
     }
     let Some(channel) = herm_sandbox::channel() else { return };
-    let code = match toolbox().and_then(|toolbox| work(channel, toolbox)) {
+    let threads = std::env::args().nth(2).and_then(|said| said.parse().ok()).unwrap_or(1);
+    let code = match toolbox().and_then(|toolbox| work(channel, toolbox, threads)) {
         Ok(()) => 0,
         // Nobody reads more than that: the parent has seen the socket close.
         Err(_) => 1,
@@ -53,10 +59,15 @@ pub fn take_over(toolbox: impl FnOnce() -> Result<Toolbox>) {
     std::process::exit(code);
 }
 
-fn work(channel: UnixStream, toolbox: Toolbox) -> Result<()> {
+/// How many threads for what waits for the disk fit into what a side may have: a thread that cannot be started ends it.
+pub(in crate::successor) fn blocking_threads(processes: u32) -> u32 {
+    processes.saturating_sub(OTHER_THREADS).clamp(1, MOST_BLOCKING)
+}
+
+fn work(channel: UnixStream, toolbox: Toolbox, threads: usize) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
-        .max_blocking_threads(8)
+        .max_blocking_threads(threads.max(1))
         .build()
         .map_err(|source| Error::unavailable("no threads can be started").because(source))?;
     let broken = |source: std::io::Error| Error::unavailable("the parent is gone").because(source);

@@ -109,9 +109,9 @@ impl Side {
         let (ours, theirs) = UnixStream::pair()
             .map_err(|source| Rejection::new("sandbox_unavailable", format!("No socket can be made: {source}.")))?;
         let mut spec = Spec::new(Program::Ourselves, lease);
-        spec.args = vec![worker::ARGUMENT.to_owned()];
-        spec.channel = Some(theirs.into());
         spec.limits = limits(budget);
+        spec.args = vec![worker::ARGUMENT.to_owned(), worker::blocking_threads(spec.limits.processes).to_string()];
+        spec.channel = Some(theirs.into());
         let running = herm_sandbox::spawn(spec).map_err(|refusal| Rejection::of_refusal(&refusal))?;
         let report = running.report.clone();
         Ok(Self { arm, report, running: Some(running), stream: Some(ours), ending: None, programs: Used::default() })

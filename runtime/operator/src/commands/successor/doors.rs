@@ -73,7 +73,7 @@ impl Doors for OperatorsDoors {
 }
 
 /// How the gates stand for a verdict: the first that does not open says so.
-fn standing(settings: &Settings, record: &Record) -> Result<GateStanding> {
+pub(crate) fn standing(settings: &Settings, record: &Record) -> Result<GateStanding> {
     let gates = settings.gates()?;
     let mut opened = Vec::new();
     if gates.gate.needs_steward() {

@@ -9,14 +9,15 @@ use herm::ids::SystemRandom;
 use herm::receipt::Signer;
 use herm::successor::audit::{APPROVAL_FILE as APPROVAL, CONSENSUS_FILE as CONSENSUS};
 use herm::successor::gate::{
-    self, Approval, Brought, Decision, DecisionBook, EpochBook, HttpTransport, Node, NodeParts, NonceBook,
+    self, Approval, Brought, Decision, DecisionBook, EpochBook, Gate, HttpTransport, Node, NodeParts, NonceBook,
     SignedApproval, SignedConsensus,
 };
 use herm::successor::{Record, Records, Ruling, base_beside, lineage};
-use herm::{BrainId, Clock as _, Error, Reader, Result, SystemClock};
+use herm::{BrainId, Clock as _, Error, ErrorKind, Harness, Reader, Result, SystemClock};
 use serde_json::{Value, json};
 
 use super::super::{in_runtime, to_json};
+use super::handover::{self, Request};
 use super::harness;
 use crate::cli::Decide;
 use crate::config::Settings;
@@ -119,7 +120,7 @@ pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -
     let within = Duration::from_secs(seconds.unwrap_or(900));
     let concluded = in_runtime(async {
         let node = Node::new(NodeParts {
-            mesh: members,
+            mesh: members.clone(),
             signer: settings.signer.get()?.clone(),
             book: EpochBook::open(&settings.layout)?,
             verifier: verifier(&harness(settings)?, settings.said.mesh.clone().unwrap_or_default().verifying()?),
@@ -129,52 +130,107 @@ pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -
         let transport = HttpTransport::new()?;
         node.propose(&record.verdict, &record.patch, &record.evaluation, &transport, within).await
     })?;
-    for member in &concluded.untold {
-        tracing::info!(member = %member.name, why = %member.why, "was not told of the consensus");
-    }
     let signed = concluded.consensus;
     Root::open(&record.path)?.replace(&CONSENSUS.parse()?, signed.to_line()?.as_bytes(), Sync::Now)?;
     let tally = &signed.said().tally;
-    let json = json!({ "verdict": record.name, "tally": to_json(tally)?, "consensus": value(&signed.to_line()?)? });
+    let mut text = format!("{}\n", tally.words());
+    let names = |key: &str| {
+        let member = members.members().iter().find(|member| member.key.to_string() == key);
+        member.map_or_else(|| key.to_owned(), |member| member.name.clone())
+    };
+    // Whoever is not in step is named: silent, with another brain, or not told what came of it.
+    for one in &signed.said().silent {
+        text.push_str(&format!("no vote of {}: {}\n", one.name, one.why));
+    }
+    for one in &tally.not_counted {
+        text.push_str(&format!("not counted: {}: {}\n", names(&one.key), one.why));
+    }
+    for one in &concluded.untold {
+        text.push_str(&format!("not told: {}: {}; it asks when it is back\n", one.name, one.why));
+    }
+    let mut json = json!({
+        "verdict": record.name,
+        "tally": to_json(tally)?,
+        "silent": to_json(&signed.said().silent)?,
+        "untold": to_json(&concluded.untold)?,
+        "consensus": value(&signed.to_line()?)?,
+    });
+    if tally.passed && settings.applying()?.is_due(SystemClock.now()) && gates.gate == Gate::Mesh {
+        match handover::server_runs(&settings.layout) {
+            true => text.push_str("the server of these brains applies it\n"),
+            false => {
+                let applied = apply(settings, &record.name)?;
+                text.push_str(&applied.text);
+                json["applied"] = applied.json;
+            }
+        }
+    }
     let code = if tally.passed { crate::exit::DONE } else { crate::exit::NEGATIVE };
-    Ok(Answer::new(format!("{}\n", tally.words()), json).code(code))
+    Ok(Answer::new(text, json).code(code))
 }
 
-/// Applies the patch of a verdict whose gates are open.
+/// Applies the patch of a verdict whose gates are open; by the server, where it holds the brain.
 pub(super) fn apply(settings: &Settings, wanted: &str) -> Result<Answer> {
     let record = Records::new(&settings.layout).find(wanted)?;
+    let here = beside_a_server(settings);
+    let applied = here.while_leased(&record.verdict.base.brain, || {
+        on_a_thread(async {
+            let harness = harness(&here)?;
+            let applied = apply_with(&harness, &here, &record).await;
+            harness.shutdown().await?;
+            applied
+        })
+    });
+    or_the_server(settings, applied, || Request::Apply { verdict: record.name.clone() })
+}
+
+/// The settings of a command that would change a brain: where a server runs, it does not wait for a brain that the server
+/// keeps open.
+fn beside_a_server(settings: &Settings) -> Settings {
+    let mut here = settings.clone();
+    if handover::server_runs(&settings.layout) {
+        here.lock_wait = Duration::ZERO;
+    }
+    here
+}
+
+/// What a command came to; or what the server did instead, where it holds the brain.
+fn or_the_server(settings: &Settings, done: Result<Answer>, request: impl FnOnce() -> Request) -> Result<Answer> {
+    match done {
+        Err(error) if error.kind() == ErrorKind::Conflict && handover::server_runs(&settings.layout) => {
+            handover::ask(&settings.layout, &request())
+        }
+        other => other,
+    }
+}
+
+/// Applies the patch of a verdict with a harness that can own its brain. An approval is good for one time: it is not used
+/// up for what could not be done anyway.
+pub(crate) async fn apply_with(harness: &Harness, settings: &Settings, record: &Record) -> Result<Answer> {
     if record.envelope.keyid() != Some(settings.signer.get()?.public().to_string().as_str()) {
         return Err(Error::refused("the verdict is not one that this operator signed")
             .hint("evaluate the patch here: a verdict counts where it was made"));
     }
-    let brain = record.verdict.base.brain.clone();
-    let applied = settings.while_leased(&brain, || {
-        on_a_thread(async {
-            let harness = harness(settings)?;
-            let applied = async {
-                // An approval is good for one time: it is not used up for what could not be done anyway.
-                herm::successor::rehearse(&harness, &record).await?;
-                herm::successor::adopt(&harness, &record, &open_gates(settings, &record)?).await
-            }
-            .await;
-            harness.shutdown().await?;
-            applied
-        })
-    })?;
-    let settled = &applied.settled;
+    herm::successor::rehearse(harness, record).await?;
+    let (asked, about) = (settings.clone(), record.clone());
+    let passed = tokio::task::spawn_blocking(move || open_gates(&asked, &about))
+        .await
+        .map_err(|_| Error::internal("asking the gates was interrupted"))??;
+    let applied = herm::successor::adopt(harness, record, &passed).await?;
+    let (brain, settled) = (&record.verdict.base.brain, &applied.settled);
+    let step = step_of(settings, brain)?;
     let text = format!(
-        "applied: {}\nbrain {brain} is now version {}; its identity is {}\nreceipt signed; `herm successor rollback {brain} --step {}` takes it back\n",
+        "applied: {}\nbrain {brain} is now version {}; its identity is {}\nreceipt signed; `herm successor rollback {brain} --step {step}` takes it back\n",
         record.patch.title(),
         settled.version,
         applied.identity.1,
-        step_of(settings, &brain)?,
     );
     let json = json!({
         "brain": brain,
         "version": settled.version,
         "after": settled.after,
         "identity": { "before": applied.identity.0, "after": applied.identity.1 },
-        "step": step_of(settings, &brain)?,
+        "step": step,
     });
     Ok(Answer::new(text, json))
 }
@@ -240,14 +296,21 @@ pub(super) fn rollback(settings: &Settings, id: &str, step: Option<i64>) -> Resu
                 Error::not_found(format!("no patch of brain {id} is in force")).hint("there is nothing to take back")
             })?,
     };
-    let undone = settings.while_leased(&id, || {
+    let here = beside_a_server(settings);
+    let undone = here.while_leased(&id, || {
         on_a_thread(async {
-            let harness = harness(settings)?;
-            let undone = herm::successor::take_back(&harness, &id, step).await;
+            let harness = harness(&here)?;
+            let undone = take_back_with(&harness, &id, step).await;
             harness.shutdown().await?;
             undone
         })
-    })?;
+    });
+    or_the_server(settings, undone, || Request::TakeBack { brain: id.clone(), step })
+}
+
+/// Takes a patch back with a harness that can own its brain.
+pub(crate) async fn take_back_with(harness: &Harness, id: &BrainId, step: i64) -> Result<Answer> {
+    let undone = herm::successor::take_back(harness, id, step).await?;
     let text = match &undone.settled {
         Some(settled) => format!("took back step {step}; brain {id} is now version {}\n", settled.version),
         None => format!("step {step} was taken back already; brain {id} stays as it is\n"),

@@ -1,8 +1,9 @@
 //! `herm successor`: patches judged in a sandboxed clone, and what became of them.
 
 mod auto;
-mod doors;
-mod gates;
+pub(crate) mod doors;
+pub(crate) mod gates;
+pub(crate) mod handover;
 mod look;
 
 use std::path::Path;
