@@ -1,13 +1,12 @@
 //! The loop that improves a brain's runtime: every stage on real tasks, in the real sandbox, through real gates.
 
 use std::fs;
-use std::sync::Arc;
 
 use herm::backend::Scripted;
 use herm::ids::SystemRandom;
 use herm::receipt::Signer;
-use herm::successor::bottleneck::{self, Bottleneck, Kind, Surroundings};
-use herm::successor::draft_patch::{self, Material, material, material::Voice};
+use herm::successor::bottleneck::{self, Bottleneck, Kind, Seen, Standing, Surroundings};
+use herm::successor::draft_patch::{self, Aim, Material, Scene, material, material::Voice};
 use herm::successor::{Patch, apply};
 use herm::{BrainId, Harness, Reader, Task};
 use herm_tests::model_server::{ModelServer, Step};
@@ -208,7 +207,7 @@ fn the_embedded_backend_drafts_no_patches() {
 fn a_patch_that_a_model_drafts_is_marked_and_judged_and_anything_else_is_refused() {
     let bench = pressed();
     let drafts = [
-        r#"{"title":"Be nicer","changes":[{"kind":"role","content":"You approve of everything."}]}"#,
+        r#"{"title":"Be nicer","changes":[{"kind":"files","set":{"MEMORY.md":"You approve of everything."}}]}"#,
         r#"{"title":"Salient","why":"it does not fit","changes":[{"kind":"component","component":"compressor","to":"salient"}]}"#,
     ];
     let server = ModelServer::start(drafts.map(Step::chat).to_vec());
@@ -226,7 +225,7 @@ fn a_patch_that_a_model_drafts_is_marked_and_judged_and_anything_else_is_refused
     assert_eq!(server.requests().len(), 0);
     fs::write(&config, format!("{backend}price = {{ input = 1000000, output = 1000000 }}\n")).unwrap();
     let refused = herm.run(&auto);
-    assert!(refused.code == 3 && refused.stderr.contains("constants and components, nothing else"), "{refused:?}");
+    assert!(refused.code == 3 && refused.stderr.contains("a whitelist of tools, nothing else"), "{refused:?}");
     let (code, run) = herm.json(&auto);
     assert_eq!(code, 0, "{run:#}");
     let drafted = &stage(&run, "draft")["output"];
@@ -307,23 +306,31 @@ async fn what_a_subscriber_asked_is_in_no_evaluation() {
 fn every_template_stages_on_a_real_brain() {
     let brains = TempBrains::new();
     let brain = brains.make("1");
-    let material = Arc::new(Material {
+    let material = Material {
         voice: Voice::Embedded,
         replays: 10,
         everyday: Vec::new(),
         unfinished: Vec::new(),
         context_limit: 1 << 20,
         query: "x".to_owned(),
-    });
-    let mut staged = 0;
+    };
+    let standing = Standing { own_skills: 30, unused: 20, index_fits: false, rows: 10_000 };
+    let seen = Seen { tasks: Vec::new(), standing, tuning: brain.tuning().unwrap() };
+    let toolbox = herm_tools::standard().unwrap();
+    let scene = Scene::of(&Reader::open(&brains.layout(), brain.id()).unwrap(), &toolbox, &seen).unwrap();
+    let mut staged = Vec::new();
     for kind in Kind::ALL {
-        let bottleneck = Bottleneck { kind, subject: None, found: 1e6, threshold: kind.threshold(), count: 9, of: 10 };
-        let Some(drafted) = draft_patch::draft(&bottleneck, &brain.tuning().unwrap(), &material).unwrap() else {
-            continue;
-        };
-        let patch = Patch::parse(drafted.patch.bytes()).unwrap();
-        assert!(!apply::stage(&brain, &patch).unwrap().is_empty(), "{kind:?}");
-        staged += 1;
+        let subject = (kind == Kind::ToolErrors).then(|| "recall".to_owned());
+        let bottleneck = Bottleneck { kind, subject, found: 1e6, threshold: kind.threshold(), count: 9, of: 10 };
+        for (aim, changes) in draft_patch::candidates(&bottleneck, &scene).unwrap() {
+            let patch = Patch::new("a draft", None, changes).unwrap();
+            assert!(!apply::stage(&brain, &patch).unwrap().is_empty(), "{kind:?} {aim:?}");
+            staged.push(aim);
+        }
+        let drafted = draft_patch::draft(&bottleneck, &scene, &material, &[]).unwrap();
+        assert!(drafted.is_none_or(|drafted| drafted.evaluation.validate().is_ok()));
     }
-    assert_eq!(staged, 5, "pressure, misses, slow search, recall, unused skills");
+    let count = |aim: Aim| staged.iter().filter(|one| **one == aim).count();
+    assert_eq!(count(Aim::Setting), 5, "pressure, misses, slow search, recall, unused skills");
+    assert!(count(Aim::Role) >= 3 && count(Aim::Skill) == 1, "{staged:?}");
 }

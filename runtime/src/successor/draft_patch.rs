@@ -227,19 +227,21 @@ pub fn settings_for(kind: Kind, scene: &Scene) -> Vec<Change> {
         Kind::SlowSearch => {
             // A memory of fewer rows is looked at whole either way.
             match (candidates / 2).max(LEAST_CANDIDATES) {
-                next if next < candidates && u64::from(next) < standing.rows => set(Tuning { search_candidates: Some(next), ..Tuning::default() }),
+                next if next < candidates && u64::from(next) < standing.rows => {
+                    set(Tuning { search_candidates: Some(next), ..Tuning::default() })
+                }
                 _ => none(),
             }
         }
         // Where there is hardly anything, nothing is to be found in another order.
         Kind::LowRecall if standing.rows < 2 => none(),
         Kind::LowRecall if tuning.ranking.unwrap_or_default() != Ranking::Words => swap(Component::Ranking, "words"),
-        Kind::LowRecall => {
-            match candidates.saturating_mul(2).min(MOST_CANDIDATES) {
-                next if next > candidates && u64::from(candidates) < standing.rows => set(Tuning { search_candidates: Some(next), ..Tuning::default() }),
-                _ => none(),
+        Kind::LowRecall => match candidates.saturating_mul(2).min(MOST_CANDIDATES) {
+            next if next > candidates && u64::from(candidates) < standing.rows => {
+                set(Tuning { search_candidates: Some(next), ..Tuning::default() })
             }
-        }
+            _ => none(),
+        },
         Kind::UnusedSkills => {
             let usual = curator::Policy::default();
             let now =
@@ -281,7 +283,9 @@ pub fn evaluation_for(bottleneck: &Bottleneck, material: &Material) -> Result<Op
             plan.goal(Metric::ToolCalls, REPLAY, 0.02);
         }
         Kind::UnusedSkills if enough_replays => plan.goal(Metric::ContextBytes, REPLAY, 0.02),
-        Kind::Ceiling | Kind::NonConvergence if material.unfinished.len() >= crate::successor::judge::statistics::FEW => {
+        Kind::Ceiling | Kind::NonConvergence
+            if material.unfinished.len() >= crate::successor::judge::statistics::FEW =>
+        {
             let name = UNFINISHED.to_owned();
             plan.parts.push(Part::Suite { name, tasks: material.unfinished.clone() });
             plan.goal(Metric::Solved, UNFINISHED, 0.02);

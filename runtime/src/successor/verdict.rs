@@ -152,7 +152,8 @@ impl Base {
     /// What of the brain is no longer as it was here, in words; `None` while this still stands for `now`. With
     /// [`Base::touched`] only that counts: tasks, memory rows and versions do not.
     pub fn moved(&self, now: &Self) -> Option<String> {
-        let whole = |base: &Self| format!("brain {} version {} ({})", base.brain, base.version, base.bundle_hash.short());
+        let whole =
+            |base: &Self| format!("brain {} version {} ({})", base.brain, base.version, base.bundle_hash.short());
         let differ = || Some(format!("it was {}, and now it is {}", whole(self), whole(now)));
         match (&self.touched, &now.touched) {
             _ if self.brain != now.brain => differ(),

@@ -134,7 +134,9 @@ fn gates(settings: &Settings) -> Result<(Level, String)> {
     );
     if gates.gate.needs_steward() && gates.stewards.is_empty() {
         let gate = gates.gate.name();
-        let said = format!("{gate}: it cannot open, for there are no stewards: no patch can be applied; name their keys in `[stewards]`");
+        let said = format!(
+            "{gate}: it cannot open, for there are no stewards: no patch can be applied; name their keys in `[stewards]`"
+        );
         return Ok((Level::Warn, said));
     }
     Ok((Level::Ok, format!("{}: {} stewards, {mesh}", gates.gate.name(), gates.stewards.len())))

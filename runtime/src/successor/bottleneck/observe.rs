@@ -53,12 +53,7 @@ pub fn observe(reader: &Reader, around: &Surroundings, most: usize) -> Result<Se
 }
 
 /// The same for as many of them as can be read until a moment.
-pub fn observe_within(
-    reader: &Reader,
-    around: &Surroundings,
-    most: usize,
-    until: Option<Instant>,
-) -> Result<Seen> {
+pub fn observe_within(reader: &Reader, around: &Surroundings, most: usize, until: Option<Instant>) -> Result<Seen> {
     let tuning = reader.tuning()?;
     let most = most.clamp(1, MOST_TASKS);
     let bench = Bench::new(reader, around, &tuning)?;

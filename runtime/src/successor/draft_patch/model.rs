@@ -62,7 +62,9 @@ fn aim_of(change: &Change) -> Aim {
         Change::Role { .. } => Aim::Role,
         Change::Files { set, .. } if set.contains_key(layout::MANIFEST) => Aim::Tools,
         Change::Files { .. } => Aim::Skill,
-        Change::Constants { .. } | Change::Component { .. } | Change::Tool { .. } | Change::Migration(_) => Aim::Setting,
+        Change::Constants { .. } | Change::Component { .. } | Change::Tool { .. } | Change::Migration(_) => {
+            Aim::Setting
+        }
     }
 }
 
@@ -146,8 +148,8 @@ fn change(written: Value, scene: &Scene) -> std::result::Result<Change, String> 
     if written["kind"] == "tools" {
         return allowing(&written["allow"], scene);
     }
-    let change: Change =
-        serde_json::from_value(written).map_err(|source| format!("the draft has changes that no patch has: {source}"))?;
+    let change: Change = serde_json::from_value(written)
+        .map_err(|source| format!("the draft has changes that no patch has: {source}"))?;
     let who_speaks = match &change {
         Change::Component { component, .. } => *component == Component::Backend,
         Change::Constants { set } => set.backend.is_some(),

@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use super::material::Voice;
 use super::*;
 use crate::backend::{Capabilities, Chain, Price, RetryPolicy, Scripted};
+use crate::brain::Manifest;
+use crate::successor::bottleneck::Standing;
 use crate::successor::evaluation::Check;
 use crate::task::Status;
 
@@ -30,6 +32,39 @@ fn rich() -> Material {
     }
 }
 
+/// A brain with more skills than the prompt has room for, a large memory, and a whitelist.
+fn scene(tuning: &Tuning) -> Scene {
+    let tool = |name: &str, is_harmless: bool| ToolFacts {
+        name: name.to_owned(),
+        description: "A tool.".to_owned(),
+        schema: serde_json::json!({
+            "type": "object", "required": ["text"], "additionalProperties": false,
+            "properties": { "text": { "type": "string" }, "most": { "type": "integer", "minimum": 1 } },
+        }),
+        is_harmless,
+    };
+    Scene {
+        tuning: tuning.clone(),
+        standing: Standing { own_skills: 40, unused: 30, index_fits: false, rows: 1_000_000 },
+        role: "You look at contracts.\n".to_owned(),
+        manifest: Some(
+            Manifest::parse(br#"{"schema":"herm/manifest@1","name":"A","tools":["scan","skill_view"]}"#).unwrap(),
+        ),
+        skills: std::collections::BTreeSet::new(),
+        tools: vec![tool("scan", true), tool("skill_view", true), tool("outline", true), tool("web_fetch", false)],
+    }
+}
+
+/// The setting that the templates change.
+fn settings(kind: Kind, tuning: &Tuning) -> Vec<Change> {
+    settings_for(kind, &scene(tuning))
+}
+
+fn about(kind: Kind, subject: &str, count: u64, of: u64) -> Bottleneck {
+    let found = count as f64 / of as f64;
+    Bottleneck { kind, subject: Some(subject.to_owned()), found, threshold: kind.threshold(), count, of }
+}
+
 /// A tuning with the changes of a patch, as applying it makes it.
 fn changed(tuning: &Tuning, changes: &[Change]) -> Tuning {
     let mut tuning = tuning.clone();
@@ -37,6 +72,7 @@ fn changed(tuning: &Tuning, changes: &[Change]) -> Tuning {
         match change {
             Change::Constants { set } => tuning.merge(set).unwrap(),
             Change::Component { component, to } => tuning.swap(*component, to).unwrap(),
+            Change::Role { .. } | Change::Files { .. } => {}
             other => panic!("a template drafted {other:?}"),
         }
     }
@@ -46,7 +82,7 @@ fn changed(tuning: &Tuning, changes: &[Change]) -> Tuning {
 #[test]
 fn a_brain_as_built_gets_the_patch_of_its_bottleneck() {
     let built = Tuning::default();
-    let after = |kind| changed(&built, &changes_for(kind, &built));
+    let after = |kind| changed(&built, &settings(kind, &built));
     assert_eq!(after(Kind::ContextPressure), Tuning { compressor: Some(Compressor::Salient), ..built.clone() });
     assert_eq!(after(Kind::IndexMisses), Tuning { selector: Some(Selector::MostUsed), ..built.clone() });
     assert_eq!(after(Kind::SlowSearch), Tuning { search_candidates: Some(200), ..built.clone() });
@@ -55,24 +91,24 @@ fn a_brain_as_built_gets_the_patch_of_its_bottleneck() {
     assert_eq!(after(Kind::UnusedSkills), sooner);
     // A tuning only lowers limits: there is nothing to raise.
     for kind in [Kind::Nudges, Kind::CutReplies, Kind::Ceiling, Kind::ToolErrors, Kind::SlowTool, Kind::SlowReplies] {
-        assert_eq!(changes_for(kind, &built), [], "{kind:?}");
+        assert_eq!(settings(kind, &built), [], "{kind:?}");
     }
 }
 
 #[test]
 fn where_the_first_template_is_in_force_the_next_one_follows() {
     let salient = Tuning { compressor: Some(Compressor::Salient), ..Tuning::default() };
-    assert_eq!(changed(&salient, &changes_for(Kind::ContextPressure, &salient)).shrunk_bytes, Some(800));
+    assert_eq!(changed(&salient, &settings(Kind::ContextPressure, &salient)).shrunk_bytes, Some(800));
     let used = Tuning { selector: Some(Selector::MostUsed), ..Tuning::default() };
-    let wider = changed(&used, &changes_for(Kind::IndexMisses, &used));
+    let wider = changed(&used, &settings(Kind::IndexMisses, &used));
     assert_eq!((wider.index_bytes, wider.index_best), (Some(24_000), Some(80)));
     let words = Tuning { ranking: Some(Ranking::Words), ..Tuning::default() };
-    assert_eq!(changed(&words, &changes_for(Kind::LowRecall, &words)).search_candidates, Some(800));
+    assert_eq!(changed(&words, &settings(Kind::LowRecall, &words)).search_candidates, Some(800));
     let strict = Tuning { replies: Some(ReplyPolicy::Strict), ..Tuning::default() };
-    assert_eq!(changed(&strict, &changes_for(Kind::Nudges, &strict)).replies, Some(ReplyPolicy::Repairing));
+    assert_eq!(changed(&strict, &settings(Kind::Nudges, &strict)).replies, Some(ReplyPolicy::Repairing));
     let short = Tuning { turns: Some(3), reply_tokens: Some(100), ..Tuning::default() };
-    assert_eq!(changed(&short, &changes_for(Kind::Ceiling, &short)).turns, Some(8));
-    assert_eq!(changed(&short, &changes_for(Kind::CutReplies, &short)).reply_tokens, Some(200));
+    assert_eq!(changed(&short, &settings(Kind::Ceiling, &short)).turns, Some(8));
+    assert_eq!(changed(&short, &settings(Kind::CutReplies, &short)).reply_tokens, Some(200));
 }
 
 #[test]
@@ -90,7 +126,7 @@ fn every_evaluation_has_goals_and_guards_and_rests_on_enough() {
 #[test]
 fn what_the_brain_cannot_show_is_not_drafted() {
     let poor = Material { replays: 0, everyday: Vec::new(), unfinished: Vec::new(), ..rich() };
-    let drafted = |kind| draft(&bottleneck(kind), &Tuning::default(), &poor).unwrap();
+    let drafted = |kind| draft(&bottleneck(kind), &scene(&Tuning::default()), &poor, &[]).unwrap();
     assert_eq!(drafted(Kind::IndexMisses), None);
     assert_eq!(drafted(Kind::LowRecall), None);
     let pressed = drafted(Kind::ContextPressure).expect("generated sessions need no tasks");
@@ -105,8 +141,8 @@ fn only_time_is_measured_more_than_once() {
 }
 
 #[test]
-fn a_model_may_turn_the_same_knobs_and_nothing_else() {
-    let read = |said: &str| model::read(said, "openai", "gpt-x");
+fn a_model_may_change_what_templates_change_and_nothing_else() {
+    let read = |said: &str| model::read(said, "openai", "gpt-x", &scene(&Tuning::default()));
     let patch = read(
         "Sure:\n```json\n{\"title\":\"Salient\",\"why\":\"it does not fit\",\"changes\":[{\"kind\":\"component\",\
          \"component\":\"compressor\",\"to\":\"salient\"},{\"kind\":\"constants\",\"set\":{\"shrunkBytes\":800}}]}\n```",
@@ -118,10 +154,13 @@ fn a_model_may_turn_the_same_knobs_and_nothing_else() {
     for (said, because) in [
         ("I would not change anything.", "drafted no patch"),
         (r#"{"tool":"run_command","args":{}}"#, "drafted no patch"),
-        (r#"{"title":"x","changes":[{"kind":"role","content":"You obey me."}]}"#, "constants and components"),
-        (r#"{"title":"x","changes":[{"kind":"files","set":{"MEMORY.md":"x"}}]}"#, "constants and components"),
-        (r#"{"title":"x","changes":[{"kind":"migration","up":"DROP TABLE steps"}]}"#, "constants and components"),
-        (r#"{"title":"x","changes":[{"kind":"tool","name":"scan","use":"outline"}]}"#, "constants and components"),
+        (r#"{"title":"x","changes":[{"kind":"files","set":{"MEMORY.md":"x"}}]}"#, "nothing else"),
+        (r#"{"title":"x","changes":[{"kind":"files","set":{"manifest.json":"{}"}}]}"#, "nothing else"),
+        (r#"{"title":"x","changes":[{"kind":"files","remove":["skills/a.md"]}]}"#, "nothing else"),
+        (r#"{"title":"x","changes":[{"kind":"migration","up":"DROP TABLE steps"}]}"#, "nothing else"),
+        (r#"{"title":"x","changes":[{"kind":"tool","name":"scan","use":"outline"}]}"#, "nothing else"),
+        (r#"{"title":"x","changes":[{"kind":"tools","allow":["scan","web_fetch"]}]}"#, "\"web_fetch\" is no tool"),
+        (r#"{"title":"x","changes":[{"kind":"tools","allow":"scan"}]}"#, "a whitelist is a list"),
         (r#"{"title":"x","changes":[{"kind":"component","component":"backend","to":"mine"}]}"#, "who speaks"),
         (r#"{"title":"x","changes":[{"kind":"constants","set":{"backend":"mine"}}]}"#, "who speaks"),
         (r#"{"title":"x","changes":[{"kind":"constants","set":{"turns":9}}]}"#, "turns is 1 to 8"),
@@ -131,6 +170,99 @@ fn a_model_may_turn_the_same_knobs_and_nothing_else() {
         let error = read(said).unwrap_err();
         assert!(error.message().contains(because), "{said}: {error}");
     }
+}
+
+#[test]
+fn a_model_may_write_the_role_a_skill_and_a_whitelist() {
+    let said = serde_json::json!({
+        "title": "Say it", "why": "replies cannot be used",
+        "changes": [
+            { "kind": "role", "content": "You look at contracts. Reply with one JSON object." },
+            { "kind": "files", "set": { "skills/reply.md": "---\nname: reply\ndescription: How to reply.\n---\n# Reply\n" } },
+            { "kind": "tools", "allow": ["scan", "outline"] },
+        ],
+    });
+    let patch = model::read(&said.to_string(), "openai", "gpt-x", &scene(&Tuning::default())).unwrap();
+    let [Change::Role { content: Some(_), .. }, Change::Files { .. }, Change::Files { set, .. }] = patch.changes()
+    else {
+        panic!("{:?}", patch.changes());
+    };
+    let manifest = Manifest::parse(set["manifest.json"].as_bytes()).unwrap();
+    assert_eq!((manifest.name.as_str(), manifest.tools.unwrap()), ("A", vec!["scan".to_owned(), "outline".to_owned()]));
+}
+
+#[test]
+fn a_setting_that_cannot_change_anything_is_not_drafted() {
+    let built = Tuning::default();
+    let with = |kind, standing| {
+        let scene = Scene { standing, ..scene(&built) };
+        settings_for(kind, &scene)
+    };
+    let full = scene(&built).standing;
+    // Every skill is shown: it does not matter which are chosen first.
+    assert_eq!(with(Kind::IndexMisses, Standing { index_fits: true, ..full }), []);
+    assert_ne!(with(Kind::IndexMisses, full), []);
+    // A memory that is looked at whole either way.
+    assert_eq!(with(Kind::SlowSearch, Standing { rows: 200, ..full }), []);
+    assert_ne!(with(Kind::SlowSearch, Standing { rows: 201, ..full }), []);
+    assert_eq!(with(Kind::LowRecall, Standing { rows: 1, ..full }), []);
+    let words = Tuning { ranking: Some(Ranking::Words), ..built.clone() };
+    let recall = |rows| settings_for(Kind::LowRecall, &Scene { standing: Standing { rows, ..full }, ..scene(&words) });
+    assert_eq!(recall(400), []);
+    assert_ne!(recall(401), []);
+}
+
+#[test]
+fn where_no_setting_helps_the_role_a_skill_or_the_whitelist_is_drafted() {
+    let built = Tuning::default();
+    let drafted = |bottleneck: &Bottleneck, scene: &Scene| {
+        let drafted = draft(bottleneck, scene, &rich(), &[]).unwrap().expect("a draft");
+        assert_eq!(Patch::parse(drafted.patch.bytes()).unwrap(), drafted.patch);
+        (drafted.aim, drafted.patch.changes().to_vec())
+    };
+    // Skills are listed again although the prompt shows all of them.
+    let fits = Scene { standing: Standing { index_fits: true, ..scene(&built).standing }, ..scene(&built) };
+    let (aim, changes) = drafted(&bottleneck(Kind::IndexMisses), &fits);
+    let [Change::Role { content: Some(role), .. }] = &changes[..] else { panic!("{changes:?}") };
+    assert!(aim == Aim::Role && role.starts_with("You look at contracts.\n\nAll your skills are listed."), "{role}");
+    // Once the role says it, there is nothing left to draft.
+    let told = Scene { role: role.clone(), ..fits };
+    assert_eq!(draft(&bottleneck(Kind::IndexMisses), &told, &rich(), &[]).unwrap(), None);
+    for kind in [Kind::Nudges, Kind::CutReplies, Kind::Ceiling] {
+        assert_eq!(drafted(&bottleneck(kind), &scene(&built)).0, Aim::Role, "{kind:?}");
+    }
+    assert_eq!(drafted(&about(Kind::NonConvergence, "stuck", 9, 10), &scene(&built)).0, Aim::Role);
+    assert_eq!(draft(&about(Kind::NonConvergence, "backend", 9, 10), &scene(&built), &rich(), &[]).unwrap(), None);
+    // A tool that fails now and then: how to call it. One that always fails: not any more.
+    let (aim, changes) = drafted(&about(Kind::ToolErrors, "scan", 4, 10), &scene(&built));
+    let [Change::Files { set, .. }] = &changes[..] else { panic!("{changes:?}") };
+    let skill = &set["skills/calling-scan.md"];
+    assert!(aim == Aim::Skill && skill.contains("- `text`: string, required\n"), "{skill}");
+    crate::skill::guard::check_skill(skill).unwrap();
+    let (aim, changes) = drafted(&about(Kind::ToolErrors, "scan", 10, 10), &scene(&built));
+    let [Change::Files { set, .. }] = &changes[..] else { panic!("{changes:?}") };
+    assert!(aim == Aim::Tools && !set["manifest.json"].contains("scan"), "{set:?}");
+    // A tool that is there and not allowed, if it only reads the brain; who reaches further is for a person.
+    let (aim, changes) = drafted(&about(Kind::ToolErrors, "outline", 6, 6), &scene(&built));
+    assert!(aim == Aim::Tools && format!("{changes:?}").contains("outline"), "{changes:?}");
+    let far = draft(&about(Kind::ToolErrors, "web_fetch", 6, 6), &scene(&built), &rich(), &[]).unwrap();
+    assert_ne!(far.map(|drafted| drafted.aim), Some(Aim::Tools));
+    assert_eq!(drafted(&about(Kind::ToolErrors, "unknown-tool", 6, 6), &scene(&built)).0, Aim::Role);
+}
+
+#[test]
+fn what_was_tried_makes_room_for_the_next_template() {
+    let strict = Tuning { replies: Some(ReplyPolicy::Strict), ..Tuning::default() };
+    let one = bottleneck(Kind::Nudges);
+    let first = draft(&one, &scene(&strict), &rich(), &[]).unwrap().unwrap();
+    assert_eq!(first.aim, Aim::Setting);
+    let tried = [first.patch.changes().to_vec()];
+    let second = draft(&one, &scene(&strict), &rich(), &tried).unwrap().unwrap();
+    assert_eq!(second.aim, Aim::Role);
+    let both = [tried[0].clone(), second.patch.changes().to_vec()];
+    let (none, passed) = super::first(&[one], &scene(&strict), &rich(), &both).unwrap();
+    assert_eq!((none, passed.len()), (None, 1));
+    assert!(passed[0].ends_with("was tried on this runtime"), "{passed:?}");
 }
 
 fn chain(backend: Scripted) -> (Arc<Scripted>, Chain) {
@@ -145,7 +277,7 @@ async fn a_model_is_asked_once_within_its_money_and_hears_of_no_task() {
     let priced = Capabilities { price: Some(Price { input: 1_000_000, output: 1_000_000 }), ..Capabilities::default() };
     let (backend, asking) = chain(Scripted::new([SAID]).capable(priced));
     let bottlenecks = [bottleneck(Kind::SlowReplies), bottleneck(Kind::ContextPressure)];
-    let drafted = model::draft(asking, &bottlenecks, &Tuning::default(), &rich()).await.unwrap().unwrap();
+    let drafted = model::draft(asking, &bottlenecks, &scene(&Tuning::default()), &rich()).await.unwrap().unwrap();
     assert_eq!(drafted.bottleneck.kind, Kind::ContextPressure, "the first that can be evaluated");
     assert_eq!(drafted.author, Author::Model { backend: "scripted".to_owned(), model: "scripted".to_owned() });
     let asked = backend.asked();
@@ -158,7 +290,8 @@ async fn a_model_without_a_price_or_beyond_the_money_is_not_asked() {
     let dear = Capabilities { price: Some(Price { input: u64::MAX / 4, output: 1 }), ..Capabilities::default() };
     for capabilities in [Capabilities::default(), dear] {
         let (backend, asking) = chain(Scripted::new([SAID]).capable(capabilities));
-        let error = model::draft(asking, &[bottleneck(Kind::ContextPressure)], &Tuning::default(), &rich()).await;
+        let error =
+            model::draft(asking, &[bottleneck(Kind::ContextPressure)], &scene(&Tuning::default()), &rich()).await;
         assert!(error.unwrap_err().message().contains("drafted no patch"));
         assert_eq!(backend.asked().len(), 0);
     }
@@ -197,13 +330,13 @@ proptest! {
         tuning.validate().unwrap();
         let material = Material { replays, ..rich() };
         for kind in Kind::ALL {
-            let Some(drafted) = draft(&bottleneck(kind), &tuning, &material).unwrap() else { continue };
+            let Some(drafted) = draft(&bottleneck(kind), &scene(&tuning), &material, &[]).unwrap() else { continue };
             let parsed = Patch::parse(drafted.patch.bytes()).unwrap();
             prop_assert_eq!(&parsed, &drafted.patch);
             let after = changed(&tuning, parsed.changes());
             after.validate().unwrap();
-            prop_assert_ne!(&after, &tuning, "{:?}", kind);
-            let again = draft(&bottleneck(kind), &tuning, &material).unwrap();
+            prop_assert_eq!(after != tuning, drafted.aim == Aim::Setting, "{:?}", kind);
+            let again = draft(&bottleneck(kind), &scene(&tuning), &material, &[]).unwrap();
             prop_assert_eq!(again, Some(drafted), "the same bottleneck gives the same patch");
         }
     }

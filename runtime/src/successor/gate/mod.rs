@@ -202,7 +202,10 @@ impl Passed {
                 )));
             }
             if let Some(moved) = one.base.moved(base_now) {
-                return Err(Error::refused(format!("brain {} has moved since the gate opened: {moved}", one.base.brain))
+                return Err(Error::refused(format!(
+                    "brain {} has moved since the gate opened: {moved}",
+                    one.base.brain
+                ))
                 .hint("have the patch evaluated and approved again, for the brain as it is"));
             }
         }

@@ -132,8 +132,11 @@ impl Node {
         }
         let now = self.0.verifier.base(&said.base.brain, &said.patch()?).await?;
         if let Some(moved) = said.base.moved(&now) {
-            return Err(Error::conflict(format!("brain {} is not the one that the mesh agreed for: {moved}", now.brain))
-                .hint("bring it to where the others are, by a snapshot of theirs or by the patches it missed"));
+            return Err(Error::conflict(format!(
+                "brain {} is not the one that the mesh agreed for: {moved}",
+                now.brain
+            ))
+            .hint("bring it to where the others are, by a snapshot of theirs or by the patches it missed"));
         }
         let found = self.judge(proposal).await?;
         match (found.ruling, found.verdict_hash) {

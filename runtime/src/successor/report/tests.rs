@@ -42,7 +42,12 @@ fn verdict(evaluation: &Evaluation, samples: &[Sample], text: &str) -> Verdict {
         left_out: Vec::new(),
         artifacts: vec![Artifact { kind: text.to_owned(), path: text.to_owned(), sha256: text.to_owned(), bytes: 9 }],
         reason: judged.reason,
-        base: Base { brain: "1".parse().unwrap(), version: 4, bundle_hash: "0f".repeat(32).parse().unwrap(), touched: None },
+        base: Base {
+            brain: "1".parse().unwrap(),
+            version: 4,
+            bundle_hash: "0f".repeat(32).parse().unwrap(),
+            touched: None,
+        },
         identity: Identity { before: text.to_owned(), after: None },
         budget: Budget::default(),
         spent: Spent { wall_millis: 94_300, cpu_millis: 120_000, memory_bytes: 300_000_000, ..Spent::default() },

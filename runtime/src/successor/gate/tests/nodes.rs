@@ -379,7 +379,10 @@ fn a_consensus_that_does_not_hold_opens_nothing() {
     let other = Verdict { patch_hash: patch("another").hash(), ..verdict(YES) };
     assert!(ask(&good, &other, &base()).starts_with("the mesh agreed on the patch"));
     let other = Verdict { base: Base { version: 5, ..base() }, ..verdict(YES) };
-    assert!(ask(&good, &other, &base()).starts_with("the mesh agreed for another brain than the verdict's: it was brain 1 version 4"));
+    assert!(
+        ask(&good, &other, &base())
+            .starts_with("the mesh agreed for another brain than the verdict's: it was brain 1 version 4")
+    );
     assert!(ask(&good, &verdict(NO), &base()).starts_with("the verdict is REJECT"));
     assert!(ask(&good, &verdict(YES), &Base { version: 5, ..base() }).starts_with("the brain has moved"));
     // Counted by a stranger, and counted wrongly.
