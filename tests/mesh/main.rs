@@ -6,6 +6,7 @@ mod busy;
 mod doors;
 mod held_out;
 mod page;
+mod step;
 mod transport;
 mod trouble;
 mod votes;

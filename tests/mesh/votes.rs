@@ -90,12 +90,17 @@ fn a_proposer_cut_off_from_the_others_is_told_so_and_applies_nothing() {
 
 /// Evaluates on the command line; the name of the verdict.
 fn evaluated(place: &Place) -> String {
+    evaluated_with(place, &patch())
+}
+
+/// The same with another patch.
+pub(super) fn evaluated_with(place: &Place, patch: &herm::successor::Patch) -> String {
     let file = |name: &str, content: &[u8]| {
         let path = place.operator.path().join(name);
         std::fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let patch_file = file("patch.json", patch().bytes());
+    let patch_file = file("patch.json", patch.bytes());
     let task_file = file("task.json", &serde_json::to_vec(&evaluation()).unwrap());
     let arguments = ["successor", "evaluate", BRAIN, "--patch", &patch_file, "--task", &task_file];
     let run = place.operator.herm().run(&arguments);

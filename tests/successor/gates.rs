@@ -131,7 +131,10 @@ fn a_gate_stays_shut_for_strangers_for_rejections_and_for_a_brain_that_moved() {
     gate.refused(&name, "rejected this patch");
     gate.approve(&name);
     gate.bench.must(&["memory", "add", "1", "the brain moves on"]);
-    gate.refused(&name, "has moved");
+    let role = gate.bench.brains().join("1/system.md");
+    std::fs::write(&role, format!("{}\nBe brief.\n", std::fs::read_to_string(&role).unwrap())).unwrap();
+    gate.bench.must(&["brain", "adopt", "1"]);
+    gate.refused(&name, "the brain has moved: system.md is not as it was at version 2, now 4");
 }
 
 #[test]

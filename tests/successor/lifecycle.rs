@@ -36,6 +36,42 @@ fn a_verdict_that_was_changed_on_disk_is_not_shown_as_one() {
 }
 
 #[test]
+fn a_verdict_json_that_is_not_the_signed_one_is_not_shown_approved_or_listed_as_good() {
+    let bench = Bench::bare();
+    let judged = bench.judge(&small_patch(), &evaluation(json!([scripted("one", &REPLIES)])), &[]);
+    let (hash, plain) = (judged.json["hash"].as_str().unwrap(), judged.directory().join("verdict.json"));
+    bench.must(&["successor", "show", hash]);
+    let written = std::fs::read_to_string(&plain).unwrap();
+    std::fs::write(&plain, written.replace("\"NEEDS_REVISION\"", "\"APPROVE\"")).unwrap();
+    let shown = bench.herm().run(&["successor", "show", hash]);
+    assert!(shown.code == 7 && shown.stderr.contains("verdict.json of verdict"), "{shown:?}");
+    assert!(shown.stderr.contains("is not the verdict that was signed"), "{shown:?}");
+    std::fs::remove_file(&plain).unwrap();
+    assert_eq!(bench.herm().run(&["successor", "show", hash]).code, 7);
+    std::fs::write(&plain, written).unwrap();
+    bench.must(&["successor", "show", hash]);
+}
+
+#[test]
+fn the_fewest_processes_that_a_budget_may_have_are_enough() {
+    let bench = Bench::new();
+    let task = json!({
+        "schema": "herm/evaluation@1", "title": "of every kind", "goals": [{ "metric": "keptFacts" }],
+        "parts": [
+            { "kind": "compress", "name": "c", "sessions": 12 },
+            { "kind": "replay", "name": "before", "last": 1 },
+            { "kind": "calls", "name": "searches", "tool": "recall", "args": { "query": "vault" }, "calls": 40, "atOnce": 8 },
+            scripted("one", &REPLIES),
+            { "kind": "command", "name": "shell", "argv": ["/bin/sh", "-c", "echo seen | cat"] },
+        ],
+    });
+    let swap = crate::patch(json!([{ "kind": "component", "component": "compressor", "to": "salient" }]));
+    let judged = bench.judge(&swap, &task, &["--processes", "16"]);
+    assert_eq!((judged.ruling(), judged.reason()), ("APPROVE", ""), "{:#}", judged.verdict());
+    assert!(judged.verdict()["spent"]["processes"].as_u64().unwrap() <= 16, "{:#}", judged.verdict()["spent"]);
+}
+
+#[test]
 fn a_parent_that_is_killed_leaves_nothing_that_the_janitor_does_not_remove() {
     let bench = Bench::bare();
     let mut command_line = bench.evaluating(&small_patch(), &command("exec sleep 300"), &[]);

@@ -12,6 +12,7 @@ mod money;
 mod patches;
 mod shell;
 mod tiers;
+mod traffic;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -19,6 +19,11 @@ pub(crate) enum Successor {
     Audit(Audit),
     /// Find what holds an agent up, draft a patch, judge and audit it, and go as far as the gates allow
     Auto(Auto),
+    /// What the server found that holds its agents up, and what it drafted; applies nothing
+    Drafts {
+        /// The agent's number; all of them, unless said
+        id: Option<String>,
+    },
     /// The did:key of a steward's key, for `[stewards]` of the configuration
     Key {
         /// Ed25519 in PKCS#8 PEM, mode 600

@@ -407,6 +407,34 @@ mod tests {
     }
 
     #[test]
+    fn patches_are_applied_by_command_unless_the_operator_allows_otherwise() {
+        let at = |hour: i64| Moment(20_000 * 86_400_000 + hour * 3_600_000);
+        let due = |text: &str, hour| settings(text).applying().unwrap().is_due(at(hour));
+        assert!(!due("", 3) && !due("[successor]\nwindow = \"2-5\"\n", 3));
+        assert!(due("[successor]\napply = \"automatic\"\n", 3));
+        let night = "[successor]\napply = \"automatic\"\nwindow = \"2-5\"\n";
+        assert!(due(night, 3) && !due(night, 5));
+        let error = settings("[successor]\nwindow = \"late\"\n").applying().unwrap_err();
+        assert!(error.message().starts_with("window of [successor]: "), "{error}");
+    }
+
+    #[test]
+    fn the_server_looks_for_bottlenecks_within_a_budget_unless_it_is_told_not_to() {
+        let detecting = |text: &str| settings(text).detecting();
+        assert_eq!(detecting("").unwrap(), Some(Detecting::default()));
+        assert_eq!(detecting("[successor.detect]\nenabled = false\n").unwrap(), None);
+        let said = detecting("[successor.detect]\nevery_minutes = 5\ntasks = 20\nmillis = 500\n").unwrap().unwrap();
+        let expected = Detecting { every: Duration::from_secs(300), tasks: 20, within: Duration::from_millis(500) };
+        assert_eq!(said, expected);
+        for bad in ["tasks = 0", "tasks = 501", "millis = 0", "millis = 60001"] {
+            let error = detecting(&format!("[successor.detect]\n{bad}\n")).unwrap_err();
+            assert!(error.message().starts_with("[successor.detect]: "), "{error}");
+        }
+        // It says nothing of gates, and so needs no steward.
+        assert!(settings("[successor.detect]\ntasks = 20\n").gates().is_ok());
+    }
+
+    #[test]
     fn a_person_approves_unless_said_otherwise() {
         assert_eq!(SuccessorEntry::default().gate(), Gate::Human);
         let both: SuccessorEntry = toml::from_str("gate = \"both\"").unwrap();

@@ -1,13 +1,16 @@
 //! What there is of verdicts, and what is removed of them.
 
-use herm::Result;
-use herm::successor::{Direction, Patch, Records, Verdict, sweep};
-use serde_json::json;
+use herm::successor::{Direction, Patch, Records, Verdict, detector, sweep};
+use herm::{Error, Result, brain, fsio};
+use serde_json::{Value, json};
 
 use super::super::to_json;
 use crate::config::Settings;
 use crate::exit;
 use crate::output::{Answer, columns};
+
+/// The largest notes of the detector.
+const MOST_NOTES: u64 = 8 << 20;
 
 /// A verdict for people.
 pub(super) fn summary(patch: &Patch, verdict: &Verdict) -> Result<String> {
@@ -128,6 +131,43 @@ pub(super) fn show(settings: &Settings, wanted: &str) -> Result<Answer> {
             "envelope": to_json(&record.envelope)?,
         }),
     ))
+}
+
+/// What the detector found last, brain by brain.
+pub(super) fn drafts(settings: &Settings, id: Option<&str>) -> Result<Answer> {
+    let brains = match id {
+        Some(id) => vec![id.parse()?],
+        None => brain::list(&settings.layout)?,
+    };
+    let (mut text, mut all) = (String::new(), Vec::new());
+    for id in &brains {
+        let place = detector::notes(&settings.layout, id);
+        let file = place.join("found.json");
+        if !file.is_file() {
+            continue;
+        }
+        let found: Value = serde_json::from_slice(&fsio::read_regular(&file, MOST_NOTES)?)
+            .map_err(|source| Error::corrupt(format!("{} is not JSON", file.display())).because(source))?;
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        text.push_str(&format!("brain {id}: {} tasks, {}\n", found["tasks"], word(&found["at"])));
+        for sentence in found["sentences"].as_array().into_iter().flatten() {
+            text.push_str(&format!("  {}\n", word(sentence)));
+        }
+        if found["draft"].is_object() {
+            let (title, at) = (word(&found["draft"]["title"]), place.display());
+            text.push_str(&format!(
+                "  drafted ({}): {title}\n  herm successor evaluate {id} --patch {at}/patch.json --task {at}/evaluation.json\n",
+                word(&found["draft"]["aim"]),
+            ));
+        }
+        all.push(found);
+    }
+    if all.is_empty() {
+        text.push_str(
+            "no brain was looked at yet: a server looks after tasks, and `herm successor auto ID --dry-run` now\n",
+        );
+    }
+    Ok(Answer::new(text, json!({ "found": all })))
 }
 
 pub(super) fn destroy(settings: &Settings, wanted: &str) -> Result<Answer> {

@@ -30,6 +30,7 @@ pub(super) fn run(settings: &Settings, command: &Successor) -> Result<Answer> {
         Successor::List => look::list(settings),
         Successor::Audit(arguments) => auto::audit(settings, arguments),
         Successor::Auto(arguments) => auto::run(settings, arguments),
+        Successor::Drafts { id } => look::drafts(settings, id.as_deref()),
         Successor::Show { verdict } => look::show(settings, verdict),
         Successor::Key { file } => gates::show_key(file),
         Successor::Approve(arguments) => gates::decide(settings, arguments, Decision::Approve),

@@ -12,7 +12,7 @@ use super::{Counting, DAY, NOW, base, brains, key, patch, proposal, refusal, ver
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, SystemRandom};
-use crate::successor::{Base, Better, Comparison, Direction, Metric, Ruling, Verdict};
+use crate::successor::{Base, Better, Comparison, Direction, Metric, Ruling, Touched, Verdict};
 
 const STEWARD: u8 = 1;
 
@@ -211,6 +211,35 @@ fn a_brain_that_has_moved_since_is_refused() {
         let said = asking.refused();
         assert!(said.starts_with("the brain has moved: it was brain 1 version 4"), "{said}");
     }
+}
+
+/// The same brain, bound to what a patch touches.
+fn touching(version: u64, tuning: &[u8], files: Option<&str>) -> Base {
+    let touched = Touched {
+        role: Some(Digest::of(b"role")),
+        manifest: None,
+        tuning: Some(Digest::of(tuning)),
+        files: files.map(str::to_owned),
+    };
+    Base { version, bundle_hash: Digest::of(&version.to_be_bytes()), touched: Some(touched), ..base() }
+}
+
+#[test]
+fn a_verdict_stands_while_what_its_patch_touches_does_whatever_else_moves() {
+    let then = touching(4, b"a", Some("sha256:1"));
+    assert_eq!(then.moved(&touching(99, b"a", Some("sha256:1"))), None);
+    let changed = then.moved(&touching(99, b"b", Some("sha256:1"))).unwrap();
+    assert_eq!(changed, "tuning.json is not as it was at version 4, now 99");
+    let changed = then.moved(&touching(99, b"a", Some("sha256:2"))).unwrap();
+    assert_eq!(changed, "a file that the patch changes is not as it was at version 4, now 99");
+    assert!(then.moved(&Base { brain: "2".parse().unwrap(), ..then.clone() }).is_some());
+    // Documents of earlier versions are bound to the whole brain, and are written as they were.
+    assert_eq!(base().moved(&Base { touched: then.touched.clone(), ..base() }), None);
+    assert!(base().moved(&Base { version: 5, touched: then.touched.clone(), ..base() }).is_some());
+    let written = serde_json::to_string(&base()).unwrap();
+    assert!(!written.contains("touched"), "{written}");
+    assert_eq!(serde_json::from_str::<Base>(&written).unwrap(), base());
+    assert_eq!(serde_json::from_str::<Base>(&serde_json::to_string(&then).unwrap()).unwrap(), then);
 }
 
 #[test]

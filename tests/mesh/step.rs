@@ -1,0 +1,109 @@
+//! What the mesh agrees to is applied on every member that voted, and the next proposal finds them in step.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::votes::evaluated_with;
+use super::{BRAIN, Role, Town, checked, patch};
+
+const AUTOMATIC: &str = "[successor]\ngate = \"mesh\"\napply = \"automatic\"\n";
+
+fn configure(town: &Town) {
+    for place in &town.places {
+        place.configure(&town.places, AUTOMATIC);
+    }
+}
+
+fn wake(town: &mut Town, numbers: &[usize]) {
+    for number in numbers {
+        let place = &mut town.places[number - 1];
+        place.serving = Some(place.operator.serve());
+    }
+    configure(town);
+}
+
+/// The patches of a node's replica that stand, oldest first.
+fn patches(town: &Town, number: usize) -> Vec<String> {
+    let (_, lineage) = town.node(number).operator.herm().json(&["successor", "lineage", BRAIN]);
+    let all = lineage["patches"].as_array().unwrap();
+    all.iter().rev().map(|patch| patch["title"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Looks until the replicas of these nodes have these patches.
+fn until_patched(town: &Town, numbers: &[usize], titles: &[&str]) {
+    for _ in 0..1_200 {
+        if numbers.iter().all(|number| patches(town, *number) == titles) {
+            return;
+        }
+        std::thread::park_timeout(Duration::from_millis(200));
+    }
+    let found: Vec<_> = numbers.iter().map(|number| patches(town, *number)).collect();
+    panic!("never {titles:?}: {found:?}\n{}", town.node(*numbers.last().unwrap()).operator.logged())
+}
+
+#[test]
+fn what_the_mesh_agrees_to_is_applied_on_all_who_voted_and_the_next_proposal_finds_them_in_step() {
+    let mut town = Town::asleep_with([Role::Common; 5], AUTOMATIC);
+    // Node 2 holds processor time dear, and votes against; the vote binds it all the same.
+    town.node(2).holds_out(&json!({
+        "schema": "herm/evaluation@1", "title": "It stays cheap",
+        "parts": [
+            { "kind": "suite", "name": "asked", "tasks": [checked("yes")] },
+            { "kind": "compress", "name": "long", "sessions": 20 },
+        ],
+        "guards": [{ "metric": "cpuMicros", "part": "long", "slack": 0.1 }],
+    }));
+    // Every replica has lived a life of its own.
+    for number in 1..=5 {
+        for memory in 0..number {
+            let text = format!("note {memory} of node {number}");
+            let run = town.node(number).operator.herm().run(&["memory", "add", BRAIN, &text]);
+            assert_eq!(run.code, 0, "{run:?}");
+        }
+    }
+    configure(&town);
+    wake(&mut town, &[1, 2, 3, 4]);
+    // Tasks go on while it is judged, asked and applied.
+    let ask = |town: &Town, number: usize| {
+        let client = town.node(number).serving().client();
+        client.post(&format!("/v1/agents/{BRAIN}/tasks"), &json!({ "input": "go" }))
+    };
+    let verdict = evaluated_with(town.node(1), &patch());
+    (1..=4).for_each(|number| drop(ask(&town, number)));
+    let (code, said) = town.node(1).operator.herm().json(&["successor", "propose", &verdict, "--within", "240"]);
+    let tally = &said["tally"];
+    assert_eq!((code, &tally["approvals"], &tally["responders"]), (0, &json!(3), &json!(4)), "{said:#}");
+    // Who was down is named.
+    let named = |list: &Value| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        (named(&said["silent"]), named(&said["untold"])),
+        (vec!["node-5".to_owned()], vec!["node-5".to_owned()])
+    );
+    let first = "Keep what was asked for";
+    until_patched(&town, &[1, 2, 3, 4], &[first]);
+    assert_eq!(patches(&town, 5), Vec::<String>::new());
+
+    // It comes back, asks what it missed, verifies it by itself, and is in step.
+    wake(&mut town, &[5]);
+    until_patched(&town, &[5], &[first]);
+
+    // So the next proposal is one that all five can judge.
+    let more = json!({
+        "schema": "herm/patch@1", "title": "Keep more of it",
+        "changes": [{ "kind": "constants", "set": { "shrunkBytes": 1600 } }],
+    });
+    let more = herm::successor::Patch::parse(more.to_string().as_bytes()).unwrap();
+    let verdict = evaluated_with(town.node(1), &more);
+    (1..=5).for_each(|number| drop(ask(&town, number)));
+    let (code, said) = town.node(1).operator.herm().json(&["successor", "propose", &verdict, "--within", "240"]);
+    let tally = &said["tally"];
+    assert_eq!((code, &tally["responders"], &tally["notCounted"]), (0, &json!(5), &json!([])), "{said:#}");
+    until_patched(&town, &[1, 2, 3, 4, 5], &[first, "Keep more of it"]);
+    for number in 1..=5 {
+        let verified = town.node(number).operator.herm().run(&["receipts", "verify", BRAIN]);
+        assert_eq!(verified.code, 0, "{verified:?}");
+    }
+}
