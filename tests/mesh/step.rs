@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use herm::successor::{Evaluation, Patch};
 use serde_json::{Value, json};
 
 use super::votes::evaluated_with;
-use super::{BRAIN, Role, Town, checked, patch};
+use super::{BRAIN, Role, Town, checked, evaluation, patch};
 
 const AUTOMATIC: &str = "[successor]\ngate = \"mesh\"\napply = \"automatic\"\n";
 
@@ -69,7 +70,7 @@ fn what_the_mesh_agrees_to_is_applied_on_all_who_voted_and_the_next_proposal_fin
         let client = town.node(number).serving().client();
         client.post(&format!("/v1/agents/{BRAIN}/tasks"), &json!({ "input": "go" }))
     };
-    let verdict = evaluated_with(town.node(1), &patch());
+    let verdict = evaluated_with(town.node(1), &patch(), &evaluation());
     (1..=4).for_each(|number| drop(ask(&town, number)));
     let (code, said) = town.node(1).operator.herm().json(&["successor", "propose", &verdict, "--within", "240"]);
     let tally = &said["tally"];
@@ -92,16 +93,24 @@ fn what_the_mesh_agrees_to_is_applied_on_all_who_voted_and_the_next_proposal_fin
 
     // So the next proposal is one that all five can judge.
     let more = json!({
-        "schema": "herm/patch@1", "title": "Keep more of it",
-        "changes": [{ "kind": "constants", "set": { "shrunkBytes": 1600 } }],
+        "schema": "herm/patch@1", "title": "Retire sooner",
+        "changes": [{ "kind": "constants", "set": { "staleDays": 20, "archiveDays": 60 } }],
     });
-    let more = herm::successor::Patch::parse(more.to_string().as_bytes()).unwrap();
-    let verdict = evaluated_with(town.node(1), &more);
+    let lives = json!({
+        "schema": "herm/evaluation@1", "title": "What is retired",
+        "parts": [
+            { "kind": "curate", "name": "lives", "lives": 20, "skills": 40 },
+            { "kind": "suite", "name": "asked", "tasks": [checked("yes")] },
+        ],
+        "goals": [{ "metric": "deadKept" }],
+    });
+    let more = Patch::parse(more.to_string().as_bytes()).unwrap();
+    let verdict = evaluated_with(town.node(1), &more, &Evaluation::parse(lives.to_string().as_bytes()).unwrap());
     (1..=5).for_each(|number| drop(ask(&town, number)));
     let (code, said) = town.node(1).operator.herm().json(&["successor", "propose", &verdict, "--within", "240"]);
     let tally = &said["tally"];
     assert_eq!((code, &tally["responders"], &tally["notCounted"]), (0, &json!(5), &json!([])), "{said:#}");
-    until_patched(&town, &[1, 2, 3, 4, 5], &[first, "Keep more of it"]);
+    until_patched(&town, &[1, 2, 3, 4, 5], &[first, "Retire sooner"]);
     for number in 1..=5 {
         let verified = town.node(number).operator.herm().run(&["receipts", "verify", BRAIN]);
         assert_eq!(verified.code, 0, "{verified:?}");

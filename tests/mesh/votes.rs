@@ -3,7 +3,7 @@
 use herm::Layout;
 use herm::successor::gate::vote::Standing;
 use herm::successor::gate::{EpochBook, SignedConsensus};
-use herm::successor::{Base, Records, Ruling};
+use herm::successor::{Base, Evaluation, Patch, Ruling};
 use serde_json::json;
 
 use super::{BRAIN, PATIENCE, Place, Role, SILENCE, Town, checked, counts, evaluation, patch, silent};
@@ -90,24 +90,22 @@ fn a_proposer_cut_off_from_the_others_is_told_so_and_applies_nothing() {
 
 /// Evaluates on the command line; the name of the verdict.
 fn evaluated(place: &Place) -> String {
-    evaluated_with(place, &patch())
+    evaluated_with(place, &patch(), &evaluation())
 }
 
-/// The same with another patch.
-pub(super) fn evaluated_with(place: &Place, patch: &herm::successor::Patch) -> String {
+/// The same with another patch, by another evaluation.
+pub(super) fn evaluated_with(place: &Place, patch: &Patch, evaluation: &Evaluation) -> String {
     let file = |name: &str, content: &[u8]| {
         let path = place.operator.path().join(name);
         std::fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     };
     let patch_file = file("patch.json", patch.bytes());
-    let task_file = file("task.json", &serde_json::to_vec(&evaluation()).unwrap());
+    let task_file = file("task.json", &serde_json::to_vec(evaluation).unwrap());
     let arguments = ["successor", "evaluate", BRAIN, "--patch", &patch_file, "--task", &task_file];
-    let run = place.operator.herm().run(&arguments);
-    assert_eq!(run.code, 0, "{run:?}");
-    let (records, unreadable) = Records::new(&Layout::new(place.operator.brains())).all().unwrap();
-    assert_eq!((records.len(), unreadable), (1, vec![]));
-    records[0].name.clone()
+    let (code, judged) = place.operator.herm().json(&arguments);
+    assert_eq!(code, 0, "{judged:#}");
+    judged["hash"].as_str().unwrap()["sha256:".len()..][..16].to_owned()
 }
 
 /// Five with the same brain, some of whom have an evaluation of their own that their brain does not pass as it is: they

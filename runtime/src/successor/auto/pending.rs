@@ -27,6 +27,8 @@ pub(super) fn waiting(harness: &Harness, reader: &Reader) -> Result<Option<(Reco
     let (records, _) = Records::new(harness.layout()).all()?;
     let stands = |record: &Record| {
         record.verdict.verdict == Ruling::Approve
+            // What the mesh said no to waits for nothing any more.
+            && !is_voted_down(record)
             && record.verdict.base.brain == *reader.id()
             // What cannot be compared does not stand.
             && base_beside(reader, &record.patch).is_ok_and(|now| record.verdict.base.moved(&now).is_none())
