@@ -24,7 +24,8 @@ pub fn has_command(name: &str) -> bool {
 /// Whether system calls can be watched; where not, `test` is recorded as not run.
 pub fn can_trace(test: &str) -> bool {
     // A container may have the program and forbid what it does.
-    let traces = Command::new("strace").args(["-o", "/dev/null", "true"]).output().is_ok_and(|run| run.status.success());
+    let traces =
+        Command::new("strace").args(["-o", "/dev/null", "true"]).output().is_ok_and(|run| run.status.success());
     if !traces {
         herm_untested::not_run(test, "strace", "apt-get install strace, where the machine allows ptrace");
     }

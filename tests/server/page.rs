@@ -18,7 +18,8 @@ fn browser(test: &str) -> Option<(PathBuf, PathBuf)> {
         Command::new("node").arg("--version").output().is_err(),
     ];
     if missing.contains(&true) {
-        let get = "apt-get install chromium nodejs npm, then npm ci --prefix tests/page (HERM_PAGE_BROWSER names another)";
+        let get =
+            "apt-get install chromium nodejs npm, then npm ci --prefix tests/page (HERM_PAGE_BROWSER names another)";
         herm_untested::not_run(test, "Chromium, Node.js and playwright-core", get);
         return None;
     }
