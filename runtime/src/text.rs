@@ -2,6 +2,8 @@
 
 mod class;
 pub mod diff;
+mod stem;
+pub(crate) mod words;
 
 pub use class::{CLASS_CHARS, class};
 

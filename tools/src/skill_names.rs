@@ -33,12 +33,18 @@ pub(crate) fn find(desk: &mut Desk, name: &str) -> Result<Slug> {
     )))
 }
 
-/// An error about a missing support file, with the files that are there.
+/// How many files an error names.
+const NAMED: usize = 40;
+
+/// An error about a missing file of a skill, with the files that are there.
 pub(crate) fn with_files(desk: &mut Desk, slug: &Slug, error: Error) -> Error {
     if error.kind() != herm::ErrorKind::NotFound {
         return error;
     }
     let hint = match desk.skill_files(slug) {
+        Ok(files) if files.len() > NAMED => {
+            format!("its files: {}, and {} more", files[..NAMED].join(", "), files.len() - NAMED)
+        }
         Ok(files) if !files.is_empty() => format!("its files: {}", files.join(", ")),
         _ => "it has no files beside its text; leave `file` out".to_owned(),
     };

@@ -21,7 +21,7 @@ struct Args {
     /// The skill's name, as in skills_list.
     #[schemars(length(min = 1, max = 200))]
     name: String,
-    /// One of the skill's own files, such as references/notes.md. Leave it out to read the skill.
+    /// One of the skill's own text files, such as references/notes.md. Leave it out to read the skill.
     #[schemars(length(max = 1024))]
     file: Option<String>,
 }
@@ -62,6 +62,11 @@ impl Tool for SkillView {
             if let Some(file) = file {
                 return Ok(Output::new(text, format!("{slug}: {}, {size} characters", herm::text::line(file, 60))));
             }
+            let settings = desk.skill_settings(&slug)?;
+            if !settings.is_empty() {
+                let lines: String = settings.iter().map(|setting| format!("- {setting}\n")).collect();
+                text.push_str(&format!("\n\nSettings of this skill:\n{lines}"));
+            }
             let needed = desk.setup_needed(&slug)?;
             if !needed.is_empty() {
                 text.push_str(&format!("\n\nSetup needed before this works:\n{}", setup::list(&needed)));
@@ -76,7 +81,9 @@ impl Tool for SkillView {
                     text.push_str(&format!("[{} more]\n", files.len() - NAMED_FILES));
                 }
             }
-            Ok(Output::new(text, format!("{slug}: {size} characters, {}", fit::count(files.len(), "file"))))
+            let output = Output::new(text, format!("{slug}: {size} characters, {}", fit::count(files.len(), "file")));
+            // What the operator set is not the brain's: a replay reads it from the record.
+            Ok(Output { recorded: settings.iter().any(|setting| !setting.is_default), ..output })
         })
         .await
     }

@@ -57,10 +57,14 @@ pub(crate) fn harness(
         .evolving(Some(settings.evolver().evolving()?))
         .templates(skills.templates.unwrap_or(true))
         .inline_shell(skills.inline_shell.unwrap_or(false))
+        .inline_shell_timeout(skills.shell_timeout()?)
         .shell_walls(herm::successor::forks(&settings.layout))
         .external_skills(skills.directories()?)
         .disabled_skills(skills.disabled()?)
-        .skill_settings(skills.settings.into_keys());
+        .skill_settings(skills.settings);
+    if let Some(note) = skills.runtime_note {
+        builder = builder.runtime_note(note);
+    }
     if let Some((embedder, uses)) = meaning(settings)? {
         builder = builder.embedder(embedder).meaning_for(uses);
     }

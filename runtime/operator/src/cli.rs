@@ -3,6 +3,7 @@
 mod demo;
 mod evolve;
 mod models;
+mod semantic;
 mod serve;
 mod snapshot;
 mod successor;
@@ -20,6 +21,7 @@ pub(crate) use evolve::{
 pub(crate) use models::Models;
 #[cfg(feature = "local")]
 pub(crate) use models::PullModel;
+pub(crate) use semantic::Semantic;
 pub(crate) use serve::{CreateKey, Keys, Serve, Top};
 pub(crate) use snapshot::{Export, Import, OneSnapshot, Restore, Snapshot};
 pub(crate) use successor::{Audit, Auto, BudgetFlags, Decide, Evaluate, Successor};
@@ -85,6 +87,9 @@ pub(crate) enum Command {
     /// Models that speak inside this process: list them, fetch them, try them
     #[command(subcommand)]
     Models(Models),
+    /// Vectors that say what memory and skills mean
+    #[command(subcommand)]
+    Semantic(Semantic),
     /// See for yourself: measurements that anyone can run
     #[command(subcommand)]
     Demo(Demo),
@@ -316,8 +321,13 @@ pub(crate) enum Skills {
         id: String,
         /// The skill
         slug: String,
-        /// A file of the skill, such as references/notes.md
+        /// A text file of the skill, such as references/notes.md
         file: Option<String>,
+    },
+    /// Take in skills that were put into, edited in or taken from a brain's directory by hand, and say what changed
+    Reload {
+        /// The agent's number
+        id: String,
     },
     /// Check skill files or trees against the rules (exit 1 if one breaks them)
     Validate {

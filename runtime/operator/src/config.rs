@@ -178,7 +178,13 @@ pub(crate) struct SkillsEntry {
     /// Whether inline shell runs, in skills that people wrote and no agent has changed. Off, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) inline_shell: Option<bool>,
-    /// Settings that skills ask for, by the key they name.
+    /// Seconds that each command of inline shell may take, 1 to 3600; 10 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) inline_shell_timeout: Option<u64>,
+    /// What a model is told besides when a command asks it to follow a skill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) runtime_note: Option<String>,
+    /// Settings that skills ask for, by the key they name. A model that loads a skill is told the values it declares.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) settings: BTreeMap<String, String>,
 }
@@ -195,6 +201,18 @@ impl SkillsEntry {
             })
         });
         expanded.collect()
+    }
+
+    /// How long each command of inline shell may take.
+    pub(crate) fn shell_timeout(&self) -> Result<Duration> {
+        match self.inline_shell_timeout {
+            None => Ok(herm::skill::shell::TIMEOUT),
+            Some(seconds @ 1..=3_600) => Ok(Duration::from_secs(seconds)),
+            Some(seconds) => Err(Error::invalid(format!(
+                "inline_shell_timeout of [skills] is {seconds}, and must be 1 to 3600 seconds"
+            ))
+            .hint("10 is the default")),
+        }
     }
 
     /// The skills outside the brains; nothing is read yet.

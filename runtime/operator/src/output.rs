@@ -66,10 +66,8 @@ impl Style {
 pub(crate) fn answer(answer: &Answer, style: Style) -> ExitCode {
     let printed = if style.json {
         print_json(&answer.json)
-    } else if std::io::stdout().is_terminal() {
-        print(&printable(&answer.text))
     } else {
-        print(&answer.text)
+        print_text(&answer.text)
     };
     if let Some(note) = answer.note.as_ref().filter(|_| !style.quiet && !style.json) {
         say(note);
@@ -115,12 +113,18 @@ fn print_json(value: &Value) -> std::io::Result<()> {
     print(&format!("{value:#}\n"))
 }
 
+/// Prints text for people; to a terminal without what would steer it.
+pub(crate) fn print_text(text: &str) -> std::io::Result<()> {
+    if std::io::stdout().is_terminal() { print(&printable(text)) } else { print(text) }
+}
+
 pub(crate) fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
-fn say(text: &str) {
+/// Says something on standard error.
+pub(crate) fn say(text: &str) {
     // Nowhere is left to say that nothing can be said.
     let _ = writeln!(std::io::stderr().lock(), "{}", printable(text));
 }

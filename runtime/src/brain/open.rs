@@ -298,9 +298,7 @@ impl Brain {
     /// another format means that another herm owns this brain.
     fn read_lock_file(&self) -> Result<bool> {
         let path = layout::rel(layout::LOCK)?;
-        for name in [layout::LOCK, layout::USAGE_SIDECAR] {
-            self.root.can_hold(&layout::rel(name)?)?;
-        }
+        self.root.can_hold(&path)?;
         let read = match self.root.read(&path, 1 << 20) {
             // Far too large to be a lock.
             Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(false),

@@ -135,6 +135,19 @@ impl Reader {
         }
     }
 
+    /// A file of the brain, or `None` where there is none.
+    pub fn file(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
+        self.root.read(path, layout::MAX_FILE_BYTES)
+    }
+
+    /// The files in a skill's directory but its main file, by their paths inside it.
+    pub fn skill_files(&self, dir: &RelPath, main: &RelPath) -> Result<Vec<String>> {
+        let below = format!("{dir}/");
+        let entries = journal::entries(&self.database.connection)?;
+        let inside = entries.into_keys().filter(|path| path != main);
+        Ok(inside.filter_map(|path| path.as_str().strip_prefix(&below).map(str::to_owned)).collect())
+    }
+
     /// A file of at most `max` bytes, or `None` where there is none.
     pub(super) fn read_file(&self, path: &crate::ids::RelPath, max: u64) -> Result<Option<Vec<u8>>> {
         self.root.read(path, max)
@@ -176,6 +189,20 @@ impl Reader {
     /// What is to be done so that rows have vectors of a model: at most so many texts.
     pub fn vectors_due(&self, model: &str, most: usize) -> Result<Due> {
         vectors::due(&self.database.connection, model, most)
+    }
+
+    /// How many rows lack a vector of a model.
+    pub(crate) fn count_vectors_due(&self, model: &str) -> Result<u64> {
+        vectors::count_due(&self.database.connection, model)
+    }
+
+    /// What is to be done so that skills have vectors of a model.
+    pub(crate) fn skill_vectors_due<'s>(
+        &self,
+        model: &str,
+        skills: impl Iterator<Item = (&'s str, &'s str)>,
+    ) -> Result<Due> {
+        vectors::skills_due(&self.database.connection, model, skills)
     }
 
     /// The last `limit` steps, newest first.

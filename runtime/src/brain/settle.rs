@@ -305,10 +305,10 @@ impl Brain {
             journal::unflushed(connection, state.flushed)?.into_iter().map(|change| change.path).collect();
         paths.push(layout::rel(layout::LOCK)?);
         paths.push(layout::rel(layout::RECEIPTS)?);
-        let write_sidecar_now = state.sidecar_stale && sidecar == Sidecar::Now;
+        let mut write_sidecar_now = state.sidecar_stale && sidecar == Sidecar::Now;
         if write_sidecar_now {
-            write_sidecar(&self.database, &self.root)?;
-            paths.push(layout::rel(layout::USAGE_SIDECAR)?);
+            write_sidecar_now = write_sidecar(&self.database, &self.root)?;
+            paths.extend(write_sidecar_now.then(|| layout::rel(layout::USAGE_SIDECAR)).transpose()?);
         }
         sync_files(&self.root, &paths)?;
         if sidecar == Sidecar::Later {
@@ -367,9 +367,19 @@ pub(super) fn sync_files(root: &crate::fsio::Root, paths: &[RelPath]) -> Result<
     root.sync_dir(None)
 }
 
-pub(super) fn write_sidecar(database: &Database, root: &crate::fsio::Root) -> Result<()> {
+/// Writes the telemetry for readers; whether it could be. The rows are what counts: a directory, or whatever else is in
+/// the place of the file, keeps nobody from the brain.
+pub(super) fn write_sidecar(database: &Database, root: &crate::fsio::Root) -> Result<bool> {
+    let path = layout::rel(layout::USAGE_SIDECAR)?;
+    if let Err(error) = root.can_hold(&path)
+        && error.kind() == ErrorKind::Refused
+    {
+        tracing::warn!(%error, "the usage of skills is in memory.db alone; remove what is in the place of the file");
+        return Ok(false);
+    }
     let bytes = skill::sidecar(&database.skill_usage()?)?;
-    root.replace(&layout::rel(layout::USAGE_SIDECAR)?, &bytes, Sync::Later)
+    root.replace(&path, &bytes, Sync::Later)?;
+    Ok(true)
 }
 
 pub(super) fn write_rows(connection: &rusqlite::Connection, draft: &Draft) -> Result<Vec<RowUndo>> {

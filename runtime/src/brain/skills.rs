@@ -1,15 +1,25 @@
 //! The skills of an open brain: found, chosen, counted.
 
+use std::collections::BTreeSet;
+
 use super::history::{self, StepKind};
 use super::open::Brain;
+use super::settle::{self, Settled};
+use super::journal;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::ids::Slug;
+use crate::ids::{RelPath, Slug};
 use crate::layout;
 use crate::memory::Sought;
 use crate::memory::vectors::{self, Unmeant};
 use crate::skill::command::{Commands, Resolved};
-use crate::skill::{Catalog, Delta, Index, Usage};
+use crate::skill::{Catalog, Delta, Index, Usage, all_skills};
+
+/// The active skills among the files of a brain, by path alone.
+fn slugs_below(mut paths: Vec<RelPath>) -> BTreeSet<Slug> {
+    paths.sort_unstable();
+    all_skills(&paths, layout::SKILLS_DIR).map(|place| place.slug).collect()
+}
 
 impl Brain {
     /// The skill index, brought up to date.
@@ -36,6 +46,50 @@ impl Brain {
         }
         self.index = Some(index);
         Ok(delta)
+    }
+
+    /// Takes in what a person did to the skills by hand (a skill that was dropped into the directory, edited or taken
+    /// away) as a step of its own, and says what changed since the last step. The brain is to be opened with
+    /// [`OnDrift::Report`](super::OnDrift). Whatever else differs is refused: that is for [`adopt`](Self::adopt).
+    pub fn take_in_skills(&mut self) -> Result<(Delta, Option<Settled>)> {
+        let settled = journal::entries(&self.database.connection)?;
+        let before = slugs_below(settled.into_keys().collect());
+        let touched = match self.drift().cloned() {
+            None => Vec::new(),
+            Some(drift) => {
+                let below = format!("{}/", layout::SKILLS_DIR);
+                let rows = settle::row_parts(&self.database.connection)?;
+                let paths: Vec<RelPath> =
+                    [&drift.changed, &drift.added, &drift.removed].into_iter().flatten().cloned().collect();
+                let is_of_skills = paths.iter().all(|path| path.as_str().starts_with(&below));
+                let rows_as_locked = rows == (self.lock.parts.usage, self.lock.parts.memory);
+                if !is_of_skills || !rows_as_locked || drift.lock_file || !drift.tables.is_empty() {
+                    return Err(drift.into_error(&self.id));
+                }
+                paths
+            }
+        };
+        let settled = if touched.is_empty() { None } else { self.adopt()? };
+        self.reload()?;
+        let still = slugs_below(self.tree()?.below(layout::SKILLS_DIR).cloned().collect());
+        let index = self.index()?;
+        let mut delta = Delta { total: index.len(), ..Delta::default() };
+        for entry in index.entries() {
+            let place = &entry.place;
+            let dir = place.dir().map(|dir| format!("{dir}/"));
+            let is_its = |path: &RelPath| {
+                *path == place.main || dir.as_ref().is_some_and(|dir| path.as_str().starts_with(dir.as_str()))
+            };
+            if !before.contains(&place.slug) {
+                delta.added.push(place.slug.clone());
+            } else if touched.iter().any(is_its) {
+                delta.changed.push(place.slug.clone());
+            } else {
+                delta.unchanged += 1;
+            }
+        }
+        delta.removed = before.difference(&still).cloned().collect();
+        Ok((delta, settled))
     }
 
     /// The skill index as it was last brought up to date, with herm's own changes since. Enough

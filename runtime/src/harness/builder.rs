@@ -194,6 +194,12 @@ impl HarnessBuilder {
         self
     }
 
+    /// How long each command of inline shell may take, up to an hour; 10 seconds unless said.
+    pub fn inline_shell_timeout(mut self, timeout: Duration) -> Self {
+        self.surroundings.shell_timeout = Some(timeout);
+        self
+    }
+
     /// Inline shell of skills runs in sandboxes below this directory. The program must call
     /// [`crate::successor::take_over`] first in its `main`.
     pub fn shell_walls(mut self, root: impl Into<PathBuf>) -> Self {
@@ -220,9 +226,15 @@ impl HarnessBuilder {
         self
     }
 
-    /// The names of the configuration keys that skills ask for and that are set.
-    pub fn skill_settings(mut self, names: impl IntoIterator<Item = String>) -> Self {
-        self.surroundings.settings = names.into_iter().collect();
+    /// The configuration that skills ask for, by key. A model that loads a skill is told the values it declares.
+    pub fn skill_settings(mut self, settings: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.surroundings.settings = settings.into_iter().collect();
+        self
+    }
+
+    /// What a model that is asked to follow a skill by a command is told besides: where it runs, what to mind.
+    pub fn runtime_note(mut self, note: impl Into<String>) -> Self {
+        self.surroundings.runtime_note = Some(note.into());
         self
     }
 

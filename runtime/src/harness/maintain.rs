@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::{Harness, Inner, Place, Wanting, let_go};
-use crate::brain::{Brain, STEPS_BETWEEN_FLUSHES, StepKind};
+use crate::brain::{Brain, OnDrift, Opening, STEPS_BETWEEN_FLUSHES, StepKind};
 use crate::clock::Moment;
 use crate::curator;
 use crate::error::{Error, Result};
@@ -157,6 +157,31 @@ impl Harness {
 }
 
 impl Inner {
+    /// Takes in what a person did to a brain's skills by hand, and says how the skills changed, those outside too.
+    pub(super) async fn take_in_skills(self: &Arc<Self>, id: &BrainId) -> Result<Delta> {
+        let (mut place, wanting) = self.pool.take(id).await;
+        self.prepare(id, &mut place).await?;
+        let (inner, id) = (Arc::clone(self), id.clone());
+        let taking = tokio::task::spawn_blocking(move || {
+            // An open brain knows its files as they were when it was opened.
+            place.take().map_or(Ok(()), Brain::close)?;
+            let opening = Opening { on_drift: OnDrift::Report, ..inner.opening.clone() };
+            let mut brain = Brain::open(&inner.layout, &id, &opening)?;
+            let (mut delta, settled) = brain.take_in_skills()?;
+            brain.close()?;
+            if settled.is_some() {
+                inner.push_later(&id);
+            }
+            if let Some(outside) = &inner.surroundings.outside {
+                delta.extend(outside.update()?);
+            }
+            drop(place);
+            drop(wanting);
+            Ok(delta)
+        });
+        taking.await.map_err(|_| Error::internal("taking in skills was interrupted"))?
+    }
+
     /// Maintains the brain of a task that is done, lets go of its place, and closes brains that
     /// weigh too much.
     pub(super) fn maintain_place(self: &Arc<Self>, mut place: Place, wanting: Wanting) {

@@ -28,6 +28,7 @@ pub(crate) use replay::rerun;
 pub use replay::{Replayed, replay, replay_speaking};
 pub use snapshots::{Pushing, SnapshotCounters, Snapshotting};
 pub use task_run::{Spent, Watch};
+pub use vectors::Indexed;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

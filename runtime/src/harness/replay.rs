@@ -23,6 +23,7 @@ use crate::layout::Layout;
 use crate::receipt::Envelope;
 use crate::session::machine::Call;
 use crate::session::{Caller, Cancel, Finished, Live, Run, Transcript, Turn};
+use crate::skill::command;
 use crate::task::Limits;
 use crate::tool::{
     Around, Card, Context, Desk, Output, Permission, Program, Programs, Replay, Secrets, Surroundings, TaskFrame, Tool,
@@ -332,12 +333,19 @@ impl Again<'_> {
             cancel: &Cancel::new(),
             events: None,
             random: &SystemRandom,
+            known: answered_by_nobody(transcript),
             replayed: Some(transcript),
         }
         .run()
         .await?;
         Ok((finished, desk, frame, caller))
     }
+}
+
+/// The answer of a task that asked no model: what was found then is not there to be found again.
+fn answered_by_nobody(transcript: &Transcript) -> Option<String> {
+    let is_one = transcript.turns.is_empty() && command::is_reload(&transcript.input).unwrap_or(false);
+    transcript.stop.answer.clone().filter(|_| is_one)
 }
 
 /// The transcript of a receipt, and the brain as it was before it.

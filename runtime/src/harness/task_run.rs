@@ -12,6 +12,7 @@ use super::{Harness, Inner};
 use crate::brain::{Settled, Step, StepKind, Transcript as KeptTranscript};
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, TaskId, sha256};
+use crate::skill::command;
 use crate::session::{Cancel, Events, Finished, Live, Run, account};
 use crate::task::{Event, Keep, Limits, Outcome, Status, Task};
 use crate::tool::{Around, Context, Desk, TaskFrame, at_desk};
@@ -44,6 +45,10 @@ impl Harness {
         task.validate()?;
         let until = Instant::now() + task.limits.deadline();
         let inner = &self.inner;
+        let known = match command::is_reload(&task.input)? {
+            true => Some(inner.reload_by_command(id, &task).await?),
+            false => None,
+        };
         let opened = tokio::select! {
             biased;
             () = watch.cancel.asked() => return Err(Error::unavailable("the task was cancelled before it began")),
@@ -119,6 +124,7 @@ impl Harness {
             cancel: &watch.cancel,
             events: watch.events.as_ref(),
             random: &*inner.random,
+            known,
             replayed: None,
         }
         .run()
@@ -152,6 +158,20 @@ impl Harness {
 }
 
 impl Inner {
+    /// What `/reload-skills` answers: how the skills changed. What a person did to them by hand is taken in.
+    async fn reload_by_command(self: &Arc<Self>, id: &BrainId, task: &Task) -> Result<String> {
+        if task.subscriber.is_some() || task.on_behalf_of.is_some() {
+            return Err(Error::refused(format!("/{} is for the operator", command::RELOAD))
+                .hint("ask without a subscriber, or use `herm skills reload`"));
+        }
+        if task.keep != Keep::Settle {
+            return Err(Error::invalid(format!("/{} takes in what changed, and cannot be tried", command::RELOAD))
+                .hint("see what differs with `herm brain verify`"));
+        }
+        let delta = self.take_in_skills(id).await?;
+        serde_json::to_string(&delta).map_err(|source| Error::internal("the result is not JSON").because(source))
+    }
+
     /// Takes back a step that lost against another operator's, and says so. It is no loss where others went on from the
     /// step itself: then it is in the store's history, and stays.
     async fn take_back_lost(

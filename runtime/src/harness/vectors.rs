@@ -17,8 +17,9 @@ use crate::memory::{Sought, Vector};
 use crate::semantic::{Embedder, Part};
 use crate::tool::Meaning;
 
-/// Texts that one pass gives to the model, at most.
+/// Texts that one pass gives to the model, at most: after a task, and where all are asked for.
 const PASS: usize = 32;
+const LARGE_PASS: usize = 256;
 /// How long a shutdown waits for a pass that runs.
 const LAST_PASS: Duration = Duration::from_secs(10);
 
@@ -97,6 +98,54 @@ impl Harness {
     }
 }
 
+/// How far the vectors of a brain have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Indexed {
+    /// Vectors that were made and are kept.
+    pub made: u64,
+    /// How many were missing when it began.
+    pub missing: u64,
+}
+
+impl Harness {
+    /// Makes every vector that a brain lacks, of its rows and of the skills it sees, in large passes, and waits for it.
+    /// `told` hears of each pass. What was made is kept whatever happens, and the next time goes on from there.
+    pub async fn index_vectors(&self, id: &BrainId, mut told: impl FnMut(Indexed)) -> Result<Indexed> {
+        let Some(vectors) = &self.inner.vectors else {
+            return Err(Error::invalid("the harness has no embedding model").hint("give it one, and what it is for"));
+        };
+        let embedder = Arc::clone(vectors.meaning.embedder());
+        let (inner, brain, model) = (Arc::clone(&self.inner), id.clone(), embedder.name().to_owned());
+        let looking = tokio::task::spawn_blocking(move || {
+            let reader = Reader::open(&inner.layout, &brain)?;
+            let index = reader.skills()?;
+            let held = inner.surroundings.outside.as_ref().map(|outside| outside.update().map(|_| outside.pairs()));
+            let outside = held.transpose()?.unwrap_or_default();
+            let own = index.entries().map(|entry| (entry.place.slug.as_str(), &*entry.description));
+            let others = outside.iter().map(|(slug, text)| (slug.as_str(), &**text));
+            let skills = reader.skill_vectors_due(&model, own.chain(others))?;
+            Ok::<_, Error>((reader.count_vectors_due(&model)?, skills))
+        });
+        let (rows, skills) = looking.await.map_err(|_| Error::internal("making vectors was interrupted"))??;
+        let mut indexed = Indexed { made: 0, missing: rows + skills.texts.len() as u64 };
+        told(indexed);
+        for due in skills.split(LARGE_PASS) {
+            indexed.made += self.inner.make_due(id, LARGE_PASS, Some(due)).await?.map_or(0, |pass| pass.kept);
+            told(indexed);
+        }
+        while let Some(pass) = self.inner.make_due(id, LARGE_PASS, None).await? {
+            if pass.kept > 0 {
+                indexed.made += pass.kept;
+                told(indexed);
+            }
+            if !pass.more {
+                break;
+            }
+        }
+        Ok(indexed)
+    }
+}
+
 impl Inner {
     /// What texts mean.
     pub(super) fn meaning(&self) -> Option<Arc<Meaning>> {
@@ -135,17 +184,28 @@ impl Inner {
 
     /// One pass over a brain: finds what lacks a vector, asks the model, and keeps what it said.
     pub(super) async fn make_vectors(self: &Arc<Self>, id: &BrainId) -> Result<Option<Pass>> {
+        self.make_due(id, PASS, None).await
+    }
+
+    /// The same for at most so many texts, or for what is given.
+    async fn make_due(self: &Arc<Self>, id: &BrainId, most: usize, given: Option<Due>) -> Result<Option<Pass>> {
         let Some(vectors) = &self.vectors else { return Ok(None) };
         let interrupted = |_| Error::internal("making vectors was interrupted");
         let turn = vectors.turn.acquire().await.map_err(|_| Error::internal("nobody makes vectors"))?;
         let (meaning, layout, brain) = (Arc::clone(&vectors.meaning), self.layout.clone(), id.clone());
         let looking = tokio::task::spawn_blocking(move || {
             let embedder = Arc::clone(meaning.embedder());
-            let mut due = match meaning.uses().recall {
-                true => Reader::open(&layout, &brain)?.vectors_due(embedder.name(), PASS)?,
-                false => Due::default(),
+            let due = match given {
+                Some(due) => due,
+                None => {
+                    let mut due = match meaning.uses().recall {
+                        true => Reader::open(&layout, &brain)?.vectors_due(embedder.name(), most)?,
+                        false => Due::default(),
+                    };
+                    due.texts.extend(meaning.take_wanted(&brain, most));
+                    due
+                }
             };
-            due.texts.extend(meaning.take_wanted(&brain, PASS));
             let made = ask(&*embedder, &due.texts)?;
             Ok::<_, Error>((due, made, embedder))
         });
@@ -163,7 +223,7 @@ impl Inner {
             drop(place);
             drop(wanting);
             inner.close_overweight();
-            kept.map(|kept| Pass { kept, more: due.texts.len() >= PASS && kept > 0 })
+            kept.map(|kept| Pass { kept, more: due.texts.len() >= most && kept > 0 })
         });
         keeping.await.map_err(interrupted)?.map(Some)
     }

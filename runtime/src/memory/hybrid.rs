@@ -86,6 +86,7 @@ pub fn search(connection: &Connection, wanted: &Search<'_>, sought: Option<&Soug
     voted.sort_by(|(a, a_holds), (b, b_holds)| {
         (b.score.total_cmp(&a.score)).then(b_holds.cmp(a_holds)).then_with(|| search::ahead(a, b))
     });
+    let voted = search::answers_once(connection, voted, |(hit, _)| hit)?;
     let mut hits: Vec<Hit> = voted.into_iter().map(|(hit, _)| hit).take(wanted.limit).collect();
     search::show(connection, &shaped, &mut hits)?;
     Ok(FoundNear { found: Found { hits, degraded }, by_meaning: true })

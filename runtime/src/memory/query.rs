@@ -4,7 +4,7 @@
 //! quoted phrase, and the phrases are searched one by one and added up (an OR). Words that say
 //! nothing are dropped unless nothing else is left.
 
-use super::grams::{Run, pairs, runs};
+use crate::text::words::{Run, is_stop_word, pairs, runs};
 
 /// A longer query is cut here.
 pub const MAX_QUERY_CHARS: usize = 2_048;
@@ -12,14 +12,6 @@ pub const MAX_QUERY_CHARS: usize = 2_048;
 const MAX_TERMS: usize = 24;
 /// A chunk such as a long path becomes a phrase of at most this many words.
 const MAX_PHRASE: usize = 8;
-
-const STOP_WORDS: [&str; 74] = [
-    "a", "about", "after", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by",
-    "can", "could", "did", "do", "does", "for", "from", "had", "has", "have", "he", "her", "his", "how", "i", "if",
-    "in", "into", "is", "it", "its", "me", "my", "no", "not", "of", "on", "or", "our", "she", "should", "so", "than",
-    "that", "the", "their", "them", "then", "there", "these", "they", "this", "to", "was", "we", "were", "what",
-    "when", "where", "which", "who", "why", "will", "with", "would", "you", "your", "us",
-];
 
 /// One thing to look for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +77,7 @@ fn flush(words: &mut Vec<&str>, terms: &mut Vec<(bool, Term)>) {
         return;
     }
     let needle = words.join(" ").to_lowercase();
-    let stop = STOP_WORDS.contains(&needle.as_str());
+    let stop = is_stop_word(&needle);
     let quoted = format!("\"{needle}\"");
     terms.push((stop, Term { words: Some(quoted.clone()), grams: quoted, needle }));
     words.clear();
@@ -96,11 +88,7 @@ fn unspaced(run: &str) -> Term {
         // One character: every pair that starts with it, or it alone at the end of a run.
         format!("\"{run}\"*")
     } else {
-        let mut out = String::from("\"");
-        pairs(run, false, &mut out);
-        out.truncate(out.trim_end().len());
-        out.push('"');
-        out
+        format!("\"{}\"", pairs(run).collect::<Vec<_>>().join(" "))
     };
     Term { words: None, grams, needle: run.to_lowercase() }
 }

@@ -6,7 +6,7 @@
 //! one.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -110,7 +110,51 @@ pub(super) fn by_words(
         }
         Err(error) => return Err(sql("search memory.db", error)),
     };
-    Ok((best(connection, search, scopes, scores)?, degraded))
+    // An answer has two rows, and what is shown of them is one.
+    let twice = Search { limit: search.limit.saturating_mul(2), ..search.clone() };
+    let mut ranked = answers_once(connection, best(connection, &twice, scopes, scores)?, |ranked| &mut ranked.hit)?;
+    ranked.truncate(search.limit);
+    Ok((ranked, degraded))
+}
+
+/// Leaves one row of each answer: the line of the log that repeats it is left out, and where it came first, the answer
+/// itself takes its place. Best first, before and after.
+pub(super) fn answers_once<T>(
+    connection: &Connection,
+    ordered: Vec<T>,
+    hit_of: impl Fn(&mut T) -> &mut Hit,
+) -> Result<Vec<T>> {
+    // By task: where the row stands that was kept of its answer.
+    let mut shown: HashMap<String, usize> = HashMap::new();
+    let mut kept: Vec<T> = Vec::with_capacity(ordered.len());
+    for mut item in ordered {
+        let hit = hit_of(&mut item);
+        if is_answer(connection, hit)? {
+            let first = shown.get(&hit.task).and_then(|at| kept.get_mut(*at)).map(&hit_of);
+            match (first, hit.source) {
+                (Some(first), Source::Message) if first.source == Source::Task => {
+                    (first.source, first.id) = (hit.source, hit.id);
+                    continue;
+                }
+                (Some(_), Source::Task) => continue,
+                _ => drop(shown.insert(hit.task.clone(), kept.len())),
+            }
+        }
+        kept.push(item);
+    }
+    Ok(kept)
+}
+
+/// Whether a row is an answer, or the line of the log that repeats one. The line of a task that came to no answer says
+/// what nothing else does.
+fn is_answer(connection: &Connection, hit: &Hit) -> Result<bool> {
+    let query = match hit.source {
+        Source::Fact => return Ok(false),
+        Source::Message => "SELECT role = 'assistant' FROM messages WHERE id = ?1",
+        Source::Task => "SELECT outcome = 'converged' FROM task_log WHERE id = ?1",
+    };
+    let found = connection.prepare_cached(query).and_then(|mut get| get.query_row([hit.id], |row| row.get(0)).optional());
+    found.map(|is| is.unwrap_or(false)).map_err(|source| sql("search memory.db", source))
 }
 
 /// Which values of `scope` may be seen.

@@ -139,6 +139,12 @@ pub struct Unmeant {
 }
 
 impl Unmeant {
+    /// A skill, which is known by its words. Rows end in 0, 1 or 2.
+    fn of_skill(slug: &str, description: &str) -> Self {
+        let text = skill_text(slug, description);
+        Self { row: number_of(&[&text]) | 3, text }
+    }
+
     /// The text.
     pub fn text(&self) -> &str {
         &self.text
@@ -155,6 +161,18 @@ pub struct Due {
 }
 
 impl Due {
+    /// At most so many of the texts; what is gone goes with the first.
+    pub(crate) fn split(self, most: usize) -> Vec<Self> {
+        let mut parts: Vec<Self> =
+            self.texts.chunks(most.max(1)).map(|texts| Self { texts: texts.to_vec(), gone: Vec::new() }).collect();
+        match parts.first_mut() {
+            Some(first) => first.gone = self.gone,
+            None if !self.gone.is_empty() => parts.push(Self { texts: Vec::new(), gone: self.gone }),
+            None => {}
+        }
+        parts
+    }
+
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty() && self.gone.is_empty()
@@ -210,23 +228,26 @@ pub fn due(connection: &Connection, model: &str, most: usize) -> Result<Due> {
     due_for(connection, number_of(&[model]), most).map_err(|source| sql("look for missing vectors", source))
 }
 
+/// The condition that a row has no vector of a model.
+const LACKS: &str = "AND NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.scope = rows.scope \
+                     AND vectors.row = rows.id * 4 + ?3 AND vectors.model = ?2)";
+
+/// The newest row that is too old to have a vector.
+fn floor(connection: &Connection, source: Source) -> rusqlite::Result<i64> {
+    let found = connection
+        .prepare_cached(&format!("SELECT id FROM {} ORDER BY id DESC LIMIT 1 OFFSET ?1", source.table()))?
+        .query_row([source.most_vectors()], |row| row.get(0))
+        .optional()?;
+    Ok(found.unwrap_or(i64::MIN))
+}
+
 fn due_for(connection: &Connection, model: i64, most: usize) -> rusqlite::Result<Due> {
     let exist = exist(connection)?;
     let mut due = Due::default();
     for source in Source::ALL {
         let (table, text, tag) = (source.table(), source.text(), source as i64);
-        let floor: i64 = connection
-            .prepare_cached(&format!("SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET ?1"))?
-            .query_row([source.most_vectors()], |row| row.get(0))
-            .optional()?
-            .unwrap_or(i64::MIN);
-        let lacks = match exist {
-            true => {
-                "AND NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.scope = rows.scope \
-                 AND vectors.row = rows.id * 4 + ?3 AND vectors.model = ?2)"
-            }
-            false => "AND ?2 = ?2 AND ?3 = ?3",
-        };
+        let floor = floor(connection, source)?;
+        let lacks = if exist { LACKS } else { "AND ?2 = ?2 AND ?3 = ?3" };
         let mut lacking = connection.prepare_cached(&format!(
             "SELECT id, {text} FROM {table} AS rows WHERE id > ?1 {lacks} ORDER BY id DESC LIMIT ?4"
         ))?;
@@ -248,6 +269,51 @@ fn due_for(connection: &Connection, model: i64, most: usize) -> rusqlite::Result
         }
     }
     Ok(due)
+}
+
+/// How many rows have no vector of a model and should have one.
+pub fn count_due(connection: &Connection, model: &str) -> Result<u64> {
+    let count = || -> rusqlite::Result<i64> {
+        let exist = exist(connection)?;
+        let mut count = 0;
+        for source in Source::ALL {
+            let lacks = if exist { LACKS } else { "AND ?2 = ?2 AND ?3 = ?3" };
+            let query = format!("SELECT count(*) FROM {} AS rows WHERE id > ?1 {lacks}", source.table());
+            let floor = floor(connection, source)?;
+            count += connection
+                .prepare_cached(&query)?
+                .query_row((floor, number_of(&[model]), source as i64), |row| row.get::<_, i64>(0))?;
+        }
+        Ok(count)
+    };
+    count().map(i64::unsigned_abs).map_err(|source| sql("look for missing vectors", source))
+}
+
+/// What is to be done for skills, by slug and description: those without a vector of a model, as many as are kept, and
+/// vectors of what is no skill any more.
+pub fn skills_due<'s>(
+    connection: &Connection,
+    model: &str,
+    skills: impl Iterator<Item = (&'s str, &'s str)>,
+) -> Result<Due> {
+    let failed = |source| sql("look for missing vectors", source);
+    let mut known: HashMap<i64, i64> = HashMap::new();
+    if exist(connection).map_err(failed)? {
+        let query = format!("SELECT row, model FROM vectors WHERE scope = {OF_SKILLS}");
+        let mut all = connection.prepare_cached(&query).map_err(failed)?;
+        let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
+        known = rows.collect::<rusqlite::Result<_>>().map_err(failed)?;
+    }
+    let model = number_of(&[model]);
+    let most = usize::try_from(MOST_SKILLS).unwrap_or(usize::MAX);
+    let mut texts = Vec::new();
+    for skill in skills.map(|(slug, description)| Unmeant::of_skill(slug, description)).take(most) {
+        match known.remove(&skill.row) {
+            Some(of) if of == model => {}
+            _ => texts.push(skill),
+        }
+    }
+    Ok(Due { texts, gone: known.into_keys().map(|row| (OF_SKILLS, row)).collect() })
 }
 
 /// Keeps vectors that were made for what was due, in one transaction; how many are kept. A row that changed meanwhile
@@ -374,13 +440,11 @@ pub fn nearest_skills<'s>(
     let known: HashMap<i64, Option<f32>> = near.into_iter().map(|near| (near.row, near.nearness)).collect();
     let (mut order, mut lacking) = (Vec::new(), Vec::new());
     for (at, (slug, description)) in skills.enumerate() {
-        let text = skill_text(slug, description);
-        // Rows end in 0, 1 or 2; a skill is known by its words.
-        let row = number_of(&[&text]) | 3;
-        match known.get(&row) {
+        let skill = Unmeant::of_skill(slug, description);
+        match known.get(&skill.row) {
             Some(Some(nearness)) => order.push((*nearness, at)),
             Some(None) => {}
-            None if lacking.len() < most_lacking => lacking.push(Unmeant { row, text }),
+            None if lacking.len() < most_lacking => lacking.push(skill),
             None => {}
         }
     }

@@ -115,7 +115,7 @@ pub struct Session<'s> {
 }
 
 /// What was said and done.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Driven {
     /// The turns.
     pub turns: Vec<Turn>,

@@ -141,9 +141,10 @@ impl Document {
         })
     }
 
-    /// The operating systems the skill is for; empty if it does not say.
+    /// The operating systems the skill is for, by `platforms` or `platform`; empty if it does not say.
     pub fn platforms(&self) -> Vec<String> {
-        self.value("platforms").map(|value| value.words()).unwrap_or_default()
+        let said = |key: &str| self.value(key).map(|value| value.words()).filter(|words| !words.is_empty());
+        said("platforms").or_else(|| said("platform")).unwrap_or_default()
     }
 
     /// The phrases that call for this skill.

@@ -46,8 +46,13 @@ impl Entry {
 
     /// Whether it is for an operating system, called as in [`std::env::consts::OS`].
     pub fn suits(&self, platform: &str) -> bool {
+        let others: &[&str] = match platform {
+            "macos" => &["darwin", "osx", "mac"],
+            "windows" => &["win32", "win"],
+            _ => &[],
+        };
         let is_named = |name: &String| {
-            name.eq_ignore_ascii_case(platform) || (platform == "macos" && name.eq_ignore_ascii_case("darwin"))
+            name.eq_ignore_ascii_case(platform) || others.iter().any(|other| name.eq_ignore_ascii_case(other))
         };
         self.platforms.is_empty() || self.platforms.iter().any(is_named)
     }
@@ -75,6 +80,17 @@ pub struct Delta {
     pub unchanged: usize,
     /// How many there are.
     pub total: usize,
+}
+
+impl Delta {
+    /// Adds what changed elsewhere.
+    pub(crate) fn extend(&mut self, more: Self) {
+        self.added.extend(more.added);
+        self.removed.extend(more.removed);
+        self.changed.extend(more.changed);
+        self.unchanged += more.unchanged;
+        self.total += more.total;
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -299,6 +315,7 @@ impl Scan<'_> {
             }
             match entry.kind {
                 Kind::Dir if layout::PRUNED_DIRS.contains(&entry.name.as_str()) => {}
+                Kind::Dir if layout::is_not_content(&format!("{at}/{}", entry.name)) => {}
                 Kind::Dir => dirs.push(entry.name),
                 // A folder is listed only if it has no SKILL.md; it may have another spelling.
                 Kind::File if place::is_main_file(&entry.name) && at != self.top => main = Some(entry.name),

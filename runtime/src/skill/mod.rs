@@ -45,6 +45,6 @@ pub use place::{Form, MAIN_FILES, Place, all as all_skills};
 pub use severity::PatternSeverity;
 pub use shelf::{Shelf, Shelved};
 pub use standing::Standing;
-pub use store::support_path;
+pub use store::{file_path, file_text, support_path};
 pub use usage::{CreatedBy, State, Usage, sidecar};
 pub use value::Value;

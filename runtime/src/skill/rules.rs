@@ -27,7 +27,7 @@ pub const SUPPORT_DIRS: [&str; 4] = ["references", "templates", "scripts", "asse
 const MANY_LINES: usize = 500;
 
 /// Keys that the specification does not know but that skills of the Hermes family use.
-const FAMILY_KEYS: [&str; 6] = ["version", "author", "platforms", "triggers", "tags", "requires"];
+const FAMILY_KEYS: [&str; 7] = ["version", "author", "platform", "platforms", "triggers", "tags", "requires"];
 
 /// Whether a name has 1 to 64 characters of `a-z`, `0-9` and single hyphens, and a hyphen at neither end.
 pub fn is_valid_name(name: &str) -> bool {

@@ -1,8 +1,8 @@
 //! What a skill needs before it works: environment variables and keys of the configuration that its
 //! front matter declares.
 //!
-//! Read leniently, in the spellings that are in use. Names and explanations are shown, values never:
-//! nothing here ever sees one.
+//! Read leniently, in the spellings that are in use. Of an environment variable the name and the explanation are shown
+//! and never the value, which nothing here sees; the value of a configuration key is for the model to know.
 
 use std::fmt;
 
@@ -17,6 +17,8 @@ const MAX_NEEDS: usize = 64;
 const MAX_NAME: usize = 128;
 /// How many characters of an explanation are shown.
 const MAX_HELP: usize = 200;
+/// How many characters of a configured value are shown.
+const MAX_VALUE: usize = 500;
 /// Whose parts of the metadata are read, and the key that declares configuration there.
 const VENDORS: [(&str, &str); 2] = [("herm", "metadata.herm.config"), ("hermes", "metadata.hermes.config")];
 
@@ -41,6 +43,40 @@ pub struct Need {
     pub help: Option<String>,
     /// Whether the skill works without it: it says so, or gives a value to start from.
     pub optional: bool,
+    /// The value to start from, of a configuration key.
+    pub default: Option<String>,
+}
+
+/// A configuration key that a skill asks for, with its value.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Setting {
+    /// The key.
+    pub name: String,
+    /// Its value, on one line and without secrets.
+    pub value: String,
+    /// Whether the skill gave the value, because the operator set none.
+    pub is_default: bool,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} = {}", self.name, self.value)?;
+        if self.is_default { formatter.write_str(" (default)") } else { Ok(()) }
+    }
+}
+
+/// The configuration keys of a skill that have a value: `config` says the operator's, else the skill's own default
+/// counts. Environment variables are never among them.
+pub fn settings(needs: &Needs, config: &dyn Fn(&str) -> Option<String>) -> Vec<Setting> {
+    let of_config = needs.needs.iter().filter(|need| need.kind == Kind::Config);
+    of_config
+        .filter_map(|need| {
+            let set = config(&need.name);
+            let is_default = set.is_none();
+            let value = set.or_else(|| need.default.clone())?;
+            Some(Setting { name: need.name.clone(), value: text::line(&redact::redact(&value), MAX_VALUE), is_default })
+        })
+        .collect()
 }
 
 /// A part of the declaration that could not be read. It never quotes: a value may stand there.
@@ -169,12 +205,17 @@ impl Needs {
         }
         let is_yes =
             |key: &str| item.get(key).and_then(Value::as_text).is_some_and(|text| text.eq_ignore_ascii_case("true"));
-        let has_default = item.get("default").is_some_and(|value| *value != Value::Null);
+        let default = item.get("default").filter(|value| **value != Value::Null);
+        let has_default = default.is_some();
+        let default = default.filter(|_| kind == Kind::Config).map(|value| match value {
+            Value::Text(text) => text.clone(),
+            other => other.words().join(", "),
+        });
         let optional = match kind {
             Kind::Environment => is_yes("optional"),
             Kind::Config => has_default,
         };
-        self.add(key, Need { kind, name: name.to_owned(), help: help(item), optional });
+        self.add(key, Need { kind, name: name.to_owned(), help: help(item), optional, default });
     }
 
     /// Takes a need in; one that is there already only gains what it lacked.
@@ -183,6 +224,7 @@ impl Needs {
         if let Some(known) = known {
             known.optional &= need.optional;
             known.help = known.help.take().or(need.help);
+            known.default = known.default.take().or(need.default);
         } else if self.needs.len() < MAX_NEEDS {
             self.needs.push(need);
         } else {
@@ -239,7 +281,7 @@ mod tests {
     }
 
     fn need(kind: Kind, name: &str, help: Option<&str>, optional: bool) -> Need {
-        Need { kind, name: name.to_owned(), help: help.map(str::to_owned), optional }
+        Need { kind, name: name.to_owned(), help: help.map(str::to_owned), optional, default: None }
     }
 
     fn env(name: &str) -> Need {
@@ -268,7 +310,10 @@ mod tests {
                     need(Kind::Environment, "OTHER", Some("Another"), true),
                     env("ONE"),
                     env("TWO"),
-                    need(Kind::Config, "gif.size", Some("How large"), true),
+                    Need {
+                        default: Some("small".to_owned()),
+                        ..need(Kind::Config, "gif.size", Some("How large"), true)
+                    },
                     need(Kind::Config, "gif.place", Some("Where to put them"), false),
                 ],
                 oddities: Vec::new(),
@@ -321,6 +366,21 @@ mod tests {
         let missing = missing(&needs, &|name| name == "SET", &|_| false);
         assert_eq!(list(&missing), "- environment variable UNSET: Two lines.\n- configuration key a.b: B\n");
         assert_eq!(super::missing(&needs, &|_| true, &|_| true), []);
+    }
+
+    #[test]
+    fn configured_values_are_said_and_defaults_stand_in_for_them() {
+        let needs = read(concat!(
+            "requires_env: [TOKEN]\n",
+            "metadata:\n  hermes:\n    config:\n",
+            "      - {key: wiki.path, description: Where, default: ~/wiki}\n",
+            "      - {key: wiki.size, description: How large, default: 10}\n",
+            "      - {key: wiki.unset, description: Nothing}\n",
+        ));
+        let key = format!("sk-ant-{}", "a1B2".repeat(8));
+        let config = |name: &str| (name == "wiki.path").then(|| format!("/srv/wiki\n{key}"));
+        let shown: Vec<String> = settings(&needs, &config).iter().map(Setting::to_string).collect();
+        assert_eq!(shown, ["wiki.path = /srv/wiki [redacted]", "wiki.size = 10 (default)"]);
     }
 
     #[test]

@@ -7,15 +7,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::document::{Document, MAX_DOCUMENT_BYTES};
+use super::document::MAX_DOCUMENT_BYTES;
 use super::index::{Delta, Entry, Index, Problem};
 use super::place::Form;
 use super::rules;
-use super::store::support_path;
+use super::store::{self, file_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{Kind, Limits, Root, Stat};
 use crate::ids::{RelPath, Slug};
-use crate::layout;
 
 /// A skill on a shelf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,34 +172,37 @@ impl Shelf {
         })
     }
 
-    /// The text of a skill, or of one of its support files, as it is on the disk now.
+    /// The text of a skill, or of one of its other files, as it is on the disk now.
     pub fn read(&self, slug: &Slug, file: Option<&str>) -> Result<String> {
         let (open, entry) = self.expect(slug)?;
+        if let Some(file) = file.filter(|file| file.split('/').any(|part| part.starts_with('.'))) {
+            return Err(Error::refused(format!("{file:?} of skill {slug} is hidden, and is not shown"))
+                .hint("what begins with a dot in a directory of the operator is not the agent's to read"));
+        }
         let (path, most) = match file {
             None => (entry.place.main.clone(), MAX_DOCUMENT_BYTES),
-            Some(file) => (support_path(&entry.place, file)?, rules::MAX_SUPPORT_BYTES),
+            Some(file) => (file_path(&entry.place, file)?, rules::MAX_SUPPORT_BYTES),
         };
         let shown = file.unwrap_or_else(|| path.name());
-        let Some(bytes) = open.root.read(&path, most as u64)? else {
+        let read = open.root.read(&path, most as u64).map_err(|error| match error.kind() {
+            ErrorKind::InvalidInput => store::too_large(slug, shown),
+            _ => error,
+        });
+        let Some(bytes) = read? else {
             return Err(Error::not_found(format!("skill {slug} has no file {shown}"))
                 .hint("its directory may have changed: read the skill itself again"));
         };
-        // The same measure for every file: text, and no NUL in it.
-        Document::read(&bytes).map(|document| document.raw().to_owned()).map_err(|unreadable| {
-            Error::invalid(format!("{shown} of skill {slug} is not text: {}", unreadable.reason))
-                .hint("only text can be read; a script of the skill may use the file")
-        })
+        store::file_text(slug, shown, bytes)
     }
 
-    /// The support files of a skill, by their paths inside it, in order.
+    /// The files of a skill beside its main file, by their paths inside it, in order.
     pub fn files(&self, slug: &Slug) -> Result<Vec<String>> {
         let (open, entry) = self.expect(slug)?;
         let mut files = Vec::new();
         if let (Form::Directory, Some(dir)) = (entry.place.form, entry.place.dir()) {
-            for name in rules::SUPPORT_DIRS {
-                list(&open.root, &dir.join(name)?, name, &mut files)?;
-            }
+            list(&open.root, &dir, "", &mut files)?;
         }
+        files.retain(|file| file != entry.place.main.name());
         files.sort();
         Ok(files)
     }
@@ -268,13 +270,14 @@ fn list(root: &Root, dir: &RelPath, shown: &str, files: &mut Vec<String>) -> Res
         Err(error) if error.kind() == ErrorKind::Refused => return Ok(()),
         Err(error) => return Err(error),
     };
-    for entry in opened.list()? {
+    // What begins with a dot in a directory of the operator (`.env`, `.git`) is not the agent's to read.
+    for entry in opened.list()?.into_iter().filter(|entry| !entry.name.starts_with('.')) {
         let Ok(path) = dir.join(&entry.name) else { continue };
-        let shown = format!("{shown}/{}", entry.name);
+        let shown = if shown.is_empty() { entry.name.clone() } else { format!("{shown}/{}", entry.name) };
         match entry.kind {
             Kind::File => files.push(shown),
-            Kind::Dir if !layout::PRUNED_DIRS.contains(&entry.name.as_str()) => list(root, &path, &shown, files)?,
-            Kind::Dir | Kind::Odd(_) => {}
+            Kind::Dir => list(root, &path, &shown, files)?,
+            Kind::Odd(_) => {}
         }
         let most = Limits::default().entries;
         if files.len() > most {

@@ -212,11 +212,40 @@ pub fn support_path(place: &Place, support: &str) -> Result<RelPath> {
         ))
         .hint("for example references/notes.md"));
     }
+    file_path(place, support)
+}
+
+/// The path of any file in a skill's directory, for reading.
+pub fn file_path(place: &Place, file: &str) -> Result<RelPath> {
+    RelPath::validate(file)?;
+    if let Some(part) = file.split('/').find(|part| layout::PRUNED_DIRS.contains(part)) {
+        return Err(Error::not_found(format!("{file:?} is no file of skill {}: {part} holds none", place.slug))
+            .hint("view the skill without a file first; it names the files it has"));
+    }
     match place.dir() {
-        Some(dir) => dir.join(support),
+        Some(dir) => dir.join(file),
         None => Err(Error::not_found(format!("skill {} is a single file and has no support files", place.slug))
             .hint("see the skill itself with `herm skills view ID NAME`")),
     }
+}
+
+/// The text of a skill's file as a reader gets it; a file that is too large or not text gets a sentence.
+pub fn file_text(slug: &Slug, file: &str, bytes: Vec<u8>) -> Result<String> {
+    if bytes.len() > rules::MAX_SUPPORT_BYTES {
+        return Err(too_large(slug, file));
+    }
+    let not_text = || {
+        Error::refused(format!("{file} of skill {slug} is not text"))
+            .hint("only text can be viewed; a script of the skill may use the file")
+    };
+    let text = String::from_utf8(bytes).map_err(|_| not_text())?;
+    if text.contains('\0') { Err(not_text()) } else { Ok(text) }
+}
+
+/// Why a file that is larger than a support file may be is not shown.
+pub(super) fn too_large(slug: &Slug, file: &str) -> Error {
+    Error::refused(format!("{file} of skill {slug} has more than {} bytes and is not shown", rules::MAX_SUPPORT_BYTES))
+        .hint("a script of the skill may use the file")
 }
 
 fn read_text(files: &dyn Files, path: &RelPath) -> Result<String> {

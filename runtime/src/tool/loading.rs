@@ -1,6 +1,6 @@
 //! Loading a skill for use. Counted here and nowhere else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::ids::{Digest, Slug, TaskId};
 use crate::memory::{Sought, fuse};
 use crate::skill::command::{self, Invocation, Resolved};
 use crate::skill::preprocess::{self, InlineShell};
-use crate::skill::setup::{self, SetupNeeded};
+use crate::skill::setup::{self, Needs, Setting, SetupNeeded};
 use crate::skill::template::Variables;
-use crate::skill::{CreatedBy, Delta, Document, Place, Usage, shell, support_path};
+use crate::skill::{CreatedBy, Delta, Document, Place, Usage, file_path, file_text, shell};
 use crate::tuning::{Selector, Tuning};
 
 /// What skills find around a brain: the same for every task of a harness.
@@ -29,10 +29,14 @@ pub struct Surroundings {
     pub inline_shell: bool,
     /// Where its sandboxes are; without them it runs as this process does.
     pub shell_walls: Option<PathBuf>,
+    /// How long each command of it may take; [`shell::TIMEOUT`] unless said.
+    pub shell_timeout: Option<Duration>,
     /// The environment variables that have a value; names alone.
     pub environment: BTreeSet<String>,
-    /// The configuration keys that skills ask for and that are set; names alone.
-    pub settings: BTreeSet<String>,
+    /// The configuration that skills ask for, by key.
+    pub settings: BTreeMap<String, String>,
+    /// What the operator tells a model that is asked to follow a skill.
+    pub runtime_note: Option<String>,
     /// Skills outside the brains.
     pub outside: Option<Outside>,
     /// Skills that no task sees.
@@ -68,26 +72,24 @@ impl Around {
         }
     }
 
-    /// When the shell of a skill that is loaded now has to be done.
-    fn shell_until(&self) -> Instant {
-        let most = Instant::now() + shell::TIMEOUT;
-        self.until.map_or(most, |until| until.min(most))
-    }
 }
 
-/// Runs the snippets of one skill, all of them within one time.
+/// Runs the snippets of one skill, each within a time of its own and all within that of the task.
 struct Timed<'a> {
     dir: &'a str,
     walls: Option<&'a Path>,
     variables: Variables<'a>,
-    until: Instant,
+    timeout: Duration,
+    /// When the task has to be done.
+    until: Option<Instant>,
 }
 
 impl shell::Runner for Timed<'_> {
     fn run(&self, command: &str) -> std::result::Result<String, String> {
-        let left = self.until.saturating_duration_since(Instant::now());
+        let of_task = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = of_task.map_or(self.timeout, |of_task| of_task.min(self.timeout));
         if left.is_zero() {
-            return Err("no time is left".to_owned());
+            return Err("the task has no time left".to_owned());
         }
         match self.walls {
             Some(root) => shell::WalledRunner::new(root, self.dir, left).variables(&self.variables).run(command),
@@ -111,18 +113,13 @@ impl Desk {
         let Some(place) = self.skill_place(slug)? else { return self.load_from_outside(slug, file) };
         let path = match file {
             None => place.main.clone(),
-            Some(file) => support_path(&place, file)?,
+            Some(file) => file_path(&place, file)?,
         };
         let bytes = self.read(&path)?.ok_or_else(|| {
             Error::not_found(format!("skill {slug} has no file {:?}", file.unwrap_or_default()))
                 .hint("view the skill without a file first; it names the files it has")
         })?;
-        let text = String::from_utf8(bytes).map_err(|_| {
-            Error::refused(format!("{path} is not text")).hint("only text files of a skill can be viewed")
-        })?;
-        if text.contains('\0') {
-            return Err(Error::refused(format!("{path} is not text")).hint("only text files of a skill can be viewed"));
-        }
+        let text = file_text(slug, file.unwrap_or_else(|| path.name()), bytes)?;
         if file.is_some() {
             return Ok((String::new(), text));
         }
@@ -167,7 +164,8 @@ impl Desk {
         let body = match shell::may_run(last_hand(usage.as_ref()), true) {
             Ok(()) => {
                 let walls = around.surroundings.shell_walls.as_deref();
-                let runner = Timed { dir: &dir, walls, variables, until: around.shell_until() };
+                let timeout = around.surroundings.shell_timeout.unwrap_or(shell::TIMEOUT);
+                let runner = Timed { dir: &dir, walls, variables, timeout, until: around.until };
                 preprocess::prepare(body, &variables, InlineShell::On(&runner)).into_owned()
             }
             Err(refusal) => format!("{}\n[inline shell was not run: {refusal}]\n", plain()),
@@ -191,12 +189,7 @@ impl Desk {
     pub fn reload(&mut self) -> Result<Delta> {
         let mut delta = self.brain()?.reload()?;
         if let Some(outside) = &self.around.surroundings.outside {
-            let more = outside.update()?;
-            delta.added.extend(more.added);
-            delta.removed.extend(more.removed);
-            delta.changed.extend(more.changed);
-            delta.unchanged += more.unchanged;
-            delta.total += more.total;
+            delta.extend(outside.update()?);
             self.heard = Some(Heard { known: outside.known(), at: Instant::now(), took: Duration::ZERO });
         }
         Ok(delta)
@@ -274,6 +267,21 @@ impl Desk {
 
     /// What a skill still needs before it works.
     pub fn setup_needed(&mut self, slug: &Slug) -> Result<Vec<SetupNeeded>> {
+        let needs = self.declared_needs(slug)?;
+        let around = &self.around.surroundings;
+        let env = |name: &str| around.environment.contains(name);
+        let config = |name: &str| around.settings.contains_key(name);
+        Ok(setup::missing(&needs, &env, &config))
+    }
+
+    /// The configuration that a skill asks for, as it is set.
+    pub fn skill_settings(&mut self, slug: &Slug) -> Result<Vec<Setting>> {
+        let needs = self.declared_needs(slug)?;
+        let around = &self.around.surroundings;
+        Ok(setup::settings(&needs, &|name| around.settings.get(name).cloned()))
+    }
+
+    fn declared_needs(&mut self, slug: &Slug) -> Result<Needs> {
         let bytes = match self.skill_place(slug)? {
             Some(place) => self.read(&place.main)?.unwrap_or_default(),
             None => match &self.around.surroundings.outside {
@@ -281,11 +289,7 @@ impl Desk {
                 None => return Err(no_such_skill(slug)),
             },
         };
-        let Ok(document) = Document::read(&bytes) else { return Ok(Vec::new()) };
-        let around = &self.around.surroundings;
-        let env = |name: &str| around.environment.contains(name);
-        let config = |name: &str| around.settings.contains(name);
-        Ok(setup::missing(&setup::needs(&document), &env, &config))
+        Ok(Document::read(&bytes).map(|document| setup::needs(&document)).unwrap_or_default())
     }
 
     /// What the model is told where a task begins with a command (`/skill words`); `None` where it
@@ -309,12 +313,23 @@ impl Desk {
             files: &self.skill_files(&slug)?,
             words: typed.rest,
             setup: &self.setup_needed(&slug)?,
+            settings: &self.skill_settings(&slug)?,
+            note: &self.runtime_note(),
         });
         Ok(Some(message))
     }
 
-    /// The skill that a typed command stands for: the brain's own first. Where no skill is even near,
-    /// it was no command but a text; in a replay, whatever is not here any more is.
+    /// What a model that is asked to follow a skill should know of this run.
+    fn runtime_note(&self) -> String {
+        let facts = format!("The task began at {} on {}.", self.at(), std::env::consts::OS);
+        match &self.around.surroundings.runtime_note {
+            Some(note) => format!("{facts} {note}"),
+            None => facts,
+        }
+    }
+
+    /// The skill that a typed command stands for: the brain's own first. In a replay, whatever is not here any more was
+    /// a text.
     fn resolve(&mut self, word: &str) -> Result<Option<Slug>> {
         let around = self.around.clone();
         let is_on = |slug: &Slug| !around.surroundings.disabled.contains(slug);
@@ -330,7 +345,7 @@ impl Desk {
             None => {}
         }
         near.dedup();
-        match near.is_empty() || around.original.is_some() {
+        match around.original.is_some() {
             true => Ok(None),
             false => Err(unknown_command(word, &near)),
         }
@@ -356,6 +371,7 @@ fn turned_off(word: &str) -> Error {
 
 fn unknown_command(word: &str, near: &[String]) -> Error {
     let near: Vec<String> = near.iter().map(|name| format!("/{name}")).collect();
+    let near = if near.is_empty() { String::new() } else { format!("near it: {}; ", near.join(", ")) };
     Error::not_found(format!("there is no skill for the command /{word}"))
-        .hint(format!("near it: {}; write \\/{word} to send it as a text", near.join(", ")))
+        .hint(format!("{near}write \\/{word} to send it as a text"))
 }

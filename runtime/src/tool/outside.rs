@@ -85,6 +85,11 @@ impl Outside {
             .collect()
     }
 
+    /// The same as pairs.
+    pub(crate) fn pairs(&self) -> Vec<(Slug, Arc<str>)> {
+        self.known().into_iter().collect()
+    }
+
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
         // Whatever a panic left is read again by the next update.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)

@@ -15,6 +15,7 @@ mod models;
 pub(crate) mod receipts;
 mod restore;
 mod run;
+mod semantic;
 mod serve;
 mod skill_list;
 mod skills;
@@ -45,6 +46,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Answer> {
         Command::Evolve(command) => evolve::run(&settings()?, command),
         Command::Memory(command) => memory::run(&settings()?, command),
         Command::Models(command) => models::run(&settings()?, command),
+        Command::Semantic(command) => semantic::run(&settings()?, command, cli.quiet || cli.json),
         Command::Demo(command) => demo::run(&settings()?, command),
         Command::Snapshot(command) => snapshot::run(&settings()?, command),
         Command::Successor(command) => successor::run(&settings()?, command),

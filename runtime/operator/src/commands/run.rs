@@ -52,10 +52,25 @@ pub(super) fn run(settings: &Settings, arguments: &RunTask, cli: &Cli) -> Result
     if !elsewhere {
         make_from_seed(settings, &id)?;
     }
-    let (mut outcome, unfinished) =
-        runtime.block_on(follow(&harness, &id, task, arguments.events, cli.quiet || cli.json))?;
+    let mut outcome = runtime.block_on(follow(&harness, &id, task, arguments.events, cli.quiet || cli.json))?;
     outcome.warnings.splice(0..0, warnings);
-    answer(&outcome, unfinished, arguments)
+    // The answer first: files and snapshots are flushed while it is read. A JSON document says what became of them too,
+    // and comes when that is known.
+    let mut answer = answer(&outcome, arguments)?;
+    let printed = if cli.json { Ok(()) } else { output::print_text(&std::mem::take(&mut answer.text)) };
+    let unfinished = runtime.block_on(harness.shutdown()).err().map(|error| {
+        format!(
+            "the step is settled, but not everything of brain {id} could be finished ({}); the next command finishes it",
+            error.message()
+        )
+    });
+    // A reader that has seen enough closes the pipe; any other failure to print is one.
+    if let Err(source) = printed
+        && source.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        return Err(Error::unavailable("the answer could not be written").because(source));
+    }
+    Ok(if arguments.events { answer } else { answer.unfinished(unfinished) })
 }
 
 /// The first run makes the brain, if its number has a seed.
@@ -134,7 +149,7 @@ async fn follow(
     task: Task,
     as_lines: bool,
     quiet: bool,
-) -> Result<(Outcome, Option<String>)> {
+) -> Result<Outcome> {
     let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<Event>();
     let cancel = Cancel::new();
     let interrupted = cancel.clone();
@@ -168,18 +183,10 @@ async fn follow(
     let outcome = harness.run_watched(id, task, Watch { events: Some(events), cancel, ..Watch::default() }).await;
     // The sender went with the task: what was said is shown.
     let _ = shown.await;
-    let outcome = outcome?;
-    let unfinished = match harness.shutdown().await {
-        Ok(()) => None,
-        Err(error) => Some(format!(
-            "the step is settled, but not everything of brain {id} could be finished ({}); the next command finishes it",
-            error.message()
-        )),
-    };
-    Ok((outcome, unfinished))
+    outcome
 }
 
-fn answer(outcome: &Outcome, unfinished: Option<String>, arguments: &RunTask) -> Result<Answer> {
+fn answer(outcome: &Outcome, arguments: &RunTask) -> Result<Answer> {
     let code = match (outcome.status, outcome.stop) {
         // The answer is there; that it is safe elsewhere was asked for, and is not.
         _ if outcome.unpushed.is_some() => exit::UNAVAILABLE,
@@ -196,8 +203,7 @@ fn answer(outcome: &Outcome, unfinished: Option<String>, arguments: &RunTask) ->
         Some(answer) => format!("{answer}\n"),
         None => String::new(),
     };
-    let answer = Answer::new(text, json).code(code);
-    Ok(answer.note(note(outcome)).unfinished(unfinished))
+    Ok(Answer::new(text, json).code(code).note(note(outcome)))
 }
 
 /// What became of the task, for people.

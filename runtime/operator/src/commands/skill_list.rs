@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use herm::skill::command::Commands;
 use herm::skill::visible::{Filter, Seen, Why, visible};
 use herm::skill::{Problem, State, Usage};
 use herm::{BrainId, Reader, Result, Slug};
@@ -36,6 +37,9 @@ pub(super) fn run(settings: &Settings, id: &BrainId, all: bool) -> Result<Answer
         skill["why"] = to_json(why)?;
         hidden.push(skill);
     }
+    // Several skills may be called the same; a command finds one of them under that name.
+    let named = found.skills.iter().map(|seen| (&seen.entry.place.slug, seen.entry.name.as_str()));
+    let commands = Commands::of(named);
     let problems: Vec<&Problem> = index.problems().iter().chain(shelf.problems()).collect();
     let json = json!({
         "id": id,
@@ -43,12 +47,17 @@ pub(super) fn run(settings: &Settings, id: &BrainId, all: bool) -> Result<Answer
         "hidden": hidden,
         "problems": to_json(&problems)?,
         "collisions": to_json(&shelf.collisions())?,
+        "sameNames": to_json(&commands.collisions())?,
     });
     let mut notes: Vec<String> =
         problems.iter().map(|problem| format!("not loaded: {}: {}", problem.path, problem.reason)).collect();
     notes.extend(shelf.collisions().iter().map(|collision| {
         let (winner, loser) = (collision.winner.display(), collision.loser.display());
         format!("not loaded: {} of {loser}: {winner} has a skill of this name", collision.slug)
+    }));
+    notes.extend(commands.collisions().iter().map(|collision| {
+        let (key, winner, loser) = (&collision.key, &collision.winner, &collision.loser);
+        format!("{loser} and {winner} have one name: /{key} is {winner}, the other is /{loser}")
     }));
     match found.hidden.len() {
         0 => {}

@@ -1,7 +1,7 @@
 //! `herm skills`: list, read and keep skills.
 
 use herm::brain::OnDrift;
-use herm::skill::{Document, Place, body, support_path};
+use herm::skill::{Document, Place, body, file_path, file_text};
 use herm::{Brain, BrainId, Draft, Error, Reader, Result, Slug, StepKind};
 use serde_json::json;
 
@@ -15,6 +15,7 @@ pub(super) fn run(settings: &Settings, command: &cli::Skills) -> Result<Answer> 
         cli::Skills::List { id, archived: true, search, .. } => archived(settings, &id.parse()?, search.as_deref()),
         cli::Skills::List { id, all, .. } => super::skill_list::run(settings, &id.parse()?, *all),
         cli::Skills::View { id, slug, file } => view(settings, &id.parse()?, &slug.parse()?, file.as_deref()),
+        cli::Skills::Reload { id } => reload(settings, &id.parse()?),
         cli::Skills::Validate { paths } => super::validate::run(paths),
         cli::Skills::Import(arguments) => super::import::run(settings, arguments),
         cli::Skills::Archive(one) => keep(settings, one, Keeping::Archive),
@@ -62,19 +63,25 @@ fn view(settings: &Settings, id: &BrainId, slug: &Slug, file: Option<&str>) -> R
         };
     };
     let Place { main, .. } = &entry.place;
-    if let Some(file) = file {
-        let path = support_path(&entry.place, file)?;
-        let Some(text) = reader.text(&path)? else {
+    if let Some(file) = file.filter(|file| *file != main.name()) {
+        let path = file_path(&entry.place, file)?;
+        let Some(bytes) = reader.file(&path)? else {
             return Err(Error::not_found(format!("skill {slug} has no file {file}"))
                 .hint(format!("see its files with `herm --json skills view {id} {slug}`")));
         };
+        let text = file_text(slug, file, bytes)?;
         let json = json!({ "id": id, "slug": slug, "path": path, "content": text });
         return Ok(Answer::new(text, json));
     }
     let text = reader.text(main)?.unwrap_or_default();
+    let files = match entry.place.dir() {
+        Some(dir) => reader.skill_files(&dir, main)?,
+        None => Vec::new(),
+    };
     let json = json!({
         "id": id,
         "slug": slug,
+        "files": files,
         "name": entry.name,
         "description": entry.description,
         "category": entry.category.as_deref(),
@@ -84,7 +91,18 @@ fn view(settings: &Settings, id: &BrainId, slug: &Slug, file: Option<&str>) -> R
         "usage": reader.usage()?.get(slug),
         "content": text,
     });
-    Ok(Answer::new(text, json))
+    Ok(naming(Answer::new(text, json), &files))
+}
+
+/// Says which files a skill has beside its text.
+fn naming(answer: Answer, files: &[String]) -> Answer {
+    const NAMED: usize = 40;
+    let shown = files.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match files.len() {
+        0 => answer,
+        all if all > NAMED => answer.note(format!("files: {shown}, and {} more", all - NAMED)),
+        _ => answer.note(format!("files: {shown}")),
+    }
 }
 
 /// A skill outside the brain; nothing where there is none of that name.
@@ -93,7 +111,9 @@ fn view_external(settings: &Settings, id: &BrainId, slug: &Slug, file: Option<&s
     shelf.update()?;
     let Some(found) = shelf.get(slug) else { return Ok(None) };
     let text = shelf.read(slug, file)?;
+    let files = shelf.files(slug)?;
     let json = json!({
+        "files": files,
         "id": id,
         "slug": slug,
         "name": found.entry.name,
@@ -102,7 +122,8 @@ fn view_external(settings: &Settings, id: &BrainId, slug: &Slug, file: Option<&s
         "file": file,
         "content": text,
     });
-    Ok(Some(Answer::new(text, json)))
+    let answer = Answer::new(text, json);
+    Ok(Some(if file.is_none() { naming(answer, &files) } else { answer }))
 }
 
 fn not_found(reader: &Reader, slug: &Slug) -> Result<Error> {
@@ -112,6 +133,35 @@ fn not_found(reader: &Reader, slug: &Slug) -> Result<Error> {
         error.hint(format!("it is archived: bring it back with `herm skills restore {id} {slug}`"))
     } else {
         error.hint(format!("see the names with `herm skills list {id}`"))
+    })
+}
+
+/// Takes in what was done to skills by hand.
+fn reload(settings: &Settings, id: &BrainId) -> Result<Answer> {
+    settings.while_leased(id, || {
+        let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Report))?;
+        let (delta, settled) = brain.take_in_skills()?;
+        let unfinished = finish(brain)?;
+        let mut text = String::new();
+        for (what, slugs) in [("added", &delta.added), ("removed", &delta.removed), ("changed", &delta.changed)] {
+            slugs.iter().for_each(|slug| text.push_str(&format!("{what}: {slug}\n")));
+        }
+        text.push_str(&format!(
+            "{} added, {} removed, {} changed, {} unchanged, {} in all",
+            delta.added.len(),
+            delta.removed.len(),
+            delta.changed.len(),
+            delta.unchanged,
+            delta.total
+        ));
+        text.push_str(&match &settled {
+            Some(settled) => format!("; brain {id} is now version {}\n", settled.version),
+            None => format!("; brain {id} stays as it is\n"),
+        });
+        let mut json = to_json(&delta)?;
+        json["id"] = json!(id);
+        json["settled"] = to_json(&settled)?;
+        Ok(Answer::new(text, json).unfinished(unfinished))
     })
 }
 

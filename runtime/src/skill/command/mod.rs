@@ -10,6 +10,7 @@ mod near;
 use std::collections::BTreeMap;
 
 use super::index::Index;
+use crate::error::{Error, Result};
 use crate::ids::Slug;
 
 pub use invocation::{Invocation, invocation};
@@ -40,6 +41,21 @@ pub fn parse(input: &str) -> Option<Command<'_>> {
     // A word that no skill could be found under is no command: `/-`, `/_`.
     let is_command = is_word(word) && word.contains(|c: char| c.is_ascii_alphanumeric());
     is_command.then_some(Command { word, rest: without_separator(rest) })
+}
+
+/// The command that is no skill's: it takes in what was done to the skills by hand, and says what changed.
+pub const RELOAD: &str = "reload-skills";
+
+/// Whether a text is that command, in whichever spelling; words behind it are of no use.
+pub fn is_reload(input: &str) -> Result<bool> {
+    match parse(input) {
+        Some(typed) if key(typed.word) == RELOAD => match typed.rest.trim().is_empty() {
+            true => Ok(true),
+            false => Err(Error::invalid(format!("/{RELOAD} takes no words"))
+                .hint(format!("send /{RELOAD} alone, and the task after it"))),
+        },
+        _ => Ok(false),
+    }
 }
 
 fn is_word(text: &str) -> bool {

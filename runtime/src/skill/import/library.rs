@@ -106,6 +106,20 @@ struct Walk {
 struct Members {
     files: Vec<String>,
     refused: Vec<(String, Refusal)>,
+    /// Skills that stand inside; where they go is not decided yet.
+    nested: Vec<Found>,
+}
+
+/// A directory with a main file.
+struct Found {
+    here: Root,
+    /// Where it stands in the library.
+    at: String,
+    /// Where it is to stand below the skills of a brain.
+    target: String,
+    /// The name of its main file.
+    main: String,
+    entries: Vec<fsio::Entry>,
 }
 
 impl Walk {
@@ -120,7 +134,7 @@ impl Walk {
             return Err(Error::invalid(format!("{} is a skill without a name", path.display()))
                 .hint("give its directory a name in UTF-8"));
         };
-        self.directory(&root, name, &main)
+        self.directory(Found { here: root, at: name.to_owned(), target: name.to_owned(), main, entries })
     }
 
     /// Whether nothing was found that is a skill or should be one.
@@ -155,7 +169,9 @@ impl Walk {
                 Kind::Dir => {
                     let Some((below, entries)) = self.enter(here, &entry.name, &path)? else { continue };
                     match main_file(&entries) {
-                        Some(main) => self.directory(&below, &path, &main)?,
+                        Some(main) => {
+                            self.directory(Found { here: below, at: path.clone(), target: path, main, entries })?;
+                        }
                         None => self.folder(&below, &path, entries)?,
                     }
                 }
@@ -203,32 +219,52 @@ impl Walk {
         }
     }
 
-    /// A skill in directory form, which stands at `at` in the library.
-    fn directory(&mut self, here: &Root, at: &str, main: &str) -> Result<()> {
+    /// A skill in directory form. Skills inside its directory are skills of their own, beside it.
+    fn directory(&mut self, found: Found) -> Result<()> {
+        let Found { here, at, target, main, entries } = found;
         let mut members = Members::default();
-        self.members(here, at, "", &mut members)?;
-        let title = at.rsplit('/').next().unwrap_or(at);
+        self.members(&here, &at, "", entries, &mut members)?;
+        let title = at.rsplit('/').next().unwrap_or(&at);
         let slug = Slug::from_title(title);
-        let loaded = match members.refused.iter().position(|(inside, _)| inside == main) {
+        let loaded = match members.refused.iter().position(|(inside, _)| *inside == main) {
             Some(odd) => Err(members.refused.remove(odd).1),
-            None => self.load(here, at, title, main, &mut members),
+            None => self.load(&here, &at, &target, title, &main, &mut members),
         };
         let others = |members: &Members| {
-            let files = members.files.iter().filter(|inside| *inside != main);
-            files.map(|inside| joined(at, inside)).collect::<Vec<_>>()
+            let files = members.files.iter().filter(|inside| **inside != main);
+            files.map(|inside| joined(&at, inside)).collect::<Vec<_>>()
         };
         match loaded {
-            Ok(candidate) => self.library.skills.push(candidate),
-            Err(refusal) => self.skip(joined(at, main), slug.clone(), refusal, others(&members)),
+            Ok(candidate) => {
+                let detail = format!("a main file in a support directory: a file of skill {}", candidate.place.slug);
+                for inside in members.files.iter().filter(|inside| is_main_file_below(inside)) {
+                    let refusal = Refusal::new(Reason::NotASkill, detail.clone());
+                    self.skip(joined(&at, inside), slug.clone(), refusal, Vec::new());
+                }
+                self.library.skills.push(candidate);
+            }
+            Err(refusal) => self.skip(joined(&at, &main), slug.clone(), refusal, others(&members)),
         }
         for (inside, refusal) in members.refused {
-            self.skip(joined(at, &inside), slug.clone(), refusal, Vec::new());
+            self.skip(joined(&at, &inside), slug.clone(), refusal, Vec::new());
+        }
+        let category = target.rsplit_once('/').map_or("", |(category, _)| category);
+        for nested in members.nested {
+            let name = nested.at.rsplit('/').next().unwrap_or(&nested.at);
+            self.directory(Found { target: joined(category, name), ..nested })?;
         }
         Ok(())
     }
 
-    fn members(&mut self, here: &Root, at: &str, inside: &str, members: &mut Members) -> Result<()> {
-        for entry in self.list(here)? {
+    fn members(
+        &mut self,
+        here: &Root,
+        at: &str,
+        inside: &str,
+        entries: Vec<fsio::Entry>,
+        members: &mut Members,
+    ) -> Result<()> {
+        for entry in entries {
             let path = joined(inside, &entry.name);
             match entry.kind {
                 Kind::File => members.files.push(path),
@@ -239,8 +275,14 @@ impl Walk {
                     members.refused.push((path, refusal));
                 }
                 Kind::Dir => {
-                    if let Some((below, _)) = self.enter(here, &entry.name, &joined(at, &path))? {
-                        self.members(&below, at, &path, members)?;
+                    let whole = joined(at, &path);
+                    let Some((below, entries)) = self.enter(here, &entry.name, &whole)? else { continue };
+                    match main_file(&entries).filter(|_| !is_support(&path)) {
+                        Some(main) => {
+                            let target = String::new();
+                            members.nested.push(Found { here: below, at: whole, target, main, entries });
+                        }
+                        None => self.members(&below, at, &path, entries, members)?,
                     }
                 }
             }
@@ -253,16 +295,17 @@ impl Walk {
         &mut self,
         here: &Root,
         at: &str,
+        target: &str,
         title: &str,
         main: &str,
         members: &mut Members,
     ) -> Result<Candidate, Refusal> {
-        let target = in_brain(&joined(at, layout::SKILL_FILE))?;
+        let main_target = in_brain(&joined(target, layout::SKILL_FILE))?;
         let content = main_content(here, main)?;
-        let place = Place { slug: named(title, at)?, main: target.clone(), form: Form::Directory };
-        let mut files = vec![(target, content)];
+        let place = Place { slug: named(title, at)?, main: main_target.clone(), form: Form::Directory };
+        let mut files = vec![(main_target, content)];
         for inside in members.files.clone().into_iter().filter(|inside| inside != main) {
-            match support(here, at, &inside) {
+            match support(here, target, &inside) {
                 Ok((target, content)) => {
                     if let Ok(text) = std::str::from_utf8(&content) {
                         guarded(text)
@@ -281,11 +324,12 @@ impl Walk {
         Ok(Candidate { place, source: joined(at, main), files })
     }
 
-    /// A skill in a single file.
+    /// A skill in a single file. Its front matter says that it is one: most Markdown files are none.
     fn flat(&mut self, here: &Root, at: &str, name: &str) {
         let source = joined(at, name);
         let title = name.strip_suffix(".md").unwrap_or(name);
         let loaded = in_brain(&source).and_then(|target| {
+            says_it_is_a_skill(here, name)?;
             let content = main_content(here, name)?;
             let place = Place { slug: named(title, title)?, main: target.clone(), form: Form::Flat };
             let files = vec![(target, content)];
@@ -332,6 +376,36 @@ fn main_file(entries: &[fsio::Entry]) -> Option<String> {
         named.any(|entry| entry.kind == Kind::File || name == layout::SKILL_FILE)
     };
     MAIN_FILES.into_iter().find(|name| is_there(name)).map(str::to_owned)
+}
+
+/// Whether a path inside a skill lies in one of its support directories.
+fn is_support(inside: &str) -> bool {
+    inside.split('/').next().is_some_and(|first| rules::SUPPORT_DIRS.contains(&first))
+}
+
+/// Whether a path inside a skill is called like a main file, and is not the skill's own.
+fn is_main_file_below(inside: &str) -> bool {
+    inside.rsplit_once('/').is_some_and(|(_, name)| place::is_main_file(name))
+}
+
+/// Refuses a Markdown file that is no skill: what every repository has, and what has no front matter with a name or a
+/// description. What cannot be read at all is for [`main_content`] to say.
+fn says_it_is_a_skill(here: &Root, name: &str) -> Result<(), Refusal> {
+    const NO_SKILLS: [&str; 5] = ["readme", "license", "licence", "copying", "codeofconduct"];
+    let stem: String = name.split('.').next().unwrap_or(name).chars().filter(char::is_ascii_alphanumeric).collect();
+    if NO_SKILLS.contains(&stem.to_ascii_lowercase().as_str()) {
+        return Err(Refusal::new(Reason::NotASkill, "files of this name are about the library"));
+    }
+    let bytes = content(here, name, MAX_DOCUMENT_BYTES)?;
+    let Ok(document) = Document::read(&bytes) else { return Ok(()) };
+    let says = |key: &str| document.text(key).is_some_and(|text| !text.trim().is_empty());
+    match says("name") || says("description") {
+        true => Ok(()),
+        false => {
+            let detail = "it has no front matter with a name or a description, which makes a Markdown file a skill";
+            Err(Refusal::new(Reason::NotASkill, detail))
+        }
+    }
 }
 
 /// A main file that loads: text that says what it does, and that nothing speaks against.
