@@ -162,7 +162,11 @@ pub fn is_not_content(path: &str) -> bool {
         }
         Some((INTERNAL_DIR, _)) => true,
         // Where someone made a directory of it, what is below is no content either.
-        Some((SKILLS_DIR, _)) if path.strip_prefix(USAGE_SIDECAR).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) => true,
+        Some((SKILLS_DIR, _))
+            if path.strip_prefix(USAGE_SIDECAR).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) =>
+        {
+            true
+        }
         Some((SKILLS_DIR, rest)) => rest.split('/').any(|part| matches!(part, ".git" | ".github" | ".hub")),
         Some(_) => false,
     }

@@ -58,7 +58,7 @@ def cell(value):
 def part_of(path):
     """The part a file belongs to, or None."""
     first, *rest = path.split("/")
-    if path == "skills/.usage.json" or (first == "skills" and {".git", ".github", ".hub"} & set(rest)):
+    if path == "skills/.usage.json" or path.startswith("skills/.usage.json/") or (first == "skills" and {".git", ".github", ".hub"} & set(rest)):
         return None
     return (FOLDERS if rest else TOP_FILES).get(first)
 

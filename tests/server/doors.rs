@@ -93,6 +93,36 @@ fn what_goes_wrong_is_told_as_openai_tells_it() {
     problem(&client.get("/v1/agents"), 401, "unauthenticated");
 }
 
+#[test]
+fn an_unknown_command_is_an_error_at_every_door_and_asks_no_model() {
+    let model = saying(r#"{"done":"yes"}"#);
+    let operator = with_model(&model);
+    let serving = operator.serve();
+    let client = serving.client();
+    let said = |text: &str| json!([{ "role": "user", "content": text }]);
+    let after = |text: &str| {
+        json!([
+            { "role": "user", "content": "hi" }, { "role": "assistant", "content": "hello" },
+            { "role": "user", "content": text },
+        ])
+    };
+    for messages in [said("/no-such-skill go"), after("/no-such-skill go")] {
+        let answer = ask(&client, json!({ "messages": messages }));
+        assert_eq!(answer.status, 404, "{answer:?}");
+        let error = answer.json()["error"].clone();
+        assert!(error["message"].as_str().unwrap().contains("no skill for the command /no-such-skill"), "{error}");
+    }
+    let answer = crate::run(&client, "7", "/no-such-skill go");
+    assert!(answer.status == 404 && answer.json()["detail"].as_str().unwrap().contains("/no-such-skill"), "{answer:?}");
+    assert!(model.requests().is_empty(), "no model was asked");
+    // What was said before goes along with a command that is known, behind it; a text that is none is sent as it is.
+    let answer = ask(&client, json!({ "messages": after("/reload-skills") })).json();
+    let content = answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+    assert_eq!(serde_json::from_str::<Value>(&content).unwrap()["added"], json!([]), "{answer}");
+    ask(&client, json!({ "messages": said("\\/no-such-skill go") }));
+    assert_eq!(model.requests().last().unwrap().last_message(), "\\/no-such-skill go");
+}
+
 /// The public Python client, unchanged, against the server.
 #[test]
 fn the_public_openai_client_works_unchanged() {

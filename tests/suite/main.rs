@@ -21,6 +21,7 @@ mod run_command;
 mod seeds;
 mod skill_commands;
 mod skill_documents;
+mod skill_files;
 mod skill_import;
 mod skill_shelf;
 mod skills;

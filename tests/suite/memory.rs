@@ -70,6 +70,45 @@ fn unspaced_scripts_and_words_glued_to_them_are_found() {
     assert_eq!(found(&mut brain, "统系", Scope::Operator), Vec::<String>::new());
 }
 
+/// A task as it is stored: what was asked, what was answered, and its line in the log.
+fn done(brain: &mut Brain, task: &str, answer: Option<&str>, summary: &str) {
+    let mut draft = Draft::new();
+    let at = brain.clock().now();
+    let message =
+        |role, content: &str| Message { task: task.into(), subscriber: None, role, content: content.into(), at };
+    draft.message(message(Role::User, "how was it?"));
+    answer.into_iter().for_each(|answer| draft.message(message(Role::Assistant, answer)));
+    let outcome = if answer.is_some() { "converged" } else { "incomplete" }.to_owned();
+    draft.task(TaskEntry { task: task.into(), subscriber: None, outcome, summary: summary.into(), at });
+    brain.settle(&draft, StepKind::Task, "done").expect("settled");
+}
+
+#[test]
+fn an_answer_is_found_once_whichever_of_its_rows_fits_better() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let long = format!("{{\"summary\": \"the vault is sound\", \"more\": \"{}\"}}", "words and words ".repeat(50));
+    done(&mut brain, "t1", Some(&long), "the vault is sound");
+    done(&mut brain, "t2", None, "the vault took too long");
+    done(&mut brain, "t3", Some("vault vault vault"), "vault vault vault");
+    let now = brain.clock().now();
+    let hits = |brain: &mut Brain, text: &str, limit| {
+        let wanted =
+            Search { text, scope: Scope::Operator, except_task: None, limit, now, weights: Default::default() };
+        brain.search(&wanted).expect("an answer").hits
+    };
+    let rows = |hits: &[herm::memory::Hit]| {
+        let mut rows: Vec<(String, Source)> = hits.iter().map(|hit| (hit.task.clone(), hit.source)).collect();
+        rows.sort();
+        rows
+    };
+    let expected = [("t1".to_owned(), Source::Message), ("t2".into(), Source::Task), ("t3".into(), Source::Message)];
+    assert_eq!(rows(&hits(&mut brain, "vault", 20)), expected);
+    // The limit counts answers, not rows.
+    assert_eq!(rows(&hits(&mut brain, "vault", 3)), expected);
+    assert!(hits(&mut brain, "sound", 5)[0].snippet.contains("the vault is sound"));
+}
+
 #[test]
 fn nothing_one_subscriber_said_reaches_another() {
     let brains = TempBrains::new();

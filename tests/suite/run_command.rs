@@ -56,6 +56,45 @@ fn the_first_command_of_a_newcomer_shows_real_findings() {
 }
 
 #[test]
+fn the_answer_is_printed_before_snapshots_are_flushed() {
+    use std::io::BufRead as _;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    let (dir, herm) = herm();
+    // A store that takes what it is sent and says nothing until the answer was read.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", listener.local_addr().expect("an address"));
+    let (was_read, reading) = mpsc::channel::<()>();
+    let (connected, connecting) = mpsc::channel::<()>();
+    let server = std::thread::spawn(move || {
+        let _connection = listener.accept().expect("a connection");
+        connected.send(()).expect("told");
+        reading.recv_timeout(Duration::from_secs(60)).is_ok()
+    });
+    let config = dir.path().join("config.toml");
+    let store = dir.path().join("store");
+    let said = format!(
+        "[snapshot]\nstore = {store:?}\nplaintext = true\n[snapshot.walrus]\npublishers = [{address:?}]\naggregators = [{address:?}]\n"
+    );
+    std::fs::write(&config, said).expect("written");
+    let mut child = herm
+        .command(&["--config", config.to_str().expect("UTF-8"), "run", "1", "--example", "vault"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    connecting.recv_timeout(Duration::from_secs(60)).expect("the snapshot is on its way");
+    let mut line = String::new();
+    std::io::BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
+    was_read.send(()).ok();
+    assert!(server.join().expect("joined"), "the answer came only after the store gave up");
+    assert!(line.starts_with('{'), "{line}");
+    child.kill().expect("ended");
+    child.wait().expect("ended");
+}
+
+#[test]
 fn the_json_outcome_has_stable_names() {
     let (_dir, herm) = herm();
     let (code, outcome) = herm.json(&["run", "1", "--example", "escrow"]);

@@ -39,13 +39,24 @@ fn the_message_for_a_command_is_what_it_is() {
         files: &body::linked_files(document.body()),
         words: command.rest,
         setup: &needed,
+        settings: &[],
+        note: "",
     });
     insta::assert_snapshot!("invocation", message);
 }
 
 #[test]
 fn the_least_message_is_short() {
-    let asked = Invocation { name: "mail", directory: "", body: "Send it.\n", files: &[], words: "", setup: &[] };
+    let asked = Invocation {
+        name: "mail",
+        directory: "",
+        body: "Send it.\n",
+        files: &[],
+        words: "",
+        setup: &[],
+        settings: &[],
+        note: "",
+    };
     insta::assert_snapshot!("invocation_least", invocation(&asked));
 }
 

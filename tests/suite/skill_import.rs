@@ -189,7 +189,7 @@ fn whatever_does_not_load_is_named_with_its_reason() {
     assert_eq!(code, 0, "{report:#}");
     assert_eq!(
         names(&report["imported"]),
-        ["bom", "broken-yaml", "crlf", "flat", "good", "nested", "no-matter", "some-title"]
+        ["bom", "broken-yaml", "crlf", "flat", "good", "inner", "nested", "some-title"]
     );
     assert_eq!(report["descriptions"], serde_json::json!(["skills/cat/DESCRIPTION.md"]));
     assert_eq!(
@@ -201,7 +201,7 @@ fn whatever_does_not_load_is_named_with_its_reason() {
             "back\\slash.md: bad_name",
             "cat/deep/too-deep.md: not_a_skill",
             "dir-main/SKILL.md: special_file",
-            "empty.md: no_description",
+            "empty.md: not_a_skill",
             "flat-one.md: name_taken",
             "good/assets/huge.bin: too_large",
             "good/references: symbolic_link",
@@ -209,6 +209,7 @@ fn whatever_does_not_load_is_named_with_its_reason() {
             "linked-dir: symbolic_link",
             "linked-main/SKILL.md: symbolic_link",
             "lonely/DESCRIPTION.md: not_a_skill",
+            "no-matter.md: not_a_skill",
             "not-text.md: not_text",
             "nul.md: not_text",
             "old.archived-2/SKILL.md: bad_name",
@@ -235,7 +236,11 @@ fn whatever_does_not_load_is_named_with_its_reason() {
     for path in report["imported"].as_array().expect("a list").iter().flat_map(|one| one["files"].as_array()).flatten()
     {
         let inside = path.as_str().and_then(|path| path.strip_prefix("skills/")).expect("a skill");
-        let from = if inside == "Some Title/SKILL.md" { "Some Title/skill.md" } else { inside };
+        let from = match inside {
+            "Some Title/SKILL.md" => "Some Title/skill.md",
+            "inner/SKILL.md" => "good/inner/SKILL.md",
+            same => same,
+        };
         assert_eq!(std::fs::read(place.brain_file(inside)).ok().as_ref(), source.get(from), "{inside}");
     }
     let listed = place.herm.json(&["skills", "list", "1"]).1;
@@ -244,7 +249,103 @@ fn whatever_does_not_load_is_named_with_its_reason() {
 
     let run = place.herm.run(&["skills", "import", "1", place.dir().to_str().expect("UTF-8")]);
     assert!(run.stdout.contains("unchanged  skills/crlf.md"), "{run:?}");
-    assert!(run.stdout.ends_with("0 skills imported, 8 unchanged, 24 skipped; brain 1 stays as it is\n"), "{run:?}");
+    assert!(run.stdout.ends_with("0 skills imported, 8 unchanged, 25 skipped; brain 1 stays as it is\n"), "{run:?}");
+}
+
+#[test]
+fn skills_inside_a_skill_are_imported_as_skills_of_their_own() {
+    let place = Place::new();
+    // A repository that is a skill itself, with more skills below it, as many are.
+    place.put("repo/SKILL.md", skill_text("repo", "See skills/ and [the notes](notes.md)."));
+    place.put("repo/notes.md", "notes\n");
+    place.put("repo/skills/one/SKILL.md", skill_text("one", "x"));
+    place.put("repo/skills/one/references/a.md", "a\n");
+    place.put("repo/skills/one/sub/two/skill.md", skill_text("two", "x"));
+    place.put("repo/.claude/skills/three/SKILL.md", skill_text("three", "x"));
+    place.put("repo/assets/template/SKILL.md", "---\nname: NAME\ndescription: DESCRIPTION\n---\n");
+    place.put("cat/outer/SKILL.md", skill_text("outer", "key: sk-ant-abcdefghijklmnopqrstuvwxyz0123"));
+    place.put("cat/outer/inner/SKILL.md", skill_text("inner", "x"));
+    place.put("cat/outer/inner/one/SKILL.md", skill_text("one", "another"));
+    let (code, report) = place.all(&[]);
+    assert_eq!(code, 0, "{report:#}");
+    let taken: Vec<String> = report["imported"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .flat_map(|one| one["files"].as_array().expect("files"))
+        .map(|path| path.as_str().expect("a path").to_owned())
+        .collect();
+    assert_eq!(
+        taken,
+        [
+            "skills/cat/inner/SKILL.md",
+            "skills/cat/one/SKILL.md",
+            "skills/repo/SKILL.md",
+            "skills/repo/assets/template/SKILL.md",
+            "skills/repo/notes.md",
+            "skills/three/SKILL.md",
+            "skills/two/SKILL.md",
+        ]
+    );
+    // One name once; and what is not taken as a skill is named.
+    assert_eq!(
+        skipped(&report),
+        [
+            "cat/outer/SKILL.md: guard",
+            "repo/assets/template/SKILL.md: not_a_skill",
+            "repo/skills/one/SKILL.md: duplicate"
+        ]
+    );
+    place.verified();
+    let view = place.herm.run(&["skills", "view", "1", "repo", "notes.md"]);
+    assert_eq!((view.code, view.stdout.as_str()), (0, "notes\n"), "{view:?}");
+
+    // The same where the library itself is the skill.
+    let place = Place::new();
+    place.put("lib/SKILL.md", skill_text("lib", "x"));
+    place.put("lib/skills/x/SKILL.md", skill_text("x", "x"));
+    let (code, report) = place.import(&place.dir().join("lib"), &[]);
+    assert_eq!((code, names(&report["imported"])), (0, vec!["lib".to_owned(), "x".into()]), "{report:#}");
+    assert_eq!(report["imported"][1]["path"], "skills/x/SKILL.md");
+    place.verified();
+}
+
+#[test]
+fn a_markdown_file_without_front_matter_is_no_skill() {
+    let place = Place::new();
+    place.put("good.md", skill_text("good", "x"));
+    place.put("cat/named.md", "---\nname: named\n---\nDo it.\n");
+    for (path, text) in [
+        ("LICENSE.md", "MIT License\n\nPermission is hereby granted, free of charge.\n"),
+        ("CODE_OF_CONDUCT.md", "---\ntitle: Code\n---\n# Code of Conduct\n\nWe pledge.\n"),
+        ("cat/CONTRIBUTING.md", "# Contributing\n\nSend patches.\n"),
+        ("readme.md", "---\nname: readme\ndescription: About all this.\n---\nHello.\n"),
+        ("LICENCE.de.md", "---\ndescription: Die Lizenz.\n---\nText.\n"),
+        ("notes.md", "---\nname: ''\ntags: [a]\n---\nNotes.\n"),
+    ] {
+        place.put(path, text);
+    }
+    let (code, report) = place.all(&[]);
+    assert_eq!((code, names(&report["imported"])), (0, vec!["good".to_owned(), "named".into()]), "{report:#}");
+    let left = skipped(&report);
+    assert_eq!(left.len(), 6, "{left:?}");
+    assert!(left.iter().all(|one| one.ends_with(": not_a_skill")), "{left:?}");
+    let (code, report) = place.import(&place.dir().join("LICENSE.md"), &[]);
+    assert_eq!((code, skipped(&report)), (1, vec!["LICENSE.md: not_a_skill".to_owned()]));
+}
+
+#[test]
+fn directories_count_once_against_the_limit_of_entries() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for n in 0..6_000 {
+        let below = dir.path().join(format!("skill-{n}/references"));
+        std::fs::create_dir_all(&below).expect("a directory");
+        std::fs::write(below.join("a.md"), "a\n").expect("written");
+        std::fs::write(below.join("b.md"), "b\n").expect("written");
+        std::fs::write(dir.path().join(format!("skill-{n}/SKILL.md")), skill_text("x", "x")).expect("written");
+    }
+    let library = Library::read(dir.path()).expect("30,000 entries are less than 50,000");
+    assert_eq!((library.skills.len(), library.skipped.len()), (6_000, 0));
 }
 
 #[test]
@@ -443,7 +544,12 @@ fn every_file_of_any_tree_is_in_the_brain_or_in_the_report() {
             let is_whole = at_top("SKILL.md").is_ok() || at_top("skill.md").is_ok_and(|meta| meta.is_file());
             let path = if is_whole { format!("lib/{path}") } else { path };
             let target = path.strip_suffix("/skill.md").map_or(path.clone(), |dir| format!("{dir}/SKILL.md"));
-            let is_there = after.get(&target) == Some(&content) || after.get(&path) == Some(&content);
+            // A skill inside another one stands beside it now, under its own name.
+            let tail = target.rsplit('/').take(2).collect::<Vec<_>>();
+            let ends_alike = |one: &String| one.rsplit('/').take(2).collect::<Vec<_>>() == tail;
+            let is_moved = taken.iter().filter_map(|one| one.strip_prefix("skills/").map(str::to_owned));
+            let is_moved = is_moved.filter(ends_alike).any(|one| after.get(&one) == Some(&content));
+            let is_there = after.get(&target) == Some(&content) || after.get(&path) == Some(&content) || is_moved;
             let is_told = told.iter().any(|one| *one == path || path.starts_with(&format!("{one}/")));
             assert!(is_there || is_told, "round {round}: {path} is nowhere: {report:#?}");
         }

@@ -77,6 +77,8 @@ fn only_text_of_the_skill_itself_is_read() {
     put(&lib, "tool/assets/logo.png", [0x89, b'P', 0]);
     put(&lib, "tool/scripts/big.sh", vec![b'x'; (1 << 20) + 1]);
     put(&lib, "tool/LICENSE", "MIT\n");
+    put(&lib, "tool/.env", "KEY=value\n");
+    put(&lib, "tool/.git/config", "[remote]\n");
     put(&lib, "flat.md", skill_text("flat", "x"));
     put(dir.path(), "outside.md", "outside\n");
     std::os::unix::fs::symlink(dir.path().join("outside.md"), lib.join("tool/references/link.md")).expect("linked");
@@ -85,15 +87,16 @@ fn only_text_of_the_skill_itself_is_read() {
     shelf.update().expect("a delta");
     let read = |file: &str| shelf.read(&slug("tool"), Some(file));
     assert_eq!(read("references/deep/more.md").expect("a text"), "more\n");
+    assert_eq!(read("LICENSE").expect("a text"), "MIT\n");
     assert_eq!(shelf.read(&slug("flat"), None).expect("a text"), skill_text("flat", "x"));
     for (file, kind) in [
         ("../flat.md", ErrorKind::InvalidInput),
         ("references/../../flat.md", ErrorKind::InvalidInput),
         ("/etc/hostname", ErrorKind::InvalidInput),
-        ("LICENSE", ErrorKind::InvalidInput),
-        ("SKILL.md", ErrorKind::InvalidInput),
-        ("assets/logo.png", ErrorKind::InvalidInput),
-        ("scripts/big.sh", ErrorKind::InvalidInput),
+        (".env", ErrorKind::Refused),
+        (".git/config", ErrorKind::NotFound),
+        ("assets/logo.png", ErrorKind::Refused),
+        ("scripts/big.sh", ErrorKind::Refused),
         ("references/link.md", ErrorKind::Refused),
         ("templates/outside.md", ErrorKind::Refused),
         ("references/none.md", ErrorKind::NotFound),
@@ -107,7 +110,7 @@ fn only_text_of_the_skill_itself_is_read() {
     assert_eq!(shelf.read(&slug("nobody"), None).expect_err("nobody").kind(), ErrorKind::NotFound);
     assert_eq!(
         shelf.files(&slug("tool")).expect("files"),
-        ["assets/logo.png", "references/deep/more.md", "references/notes.md", "scripts/big.sh"]
+        ["LICENSE", "assets/logo.png", "references/deep/more.md", "references/notes.md", "scripts/big.sh"]
     );
     assert_eq!(shelf.files(&slug("flat")).expect("files"), Vec::<String>::new());
 }

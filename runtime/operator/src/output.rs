@@ -64,11 +64,7 @@ impl Style {
 
 /// Prints a result.
 pub(crate) fn answer(answer: &Answer, style: Style) -> ExitCode {
-    let printed = if style.json {
-        print_json(&answer.json)
-    } else {
-        print_text(&answer.text)
-    };
+    let printed = if style.json { print_json(&answer.json) } else { print_text(&answer.text) };
     if let Some(note) = answer.note.as_ref().filter(|_| !style.quiet && !style.json) {
         say(note);
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::history::{self, StepKind};
+use super::journal;
 use super::open::Brain;
 use super::settle::{self, Settled};
-use super::journal;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};

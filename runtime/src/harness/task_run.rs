@@ -12,8 +12,8 @@ use super::{Harness, Inner};
 use crate::brain::{Settled, Step, StepKind, Transcript as KeptTranscript};
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, TaskId, sha256};
-use crate::skill::command;
 use crate::session::{Cancel, Events, Finished, Live, Run, account};
+use crate::skill::command;
 use crate::task::{Event, Keep, Limits, Outcome, Status, Task};
 use crate::tool::{Around, Context, Desk, TaskFrame, at_desk};
 

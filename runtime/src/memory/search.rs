@@ -153,7 +153,8 @@ fn is_answer(connection: &Connection, hit: &Hit) -> Result<bool> {
         Source::Message => "SELECT role = 'assistant' FROM messages WHERE id = ?1",
         Source::Task => "SELECT outcome = 'converged' FROM task_log WHERE id = ?1",
     };
-    let found = connection.prepare_cached(query).and_then(|mut get| get.query_row([hit.id], |row| row.get(0)).optional());
+    let found =
+        connection.prepare_cached(query).and_then(|mut get| get.query_row([hit.id], |row| row.get(0)).optional());
     found.map(|is| is.unwrap_or(false)).map_err(|source| sql("search memory.db", source))
 }
 

@@ -1,19 +1,21 @@
 //! Which skills fit a text best: BM25 over slug, description and triggers.
 //!
 //! A skill fits only by a term that tells skills apart. Words that say nothing are left out on both sides
-//! ([`crate::text::words`]); what a large part of all skills says ("use", "user") counts, but alone it makes no match,
-//! unless no skill has any other.
+//! ([`crate::text::words`]); what a large part of all skills says counts, but alone it makes no match, unless no skill has
+//! any other.
 
 use std::collections::{HashMap, HashSet};
 
 use super::index::{Entry, Index};
 use crate::ids::Slug;
-use crate::text::words::terms;
+use crate::text::words::each_term;
 
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
 /// Terms of a text that are looked at, from its beginning: an input may be a megabyte.
 const MAX_TERMS: usize = 400;
+/// The stems of what descriptions say whatever the skill: "Use this skill when the user asks for help".
+const SAID_BY_ALL: [&str; 5] = ["skill", "us", "user", "ask", "help"];
 /// Of so many skills and more, a term that more than one in [`COMMON_PART`] has does not tell them apart.
 const MANY: usize = 40;
 const COMMON_PART: usize = 5;
@@ -45,14 +47,18 @@ impl Catalog {
             for (text, weight) in
                 [(entry.place.slug.as_str(), 2.0), (&*entry.description, 1.0)].into_iter().chain(triggers)
             {
-                for term in terms(text) {
+                each_telling_term(text, |term| {
                     length += weight;
-                    let postings = catalog.postings.entry(term.into_boxed_str()).or_default();
+                    let postings = match catalog.postings.get_mut(term) {
+                        Some(known) => known,
+                        None => catalog.postings.entry(term.into()).or_default(),
+                    };
                     match postings.last_mut() {
                         Some((last, count)) if *last == number => *count += weight,
                         _ => postings.push((number, weight)),
                     }
-                }
+                    true
+                });
             }
             catalog.slugs.push(entry.place.slug.clone());
             catalog.lengths.push(length);
@@ -96,9 +102,22 @@ impl Catalog {
 
 /// The first terms of a text, each once.
 fn distinct(text: &str) -> Vec<String> {
-    let mut seen = HashSet::new();
-    // A text that says the same all over is not read to its end for it.
-    terms(text).take(MAX_TERMS * 8).filter(|term| seen.insert(term.clone())).take(MAX_TERMS).collect()
+    let (mut seen, mut order, mut looked_at) = (HashSet::new(), Vec::new(), 0);
+    each_telling_term(text, |term| {
+        if !seen.contains(term) {
+            seen.insert(term.to_owned());
+            order.push(term.to_owned());
+        }
+        looked_at += 1;
+        // A text that says the same all over is not read to its end for it.
+        order.len() < MAX_TERMS && looked_at < MAX_TERMS * 8
+    });
+    order
+}
+
+/// The terms of a text but for those that descriptions of skills have by convention.
+fn each_telling_term(text: &str, mut take: impl FnMut(&str) -> bool) {
+    each_term(text, |term| SAID_BY_ALL.contains(&term) || take(term));
 }
 
 #[cfg(test)]
@@ -126,7 +145,10 @@ mod tests {
     fn library() -> Catalog {
         let mut entries = vec![
             entry("pdf-merge", "Merges and splits PDF files. Use when the user wants to combine documents."),
-            entry("contract-review", "Reviews smart contracts before they are deployed. Use when the user asks for it."),
+            entry(
+                "contract-review",
+                "Reviews smart contracts before they are deployed. Use when the user asks for it.",
+            ),
             entry("weather", "What the weather will be. Use when the user asks about rain or the temperature."),
             entry("hebing", "合并和拆分PDF文件。当用户想要合并多个文档时使用。"),
             entry("fanyi", "把文章翻译成英文，保留原来的格式。"),
@@ -150,6 +172,7 @@ mod tests {
     fn skills_that_share_only_stop_words_with_a_task_are_no_matches() {
         assert_eq!(best("What will the weather be when I am there?"), ["weather"]);
         assert_eq!(best("When should I do this for them, and why?"), Vec::<String>::new());
+        assert_eq!(best("What can you help me with? How do I use your skills?"), Vec::<String>::new());
         assert_eq!(best("Could the user use this to merge the PDFs?")[..2], ["pdf-merge", "hebing"]);
         assert!(!best("Could the user use this to merge the PDFs?").iter().any(|slug| slug.starts_with("other")));
     }

@@ -175,14 +175,14 @@ impl Shelf {
     /// The text of a skill, or of one of its other files, as it is on the disk now.
     pub fn read(&self, slug: &Slug, file: Option<&str>) -> Result<String> {
         let (open, entry) = self.expect(slug)?;
-        if let Some(file) = file.filter(|file| file.split('/').any(|part| part.starts_with('.'))) {
-            return Err(Error::refused(format!("{file:?} of skill {slug} is hidden, and is not shown"))
-                .hint("what begins with a dot in a directory of the operator is not the agent's to read"));
-        }
         let (path, most) = match file {
             None => (entry.place.main.clone(), MAX_DOCUMENT_BYTES),
             Some(file) => (file_path(&entry.place, file)?, rules::MAX_SUPPORT_BYTES),
         };
+        if let Some(file) = file.filter(|file| file.split('/').any(|part| part.starts_with('.'))) {
+            return Err(Error::refused(format!("{file:?} of skill {slug} is hidden, and is not shown"))
+                .hint("what begins with a dot in a directory of the operator is not the agent's to read"));
+        }
         let shown = file.unwrap_or_else(|| path.name());
         let read = open.root.read(&path, most as u64).map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => store::too_large(slug, shown),

@@ -1,15 +1,15 @@
-//! The stem of an English word, by Porter's algorithm: what the full-text index of the memory does (`tokenize=porter`),
-//! for texts that are not in a database.
+//! The stem of an English word, by Porter's algorithm: what the full-text index of the memory does (`tokenize=porter`, which
+//! is SQLite's own), for texts that are not in a database.
 
 /// Shorter words have no endings, longer ones are no words.
 const LENGTHS: std::ops::RangeInclusive<usize> = 3..=64;
 
-/// The stem of a word in lower case. Whatever is not made of the letters a to z stays as it is.
-pub(super) fn stem(word: String) -> String {
+/// Leaves the stem of a word in lower case. Whatever is not made of the letters a to z stays as it is.
+pub(super) fn stem(word: &mut String) {
     if !LENGTHS.contains(&word.len()) || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
-        return word;
+        return;
     }
-    let mut stemmed = Stemmer(word.into_bytes());
+    let mut stemmed = Stemmer(std::mem::take(word).into_bytes());
     stemmed.plurals();
     stemmed.past_and_progressive();
     stemmed.final_y();
@@ -18,7 +18,7 @@ pub(super) fn stem(word: String) -> String {
     stemmed.remove_longest(&LAST_ENDINGS);
     stemmed.final_e_and_double_l();
     // Only letters of the alphabet were taken away or put on.
-    String::from_utf8(stemmed.0).unwrap_or_default()
+    *word = String::from_utf8(stemmed.0).unwrap_or_default();
 }
 
 /// Endings with what they become where something with a measure above 0 stands before them; a longer one before those
@@ -141,9 +141,10 @@ impl Stemmer {
         }
     }
 
-    /// `happy` and `happi-ness` meet.
+    /// `happy` and `happi-ness` meet. Behind a vowel it stays, as in Porter's later rules: `deploy` and `deployment` meet.
     fn final_y(&mut self) {
-        if let Some(end) = self.before(b"y").filter(|end| self.has_vowel(*end)) {
+        let follows_consonant = |end: usize| self.has_vowel(end) && self.is_consonant(end.saturating_sub(1));
+        if let Some(end) = self.before(b"y").filter(|end| follows_consonant(*end)) {
             self.put(end, b"i");
         }
     }
@@ -184,9 +185,15 @@ mod tests {
 
     use super::*;
 
+    fn stemmed(word: &str) -> String {
+        let mut word = word.to_owned();
+        stem(&mut word);
+        word
+    }
+
     #[test]
     fn words_lose_their_endings_as_porter_says() {
-        for (word, stemmed) in [
+        for (word, expected) in [
             ("caresses", "caress"),
             ("ponies", "poni"),
             ("caress", "caress"),
@@ -219,17 +226,17 @@ mod tests {
             ("deployments", "deploy"),
             ("deploying", "deploy"),
         ] {
-            assert_eq!(stem(word.to_owned()), stemmed, "{word}");
+            assert_eq!(stemmed(word), expected, "{word}");
         }
         for word in ["", "is", "résumés", "x86", "2024"] {
-            assert_eq!(stem(word.to_owned()), word);
+            assert_eq!(stemmed(word), word);
         }
     }
 
     proptest! {
         #[test]
         fn no_word_makes_it_panic_or_grow(word in "[a-zé0-9]{0,70}") {
-            prop_assert!(stem(word.clone()).len() <= word.len() + 1);
+            prop_assert!(stemmed(&word).len() <= word.len() + 1);
         }
     }
 }

@@ -1,19 +1,23 @@
 //! Texts cut into what can be looked for: words, and pairs of characters in scripts that are written without spaces.
 //! The search of the memory and the choice of skills both go by this.
 
-use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use super::stem::stem;
 
 /// Words that say nothing about what a text is about.
-const STOP_WORDS: &str = "a about above after again against ain all also am an and any are aren as at be because been \
-before being below between both but by can could couldn did didn do does doesn doing don down during each few for from \
-further had hadn has hasn have haven having he her here hers herself him himself his how i if in into is isn it its \
-itself just let ll ma may me might mightn more most must mustn my myself need needn no nor not now of off on once only \
-or other our ours ourselves out over own please re same shall shan she should shouldn so some such than that the their \
-theirs them themselves then there these they this those through to too under until up us ve very want was wasn we were \
-weren what when where which while who whom why will with won would wouldn you your yours yourself yourselves";
+const STOP_WORDS: &str = "\
+a about above after again against ain all almost already also always am among an and another any anything are aren \
+around as at be because become been before being below between both but by can cannot could couldn did didn do does \
+doesn doing don down during each either else enough even ever every everyone everything everywhere few for from \
+further get give given got had hadn has hasn have haven having he her here hers herself him himself his how however \
+i if in indeed instead into is isn it its itself just let like ll ma made make many may maybe me might mightn mine \
+more most much must mustn my myself need needn never no nor not nothing now of off often on once only or other \
+otherwise our ours ourselves out over own perhaps please rather re really same several shall shan she should \
+shouldn since so some someone something somewhere such than that the their theirs them themselves then there these \
+they this those though through thus to together too toward towards under until up upon us ve very via want was wasn \
+we well were weren what whatever when whenever where wherever whether which while who whom why will with within \
+without won would wouldn yet you your yours yourself yourselves";
 
 /// The same among pairs of characters.
 const STOP_PAIRS: &str = "一个 一個 一下 一些 可以 可能 能够 能夠 需要 想要 使用 用户 用戶 用于 用於 进行 進行 如何 如果 以及 并且 並且 \
@@ -22,19 +26,24 @@ const STOP_PAIRS: &str = "一个 一個 一下 一些 可以 可能 能够 能�
 /// Characters that make a pair say nothing: pronouns, particles, conjunctions.
 const STOP_CHARACTERS: &str = "的了是在我你您他她它们們这這那和与與或吗嗎呢吧把被请請帮幫就都也很么麼";
 
-fn listed(list: &'static str, words: &OnceLock<HashSet<&'static str>>, word: &str) -> bool {
-    words.get_or_init(|| list.split(' ').collect()).contains(word)
+fn listed(list: &'static str, words: &OnceLock<Vec<&'static str>>, word: &str) -> bool {
+    let sorted = || {
+        let mut words: Vec<&str> = list.split(' ').collect();
+        words.sort_unstable();
+        words
+    };
+    words.get_or_init(sorted).binary_search(&word).is_ok()
 }
 
 /// Whether a word in lower case says nothing.
 pub(crate) fn is_stop_word(word: &str) -> bool {
-    static WORDS: OnceLock<HashSet<&'static str>> = OnceLock::new();
+    static WORDS: OnceLock<Vec<&'static str>> = OnceLock::new();
     listed(STOP_WORDS, &WORDS, word)
 }
 
 /// Whether a pair of characters says nothing. In Japanese, what is written in Hiragana alone is mostly grammar.
 fn is_stop_pair(pair: &str) -> bool {
-    static PAIRS: OnceLock<HashSet<&'static str>> = OnceLock::new();
+    static PAIRS: OnceLock<Vec<&'static str>> = OnceLock::new();
     let is_hiragana = |c: char| matches!(u32::from(c), 0x3040..=0x309F);
     pair.chars().any(|c| STOP_CHARACTERS.contains(c))
         || pair.chars().all(is_hiragana)
@@ -93,20 +102,31 @@ pub(crate) fn pairs(run: &str) -> impl Iterator<Item = &str> {
     run.char_indices().zip(ends).filter_map(|((start, _), end)| run.get(start..end))
 }
 
-/// What a text is about: the stems of its words and the pairs of its unspaced runs, in their order, without those that
-/// say nothing and without single letters.
-pub(crate) fn terms(text: &str) -> impl Iterator<Item = String> {
-    runs(text).flat_map(|run| -> Box<dyn Iterator<Item = String>> {
+/// What a text is about: gives `take` the stems of its words and the pairs of its unspaced runs, in their order, without
+/// those that say nothing and without single letters, for as long as `take` wants more.
+pub(crate) fn each_term(text: &str, mut take: impl FnMut(&str) -> bool) {
+    let mut word = String::new();
+    for run in runs(text) {
         match run {
-            Run::Gap => Box::new(std::iter::empty()),
-            Run::Word(word) => {
-                let word = word.to_lowercase();
-                let says = word.chars().nth(1).is_some() && !is_stop_word(&word);
-                Box::new(says.then(|| stem(word)).into_iter())
+            Run::Gap => {}
+            Run::Word(written) => {
+                word.clear();
+                word.extend(written.chars().flat_map(char::to_lowercase));
+                if word.chars().nth(1).is_none() || is_stop_word(&word) {
+                    continue;
+                }
+                stem(&mut word);
+                if !take(&word) {
+                    return;
+                }
             }
-            Run::Unspaced(run) => Box::new(pairs(run).filter(|pair| !is_stop_pair(pair)).map(str::to_owned)),
+            Run::Unspaced(run) => {
+                if !pairs(run).filter(|pair| !is_stop_pair(pair)).all(&mut take) {
+                    return;
+                }
+            }
         }
-    })
+    }
 }
 
 #[cfg(test)]
@@ -115,7 +135,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn of(text: &str) -> Vec<String> {
-        terms(text).collect()
+        let mut terms = Vec::new();
+        each_term(text, |term| {
+            terms.push(term.to_owned());
+            true
+        });
+        terms
     }
 
     #[test]
@@ -141,7 +166,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_can_be_cut(text in "\\PC{0,80}|[a-z缓存はの ]{0,40}") {
-            for term in terms(&text) {
+            for term in of(&text) {
                 prop_assert!(term.chars().count() >= 2 && !term.contains(char::is_whitespace));
             }
         }

@@ -71,7 +71,6 @@ impl Around {
             false => Variables { skill_dir: Some(dir), session_id: self.task.as_ref().map(TaskId::as_str) },
         }
     }
-
 }
 
 /// Runs the snippets of one skill, each within a time of its own and all within that of the task.

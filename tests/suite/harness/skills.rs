@@ -62,9 +62,13 @@ async fn an_unknown_command_says_what_is_near_and_costs_nothing() {
     assert_eq!(error.kind(), herm::ErrorKind::NotFound);
     assert!(error.hint_text().is_some_and(|hint| hint.contains("/flat-one")), "{error:?}");
     assert_eq!(brains.open("1").expect("opened").lock().version, 1, "nothing happened");
-    // What only looks like one is a text, and so is a word that no skill is near to.
+    // A word that no skill is near to is a command all the same, and an unknown one.
+    let error = ask(&brains, "/tmp is full", json!({}), |builder| builder).await.expect_err("unknown");
+    assert_eq!(error.kind(), herm::ErrorKind::NotFound);
+    assert!(error.hint_text().is_some_and(|hint| hint.contains("\\/tmp")), "{error:?}");
+    // What only looks like one is a text.
     for text in [
-        "/tmp is full",
+        "\\/tmp is full",
         "\\/flat-on do it",
         "/etc/passwd is world readable",
         "// a comment",
@@ -150,8 +154,141 @@ async fn setup_that_is_missing_is_said_by_name_alone() {
     let path = std::env::var("PATH").expect("set");
     assert!(!after.contains("PATH\n") && !told.contains(&path), "{after}");
     let (_, told, _) =
-        ask(&brains, "go", look, |builder| builder.skill_settings(["wiki.path".to_owned()])).await.expect("an outcome");
+        ask(&brains, "go", look, |builder| builder.skill_settings([("wiki.path".to_owned(), "/srv/wiki".to_owned())]))
+            .await
+            .expect("an outcome");
     assert!(!told.split("Setup needed").nth(1).expect("a list").contains("wiki.path"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configured_values_reach_the_model_by_view_and_by_command() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let text = "---\nname: wiki\ndescription: Keeps a wiki. Use when asked.\nrequires_env: [PATH]\nmetadata:\n  hermes:\n    \
+                config:\n      - key: wiki.path\n        description: Where the wiki is\n        default: ~/wiki\n      \
+                - key: wiki.pages\n        description: How many\n        default: 50\n---\n# Wiki\n";
+    write_skill(&brains, "wiki", text, CreatedBy::User);
+    let set = |builder: HarnessBuilder| {
+        builder
+            .skill_settings([("wiki.path".to_owned(), "/srv/wiki".to_owned()), ("other".to_owned(), "x".to_owned())])
+            .runtime_note("Answer in German.")
+    };
+    let (first, told, _) = ask(&brains, "/wiki add a page", json!({ "name": "wiki" }), set).await.expect("an outcome");
+    let list = "- wiki.path = /srv/wiki\n- wiki.pages = 50 (default)\n";
+    assert!(first.contains(&format!("Settings of the skill:\n{list}")), "{first}");
+    assert!(told.contains(&format!("Settings of this skill:\n{list}")), "{told}");
+    assert!(!first.contains("other =") && !told.contains("other ="), "only what the skill declares");
+    // What the harness has to say stands before the user's own words.
+    let note = first.split("runtime note] ").nth(1).expect("a note").lines().next().expect("a line");
+    assert!(note.starts_with("The task began at ") && note.ends_with("Answer in German."), "{note}");
+    assert!(first.trim_end().ends_with("add a page"), "{first}");
+    // A replay has no configuration, and reads what was said.
+    let work = tempfile::tempdir().expect("a directory");
+    let replayed = herm::harness::replay(&brains.layout(), &id, 3, &toolbox(), work.path()).await.expect("replayed");
+    assert!(replayed.is_same() && replayed.diverged.is_empty(), "{replayed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_takes_too_long_costs_the_next_no_time() {
+    let brains = TempBrains::new();
+    brain(&brains);
+    let body = "One: !`exec sleep 600`. Two: !`printf ran-%s it`.";
+    write_skill(&brains, "slow", &skill_text("slow", body), CreatedBy::User);
+    let timed = |builder: HarnessBuilder| {
+        builder.inline_shell(true).inline_shell_timeout(std::time::Duration::from_millis(300))
+    };
+    let (_, told, _) = ask(&brains, "go", json!({ "name": "slow" }), timed).await.expect("an outcome");
+    assert!(told.contains("One: [inline-shell error: ") && told.contains("Two: ran-it."), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_text_file_of_a_skill_is_read_and_named() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let library = tempfile::tempdir().expect("a directory");
+    let write = |path: &str, content: &[u8]| {
+        let path = library.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        std::fs::write(path, content).expect("written");
+    };
+    write("pptx/SKILL.md", skill_text("pptx", "To edit, read [editing.md](editing.md).").as_bytes());
+    write("pptx/editing.md", b"how to edit\n");
+    write("pptx/ooxml/schema/a.xsd", b"<a/>\n");
+    write("pptx/logo.bin", &[0xff, 0, 1]);
+    let mut made = brains.open("1").expect("opened");
+    let read = made.skill_library(library.path()).expect("a library");
+    let mut draft = Draft::new();
+    made.edit(&mut draft).import_skills(read, &Default::default(), Default::default()).expect("imported");
+    made.settle(&draft, StepKind::Import, "imported").expect("settled");
+    made.close().expect("closed");
+    let words = [
+        call("skill_view", json!({ "name": "pptx" })),
+        call("skill_view", json!({ "name": "pptx", "file": "editing.md" })),
+        call("skill_view", json!({ "name": "pptx", "file": "ooxml/schema/a.xsd" })),
+        call("skill_view", json!({ "name": "pptx", "file": "logo.bin" })),
+        call("skill_view", json!({ "name": "pptx", "file": "../dir-one/SKILL.md" })),
+        call("skill_view", json!({ "name": "pptx", "file": "nothing.md" })),
+        ANSWER.to_owned(),
+    ];
+    let backend = Arc::new(Scripted::new(words));
+    let router = herm::backend::Router::single(Arc::clone(&backend) as _);
+    let harness = builder(&brains).router(router).learning(false).build().expect("a harness");
+    harness.run(&id, task("edit the slides")).await.expect("an outcome");
+    harness.shutdown().await.expect("closed");
+    let asked = backend.asked();
+    let told = |n: usize| asked[n].messages.last().expect("a message").content.to_string();
+    assert!(told(1).contains("Files:\n- editing.md\n- logo.bin\n- ooxml/schema/a.xsd\n"), "{}", told(1));
+    assert!(told(2).contains("how to edit"), "{}", told(2));
+    assert!(told(3).contains("<a/>"), "{}", told(3));
+    assert!(told(4).contains("logo.bin of skill pptx is not text"), "{}", told(4));
+    assert!(!told(5).contains("Does dir-one"), "{}", told(5));
+    assert!(told(6).contains("its files: editing.md"), "{}", told(6));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_in_a_task_takes_in_a_dropped_skill_asks_no_model_and_replays() {
+    let brains = TempBrains::new();
+    let id = brain(&brains);
+    let backend = Arc::new(Scripted::new([call("skill_view", json!({ "name": "dropped" })), ANSWER.to_owned()]));
+    let router = herm::backend::Router::single(Arc::clone(&backend) as _);
+    let harness = builder(&brains).router(router).build().expect("a harness");
+    // The brain is open in the pool when someone drops a skill into its directory.
+    assert_eq!(harness.reload(&id).await.expect("reloaded").total, 2);
+    std::fs::create_dir(brains.file("1", "skills/dropped")).expect("made");
+    std::fs::write(brains.file("1", "skills/dropped/SKILL.md"), skill_text("dropped", "Drop it.")).expect("written");
+    for (typed, added, unchanged) in [("/reload-skills", vec!["dropped"], 2), (" /reload_skills \n", vec![], 3)] {
+        let outcome = harness.run(&id, task(typed)).await.expect("an outcome");
+        let answer: Value = serde_json::from_str(outcome.answer.as_deref().expect("an answer")).expect("JSON");
+        assert_eq!(
+            answer,
+            json!({ "added": added, "removed": [], "changed": [], "unchanged": unchanged, "total": 3 }),
+            "{typed}"
+        );
+        assert_eq!((outcome.turns, outcome.model), (0, None));
+    }
+    assert!(backend.asked().is_empty(), "no model was asked");
+    let outcome = harness.run(&id, task("use it")).await.expect("an outcome");
+    assert_eq!(outcome.skills_loaded, [slug("dropped")]);
+    // For the operator alone, without words, and never as a trial.
+    for (refused, kind) in [
+        (
+            Task { subscriber: Some("alice".parse().expect("an id")), ..task("/reload-skills") },
+            herm::ErrorKind::Refused,
+        ),
+        (task("/reload-skills now"), herm::ErrorKind::InvalidInput),
+        (Task { keep: herm::task::Keep::DryRun, ..task("/reload-skills") }, herm::ErrorKind::InvalidInput),
+    ] {
+        assert_eq!(harness.run(&id, refused).await.expect_err("refused").kind(), kind);
+    }
+    harness.shutdown().await.expect("closed");
+    let usage = brains.open("1").expect("opened").usage().expect("usage");
+    assert_eq!(usage[&slug("dropped")].created_by, CreatedBy::User);
+    let work = tempfile::tempdir().expect("a directory");
+    for seq in [3, 4] {
+        let replayed =
+            herm::harness::replay(&brains.layout(), &id, seq, &toolbox(), work.path()).await.expect("replayed");
+        assert!(replayed.is_same(), "{seq}: {replayed:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

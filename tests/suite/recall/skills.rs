@@ -74,6 +74,51 @@ async fn a_skill_that_no_word_points_to_is_shown_by_its_meaning_and_the_task_rep
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn all_vectors_are_made_at_once_with_progress_and_an_interrupted_run_is_resumed() {
+    let brains = TempBrains::new();
+    skilled(&brains);
+    let mut brain = brains.open("1").expect("opened");
+    let texts: Vec<String> = (0..600).map(|n| format!("message number {n}")).collect();
+    say(&mut brain, None, &texts.iter().map(String::as_str).collect::<Vec<_>>());
+    brain.close().expect("closed");
+    let before = reader(&brains).lock().clone();
+    let id = "1".parse().expect("an id");
+    let uses = MeaningUses { recall: true, skills: true };
+    let harness = |model: &Arc<Letters>| {
+        builder(&brains).embedder(Arc::clone(model) as _).meaning_for(uses).build().expect("a harness")
+    };
+    let model = Arc::new(Letters::default());
+    // Interrupted after the first pass that says so: what was made is kept.
+    let first = harness(&model);
+    let mut told = Vec::new();
+    let interrupted = {
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let mut stop = Some(stop);
+        let run = first.index_vectors(&id, |indexed| {
+            told.push((indexed.made, indexed.missing));
+            if indexed.made > 0 {
+                stop.take().map(|stop| stop.send(()));
+            }
+        });
+        tokio::select! { biased; _ = stopped => true, done = run => { done.expect("made"); false } }
+    };
+    first.shutdown().await.expect("closed");
+    assert_eq!((told[0], told[1].1), ((0, 722), 722), "{told:?}");
+    assert!(interrupted && told.last().expect("told").0 < 722, "{told:?}");
+    let asked = model.asked();
+    let second = harness(&model);
+    let mut passes = 0;
+    let indexed = second.index_vectors(&id, |_| passes += 1).await.expect("made");
+    assert!(indexed.missing < 722 && indexed.made == indexed.missing, "{indexed:?}");
+    assert!(model.asked() <= 722 + 256, "what was kept is not made again: {asked}, {}", model.asked());
+    assert!(passes <= 6, "{passes} passes for {} vectors", indexed.missing);
+    let nothing = second.index_vectors(&id, |_| ()).await.expect("made");
+    assert_eq!((nothing.made, nothing.missing), (0, 0));
+    second.shutdown().await.expect("closed");
+    assert_eq!((vectors(&brains), reader(&brains).lock().clone()), (722, before), "no hash moves");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_fails_leaves_the_choice_to_words_which_is_said() {
     let brains = TempBrains::new();
     skilled(&brains);

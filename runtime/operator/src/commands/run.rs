@@ -143,13 +143,7 @@ fn example(id: &BrainId, name: &str) -> Result<String> {
     }
 }
 
-async fn follow(
-    harness: &Harness,
-    id: &BrainId,
-    task: Task,
-    as_lines: bool,
-    quiet: bool,
-) -> Result<Outcome> {
+async fn follow(harness: &Harness, id: &BrainId, task: Task, as_lines: bool, quiet: bool) -> Result<Outcome> {
     let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<Event>();
     let cancel = Cancel::new();
     let interrupted = cancel.clone();

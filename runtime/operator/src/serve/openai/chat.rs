@@ -1,5 +1,6 @@
 //! A conversation as OpenAI's clients send it, and the task it asks for.
 
+use herm::skill::command;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -115,9 +116,12 @@ impl ChatRequest {
                 before.push_str(&format!("{role}: {text}\n"));
             }
         }
-        Ok(match before.is_empty() {
-            true => task,
-            false => format!("Earlier in this conversation:\n{before}\nNow:\n{task}"),
+        Ok(match (before.is_empty(), command::parse(&task)) {
+            (true, _) => task,
+            (false, Some(_)) if command::is_reload(&task).is_ok_and(|is| is) => task,
+            // A command comes first, or it is none.
+            (false, Some(_)) => format!("{task}\n\nEarlier in this conversation:\n{before}"),
+            (false, None) => format!("Earlier in this conversation:\n{before}\nNow:\n{task}"),
         })
     }
 }
