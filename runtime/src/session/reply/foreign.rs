@@ -35,6 +35,10 @@ const WRAPPERS: [&str; 6] = ["function_call", "functionCall", "tool_call", "tool
 const LISTS: [&str; 5] = ["tool_calls", "toolCalls", "tool_uses", "function_calls", "calls"];
 /// Values of `type` that say that an object is a call.
 const TYPES: [&str; 3] = ["function_call", "tool_use", "tool_call"];
+/// Labels of a line that names a tool, and of the line behind it whose object are the arguments, in letters alone.
+const NAME_LABELS: [&str; 4] = ["action", "tool", "tool name", "function"];
+const ARGUMENT_LABELS: [&str; 7] =
+    ["action input", "args", "arguments", "input", "parameters", "tool input", "function args"];
 /// How far back a mark before an object is looked for.
 const MARK_BYTES: usize = 200;
 
@@ -45,8 +49,8 @@ pub(super) enum Announced<'r> {
     Nothing,
     /// A mark that begins a call, such as `<tool_call>`.
     Call,
-    /// A mark that names a tool; the object is its arguments.
-    Arguments(&'r str),
+    /// A mark that names a tool; the object is its arguments, for sure or if the tool is there.
+    Arguments { tool: &'r str, sure: bool },
     /// A mark that begins one argument of a call that is not written in JSON.
     Parameter,
 }
@@ -70,10 +74,10 @@ impl<'r> Announced<'r> {
             return Self::by_tag(before);
         }
         if before.trim_end_matches('*').ends_with(':') {
-            return by_action(before).map_or(Self::Nothing, Self::Arguments);
+            return by_labels(before).unwrap_or(Self::Nothing);
         }
         match before.rsplit_once("<｜tool▁sep｜>") {
-            Some((_, name)) if is_name(name) => Self::Arguments(name),
+            Some((_, name)) if is_name(name) => Self::Arguments { tool: name, sure: true },
             _ => Self::Nothing,
         }
     }
@@ -92,7 +96,7 @@ impl<'r> Announced<'r> {
         if let Some(name) =
             tag.strip_prefix("function=").map(|name| name.trim_matches('"')).filter(|name| is_name(name))
         {
-            return Self::Arguments(name);
+            return Self::Arguments { tool: name, sure: true };
         }
         if tag.starts_with("parameter=") || tag.starts_with("parameter name=") || tag == "arg_value" {
             return Self::Parameter;
@@ -101,7 +105,7 @@ impl<'r> Announced<'r> {
         if let Some(before) = before.strip_suffix("<|tool_call_argument_begin|>") {
             let word = before.trim_end().rsplit(|c: char| c.is_whitespace() || c == '>').next().unwrap_or_default();
             let name = word.rsplit_once(':').map_or(word, |(name, _)| name);
-            return if is_name(name) { Self::Arguments(name) } else { Self::Call };
+            return if is_name(name) { Self::Arguments { tool: name, sure: true } } else { Self::Call };
         }
         // … to=functions.NAME <|constrain|>json<|message|>
         if let Some(before) = before.strip_suffix("<|message|>")
@@ -109,24 +113,27 @@ impl<'r> Announced<'r> {
         {
             let end = name.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(name.len());
             let name = name.get(..end).unwrap_or_default();
-            return if is_name(name) { Self::Arguments(name) } else { Self::Nothing };
+            return if is_name(name) { Self::Arguments { tool: name, sure: true } } else { Self::Nothing };
         }
         Self::Nothing
     }
 }
 
-/// The tool of `Action: NAME` before a line `Action Input:`.
-fn by_action(before: &str) -> Option<&str> {
-    let plain = |line: &str| line.trim().trim_start_matches(['*', '#', '-', ' ']).to_ascii_lowercase();
+/// The tool that a line names, where the line behind it says that arguments follow, as `Action: NAME` and
+/// `Action Input:` do.
+fn by_labels(before: &str) -> Option<Announced<'_>> {
+    let plain = |label: &str| {
+        let letters = label.chars().map(|c| if c.is_alphabetic() { c.to_ascii_lowercase() } else { ' ' });
+        letters.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
     let mut lines = before.lines().rev();
-    let input = plain(lines.next()?).replace(['*', '_'], " ");
-    if input.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches([' ', ':']) != "action input" {
-        return None;
-    }
-    let action = lines.find(|line| !line.trim().is_empty())?;
-    let (word, name) = action.split_once(':')?;
+    let arguments = plain(lines.next()?);
+    let named = lines.find(|line| !line.trim().is_empty())?;
+    let (label, name) = named.split_once([':', '：'])?;
     let name = name.trim().trim_matches(['*', '`', '"', ' ']);
-    (plain(word).trim_matches('*') == "action" && is_name(name)).then_some(name)
+    let is_pair = ARGUMENT_LABELS.contains(&arguments.as_str()) && NAME_LABELS.contains(&plain(label).as_str());
+    let sure = arguments == "action input";
+    (is_pair && is_name(name)).then_some(Announced::Arguments { tool: name, sure })
 }
 
 fn is_name(text: &str) -> bool {
@@ -144,7 +151,7 @@ pub(super) fn object<'r>(entries: &[(String, Kept)], text: Cow<'r, str>, announc
     match announced {
         Announced::Parameter => return broken(Problem::ForeignMarkup),
         Announced::Call if calls.is_empty() => return broken(Problem::ForeignMarkup),
-        Announced::Arguments(name) if calls.is_empty() => {
+        Announced::Arguments { tool, .. } if calls.is_empty() => {
             let mut args = Map::new();
             let mut repeated = false;
             for (key, kept) in entries {
@@ -152,12 +159,13 @@ pub(super) fn object<'r>(entries: &[(String, Kept)], text: Cow<'r, str>, announc
                 repeated |= args.insert(key.clone(), kept.value.clone()).is_some();
             }
             let args = if repeated { Err(Problem::RepeatedArgument) } else { Ok(args) };
-            calls.push(ForeignCall { tool: plain_name(name), args });
+            calls.push(ForeignCall { tool: plain_name(tool), args });
         }
         _ if calls.is_empty() => return Object::Final { text, repaired },
         _ => {}
     }
-    let otherwise = (!sure && *announced == Announced::Nothing).then_some(text);
+    let marked = !matches!(announced, Announced::Nothing | Announced::Arguments { sure: false, .. });
+    let otherwise = (!sure && !marked).then_some(text);
     Object::Foreign { calls, otherwise, repaired }
 }
 

@@ -44,6 +44,8 @@ fn the_notations_of_other_harnesses_are_known() {
         (r#"{"tool_uses":[{"recipient_name":"functions.recall","parameters":{"q":1}}]}"#, false),
         (r#"<function=recall>{"q":1}</function>"#, false),
         ("Thought: look.\nAction: recall\nAction Input: {\"q\":1}\nObservation:", false),
+        ("✿FUNCTION✿: recall\n✿ARGS✿: {\"q\":1}\n✿RESULT✿", true),
+        ("Tool: recall\nInput:\n{\"q\":1}", true),
         ("**Action:** recall\n**Action Input:**\n```json\n{\"q\":1}\n```", false),
         ("<|tool_call_begin|>functions.recall:0<|tool_call_argument_begin|>{\"q\":1}<|tool_call_end|>", false),
         ("<|channel|>commentary to=functions.recall <|constrain|>json<|message|>{\"q\":1}<|call|>", false),
