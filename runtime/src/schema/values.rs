@@ -53,7 +53,7 @@ pub(super) fn is_multiple(number: &Number, of: &Number) -> bool {
     for _ in 0..shift {
         power = power * 10 % modulus;
     }
-    (u128::from(number.digits) % modulus) * power % modulus == 0
+    ((u128::from(number.digits) % modulus) * power).is_multiple_of(modulus)
 }
 
 /// Whether a number has no fraction.
