@@ -9,6 +9,7 @@ mod concurrency;
 mod curator;
 mod evidence;
 mod evolver;
+mod first_edition;
 mod harness;
 mod layers;
 mod ledger;
