@@ -11,6 +11,23 @@ use crate::error::{Error, Result};
 pub struct Moment(pub i64);
 
 impl Moment {
+    /// The beginning of the year 0, the first that RFC 3339 can write.
+    pub const FIRST: Self = Self(-62_167_219_200_000);
+    /// 9999-12-30T22:00:00Z, the last that every time zone can write with four digits of a year.
+    pub const LAST: Self = Self(253_402_207_200_000);
+
+    /// The nearest moment that can be written down and read again.
+    #[must_use]
+    pub fn writable(self) -> Self {
+        self.clamp(Self::FIRST, Self::LAST)
+    }
+
+    /// The moment as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+    pub fn to_http(self) -> String {
+        let time = jiff::Timestamp::from_millisecond(self.writable().0).unwrap_or_default();
+        jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&time).unwrap_or_default()
+    }
+
     /// Milliseconds since the epoch.
     pub fn millis(self) -> i64 {
         self.0
@@ -27,12 +44,11 @@ impl Moment {
 }
 
 impl fmt::Display for Moment {
-    /// RFC 3339 in UTC with milliseconds: `2026-11-16T03:04:05.678Z`.
+    /// RFC 3339 in UTC with milliseconds: `2026-11-16T03:04:05.678Z`. What RFC 3339 cannot write is written as the
+    /// nearest moment that it can: a lock or a receipt must never hold a time that cannot be read again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_millisecond(self.0) {
-            Ok(time) => write!(f, "{time:.3}"),
-            Err(_) => write!(f, "{}ms", self.0),
-        }
+        let time = jiff::Timestamp::from_millisecond(self.writable().0).unwrap_or_default();
+        write!(f, "{time:.3}")
     }
 }
 
@@ -66,6 +82,28 @@ impl Clock for SystemClock {
             Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
             Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
         };
-        Moment(millis)
+        Moment(millis).writable()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_moment_is_written_so_that_it_can_be_read_again() {
+        for millis in [i64::MIN, -62_167_219_200_001, 0, 253_402_300_800_000, 257_411_522_578_225, i64::MAX] {
+            let written = Moment(millis).to_string();
+            assert_eq!(Moment::parse(&written).unwrap(), Moment(millis).writable(), "{written}");
+            assert_eq!(written.len(), "2026-11-16T03:04:05.678Z".len(), "{written}");
+        }
+        assert_eq!(Moment::LAST.to_string(), "9999-12-30T22:00:00.000Z");
+        assert_eq!(Moment::FIRST.to_string(), "0000-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn http_dates_are_those_of_its_specification() {
+        assert_eq!(Moment(784_111_777_000).to_http(), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(Moment(i64::MAX).to_http(), "Thu, 30 Dec 9999 22:00:00 GMT");
     }
 }

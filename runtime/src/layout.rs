@@ -29,6 +29,8 @@ pub const USAGE_SIDECAR: &str = "skills/.usage.json";
 pub const PATTERNS_DIR: &str = "patterns";
 /// SQLite: messages, facts, task log, usage, and the settle journal.
 pub const DATABASE: &str = "memory.db";
+/// SQLite's write-ahead log of it.
+pub const DATABASE_LOG: &str = "memory.db-wal";
 /// The lock: bundle hash, version, parts.
 pub const LOCK: &str = "bundle.lock.json";
 /// The receipt tape.

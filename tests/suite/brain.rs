@@ -460,9 +460,11 @@ fn damaged_history_does_not_stop_a_step_and_is_put_right_by_it() {
     settle(&mut brain, |editor| editor.restore_skill(&slug("dir-one")).map(drop));
     brain.close().expect("closed");
     let connection = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
-    connection.execute("UPDATE blobs SET content = x'00'", []).expect("damaged");
+    let of_the_skill = "UPDATE blobs SET content = x'00' WHERE digest IN (SELECT digest FROM entries WHERE path LIKE 'skills/dir-one/%')";
+    assert_eq!(connection.execute(of_the_skill, []).expect("damaged"), 2);
     drop(connection);
     let mut brain = brains.open("1").expect("opened");
+    assert_eq!(brain.verify().expect("a report").journal.wrong.len(), 2);
     settle(&mut brain, |editor| editor.archive_skill(&slug("dir-one")));
     brain.close().expect("closed");
     let brain = brains.open("1").expect("open again");

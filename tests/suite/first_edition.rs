@@ -108,7 +108,10 @@ fn a_configuration_of_the_first_edition_is_read() {
     for name in first.map(str::to_owned) {
         assert!(sections.contains_key(&name) && known(&name), "{name}");
     }
-    assert!(done(&herm, &["brain", "list"]).contains("AUDIT"), "what the file says does not keep anyone from the brain");
+    assert!(
+        done(&herm, &["brain", "list"]).contains("AUDIT"),
+        "what the file says does not keep anyone from the brain"
+    );
 }
 
 #[test]

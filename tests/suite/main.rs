@@ -7,6 +7,7 @@ mod bundle;
 mod cli;
 mod concurrency;
 mod curator;
+mod damage;
 mod evidence;
 mod evolver;
 mod first_edition;

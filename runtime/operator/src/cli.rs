@@ -292,6 +292,14 @@ pub(crate) enum Brain {
         /// The agent's number
         id: String,
     },
+    /// Read back steps that a damaged memory.db has lost, and name those that cannot be (exit 7 if any cannot)
+    Repair {
+        /// The agent's number
+        id: String,
+        /// Go on without the steps that cannot be read back; a receipt names each of them
+        #[arg(long)]
+        accept_loss: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

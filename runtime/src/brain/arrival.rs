@@ -11,6 +11,7 @@ use rusqlite::OptionalExtension as _;
 use super::beside::{Beside, Pieces};
 use super::carry::refuse_collisions;
 use super::journal;
+use super::journal_check;
 use super::open;
 use super::settle;
 use super::tape;
@@ -338,7 +339,7 @@ fn write_files(root: &Root, pieces: Pieces<(Vec<RelPath>, Digest, Vec<u8>)>) -> 
 }
 
 /// Where a brain that makes room goes: a place of its own, and nothing is ever removed from there.
-fn free_place(layout: &Layout, id: &BrainId) -> Result<PathBuf> {
+pub(super) fn free_place(layout: &Layout, id: &BrainId) -> Result<PathBuf> {
     fsio::create_dirs(&layout.aside())?;
     (1..10_000u32)
         .map(|number| layout.aside().join(format!("{id}-{number}")))
@@ -381,7 +382,10 @@ fn check_tape(
             check_step(connection, kept, &receipts(&kept.envelope)?)?;
         }
     }
-    Ok(())
+    match journal_check::check(connection, 1)?.wrong.first() {
+        None => Ok(()),
+        Some(what) => Err(Error::corrupt(format!("in the snapshot, {what}")).hint("restore an earlier snapshot")),
+    }
 }
 
 /// Checks what the journal says of a step against its receipt, and what was kept of its task.

@@ -118,6 +118,7 @@ fn put_together(
         after: &lock,
         files: &files,
         previous: None,
+        journal: None,
         report: None,
     };
     let receipt = tape::attest(&transaction, opening.witness.as_deref(), seq, moved)?;

@@ -138,6 +138,7 @@ fn put_together(path: &Path, id: &BrainId, bundle: &BundleFiles, opening: &Openi
         after: &lock,
         files: &files,
         previous: None,
+        journal: None,
         report: None,
     };
     let receipt = tape::attest(&transaction, opening.witness.as_deref(), seq, moved)?;

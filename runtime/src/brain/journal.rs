@@ -1,11 +1,14 @@
 //! The settle journal: the tables of `memory.db` that make a step durable before its files are.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::history::{ChangeRecord, StepKind};
 use super::settle::Transcript;
+use crate::bundle::rows::{self, Cell, ChunkHasher};
 use crate::bundle::{Lockfile, Part};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -64,9 +67,7 @@ pub(super) fn load_state(connection: &Connection) -> Result<State> {
             .because(source)
     })?;
     if i64::try_from(lock.version).is_err() || !(0..=last_step(connection)?).contains(&flushed) {
-        return Err(
-            Error::corrupt("memory.db has a journal that no herm wrote").hint("restore the brain from a snapshot")
-        );
+        return Err(strange());
     }
     Ok(State { lock, flushed, sidecar_stale })
 }
@@ -86,6 +87,14 @@ pub(super) fn mark_flushed(connection: &Connection, seq: i64, sidecar_stale: boo
         .and_then(|mut put| put.execute((seq, sidecar_stale)))
         .map(|_| ())
         .map_err(|source| sql("write memory.db", source))
+}
+
+/// The last step whose files are durable, where there are later ones.
+pub(super) fn unflushed_since(connection: &Connection) -> Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT flushed FROM state WHERE flushed < (SELECT coalesce(max(seq), 0) FROM steps)")
+        .and_then(|mut get| get.query_row([], |row| row.get(0)).optional())
+        .map_err(|source| sql("read memory.db", source))
 }
 
 pub(super) fn last_step(connection: &Connection) -> Result<i64> {
@@ -117,6 +126,49 @@ pub(super) fn add_step(
             ))
         })
         .map_err(|source| sql("write memory.db", source))
+}
+
+/// The digest of what the journal keeps of a step: its row of `steps`, its `changes` by path, its `row_undo` by table
+/// and row. What its files held is bound by the digests of the changes. `docs/formats/receipt.md` defines it.
+pub(super) fn digest(connection: &Connection, seq: i64) -> Result<Digest> {
+    const TABLES: [(&str, &str); 3] = [
+        ("steps", "SELECT seq, kind, summary, at, version, before, after FROM steps WHERE seq = ?1"),
+        ("changes", "SELECT path, before, after FROM changes WHERE seq = ?1 ORDER BY path"),
+        ("row_undo", "SELECT tbl, id, before FROM row_undo WHERE step = ?1 ORDER BY tbl, id"),
+    ];
+    let failed = |source| sql("read memory.db", source);
+    let mut digests = Vec::new();
+    for (table, query) in TABLES {
+        let mut hasher = ChunkHasher::new(table, seq);
+        let mut statement = connection.prepare_cached(query).map_err(failed)?;
+        let columns = statement.column_count();
+        let mut rows = statement.query([seq]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            for column in 0..columns {
+                match row.get_ref(column).map_err(failed)? {
+                    ValueRef::Null => hasher.cell(Cell::Null),
+                    ValueRef::Integer(value) => hasher.cell(Cell::Integer(value)),
+                    ValueRef::Text(text) => hasher.cell(Cell::Text(text)),
+                    ValueRef::Blob(bytes) => hasher.cell(Cell::Text(hex(bytes).as_bytes())),
+                    ValueRef::Real(_) => return Err(strange()),
+                }
+            }
+        }
+        digests.push((table, hasher.finish()));
+    }
+    Ok(rows::part("journal", digests))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn strange() -> Error {
+    Error::corrupt("memory.db has a journal that no herm wrote").hint("restore the brain from a snapshot")
 }
 
 /// Records one file of a step.

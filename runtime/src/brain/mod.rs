@@ -10,7 +10,9 @@
 //!
 //! The layout is described in `docs/formats/brain.md`.
 
+mod ahead;
 mod arrival;
+mod behind;
 mod beside;
 mod bundle_files;
 mod carry;
@@ -24,11 +26,13 @@ mod history;
 mod hydrate;
 mod import;
 mod journal;
+mod journal_check;
 mod ledger;
 mod lookup;
 mod manifest;
 mod open;
 mod reader;
+mod repair;
 mod rewind;
 mod settle;
 mod skills;
@@ -44,13 +48,16 @@ pub use draft::Draft;
 pub use editor::{Editor, Layer};
 pub use history::{ChangeRecord, StepKind, StepRecord};
 pub use hydrate::{Hydrated, Seed, Source};
+pub use journal_check::JournalCheck;
 pub use ledger::{Comparison, FileDifference, FileFate, SkillDifference};
 pub use lookup::{FileVersion, KeptTask, Point, glance};
 pub use manifest::{MANIFEST_SCHEMA, MAX_MANIFEST_BYTES, Manifest};
 pub use open::{Brain, OnDrift, Opening, STEPS_BETWEEN_FLUSHES, list};
 pub use reader::{Counts, Reader};
+pub(crate) use repair::repair;
+pub use repair::{LostStep, OnLoss, Repaired};
 pub use settle::{Settled, Step, Transcript};
-pub use tape::Taped;
+pub use tape::{Account, LogState, Taped};
 pub use undo::{ChangedSince, KeptRows, OnChanged, Target, UndoPlan, Undone};
-pub use verify::{Drift, Report};
+pub use verify::{Drift, Examined, Report, examine};
 pub use witness::{Move, Receipt, Witness};

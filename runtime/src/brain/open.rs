@@ -4,11 +4,14 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ahead::Beside;
+use super::behind;
 use super::evolving::changed_by_hand;
 use super::history::{self, StepRecord};
 use super::journal::{self, FileChange};
 use super::manifest::Manifest;
 use super::settle;
+use super::tape;
 use super::verify::{self, Drift};
 use super::witness::Witness;
 use crate::bundle::{Lockfile, Tree};
@@ -106,16 +109,41 @@ impl Brain {
     }
 
     pub(super) fn open_locked(layout: &Layout, id: &BrainId, opening: &Opening, guard: OsLock) -> Result<Self> {
+        let (mut brain, beside) = Self::connect(layout, id, opening, guard)?;
+        if let Some(ahead) = beside.ahead_of(&brain.lock, &tape::head(&brain.database.connection)?) {
+            return Err(ahead.into_error(id, &brain.lock));
+        }
+        brain.database.keep_log(false)?;
+        if brain.database.lacks_index {
+            brain.heal_indexes()?;
+        }
+        let cached = fsio::load_cache(&brain.root, &layout::rel(layout::SURVEY_CACHE)?);
+        let (survey, parts) = cached.unwrap_or_default();
+        brain.survey = survey;
+        brain.recover(brain.materialised)?;
+        brain.check_tape()?;
+        brain.look(&parts, opening.on_drift)?;
+        if opening.on_drift == OnDrift::Refuse {
+            brain.database.begin_log()?;
+            brain.migrate();
+        }
+        Ok(brain)
+    }
+
+    /// Opens the database of a brain and nothing else, with what stood beside it before. Nothing is written, and the
+    /// database's log stays as it is until someone says otherwise.
+    pub(super) fn connect(layout: &Layout, id: &BrainId, opening: &Opening, guard: OsLock) -> Result<(Self, Beside)> {
         clear_staging(layout, id)?;
         let path = layout.brain(id);
         let root = Root::open(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => no_such_brain(layout, id),
             _ => error,
         })?;
-        let database_path = path.join(layout::DATABASE);
-        let database = open_database(&database_path, id, Access::Write)?;
+        let beside = Beside::read(&root)?;
+        let database = open_database(&path.join(layout::DATABASE), id, Access::Write)?;
+        database.keep_log(true)?;
         let state = journal::load_state(&database.connection)?;
-        let mut brain = Self {
+        let brain = Self {
             id: id.clone(),
             clock: Arc::clone(&opening.clock),
             witness: opening.witness.clone(),
@@ -137,20 +165,7 @@ impl Brain {
             commands: None,
             _guard: guard,
         };
-        if brain.database.lacks_index {
-            brain.heal_indexes()?;
-        }
-        let cached = fsio::load_cache(&brain.root, &layout::rel(layout::SURVEY_CACHE)?);
-        let (survey, parts) = cached.unwrap_or_default();
-        brain.survey = survey;
-        brain.recover(state.flushed)?;
-        brain.check_tape()?;
-        brain.look(&parts, opening.on_drift)?;
-        if opening.on_drift == OnDrift::Refuse {
-            brain.database.begin_log()?;
-            brain.migrate();
-        }
-        Ok(brain)
+        Ok((brain, beside))
     }
 
     /// Brings the indexes that the tuning asks for up to date. They are only ever a help: what is wrong with them
@@ -199,41 +214,24 @@ impl Brain {
         self.finish_files()
     }
 
-    /// Brings one file to what the journal says; whether it was so already. Content that a step settled
-    /// is kept and can be replaced, and so can a torn piece of what comes after; anything else was
-    /// edited since, and stays, as drift.
+    /// Brings one file to what the journal says; whether it was so already. What was edited since stays, as drift.
     fn redo(&mut self, change: &FileChange) -> Result<bool> {
         let path = &change.path;
         let found = self.root.read(path, layout::MAX_FILE_BYTES)?;
-        let digest = found.as_deref().map(Digest::of);
-        if digest == change.after {
+        if found.as_deref().map(Digest::of) == change.after {
             return Ok(true);
         }
         let connection = &self.database.connection;
-        let settled = digest.is_none_or(|digest| journal::blob(connection, &digest).is_ok());
-        let wanted = || change.after.map(|after| journal::blob(connection, &after)).transpose();
-        if !settled && !found.as_deref().is_none_or(|found| self.is_torn_piece(path, found)) {
+        if !behind::is_behind(connection, change, found.as_deref(), self.materialised)? {
             tracing::warn!(brain = %self.id, %path, "edited since an interrupted step; left as it is");
             return Ok(false);
         }
-        match wanted()? {
+        match change.after.map(|after| journal::blob(connection, &after)).transpose()? {
             Some(after) => self.root.replace(path, &after, fsio::Sync::Later)?,
             None => self.root.remove(path)?,
         }
         self.survey.forget(path);
         Ok(false)
-    }
-
-    /// Whether what is there is a torn piece of anything the steps whose files are not synced put there.
-    fn is_torn_piece(&self, path: &RelPath, found: &[u8]) -> bool {
-        let connection = &self.database.connection;
-        let Ok(changes) = journal::changes(connection, self.materialised.saturating_add(1), i64::MAX) else {
-            return found.is_empty();
-        };
-        let settled = changes.iter().filter(|(_, change)| change.path == *path);
-        let mut contents = settled.flat_map(|(_, change)| [change.before, change.after]).flatten();
-        found.is_empty()
-            || contents.any(|digest| journal::blob(connection, &digest).is_ok_and(|whole| is_torn(found, &whole)))
     }
 
     /// Looks at the files, hashes what changed, and compares with the lock. `cached` are the
@@ -464,12 +462,6 @@ impl Brain {
         }
         Ok(())
     }
-}
-
-/// Whether `found` is what a power cut can leave of `whole`: a beginning of it, then nothing or zeros.
-fn is_torn(found: &[u8], whole: &[u8]) -> bool {
-    let same = found.iter().zip(whole).take_while(|(a, b)| a == b).count();
-    found.iter().skip(same).all(|byte| *byte == 0)
 }
 
 pub(super) fn take_lock(layout: &Layout, id: &BrainId, wait: Duration) -> Result<OsLock> {

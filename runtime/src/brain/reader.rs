@@ -1,13 +1,15 @@
-//! Looking at a brain beside whoever owns it. Never waits for the owner and changes no content; the
-//! one thing it writes is what an interrupted step still owes, when nobody owns the brain.
+//! Looking at a brain beside whoever owns it. Never waits for the owner and writes nothing: what an interrupted step
+//! still owes is read from the journal.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::ahead::Beside;
 use super::history::{self, StepRecord};
 use super::journal;
 use super::manifest::Manifest;
-use super::open::{self, Brain, Opening};
+use super::open;
+use super::tape;
 use super::verify;
 use crate::bundle::Lockfile;
 use crate::error::{Error, ErrorKind, Result};
@@ -48,25 +50,27 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a brain for looking. If a crash left it half written and nobody owns it, it is
-    /// recovered first.
+    /// Opens a brain for looking. Refused as `Corrupt` where something that stands beside `memory.db` is further than it.
     pub fn open(layout: &Layout, id: &BrainId) -> Result<Self> {
+        Self::open_once(layout, id).or_else(|error| match error.kind() {
+            // A restored brain may have taken the place of the one whose files were read first: look again.
+            ErrorKind::Corrupt => Self::open_once(layout, id),
+            _ => Err(error),
+        })
+    }
+
+    fn open_once(layout: &Layout, id: &BrainId) -> Result<Self> {
         let path = layout.brain(id);
         let root = Root::open(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => open::no_such_brain(layout, id),
             _ => error,
         })?;
+        let beside = Beside::read(&root)?;
         let database = open::open_database(&path.join(layout::DATABASE), id, Access::Read)?;
-        let state = journal::load_state(&database.connection)?;
-        if state.flushed < journal::last_step(&database.connection)? {
-            let now_or_never = Opening { wait: std::time::Duration::ZERO, ..Opening::default() };
-            match Brain::open(layout, id, &now_or_never) {
-                Ok(brain) => brain.close()?,
-                Err(error) if error.kind() == ErrorKind::Conflict => {}
-                Err(error) => tracing::warn!(brain = %id, %error, "not recovered before looking"),
-            }
-        }
         let lock = journal::load_state(&database.connection)?.lock;
+        if let Some(ahead) = beside.ahead_of(&lock, &tape::head(&database.connection)?) {
+            return Err(ahead.into_error(id, &lock));
+        }
         Ok(Self { id: id.clone(), root, database, lock })
     }
 
@@ -108,7 +112,7 @@ impl Reader {
     /// The name and tool whitelist, where the brain has them.
     pub fn manifest(&self) -> Result<Option<Manifest>> {
         let path = layout::rel(layout::MANIFEST)?;
-        let Some(bytes) = self.root.read(&path, 1 << 20)? else { return Ok(None) };
+        let Some(bytes) = self.read_current(&path, 1 << 20)? else { return Ok(None) };
         Manifest::parse(&bytes).map(Some).map_err(|error| {
             Error::corrupt(format!("manifest.json of brain {}: {}", self.id, error.message()))
                 .hint("put the file back as it was, or restore the brain from a snapshot")
@@ -118,14 +122,13 @@ impl Reader {
     /// Which components and constants the brain runs with.
     pub fn tuning(&self) -> Result<Tuning> {
         let path = layout::rel(layout::TUNING)?;
-        self.root
-            .read(&path, layout::MAX_FILE_BYTES)?
+        self.read_current(&path, layout::MAX_FILE_BYTES)?
             .map_or_else(|| Ok(Tuning::default()), |bytes| Tuning::parse(&bytes))
     }
 
     /// A text file of the brain, or `None` where there is none. Unreadable is an error.
     pub fn text(&self, path: &crate::ids::RelPath) -> Result<Option<String>> {
-        match self.root.read(path, layout::MAX_FILE_BYTES)? {
+        match self.read_current(path, layout::MAX_FILE_BYTES)? {
             None => Ok(None),
             Some(bytes) => String::from_utf8(bytes).map(Some).map_err(|source| {
                 Error::corrupt(format!("{path} is not UTF-8 text"))
@@ -138,11 +141,6 @@ impl Reader {
     /// A file of at most `max` bytes, or `None` where there is none.
     pub(super) fn read_file(&self, path: &crate::ids::RelPath, max: u64) -> Result<Option<Vec<u8>>> {
         self.root.read(path, max)
-    }
-
-    /// The skill index.
-    pub fn skills(&self) -> Result<Index> {
-        Index::build(&self.root, layout::SKILLS_DIR)
     }
 
     /// The names in the archive.
@@ -192,10 +190,11 @@ impl Reader {
                 .map(i64::unsigned_abs)
                 .map_err(|source| sql("read memory.db", source))
         };
-        let patterns = match self.root.below(&layout::rel(layout::PATTERNS_DIR)?)? {
-            Some(dir) => dir.list()?.iter().filter(|entry| entry.name.ends_with(".md")).count(),
-            None => 0,
+        let below = format!("{}/", layout::PATTERNS_DIR);
+        let is_pattern = |path: &RelPath| {
+            path.as_str().strip_prefix(&below).is_some_and(|name| name.ends_with(".md") && !name.contains('/'))
         };
+        let patterns = journal::entries(&self.database.connection)?.into_keys().filter(is_pattern).count();
         Ok(Counts {
             skills: skills.len(),
             archived: self.archived()?.len(),

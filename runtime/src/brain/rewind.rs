@@ -3,6 +3,7 @@
 use super::evidence;
 use super::history::{self, StepRecord};
 use super::journal;
+use super::journal_check;
 use super::reader::Reader;
 use super::settle;
 use crate::bundle::{LOCK_SCHEMA, Lockfile, Tree};
@@ -20,6 +21,7 @@ impl Reader {
         if step.version < 2 {
             return Err(Error::invalid("before its first step there is no brain").hint("name a later step"));
         }
+        journal_check::check(&self.database.connection, seq)?.into_result(self.id())?;
         let path = target.brain(self.id());
         if path.symlink_metadata().is_ok() {
             return Err(Error::conflict(format!("{} is there already", path.display())).hint("name an empty directory"));
@@ -48,6 +50,10 @@ impl Reader {
             tree.set(&path, digest);
         }
         let parts = settle::parts(&mut tree, &transaction)?;
+        if step.before != Some(parts.root()) {
+            return Err(Error::corrupt(format!("brain {} cannot be brought back to before step {seq}", self.id()))
+                .hint("its journal lacks something; use a snapshot of that version"));
+        }
         let lock = Lockfile {
             schema: LOCK_SCHEMA.to_owned(),
             bundle_hash: parts.root(),

@@ -8,6 +8,7 @@ use super::history::{ChangeRecord, StepKind};
 use super::journal::{self, FileChange};
 use super::open::Brain;
 use super::tape;
+use super::verify::Drift;
 use super::witness::{Move, Receipt};
 use crate::bundle::{Lockfile, Part, Parts, Tree};
 use crate::clock::Moment;
@@ -91,7 +92,9 @@ impl Brain {
         self.put_in_tree(&changes, |change| change.after);
         let now = self.clock().now();
         let mut committed = self.commit(draft, &changes, step, now);
-        if committed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt) && !self.poisoned {
+        let is_damaged =
+            |error: &Error| error.kind() == ErrorKind::Corrupt && std::error::Error::source(error).is_some();
+        if committed.as_ref().is_err_and(is_damaged) && !self.poisoned {
             // A damaged index is derived data and is built again; damaged rows fail here as well.
             committed = self.heal_indexes().and_then(|()| {
                 tracing::warn!(brain = %self.id(), "the full-text index was damaged and has been rebuilt");
@@ -186,6 +189,9 @@ impl Brain {
         let failed = |source| sql("settle", source);
         let transaction =
             self.database.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        if row_parts(&transaction)? != (self.lock.parts.usage, self.lock.parts.memory) {
+            return Err(Drift::default().into_error(&self.id));
+        }
         let undo = write_rows(&transaction, draft)?;
         let tree = self.tree.get_mut().ok_or_else(|| Error::internal("the tree is not built"))?;
         let parts = parts(tree, &transaction)?;
@@ -217,6 +223,7 @@ impl Brain {
             after: &lock,
             files: &files,
             previous: None,
+            journal: None,
             report: step.report,
         };
         let receipt = tape::attest(&transaction, self.witness.as_deref(), seq, moved)?;

@@ -3,9 +3,12 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::journal;
+use super::journal_check::{self, JournalCheck};
 use super::open::Brain;
 use super::reader::Reader;
 use super::witness::{Move, Receipt, Witness};
+use crate::bundle::Lockfile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
 use crate::memory::{Database, sql};
@@ -66,8 +69,8 @@ pub(super) fn add(connection: &Connection, step: i64, head: &Head, receipt: &Rec
         .map_err(|source| sql("write memory.db", source))
 }
 
-/// Signs a move and keeps the receipt, where there is someone to sign. The number and the link to
-/// the receipt before are filled in here.
+/// Signs a move and keeps the receipt, where there is someone to sign. The number, the link to the receipt before and
+/// the digest of the step's journal are filled in here, so every row of the journal must be written by then.
 pub(super) fn attest(
     connection: &Connection,
     witness: Option<&dyn Witness>,
@@ -76,7 +79,8 @@ pub(super) fn attest(
 ) -> Result<Option<Receipt>> {
     let Some(witness) = witness else { return Ok(None) };
     let head = head(connection)?;
-    let receipt = witness.attest(&Move { seq: head.seq + 1, previous: head.digest.as_deref(), ..moved })?;
+    let journal = Some(journal::digest(connection, step)?);
+    let receipt = witness.attest(&Move { seq: head.seq + 1, previous: head.digest.as_deref(), journal, ..moved })?;
     add(connection, step, &head, &receipt)?;
     Ok(Some(receipt))
 }
@@ -124,7 +128,64 @@ impl Brain {
     }
 }
 
+/// What `receipts.ndjson` is beside the receipts of `memory.db`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogState {
+    /// The same lines.
+    Whole,
+    /// The last lines are still to be written, by whoever owns the brain or opens it next.
+    Behind,
+    /// Other lines, or fewer than were made durable.
+    Differs,
+}
+
+/// What a brain says of itself at one moment, whoever settles meanwhile.
+#[derive(Debug, Clone)]
+pub struct Account {
+    /// The lock of the last step.
+    pub lock: Lockfile,
+    /// Every receipt.
+    pub receipts: Vec<Taped>,
+    /// How many steps were made without someone to sign.
+    pub unsigned_steps: u64,
+    /// What `receipts.ndjson` is beside them.
+    pub log: LogState,
+    /// Whether the journal is what the receipts say.
+    pub journal: JournalCheck,
+}
+
 impl Reader {
+    /// Everything there is to check of the receipts, all of one moment.
+    pub fn account(&self) -> Result<Account> {
+        let path = layout::rel(layout::RECEIPTS)?;
+        let connection = &self.database.connection;
+        // A line is written after its step is committed. So what is read before the table is never further than it,
+        // and what is read after it has everything that was durable.
+        let earlier = self.read_file(&path, u64::MAX)?.unwrap_or_default();
+        let held = connection.unchecked_transaction().map_err(|source| sql("read memory.db", source))?;
+        let state = journal::load_state(connection)?;
+        let receipts = receipts(&self.database, 1, u64::MAX)?;
+        let durable = head_until(connection, state.flushed)?.ends_at;
+        let unsigned_steps = self.steps_without_receipt()?;
+        let journal = journal_check::check(connection, 1)?;
+        held.rollback().map_err(|source| sql("read memory.db", source))?;
+        let later = self.read_file(&path, u64::MAX)?.unwrap_or_default();
+        let mut lines = Vec::new();
+        for receipt in &receipts {
+            lines.extend_from_slice(receipt.envelope.as_bytes());
+            lines.push(b'\n');
+        }
+        let durable = usize::try_from(durable).ok().and_then(|end| lines.get(..end)).unwrap_or(&lines);
+        let log = if !lines.starts_with(&earlier) || !later.starts_with(durable) {
+            LogState::Differs
+        } else if later.starts_with(&lines) {
+            LogState::Whole
+        } else {
+            LogState::Behind
+        };
+        Ok(Account { lock: state.lock, receipts, unsigned_steps, log, journal })
+    }
+
     /// The receipts `first` to `last`, by number.
     pub fn receipts(&self, first: u64, last: u64) -> Result<Vec<Taped>> {
         receipts(&self.database, first, last)

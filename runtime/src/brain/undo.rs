@@ -7,6 +7,7 @@ use super::draft::Draft;
 use super::history::{self, ChangeRecord, StepKind, StepRecord};
 use super::journal;
 use super::journal::FileChange;
+use super::journal_check;
 use super::ledger::{self, SkillDifference};
 use super::open::Brain;
 use super::settle::Settled;
@@ -134,6 +135,14 @@ impl Brain {
         if step.kind == StepKind::Create {
             return Err(Error::refused(format!("step {seq} made brain {}: there is nothing before it", self.id()))
                 .hint("undo a later step, or make another brain with `herm init`"));
+        }
+        // What the journal keeps is used only where it is what the receipts were signed with.
+        let journal = journal_check::check(&self.database.connection, seq)?.into_result(self.id())?;
+        if journal.lost.contains(&seq) {
+            return Err(Error::refused(format!(
+                "step {seq} is lost but for its receipt: there is nothing to put back"
+            ))
+            .hint("undo another step, or restore the brain from a snapshot"));
         }
         let mut plan = UndoPlan {
             step: seq,

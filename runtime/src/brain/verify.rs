@@ -3,18 +3,22 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::behind;
 use super::history::StepKind;
 use super::journal::{self, FileChange};
+use super::journal_check::{self, JournalCheck};
 use super::manifest::Manifest;
-use super::open::Brain;
+use super::open::{self, Brain};
+use super::reader::Reader;
+use super::repair::Repair;
 use super::settle::{self, Settled};
 use super::tape;
 use super::witness::Move;
-use crate::bundle::{Part, Parts, Tree};
-use crate::error::{Error, Result};
+use crate::bundle::{Lockfile, Part, Parts, Tree};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Dir, Limits, Look, Odd, Root, Survey};
 use crate::ids::{BrainId, Digest, RelPath, Slug};
-use crate::layout;
+use crate::layout::{self, Layout};
 use crate::memory::{self, Database, Table, sql};
 use crate::skill::{self, CreatedBy, Usage};
 
@@ -96,6 +100,8 @@ pub struct Report {
     pub odd: Vec<Odd>,
     /// Problems SQLite found in the file itself.
     pub database: Vec<String>,
+    /// Whether the journal is what the receipts say.
+    pub journal: JournalCheck,
     /// Files and bytes read.
     pub files: usize,
     /// Bytes read.
@@ -105,7 +111,11 @@ pub struct Report {
 impl Report {
     /// Whether the brain is exactly what its lock says.
     pub fn is_sound(&self) -> bool {
-        self.expected == self.computed && self.drift.is_empty() && self.database.is_empty() && self.odd.is_empty()
+        self.expected == self.computed
+            && self.drift.is_empty()
+            && self.database.is_empty()
+            && self.journal.wrong.is_empty()
+            && self.odd.is_empty()
     }
 }
 
@@ -148,32 +158,80 @@ fn wanted(path: &str) -> Look {
     }
 }
 
+/// A brain that was verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Examined {
+    /// The lock of its last step.
+    pub lock: Lockfile,
+    /// What was found.
+    pub report: Report,
+}
+
+/// Verifies a brain. Its lock is held meanwhile, so that it does not move; nothing in it is written. Files that an
+/// interrupted step still owes count as what the journal will make of them.
+pub fn examine(layout: &Layout, id: &BrainId, wait: std::time::Duration) -> Result<Examined> {
+    if layout.brain(id).symlink_metadata().is_err() {
+        return Err(open::no_such_brain(layout, id));
+    }
+    let _guard = open::take_lock(layout, id, wait)?;
+    let reader = Reader::open(layout, id)?;
+    let connection = &reader.database.connection;
+    let flushed = journal::load_state(connection)?.flushed;
+    let owed = flushed < journal::last_step(connection)?;
+    let lock = reader.lock().clone();
+    let lock_file = match reader.root().read(&layout::rel(layout::LOCK)?, 1 << 20) {
+        // Far too large to be a lock.
+        Err(error) if error.kind() == ErrorKind::InvalidInput => true,
+        read => match read? {
+            // It is written again from memory.db, which keeps it too.
+            None => false,
+            Some(bytes) if Lockfile::is_foreign(&bytes) => {
+                return Err(Lockfile::parse(&bytes).err().unwrap_or_else(|| Error::internal("a foreign lock was read")));
+            }
+            Some(bytes) => bytes != lock.to_bytes()? && !owed,
+        },
+    };
+    let report = report(&reader.database, reader.root(), &lock, flushed, lock_file)?;
+    Ok(Examined { lock, report })
+}
+
+/// Recomputes everything from nothing. Files of the steps up to `written` are in place.
+fn report(database: &Database, root: &Root, lock: &Lockfile, written: i64, lock_file: bool) -> Result<Report> {
+    let connection = &database.connection;
+    let problems = database.integrity()?;
+    let looked = look(root, Dir::default())?;
+    let (mut tree, stray) = tree_of(&looked.top)?;
+    for change in behind::files(connection, root, written)? {
+        tree.put(&change.path, change.after);
+    }
+    let (usage, mut tables) = memory::recompute(connection, Part::Usage.name(), &Table::USAGE)?;
+    let (memory, more) = memory::recompute(connection, Part::Memory.name(), &Table::MEMORY)?;
+    tables.extend(more);
+    let [system, layer1, skills, patterns] = settle::file_parts(&mut tree);
+    let parts = Parts { system, layer1, skills, patterns, usage, memory };
+    let mut drift = Drift::between(database, &tree, lock_file)?;
+    drift.tables = tables;
+    let mut journal = journal_check::check(connection, 1)?;
+    journal.wrong.extend(journal_check::check_contents(connection)?);
+    Ok(Report {
+        expected: lock.bundle_hash,
+        computed: parts.root(),
+        parts,
+        drift,
+        stray,
+        odd: looked.survey.odd,
+        database: problems,
+        journal,
+        files: tree.len(),
+        bytes: looked.survey.bytes,
+    })
+}
+
 impl Brain {
     /// Recomputes everything from nothing: every file is read, every row hashed.
     pub fn verify(&self) -> Result<Report> {
-        let connection = &self.database.connection;
-        let database = self.database.integrity()?;
-        let looked = look(&self.root, Dir::default())?;
-        let (mut tree, stray) = tree_of(&looked.top)?;
-        let (usage, mut tables) = memory::recompute(connection, Part::Usage.name(), &Table::USAGE)?;
-        let (memory, more) = memory::recompute(connection, Part::Memory.name(), &Table::MEMORY)?;
-        tables.extend(more);
-        let [system, layer1, skills, patterns] = settle::file_parts(&mut tree);
-        let parts = Parts { system, layer1, skills, patterns, usage, memory };
         let lock_file = self.drift.as_ref().is_some_and(|drift| drift.lock_file);
-        let mut drift = Drift::between(&self.database, &tree, lock_file)?;
-        drift.tables = tables;
-        Ok(Report {
-            expected: self.lock.bundle_hash,
-            computed: parts.root(),
-            parts,
-            drift,
-            stray,
-            odd: looked.survey.odd,
-            database,
-            files: tree.len(),
-            bytes: looked.survey.bytes,
-        })
+        report(&self.database, &self.root, &self.lock, self.materialised, lock_file)
     }
 
     /// The skills whose main file is among these, with what is recorded of them.
@@ -192,6 +250,11 @@ impl Brain {
     /// Takes over what someone changed by hand, as a step of its own, so that no later step is
     /// blamed for it. `None` where there is nothing to take over.
     pub fn adopt(&mut self) -> Result<Option<Settled>> {
+        self.take_over(None)
+    }
+
+    /// Takes over what is there as a step of its own: edits by hand, or what is left after a loss.
+    pub(super) fn take_over(&mut self, repair: Option<Repair<'_>>) -> Result<Option<Settled>> {
         if self.poisoned {
             return Err(Error::unavailable("this brain must be opened again after a failed write")
                 .hint("close it and open it again"));
@@ -224,29 +287,34 @@ impl Brain {
             changes.push(FileChange { path: path.clone(), before: known.get(path).copied(), after: tree.get(path) });
         }
         self.tree = OnceCell::from(tree);
-        let rewritten = self.rewritten(&drift.changed)?;
-        let before = self.lock.clone();
+        let rewritten = if repair.is_some() { Vec::new() } else { self.rewritten(&drift.changed)? };
+        let before = repair.map_or_else(|| self.lock.clone(), |(lost, _)| lost.chained.clone());
         let now = self.clock().now();
         let failed = |source| sql("adopt", source);
         let transaction = self.database.connection.transaction().map_err(failed)?;
         let mut writer = memory::Writer::new(&transaction);
         for slug in new_skills(&drift.added, &known, self.tree.get()) {
-            // A person put it there: what is recorded of an earlier skill of that name is not about this one.
-            writer.usage(&slug, &Usage::new(CreatedBy::User, now))?;
+            // A person put it there: what is recorded of an earlier skill of that name is not about this one. After a
+            // loss nobody knows who wrote it, and it gets no more trust than what an agent wrote.
+            let by = if repair.is_some() { CreatedBy::Agent } else { CreatedBy::User };
+            writer.usage(&slug, &Usage::new(by, now))?;
         }
         let is_ours = !rewritten.is_empty();
         for (slug, usage) in rewritten {
             // A person's words now: nothing unattended writes them again.
             writer.usage(&slug, &Usage { created_by: CreatedBy::User, ..usage })?;
         }
-        let undo = writer.finish()?;
+        let undo = writer.into_undo();
         memory::rehash(&transaction)?;
         memory::rebuild_indexes(&transaction)?;
         if let Some(tree) = self.tree.get() {
             journal::replace_entries(&transaction, tree.iter())?;
         }
         let parts = settle::parts(self.tree.get_mut().unwrap_or(&mut Tree::default()), &transaction)?;
-        let next = self.lock.next(parts, now);
+        let next = match repair {
+            None => before.next(parts, now),
+            Some((lost, _)) => Some(before.follow(lost.version, parts, now)),
+        };
         let mut receipt = None;
         if let Some(lock) = &next {
             // What is noted here of whose a skill is was not changed by hand.
@@ -256,8 +324,14 @@ impl Brain {
                 (count, false) => files_word(count),
                 (count, true) => format!("{} and rows of memory.db", files_word(count)),
             };
-            let summary = format!("adopted {what} changed by hand");
-            let seq = journal::add_step(&transaction, StepKind::Import, &summary, now, lock, Some(before.bundle_hash))?;
+            let (kind, summary, report) = match repair {
+                None => (StepKind::Import, format!("adopted {what} changed by hand"), None),
+                Some((lost, report)) => (StepKind::Restore, lost.line(), Some(report)),
+            };
+            if let Some((lost, _)) = repair {
+                lost.keep(&transaction, &self.lock)?;
+            }
+            let seq = journal::add_step(&transaction, kind, &summary, now, lock, Some(before.bundle_hash))?;
             memory::undo::keep(&transaction, seq, &undo)?;
             for change in &changes {
                 journal::add_change(&transaction, seq, change)?;
@@ -276,14 +350,15 @@ impl Brain {
             let moved = Move {
                 brain: &self.id,
                 seq: 0,
-                kind: StepKind::Import,
+                kind,
                 summary: &summary,
                 at: now,
                 before: Some(&before),
                 after: lock,
                 files: &files,
                 previous: None,
-                report: None,
+                journal: None,
+                report,
             };
             receipt = tape::attest(&transaction, self.witness.as_deref(), seq, moved)?;
         }

@@ -6,7 +6,7 @@ use super::history::{ChangeRecord, StepKind};
 use crate::bundle::Lockfile;
 use crate::clock::Moment;
 use crate::error::Result;
-use crate::ids::BrainId;
+use crate::ids::{BrainId, Digest};
 
 /// How a brain is about to move.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub struct Move<'a> {
     pub files: &'a [ChangeRecord],
     /// The digest of the receipt before this one.
     pub previous: Option<&'a str>,
+    /// The digest of what the journal keeps of the step.
+    pub journal: Option<Digest>,
     /// What the step has to say beyond the move: a task's account of itself.
     pub report: Option<&'a Value>,
 }

@@ -103,15 +103,19 @@ impl Lockfile {
 
     /// The lock after a step that leads to `parts`, or `None` where the bundle did not move.
     pub fn next(&self, parts: Parts, now: Moment) -> Option<Self> {
-        let bundle_hash = parts.root();
-        (bundle_hash != self.bundle_hash).then(|| Self {
+        (parts.root() != self.bundle_hash).then(|| self.follow(self.version, parts, now))
+    }
+
+    /// The lock after a step that leads to `parts`, where `version` is the last that the brain ever had.
+    pub fn follow(&self, version: u64, parts: Parts, now: Moment) -> Self {
+        Self {
             schema: LOCK_SCHEMA.to_owned(),
-            bundle_hash,
-            version: self.version.saturating_add(1),
+            bundle_hash: parts.root(),
+            version: version.saturating_add(1),
             last_updated: now,
             parent: Some(self.bundle_hash),
             parts,
             origin: self.origin.clone(),
-        })
+        }
     }
 }

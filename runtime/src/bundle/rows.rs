@@ -23,7 +23,7 @@ pub enum Cell<'a> {
 }
 
 /// Hashes the rows of one chunk, given in ascending id order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ChunkHasher {
     hasher: blake3::Hasher,
     scratch: Vec<u8>,

@@ -563,6 +563,19 @@ pub fn remove_tree(path: &Path) -> Result<()> {
     }
 }
 
+/// Copies a regular file to a place where nothing is, and waits for the disk; `false` where there is no such file.
+pub fn copy_durably(from: &Path, to: &Path) -> Result<bool> {
+    let (mut source, _) = match open_regular(from) {
+        Err(error) if error.kind() == crate::error::ErrorKind::NotFound => return Ok(false),
+        opened => opened?,
+    };
+    let failed = |source| Error::io("write", to, source);
+    let mut target = std::fs::OpenOptions::new().write(true).create_new(true).open(to).map_err(failed)?;
+    std::io::copy(&mut source, &mut target).map_err(failed)?;
+    target.sync_all().map_err(failed)?;
+    Ok(true)
+}
+
 /// Renames a finished directory into place and waits until the name is on the disk. Refuses to
 /// replace anything that is there.
 pub fn rename_durably(from: &Path, to: &Path) -> Result<()> {

@@ -75,10 +75,24 @@ impl Database {
     /// Opens an existing `memory.db`; says plainly what is wrong with one that cannot be used.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
         check_header(path)?;
+        let has_log = has_log(path);
         let connection = connect(path, OpenFlags::empty())?;
-        configure(&connection, access)?;
-        let lacks_index = Self::check_schema(&connection)?;
-        Ok(Self { connection, lacks_index })
+        let database = Self { connection, lacks_index: false };
+        // Until it is known that the database can be used, its log stays as it is: it may hold more than SQLite can see.
+        database.keep_log(true)?;
+        configure(&database.connection, access)?;
+        let lacks_index = Self::check_schema(&database.connection)?;
+        // Whoever only looks leaves a log where there was one.
+        database.keep_log(access == Access::Read && has_log)?;
+        Ok(Self { lacks_index, ..database })
+    }
+
+    /// Whether the last connection to close leaves the write-ahead log as it is, instead of moving it into the database.
+    pub(crate) fn keep_log(&self, keep: bool) -> Result<()> {
+        self.connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep)
+            .map(drop)
+            .map_err(|source| sql("open memory.db", source))
     }
 
     /// Moves what the write-ahead log holds into the database. Off the caller's path.
@@ -207,6 +221,13 @@ fn configure(connection: &Connection, access: Access) -> Result<()> {
     run().map_err(|source| sql("open memory.db", source))
 }
 
+/// Whether there is a write-ahead log that holds something.
+fn has_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    Path::new(&log).metadata().is_ok_and(|meta| meta.len() > 0)
+}
+
 /// SQLite finds some damage only when it meets it; these two are cheap to see at once.
 fn check_header(path: &Path) -> Result<()> {
     let failed = |source: std::io::Error| Error::io("open", path, source);
@@ -238,10 +259,7 @@ fn check_header(path: &Path) -> Result<()> {
     };
     let pages = u64::from(u32::from_be_bytes([header[28], header[29], header[30], header[31]]));
     // With a log beside it the file may rightly be shorter until the next checkpoint.
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    let has_log = Path::new(&log).metadata().is_ok_and(|meta| meta.len() > 0);
-    if !has_log && size < pages * page_size {
+    if !has_log(path) && size < pages * page_size {
         return Err(Error::corrupt(format!(
             "{} is cut short: it has {size} bytes and should have {}",
             path.display(),

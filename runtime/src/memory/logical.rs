@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
 use super::db::sql;
+use super::undo::{self, RowUndo};
 use crate::bundle::rows::{self, Cell, ChunkHasher, FAN_OUT};
 use crate::error::{Error, Result};
 use crate::ids::Digest;
@@ -76,6 +77,80 @@ pub(super) type Touched = BTreeSet<(Table, i64)>;
 
 const CHUNK: i64 = 0;
 const GROUP: i64 = 1;
+/// At least as many as the widest table has.
+const MOST_COLUMNS: usize = 16;
+
+/// Brings the nodes above the chunks that a step wrote up to date, after it has made sure that each was what its node
+/// said before the step: what someone else changed is never hashed into a step. `written` is what the rows were.
+pub(super) fn settle(connection: &Connection, touched: &Touched, written: &[RowUndo]) -> Result<()> {
+    let mut before = BTreeMap::new();
+    for row in written {
+        // A row that was written twice was first what it was before the step.
+        before.entry((row.table, row.id)).or_insert(row.before.as_deref());
+    }
+    let groups: Touched = touched.iter().map(|(table, chunk)| (*table, chunk.div_euclid(FAN_OUT))).collect();
+    for &(table, group) in &groups {
+        let chunks = nodes(connection, table, CHUNK, group * FAN_OUT, group * FAN_OUT + FAN_OUT - 1)?;
+        let expected = (!chunks.is_empty()).then(|| rows::group(table.name(), group, chunks));
+        if node_of(connection, table, GROUP, group)? != expected {
+            return Err(changed_by_hand(table));
+        }
+    }
+    for &(table, chunk) in touched {
+        let (old, new) = chunk_before_and_after(connection, table, chunk, &before)?;
+        if node_of(connection, table, CHUNK, chunk)? != old {
+            return Err(changed_by_hand(table));
+        }
+        put_node(connection, table, CHUNK, chunk, new.as_ref())?;
+    }
+    refresh_groups(connection, groups)
+}
+
+fn changed_by_hand(table: Table) -> Error {
+    Error::corrupt(format!("the rows of {} in memory.db are not those of the last step", table.name())).hint(
+        "see what differs with `herm brain verify ID`; if the edits are yours, take them over with `herm brain adopt \
+         ID`, else restore the brain from a snapshot",
+    )
+}
+
+/// The digest of a chunk as it was before a step and as it is now, in one pass over its rows.
+fn chunk_before_and_after(
+    connection: &Connection,
+    table: Table,
+    chunk: i64,
+    before: &BTreeMap<(Table, i64), Option<&str>>,
+) -> Result<(Option<Digest>, Option<Digest>)> {
+    let first = chunk * FAN_OUT;
+    let mut now = (ChunkHasher::new(table.name(), chunk), false);
+    // Until a written row comes, both are the same.
+    let mut old: Option<(ChunkHasher, bool)> = None;
+    for_each_row(connection, table, first, first.saturating_add(FAN_OUT - 1), &mut |id, cells| {
+        let written = before.get(&(table, id));
+        if written.is_some() && old.is_none() {
+            old = Some(now.clone());
+        }
+        if let Some((hasher, has_rows)) = &mut old {
+            match written {
+                // The step made it.
+                Some(None) => {}
+                Some(Some(columns)) => {
+                    undo::for_each_cell(columns, &mut |cell| hasher.cell(cell))?;
+                    *has_rows = true;
+                }
+                None => {
+                    cells.iter().for_each(|cell| hasher.cell(*cell));
+                    *has_rows = true;
+                }
+            }
+        }
+        cells.iter().for_each(|cell| now.0.cell(*cell));
+        now.1 = true;
+        Ok(())
+    })?;
+    let old = old.unwrap_or_else(|| now.clone());
+    let digest = |(hasher, has_rows): (ChunkHasher, bool)| has_rows.then(|| hasher.finish());
+    Ok((digest(old), digest(now)))
+}
 
 /// Brings the nodes above the touched chunks up to date.
 pub(super) fn refresh(connection: &Connection, touched: &Touched) -> Result<()> {
@@ -128,13 +203,14 @@ pub fn recompute(connection: &Connection, part: &str, tables: &[Table]) -> Resul
     let mut differ = Vec::new();
     for table in tables {
         let chunks = chunk_digests(connection, *table, i64::MIN, i64::MAX)?;
+        let same_chunks = stored_chunks(connection, *table)? == chunks;
         let mut groups: BTreeMap<i64, Vec<(i64, Digest)>> = BTreeMap::new();
         for (chunk, digest) in chunks {
             groups.entry(chunk.div_euclid(FAN_OUT)).or_default().push((chunk, digest));
         }
         let groups: Vec<_> = groups.into_iter().map(|(n, chunks)| (n, rows::group(table.name(), n, chunks))).collect();
         let kept = nodes(connection, *table, GROUP, i64::MIN, i64::MAX)?;
-        if kept != groups {
+        if kept != groups || !same_chunks {
             differ.push(table.name());
         }
         digests.push((table.name(), rows::table(table.name(), groups)));
@@ -164,24 +240,44 @@ pub fn rehash(connection: &Connection) -> Result<()> {
 
 /// The digests of the chunks that hold rows with ids `first` to `last`.
 fn chunk_digests(connection: &Connection, table: Table, first: i64, last: i64) -> Result<BTreeMap<i64, Digest>> {
-    let failed = |source| sql("hash memory.db", source);
-    let query = format!("SELECT {} FROM {} WHERE id BETWEEN ?1 AND ?2 ORDER BY id", table.columns(), table.name());
-    let mut statement = connection.prepare_cached(&query).map_err(failed)?;
-    let columns = statement.column_count();
-    let mut found = statement.query([first, last]).map_err(failed)?;
     let mut digests = BTreeMap::new();
     let mut open: Option<(i64, ChunkHasher)> = None;
-    while let Some(row) = found.next().map_err(failed)? {
-        let id: i64 = row.get(0).map_err(failed)?;
+    for_each_row(connection, table, first, last, &mut |id, cells| {
         let chunk = id.div_euclid(FAN_OUT);
         if open.as_ref().is_none_or(|(at, _)| *at != chunk)
             && let Some((at, hasher)) = open.replace((chunk, ChunkHasher::new(table.name(), chunk)))
         {
             digests.insert(at, hasher.finish());
         }
-        let Some((_, hasher)) = open.as_mut() else { continue };
-        for column in 0..columns {
-            hasher.cell(match row.get_ref(column).map_err(failed)? {
+        if let Some((_, hasher)) = open.as_mut() {
+            cells.iter().for_each(|cell| hasher.cell(*cell));
+        }
+        Ok(())
+    })?;
+    if let Some((at, hasher)) = open {
+        digests.insert(at, hasher.finish());
+    }
+    Ok(digests)
+}
+
+/// Visits the rows with ids `first` to `last` in order, with their columns.
+fn for_each_row(
+    connection: &Connection,
+    table: Table,
+    first: i64,
+    last: i64,
+    visit: &mut dyn FnMut(i64, &[Cell<'_>]) -> Result<()>,
+) -> Result<()> {
+    let failed = |source| sql("hash memory.db", source);
+    let query = format!("SELECT {} FROM {} WHERE id BETWEEN ?1 AND ?2 ORDER BY id", table.columns(), table.name());
+    let mut statement = connection.prepare_cached(&query).map_err(failed)?;
+    let columns = statement.column_count();
+    let mut found = statement.query([first, last]).map_err(failed)?;
+    while let Some(row) = found.next().map_err(failed)? {
+        let id: i64 = row.get(0).map_err(failed)?;
+        let mut cells = [Cell::Null; MOST_COLUMNS];
+        for (column, cell) in cells.iter_mut().enumerate().take(columns) {
+            *cell = match row.get_ref(column).map_err(failed)? {
                 ValueRef::Null => Cell::Null,
                 ValueRef::Integer(value) => Cell::Integer(value),
                 ValueRef::Text(text) => Cell::Text(text),
@@ -193,13 +289,16 @@ fn chunk_digests(connection: &Connection, table: Table, first: i64, last: i64) -
                     ))
                     .hint("restore the brain from a snapshot"));
                 }
-            });
+            };
         }
+        visit(id, cells.get(..columns).unwrap_or_default())?;
     }
-    if let Some((at, hasher)) = open {
-        digests.insert(at, hasher.finish());
-    }
-    Ok(digests)
+    Ok(())
+}
+
+/// The stored digest of one node.
+fn node_of(connection: &Connection, table: Table, level: i64, index: i64) -> Result<Option<Digest>> {
+    Ok(nodes(connection, table, level, index, index)?.pop().map(|(_, digest)| digest))
 }
 
 fn put_node(connection: &Connection, table: Table, level: i64, index: i64, digest: Option<&Digest>) -> Result<()> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::db::sql;
 use super::index::{self, Source};
 use super::logical::{self, Table, Touched};
-use crate::bundle::rows::FAN_OUT;
+use crate::bundle::rows::{Cell, FAN_OUT};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
@@ -141,6 +141,20 @@ pub fn counts(connection: &Connection, step: i64) -> Result<Vec<(Table, u64)>> {
         found.push((Table::of_number(row.get(0).map_err(failed)?)?, rows.unsigned_abs()));
     }
     Ok(found)
+}
+
+/// Visits the columns of a kept row as they are hashed.
+pub(super) fn for_each_cell(columns: &str, visit: &mut dyn FnMut(Cell<'_>)) -> Result<()> {
+    let columns: Vec<Value> = serde_json::from_str(columns).map_err(|source| lost_row().because(source))?;
+    for column in &columns {
+        match column {
+            Value::Number(number) => visit(Cell::Integer(number.as_i64().ok_or_else(lost_row)?)),
+            Value::String(text) => visit(Cell::Text(text.as_bytes())),
+            Value::Null => visit(Cell::Null),
+            _ => return Err(lost_row()),
+        }
+    }
+    Ok(())
 }
 
 fn lost_row() -> Error {

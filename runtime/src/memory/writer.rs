@@ -233,9 +233,15 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    /// Brings the hashes up to date. What it returns undoes the rows again.
+    /// Brings the hashes up to date. What it returns undoes the rows again. Refused as `Corrupt` where the rows were not
+    /// what their hashes said before anything was written.
     pub fn finish(self) -> Result<Vec<RowUndo>> {
-        logical::refresh(self.connection, &self.touched)?;
+        logical::settle(self.connection, &self.touched, &self.undo)?;
         Ok(self.undo)
+    }
+
+    /// What undoes the rows again, where the caller computes every hash anew.
+    pub fn into_undo(self) -> Vec<RowUndo> {
+        self.undo
     }
 }

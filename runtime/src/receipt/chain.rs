@@ -6,9 +6,10 @@ use serde_json::Value;
 use super::envelope::Envelope;
 use super::key::PublicKey;
 use super::statement::{CHECKPOINT_TYPE, RECEIPT_TYPE, STATEMENT_TYPE};
-use crate::brain::Vouched;
-use crate::error::Result;
-use crate::ids::sha256;
+use crate::brain::{self, OnLoss, Opening, Repaired, Vouched};
+use crate::error::{Error, Result};
+use crate::ids::{BrainId, sha256};
+use crate::layout::Layout;
 
 /// Whose signatures count.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +70,20 @@ impl Checked {
             transcript: text(statement["predicate"]["task"]["transcript"]["sha256"].as_str()),
         })
     }
+}
+
+/// Repairs a brain whose `memory.db` has lost steps that were acknowledged; `trusted` says whose receipts of them count.
+pub fn repair(
+    layout: &Layout,
+    id: &BrainId,
+    opening: &Opening,
+    trusted: &Trusted,
+    on_loss: OnLoss,
+) -> Result<Repaired> {
+    let mut checked = Checked::default();
+    brain::repair(layout, id, opening, on_loss, &mut |line| {
+        checked.take_line(line, trusted).map_err(|what| Error::corrupt(format!("a receipt does not hold: {what}")))
+    })
 }
 
 /// Checks every line: signature, shape, number, link to the receipt before, and that each step

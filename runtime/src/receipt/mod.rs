@@ -11,7 +11,7 @@ mod envelope;
 mod key;
 mod statement;
 
-pub use chain::{Checked, Finding, Trusted, check};
+pub use chain::{Checked, Finding, Trusted, check, repair};
 pub use envelope::{Envelope, PAYLOAD_TYPE};
 pub use key::{PublicKey, Signer, SignerOnUse};
 pub use statement::{CHECKPOINT_TYPE, RECEIPT_TYPE, STATEMENT_TYPE, checkpoint};

@@ -65,6 +65,9 @@ fn statement(moved: &Move<'_>) -> Value {
             "task": moved.report.filter(|_| is_task),
         }
     });
+    if let Some(journal) = &moved.journal {
+        statement["predicate"]["journal"] = json!({ "blake3": journal });
+    }
     if let Some(change) = moved.report.filter(|_| !is_task) {
         statement["predicate"]["change"] = change.clone();
     }

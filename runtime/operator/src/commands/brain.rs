@@ -1,6 +1,6 @@
 //! `herm brain`: look at brains, check them, see how they moved.
 
-use herm::brain::{self, OnChanged, OnDrift};
+use herm::brain::{self, OnChanged, OnDrift, OnLoss};
 use herm::bundle::{Origin, Part};
 use herm::{Brain, BrainId, Reader, Result};
 use serde_json::{Value, json};
@@ -27,6 +27,10 @@ pub(super) fn run(settings: &Settings, command: &cli::Brain) -> Result<Answer> {
         }
         cli::Brain::Fork { id, new, version } => restore::fork(settings, &id.parse()?, &new.parse()?, *version),
         cli::Brain::Adopt { id } => adopt(settings, &id.parse()?),
+        cli::Brain::Repair { id, accept_loss } => {
+            let on_loss = if *accept_loss { OnLoss::Accept } else { OnLoss::Report };
+            repair(settings, &id.parse()?, on_loss)
+        }
     }
 }
 
@@ -151,14 +155,13 @@ fn origin(origin: &Origin) -> String {
 }
 
 fn verify(settings: &Settings, id: &BrainId) -> Result<Answer> {
-    let brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Report))?;
-    let report = brain.verify()?;
-    let version = brain.lock().version;
-    brain.close()?;
+    let examined = brain::examine(&settings.layout, id, settings.lock_wait)?;
+    let (version, report) = (examined.lock.version, examined.report);
     let sound = report.is_sound();
     let mut lines = report.drift.lines();
     lines.extend(report.odd.iter().map(|odd| format!("not allowed: {} is {}", odd.path, odd.what)));
     lines.extend(report.database.iter().map(|problem| format!("damaged: memory.db: {problem}")));
+    lines.extend(report.journal.wrong.iter().map(|problem| format!("not as signed: {problem}")));
     if !sound && lines.is_empty() {
         lines.push("changed: bundle.lock.json or rows of memory.db".to_owned());
     }
@@ -177,6 +180,15 @@ fn verify(settings: &Settings, id: &BrainId) -> Result<Answer> {
         }
         text
     };
+    if report.journal.unbound > 0 {
+        text.push_str(&format!(
+            "  not checked: the journal of {}, whose receipts do not bind it\n",
+            plural(report.journal.unbound, "step")
+        ));
+    }
+    if !report.journal.lost.is_empty() {
+        text.push_str(&format!("  lost, as a repair says: {:?}\n", report.journal.lost));
+    }
     for path in &report.stray {
         text.push_str(&format!("  not part of the brain, not hashed: {path}\n"));
     }
@@ -190,11 +202,13 @@ fn verify(settings: &Settings, id: &BrainId) -> Result<Answer> {
         "notAllowed": report.odd.iter().map(|odd| json!({ "path": odd.path, "what": odd.what })).collect::<Vec<_>>(),
         "stray": report.stray,
         "database": report.database,
+        "journal": to_json(&report.journal)?,
         "files": report.files,
         "bytes": report.bytes,
     });
     let answer = Answer::new(text, json);
-    Ok(match (sound, report.odd.is_empty(), report.database.is_empty()) {
+    let is_whole = report.database.is_empty() && report.journal.wrong.is_empty();
+    Ok(match (sound, report.odd.is_empty(), is_whole) {
         (true, ..) => answer,
         (false, _, false) => answer.code(exit::CORRUPT).note("restore the brain from a snapshot"),
         (false, false, _) => {
@@ -227,4 +241,52 @@ fn adopt_now(settings: &Settings, id: &BrainId) -> Result<Answer> {
         }
     };
     Ok(Answer::new(text, json!({ "id": id, "settled": to_json(&adopted)? })).unfinished(unfinished))
+}
+
+fn repair(settings: &Settings, id: &BrainId, on_loss: OnLoss) -> Result<Answer> {
+    let trusted = super::receipts::trusted(settings, None)?.0;
+    let opening = settings.opening(OnDrift::Report);
+    let repaired = herm::receipt::repair(&settings.layout, id, &opening, &trusted, on_loss)?;
+    let mut text = String::new();
+    if repaired.read_back > 0 {
+        text.push_str(&format!("brain {id}: {} read back from the damaged log\n", plural(repaired.read_back, "step")));
+    }
+    for lost in &repaired.lost {
+        let what = [
+            lost.kind.clone(),
+            lost.receipt.map(|seq| format!("receipt {seq}")),
+            lost.task.as_ref().map(|task| format!("task {task}")),
+            lost.bundle_hash.map(|hash| format!("hash {hash}")),
+        ];
+        let what: Vec<String> = what.into_iter().flatten().collect();
+        text.push_str(&format!("lost: the step to version {} ({})\n", lost.version, what.join(", ")));
+    }
+    if let Some(settled) = &repaired.settled {
+        text.push_str(&format!("brain {id} is now version {}; its receipt names what is lost\n", settled.version));
+        for path in &settled.files {
+            text.push_str(&format!("  taken over as it stands: {path}\n"));
+        }
+    }
+    if let Some(aside) = &repaired.aside {
+        text.push_str(&format!("the damaged files are kept in {}\n", aside.display()));
+    }
+    let is_open = !repaired.lost.is_empty() && repaired.settled.is_none();
+    if text.is_empty() {
+        text = format!("brain {id} has nothing to repair: nothing beside memory.db is ahead of it\n");
+    }
+    let json = json!({
+        "id": id,
+        "readBack": repaired.read_back,
+        "lost": to_json(&repaired.lost)?,
+        "settled": to_json(&repaired.settled)?,
+        "aside": repaired.aside,
+    });
+    let answer = Answer::new(text, json);
+    Ok(match is_open {
+        false => answer,
+        true => answer.code(exit::CORRUPT).note(format!(
+            "nothing was changed; a snapshot may have these steps (`herm snapshot list {id}`), or go on without them \
+             with `herm brain repair {id} --accept-loss`"
+        )),
+    })
 }

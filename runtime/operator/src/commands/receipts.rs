@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use herm::backend::Backend;
+use herm::brain::LogState;
 use herm::harness::replay_speaking;
 use herm::receipt::{Checked, Envelope, PublicKey, Trusted, check, checkpoint};
-use herm::{BrainId, Clock as _, Error, Reader, Result, SystemClock, fsio};
+use herm::{BrainId, Clock as _, Digest, Error, Reader, Result, SystemClock, fsio};
 use serde_json::{Value, json};
 
 use super::to_json;
@@ -81,7 +82,7 @@ fn show(settings: &Settings, id: &BrainId, seq: u64) -> Result<Answer> {
     Ok(Answer::new(format!("{statement:#}\n"), json!({ "id": id, "statement": statement, "envelope": envelope })))
 }
 
-fn trusted(settings: &Settings, key: Option<&str>) -> Result<(Trusted, String)> {
+pub(super) fn trusted(settings: &Settings, key: Option<&str>) -> Result<(Trusted, String)> {
     match key {
         Some(key) => {
             let key: PublicKey = key.parse()?;
@@ -103,10 +104,10 @@ fn verify(settings: &Settings, id: &BrainId, key: Option<&str>) -> Result<Answer
     verified(settings, id, key, content)
 }
 
-/// Whether the content of a brain is what its lock says, where that could be looked at.
-pub(crate) type Looked = Option<Result<(), String>>;
+/// The hash that the content of a brain gives, or what is wrong with it, where that could be looked at.
+pub(crate) type Looked = Option<Result<Digest, String>>;
 
-/// Checks every receipt of a brain, and its content as `content` looks at it.
+/// Checks every receipt of a brain, all of one moment, and its content as `content` looks at it.
 pub(crate) fn verified(
     settings: &Settings,
     id: &BrainId,
@@ -115,24 +116,20 @@ pub(crate) fn verified(
 ) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
     let (trusted, who) = trusted(settings, key)?;
-    let lines: Vec<String> = reader.receipts(1, u64::MAX)?.into_iter().map(|taped| taped.envelope).collect();
-    let mut checked = check(lines.iter().map(String::as_str), &trusted);
+    let account = reader.account()?;
+    let mut checked = check(account.receipts.iter().map(|taped| taped.envelope.as_str()), &trusted);
     let mut wrong = |what: String| checked.findings.push(herm::receipt::Finding { line: 0, what });
-    let lock = reader.lock();
-    if !lines.is_empty() {
-        let hash = lock.bundle_hash.to_string();
-        if checked.after.as_deref() != Some(hash.as_str()) {
-            wrong(format!("the last receipt does not end at {hash}, which the brain's lock says"));
-        }
+    let hash = account.lock.bundle_hash;
+    if !account.receipts.is_empty() && checked.after.as_deref() != Some(hash.to_string().as_str()) {
+        wrong(format!("the last receipt does not end at {hash}, which the brain's lock says"));
     }
-    if !reader.tape_is_whole()? {
+    if account.log == LogState::Differs {
         wrong("receipts.ndjson is not what memory.db has; the next command that writes puts it right".to_owned());
     }
-    let missing = reader.steps_without_receipt()?;
-    if missing > 0 {
-        wrong(format!("{missing} steps of the brain have no receipt"));
+    if account.unsigned_steps > 0 {
+        wrong(format!("{} steps of the brain have no receipt", account.unsigned_steps));
     }
-    for taped in reader.receipts(1, u64::MAX)? {
+    for taped in &account.receipts {
         let named = statement(&taped.envelope)?["predicate"]["task"]["transcript"]["sha256"].clone();
         if let (Some(named), Some(kept)) = (named.as_str(), reader.transcript(taped.step)?)
             && herm::ids::sha256(&kept) != named
@@ -140,39 +137,59 @@ pub(crate) fn verified(
             wrong(format!("the transcript of receipt {} is not the one that was signed", taped.seq));
         }
     }
+    for what in &account.journal.wrong {
+        wrong(what.clone());
+    }
     let looked = content(settings, id)?;
     if let Some(Err(what)) = &looked {
         wrong(what.clone());
     }
     let mut proven = proven(&checked, &who);
     if checked.is_sound() {
-        proven.push(format!("the brain's lock is where the last receipt ends ({})", lock.bundle_hash));
-        if looked.is_some() {
-            proven.push("every file and row, hashed again from nothing, gives that hash".to_owned());
+        proven.push(format!("the brain's lock is where the last receipt ends ({hash})"));
+        if account.journal.bound > 0 {
+            proven.push(format!("the journal of {} steps is the one that was signed", account.journal.bound));
+        }
+        if let Some(Ok(computed)) = &looked {
+            // Someone may have settled between the two looks.
+            let which =
+                if *computed == hash { "that hash".to_owned() } else { format!("{computed}, its hash by then") };
+            proven.push(format!("every file and row, hashed again from nothing, gives {which}"));
         }
     }
-    Ok(report(&checked, proven, not_proven(&checked, looked.is_some()), json!({ "id": id })))
+    let mut open = not_proven(&checked, looked.is_some());
+    if account.journal.unbound > 0 {
+        open.push(format!(
+            "that the journal of {} steps is as it was: their receipts do not bind it",
+            account.journal.unbound
+        ));
+    }
+    if !account.journal.lost.is_empty() {
+        open.push(format!("what {} steps did that are lost but for their receipts", account.journal.lost.len()));
+    }
+    let json = json!({ "id": id, "journal": to_json(&account.journal)? });
+    Ok(report(&checked, proven, open, json))
 }
 
 /// Whether the content is what the lock says; nothing where someone else holds the brain.
 fn content(settings: &Settings, id: &BrainId) -> Result<Looked> {
-    let brain = match herm::Brain::open(&settings.layout, id, &settings.opening(herm::brain::OnDrift::Report)) {
-        Ok(brain) => brain,
-        Err(error) if error.kind() == herm::ErrorKind::Conflict => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let looked = content_of(&brain)?;
-    brain.close()?;
-    Ok(looked)
+    match herm::brain::examine(&settings.layout, id, settings.lock_wait) {
+        Ok(examined) => Ok(Some(outcome(id, &examined.report))),
+        Err(error) if error.kind() == herm::ErrorKind::Conflict => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The same for a brain that is open.
 pub(crate) fn content_of(brain: &herm::Brain) -> Result<Looked> {
-    let found = brain.verify()?;
-    Ok(Some(match found.is_sound() {
-        true => Ok(()),
-        false => Err(format!("the content hashes to {}: see `herm brain verify {}`", found.computed, brain.id())),
-    }))
+    Ok(Some(outcome(brain.id(), &brain.verify()?)))
+}
+
+fn outcome(id: &BrainId, found: &herm::brain::Report) -> Result<Digest, String> {
+    match found.is_sound() {
+        true => Ok(found.computed),
+        false => Err(format!("the content hashes to {}: see `herm brain verify {id}`", found.computed)),
+    }
 }
 
 fn verify_file(settings: &Settings, path: &std::path::Path, key: Option<&str>) -> Result<Answer> {

@@ -43,6 +43,8 @@ pub(crate) async fn listen(app: &App, listener: TcpListener, router: Router) {
             .max_buf_size(HEAD_BYTES)
             .max_headers(HEADERS)
             .half_close(false)
+            // hyper panics past the year 9999; the router writes the date.
+            .auto_date_header(false)
             .serve_connection(io, TowerToHyperService::new(router.clone()));
         let watched = graceful.watch(serving);
         tokio::spawn(async move {

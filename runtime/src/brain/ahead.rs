@@ -1,0 +1,70 @@
+//! What stands beside `memory.db` and is further than it. A step is committed and synced before its lock, its files and
+//! its receipt are written, so nothing can rightly be ahead: where something is, `memory.db` has lost steps that were
+//! acknowledged. That is evidence. Nothing is written while it stands; [`repair`](super::repair) deals with it.
+
+use super::tape::Head;
+use crate::bundle::Lockfile;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fsio::Root;
+use crate::ids::BrainId;
+use crate::layout;
+
+/// What stands beside `memory.db`. Read before `memory.db` is: then it is never further, however fast an owner settles.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Beside {
+    lock: Option<Lockfile>,
+    receipt_bytes: u64,
+}
+
+/// What is further than `memory.db`.
+#[derive(Debug, Clone)]
+pub(super) struct Ahead {
+    /// The lock of a later step, or of another one of the same number.
+    pub(super) lock: Option<Lockfile>,
+    /// `receipts.ndjson` is longer than the receipts of `memory.db`: by so many bytes.
+    pub(super) receipt_bytes: u64,
+}
+
+impl Beside {
+    pub(super) fn read(root: &Root) -> Result<Self> {
+        let lock = match root.read(&layout::rel(layout::LOCK)?, 1 << 20) {
+            // Far too large to be a lock; it shows as drift.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => None,
+            read => read?.and_then(|bytes| Lockfile::parse(&bytes).ok()),
+        };
+        let receipts = root.stat(&layout::rel(layout::RECEIPTS)?)?;
+        Ok(Self { lock, receipt_bytes: receipts.map_or(0, |stat| stat.size) })
+    }
+
+    /// What of it is further than the lock and the last receipt of `memory.db`.
+    pub(super) fn ahead_of(&self, lock: &Lockfile, last: &Head) -> Option<Ahead> {
+        let is_other = |found: &&Lockfile| {
+            found.version > lock.version || (found.version == lock.version && found.bundle_hash != lock.bundle_hash)
+        };
+        let ahead = Ahead {
+            lock: self.lock.as_ref().filter(is_other).cloned(),
+            receipt_bytes: self.receipt_bytes.saturating_sub(last.ends_at),
+        };
+        (ahead.lock.is_some() || ahead.receipt_bytes > 0).then_some(ahead)
+    }
+}
+
+impl Ahead {
+    pub(super) fn into_error(self, id: &BrainId, lock: &Lockfile) -> Error {
+        let mut further = Vec::new();
+        if let Some(found) = &self.lock {
+            further.push(format!("{} is of version {}", layout::LOCK, found.version));
+        }
+        if self.receipt_bytes > 0 {
+            further.push(format!("{} is {} bytes longer", layout::RECEIPTS, self.receipt_bytes));
+        }
+        Error::corrupt(format!(
+            "memory.db of brain {id} ends at version {}, and {}: it has lost steps that were acknowledged; nothing was changed",
+            lock.version,
+            further.join(", and ")
+        ))
+        .hint(format!(
+            "`herm brain repair {id}` reads them back where it can and names what is lost; a snapshot may have them too"
+        ))
+    }
+}

@@ -1,0 +1,210 @@
+//! Is the journal what the receipts of its steps say?
+//!
+//! A receipt binds the journal of its step by a digest ([`journal::digest`]). Receipts of herm 0.1 have none: they bind
+//! the kind, the time, the version, the hashes and the number of files alone. Signatures are checked by whoever checks
+//! the chain; here the receipts are taken as they stand in `memory.db`.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rusqlite::Connection;
+use serde_json::Value;
+
+use super::journal;
+use crate::bundle::Parts;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{BrainId, Digest};
+use crate::memory::sql;
+
+/// At most so many findings are listed.
+const MOST_FINDINGS: usize = 20;
+
+/// What was found of a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+pub struct JournalCheck {
+    /// Steps whose journal is the one their receipts were signed with.
+    pub bound: u64,
+    /// Steps whose receipts do not bind their journal: made by herm 0.1, or without anyone to sign.
+    pub unbound: u64,
+    /// Steps that are lost but for their receipts, as the receipt of a repair says.
+    pub lost: Vec<i64>,
+    /// What does not hold, one line each.
+    pub wrong: Vec<String>,
+}
+
+/// What a receipt says of its step. Unchecked.
+#[derive(Debug, Clone)]
+pub(super) struct Said {
+    pub(super) kind: String,
+    pub(super) at: String,
+    pub(super) version: u64,
+    pub(super) before: Option<Digest>,
+    pub(super) after: Option<Digest>,
+    pub(super) parts: Option<Parts>,
+    pub(super) task: Option<String>,
+    files: u64,
+    journal: Option<Digest>,
+    /// The receipts of steps that it says are lost.
+    lost: Vec<u64>,
+}
+
+/// Reads what an envelope says of its step.
+pub(super) fn said(envelope: &str) -> Result<Said> {
+    let unreadable = || Error::corrupt("a receipt cannot be read").hint("restore the brain from a snapshot");
+    let envelope: Value = serde_json::from_str(envelope).map_err(|source| unreadable().because(source))?;
+    let payload = STANDARD
+        .decode(envelope["payload"].as_str().ok_or_else(unreadable)?)
+        .map_err(|source| unreadable().because(source))?;
+    let statement: Value = serde_json::from_slice(&payload).map_err(|source| unreadable().because(source))?;
+    let predicate = &statement["predicate"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let digest = |value: &Value| value.as_str().and_then(|text| text.parse::<Digest>().ok());
+    let subject = |name: &str| {
+        let subjects = statement["subject"].as_array()?;
+        digest(&subjects.iter().find(|subject| subject["name"] == name)?["digest"]["blake3"])
+    };
+    let lost = predicate["change"]["repair"]["lost"].as_array();
+    Ok(Said {
+        kind: text(&predicate["kind"]),
+        at: text(&predicate["at"]),
+        version: predicate["version"].as_u64().unwrap_or_default(),
+        before: subject("bundle/before"),
+        after: subject("bundle/after"),
+        parts: serde_json::from_value(predicate["parts"].clone()).ok(),
+        task: predicate["task"]["id"].as_str().map(str::to_owned),
+        files: predicate["files"].as_u64().unwrap_or_default(),
+        journal: digest(&predicate["journal"]["blake3"]),
+        lost: lost.into_iter().flatten().filter_map(|lost| lost["receipt"].as_u64()).collect(),
+    })
+}
+
+/// Checks the journal of the steps from `first` on against their receipts.
+pub(super) fn check(connection: &Connection, first: i64) -> Result<JournalCheck> {
+    let failed = |source| sql("read memory.db", source);
+    let mut found = JournalCheck::default();
+    let mut lost = BTreeSet::new();
+    // The newest first: a repair stands after the steps that it says are lost.
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT steps.seq, kind, at, version, before, after, receipts.seq, envelope, \
+             (SELECT count(*) FROM changes WHERE changes.seq = steps.seq) \
+             FROM steps LEFT JOIN receipts ON receipts.step = steps.seq WHERE steps.seq >= ?1 ORDER BY steps.seq DESC",
+        )
+        .map_err(failed)?;
+    let mut rows = statement.query([first]).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let seq: i64 = row.get(0).map_err(failed)?;
+        let (Some(receipt), Some(envelope)) =
+            (row.get::<_, Option<i64>>(6).map_err(failed)?, row.get::<_, Option<String>>(7).map_err(failed)?)
+        else {
+            found.unbound += 1;
+            continue;
+        };
+        let said = match said(&envelope) {
+            Ok(said) => said,
+            Err(error) => {
+                found.note(format!("receipt {receipt}: {}", error.message()));
+                continue;
+            }
+        };
+        lost.extend(said.lost.iter().copied());
+        if lost.contains(&receipt.unsigned_abs()) {
+            found.lost.push(seq);
+            continue;
+        }
+        let digest = |text: Option<String>| text.and_then(|text| text.parse::<Digest>().ok());
+        let kept = (
+            row.get::<_, String>(1).map_err(failed)?,
+            Moment(row.get(2).map_err(failed)?).to_string(),
+            row.get::<_, i64>(3).map_err(failed)?.unsigned_abs(),
+            digest(row.get(4).map_err(failed)?),
+            digest(row.get(5).map_err(failed)?),
+            row.get::<_, i64>(8).map_err(failed)?.unsigned_abs(),
+        );
+        if kept != (said.kind, said.at, said.version, said.before, said.after, said.files) {
+            found.note(format!("step {seq} of the journal is not the one that receipt {receipt} speaks of"));
+            continue;
+        }
+        match said.journal {
+            None => found.unbound += 1,
+            Some(signed) if journal::digest(connection, seq)? == signed => found.bound += 1,
+            Some(_) => {
+                found.note(format!("the journal of step {seq} is not the one that receipt {receipt} was signed with"));
+            }
+        }
+    }
+    found.lost.reverse();
+    for (table, column, what) in
+        [("receipts", "step", "a receipt"), ("changes", "seq", "a change"), ("row_undo", "step", "an earlier row")]
+    {
+        let query = format!(
+            "SELECT min({column}) FROM {table} WHERE {column} >= ?1 AND {column} NOT IN (SELECT seq FROM steps)"
+        );
+        let stray: Option<i64> = connection
+            .prepare_cached(&query)
+            .and_then(|mut get| get.query_row([first], |row| row.get(0)))
+            .map_err(failed)?;
+        if let Some(step) = stray {
+            found.note(format!("the journal has {what} of step {step}, and no such step"));
+        }
+    }
+    Ok(found)
+}
+
+impl JournalCheck {
+    fn note(&mut self, what: String) {
+        match self.wrong.len() {
+            MOST_FINDINGS => self.wrong.push("more may be wrong".to_owned()),
+            more if more > MOST_FINDINGS => {}
+            _ => self.wrong.push(what),
+        }
+    }
+
+    /// The same as an error, where something does not hold.
+    pub(super) fn into_result(self, id: &BrainId) -> Result<Self> {
+        match self.wrong.first() {
+            None => Ok(self),
+            Some(what) => Err(Error::corrupt(format!("{what}; what it keeps is not used"))
+                .hint(format!("see everything with `herm brain verify {id}`; restore the brain from a snapshot"))),
+        }
+    }
+}
+
+/// Contents that the journal keeps and that are not what their digests say, or that it should keep and has lost.
+pub(super) fn check_contents(connection: &Connection) -> Result<Vec<String>> {
+    let failed = |source| sql("read memory.db", source);
+    let mut wrong = Vec::new();
+    let mut all = connection.prepare("SELECT digest, content FROM blobs").map_err(failed)?;
+    let mut rows = all.query([]).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let digest = row.get_ref(0).map_err(failed)?.as_blob().unwrap_or_default();
+        let content = row.get_ref(1).map_err(failed)?.as_blob().unwrap_or_default();
+        if Digest::of(content).bytes().as_slice() != digest {
+            let name = <[u8; 32]>::try_from(digest).map(|digest| Digest::from(digest).to_string());
+            wrong.push(format!("the journal's content {} is not what it was", name.unwrap_or_default()));
+        }
+    }
+    let mut gone = connection
+        .prepare(
+            "SELECT seq, path FROM changes WHERE \
+             (before IS NOT NULL AND before NOT IN (SELECT digest FROM blobs UNION ALL SELECT digest FROM entries)) OR \
+             (after IS NOT NULL AND after NOT IN (SELECT digest FROM blobs UNION ALL SELECT digest FROM entries)) LIMIT 20",
+        )
+        .map_err(failed)?;
+    let rows = gone
+        .query_map([], |row| {
+            Ok(format!(
+                "the journal has lost a content of {} (step {})",
+                row.get::<_, String>(1)?,
+                row.get::<_, i64>(0)?
+            ))
+        })
+        .map_err(failed)?;
+    for row in rows {
+        wrong.push(row.map_err(failed)?);
+    }
+    wrong.truncate(MOST_FINDINGS);
+    Ok(wrong)
+}
