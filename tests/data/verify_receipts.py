@@ -37,6 +37,8 @@ def subject(found, name):
 def check(path, did):
     key, last, after, seq, version, brain, closed = public_key(did), None, None, 0, 0, None, False
     for number, line in enumerate(open(path, encoding="utf-8"), 1):
+        if not line.strip():
+            continue
         found, digest = statement(line, key, did)
         predicate = found["predicate"]
         assert not closed, f"line {number} stands after the checkpoint"

@@ -292,11 +292,11 @@ pub(crate) enum Brain {
         /// The agent's number
         id: String,
     },
-    /// Read back steps that a damaged memory.db has lost, and name those that cannot be (exit 7 if any cannot)
+    /// Read back steps that a damaged memory.db has lost; name those that are gone (exit 7), or go on without them
     Repair {
         /// The agent's number
         id: String,
-        /// Go on without the steps that cannot be read back; a receipt names each of them
+        /// Go on without the lost steps; a receipt names each of them
         #[arg(long)]
         accept_loss: bool,
     },

@@ -186,7 +186,9 @@ pub fn examine(layout: &Layout, id: &BrainId, wait: std::time::Duration) -> Resu
             // It is written again from memory.db, which keeps it too.
             None => false,
             Some(bytes) if Lockfile::is_foreign(&bytes) => {
-                return Err(Lockfile::parse(&bytes).err().unwrap_or_else(|| Error::internal("a foreign lock was read")));
+                return Err(Lockfile::parse(&bytes)
+                    .err()
+                    .unwrap_or_else(|| Error::internal("a foreign lock was read")));
             }
             Some(bytes) => bytes != lock.to_bytes()? && !owed,
         },

@@ -249,7 +249,10 @@ fn repair(settings: &Settings, id: &BrainId, on_loss: OnLoss) -> Result<Answer> 
     let repaired = herm::receipt::repair(&settings.layout, id, &opening, &trusted, on_loss)?;
     let mut text = String::new();
     if repaired.read_back > 0 {
-        text.push_str(&format!("brain {id}: {} read back from the damaged log\n", plural(repaired.read_back, "step")));
+        text.push_str(&format!(
+            "brain {id}: {} read back from the damaged log, whole\n",
+            plural(repaired.read_back, "step")
+        ));
     }
     for lost in &repaired.lost {
         let what = [
@@ -285,7 +288,7 @@ fn repair(settings: &Settings, id: &BrainId, on_loss: OnLoss) -> Result<Answer> 
     Ok(match is_open {
         false => answer,
         true => answer.code(exit::CORRUPT).note(format!(
-            "nothing was changed; a snapshot may have these steps (`herm snapshot list {id}`), or go on without them \
+            "nothing was given up; a snapshot may have these steps (`herm snapshot list {id}`), or go on without them \
              with `herm brain repair {id} --accept-loss`"
         )),
     })
