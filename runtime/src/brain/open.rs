@@ -91,7 +91,7 @@ pub struct Brain {
     pub(super) catalog: Option<Catalog>,
     pub(super) commands: Option<Commands>,
     // Last, so that the lock is released after everything else is closed.
-    pub(super) _guard: OsLock,
+    _guard: OsLock,
 }
 
 impl Brain {
