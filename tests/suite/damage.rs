@@ -164,35 +164,6 @@ fn of_three_hundred_damaged_logs_none_undoes_a_step_in_silence() {
     assert!(refused > 200, "{refused} of 300 logs lost a step");
 }
 
-#[test]
-fn a_flipped_bit_is_put_right_and_every_step_is_back() {
-    let crashed = crashed();
-    let mut random = Random(0xb17_f11b_0042);
-    let mut mended = 0;
-    for _ in 0..40 {
-        let brains = TempBrains::new();
-        let place = brains.file("1", "");
-        copy(&crashed.file("1", ""), &place);
-        let mut log = std::fs::read(place.join(LOG)).expect("a log");
-        let (at, bit) = (random.below(log.len()), random.below(8));
-        log[at] ^= 1 << bit;
-        std::fs::write(place.join(LOG), &log).expect("damaged");
-        let is_refused = brains.open("1").is_err();
-        let repaired =
-            repair(&brains.layout(), &id(), &brains.opening(), &trusted(), OnLoss::Report).expect("repaired");
-        assert_eq!((repaired.read_back > 0, repaired.lost), (is_refused, Vec::new()), "bit {bit} of byte {at}");
-        if let Some(aside) = repaired.aside {
-            assert_eq!(std::fs::read(aside.join(LOG)).expect("kept"), log, "what was damaged is kept");
-            mended += 1;
-        }
-        let brain = brains.open("1").expect("opened");
-        assert_eq!(brain.lock().version, 7);
-        brain.close().expect("closed");
-        sound(&brains);
-    }
-    assert!(mended > 20, "{mended} of 40");
-}
-
 /// A crashed brain that has lost the steps after version 4.
 fn lost() -> TempBrains {
     let brains = crashed();

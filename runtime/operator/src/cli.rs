@@ -297,7 +297,7 @@ pub(crate) enum Brain {
         /// The agent's number
         id: String,
     },
-    /// Read back steps that a damaged memory.db has lost; name those that are gone (exit 7), or go on without them
+    /// Name the steps that a damaged memory.db has lost (exit 7), or go on without them
     Repair {
         /// The agent's number
         id: String,

@@ -64,7 +64,7 @@ impl Ahead {
             further.join(", and ")
         ))
         .hint(format!(
-            "`herm brain repair {id}` reads them back where it can and names what is lost; a snapshot may have these steps"
+            "`herm brain repair {id}` names what is lost and can go on without it; a snapshot may have these steps"
         ))
     }
 }

@@ -1,11 +1,10 @@
 //! Repairing a brain whose `memory.db` has lost steps that were acknowledged ([`ahead`](super::ahead) finds out).
 //!
-//! What is damaged is copied aside first and stays there. Single flipped bits of the log are put right by its checksums,
-//! which brings the steps back whole. Where that is not enough and the caller accepts the loss, the files are taken over as
+//! What is damaged is copied aside first and stays there. Where the caller accepts the loss, the files are taken over as
 //! they stand, the receipts that are left stay in the chain, and a step of its own with a receipt of its own names every
 //! step that is lost. So the chain goes on, and no number is ever signed twice.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -26,7 +25,6 @@ use crate::error::{Error, Result};
 use crate::fsio::{self, Root, Sync};
 use crate::ids::{BrainId, Digest};
 use crate::layout::{self, Layout};
-use crate::memory;
 
 /// What to do about steps that are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +54,6 @@ pub struct LostStep {
 /// What a repair found and did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Repaired {
-    /// Steps that were read back from the damaged log, whole.
-    pub read_back: u64,
     /// Steps that are lost.
     pub lost: Vec<LostStep>,
     /// Where the damaged files are kept, if anything was changed.
@@ -97,37 +93,20 @@ pub(crate) fn repair(
     }
     let guard = open::take_lock(layout, id, opening.wait)?;
     let (mut brain, beside) = Brain::connect(layout, id, opening, guard)?;
-    let mut last = tape::head(&brain.database.connection)?;
-    let Some(mut ahead) = beside.ahead_of(&brain.lock, &last) else { return Ok(Repaired::default()) };
-    let version = brain.lock.version;
-    let mut aside = None;
-    if on_loss == OnLoss::Accept || memory::can_mend_log(&brain.root.path().join(layout::DATABASE_LOG))? {
-        aside = Some(set_aside(layout, id, &brain.root)?);
-        // Nobody may have the database open while its log changes: SQLite looks at checksums only as it opens.
-        let Brain { database, root, _guard: guard, .. } = brain;
-        drop(database);
-        memory::mend_log(&root.path().join(layout::DATABASE_LOG))?;
-        let (again, beside) = Brain::connect(layout, id, opening, guard)?;
-        brain = again;
-        last = tape::head(&brain.database.connection)?;
-        let read_back = brain.lock.version.saturating_sub(version);
-        match beside.ahead_of(&brain.lock, &last) {
-            Some(still) => ahead = still,
-            None => return Ok(Repaired { read_back, aside, ..Repaired::default() }),
-        }
-    }
-    let read_back = brain.lock.version.saturating_sub(version);
+    let last = tape::head(&brain.database.connection)?;
+    let Some(ahead) = beside.ahead_of(&brain.lock, &last) else { return Ok(Repaired::default()) };
     let lost = Lost::read(&brain, &ahead, &last, receipts)?;
     if on_loss == OnLoss::Report {
-        return Ok(Repaired { read_back, lost: lost.steps, aside, settled: None });
+        return Ok(Repaired { lost: lost.steps, ..Repaired::default() });
     }
+    let aside = set_aside(layout, id, &brain.root)?;
     brain.put_back_torn_files()?;
     brain.database.keep_log(false)?;
-    let name = aside.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let name = aside.file_name().map(|name| name.to_string_lossy().into_owned());
     let report = json!({ "repair": { "lost": lost.steps, "aside": name } });
     let settled = brain.take_over(Some((&lost, &report)))?;
     brain.close()?;
-    Ok(Repaired { read_back, lost: lost.steps, aside, settled })
+    Ok(Repaired { lost: lost.steps, aside: Some(aside), settled })
 }
 
 /// Copies everything that may hold evidence to a place where nothing is ever removed.

@@ -563,20 +563,6 @@ pub fn remove_tree(path: &Path) -> Result<()> {
     }
 }
 
-/// Puts single bytes of a file right in their places, and waits for the disk. Only for what is damaged: whoever reads
-/// the file meanwhile sees each byte before or after.
-pub fn overwrite_bytes(path: &Path, bytes: &[(u64, u8)]) -> Result<()> {
-    if bytes.is_empty() {
-        return Ok(());
-    }
-    let failed = |source| Error::io("write", path, source);
-    let file = std::fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
-    for (at, byte) in bytes {
-        std::os::unix::fs::FileExt::write_all_at(&file, &[*byte], *at).map_err(failed)?;
-    }
-    file.sync_all().map_err(failed)
-}
-
 /// Copies a regular file to a place where nothing is, and waits for the disk; `false` where there is no such file.
 pub fn copy_durably(from: &Path, to: &Path) -> Result<bool> {
     let (mut source, _) = match open_regular(from) {

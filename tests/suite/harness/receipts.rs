@@ -96,6 +96,7 @@ async fn everything_that_matters_is_signed() {
     assert_eq!(task["result"]["sha256"], herm::ids::sha256(ANSWER.as_bytes()));
     insta::assert_json_snapshot!("receipt_of_a_task", statements[3], {
         ".subject[].digest.*" => "[digest]",
+        ".predicate.journal.blake3" => "[digest]",
         ".predicate.previous.sha256" => "[digest]",
         ".predicate.parts.*" => "[digest]",
         ".predicate.task.id" => "[task]",

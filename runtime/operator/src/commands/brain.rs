@@ -248,12 +248,6 @@ fn repair(settings: &Settings, id: &BrainId, on_loss: OnLoss) -> Result<Answer> 
     let opening = settings.opening(OnDrift::Report);
     let repaired = herm::receipt::repair(&settings.layout, id, &opening, &trusted, on_loss)?;
     let mut text = String::new();
-    if repaired.read_back > 0 {
-        text.push_str(&format!(
-            "brain {id}: {} read back from the damaged log, whole\n",
-            plural(repaired.read_back, "step")
-        ));
-    }
     for lost in &repaired.lost {
         let what = [
             lost.kind.clone(),
@@ -279,7 +273,6 @@ fn repair(settings: &Settings, id: &BrainId, on_loss: OnLoss) -> Result<Answer> 
     }
     let json = json!({
         "id": id,
-        "readBack": repaired.read_back,
         "lost": to_json(&repaired.lost)?,
         "settled": to_json(&repaired.settled)?,
         "aside": repaired.aside,
@@ -288,7 +281,7 @@ fn repair(settings: &Settings, id: &BrainId, on_loss: OnLoss) -> Result<Answer> 
     Ok(match is_open {
         false => answer,
         true => answer.code(exit::CORRUPT).note(format!(
-            "nothing was given up; a snapshot may have these steps (`herm snapshot list {id}`), or go on without them \
+            "nothing was changed; a snapshot may have these steps (`herm snapshot list {id}`), or go on without them \
              with `herm brain repair {id} --accept-loss`"
         )),
     })
