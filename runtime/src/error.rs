@@ -133,6 +133,13 @@ impl Error {
         error.because(source)
     }
 
+    /// Whether the machine lacks something for now that it may have again: room on the disk, descriptors, memory. The same
+    /// call may work later, without anyone changing the input.
+    pub fn is_passing(&self) -> bool {
+        // Whatever fails for what the machine lacks names its cause; an `Unavailable` without one is a rule of ours.
+        self.kind == ErrorKind::Unavailable && self.source.is_some()
+    }
+
     /// What the caller can do.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -121,6 +121,11 @@ impl Layout {
         self.brains.join(".operator").join("book.db")
     }
 
+    /// The signed word that keys of callers were made. It stands beside the brains, not in the book: it must outlive it.
+    pub fn keys_marker(&self) -> PathBuf {
+        self.brains.join(".keys-made.json")
+    }
+
     /// The file whose lock belongs to the one server of these brains.
     pub fn server_lock(&self) -> PathBuf {
         self.brains.join(".operator").join("serve.lock")

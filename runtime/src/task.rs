@@ -10,7 +10,7 @@ use crate::brain::Settled;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Slug, SubscriberId, TaskId};
 use crate::memory::EvidenceStatus;
-use crate::tool::SkillChange;
+use crate::tool::{AskRules, SkillChange};
 use crate::tuning::Tuning;
 
 /// The most turns a session can have. Limits only go below it.
@@ -122,6 +122,8 @@ pub struct Task {
     pub backend: Option<String>,
     /// The brains whose tasks led to this one.
     pub path: Vec<BrainId>,
+    /// Which agents it may ask; all, where nobody says.
+    pub asking: Option<Arc<dyn AskRules>>,
 }
 
 impl Task {

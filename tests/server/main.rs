@@ -1,12 +1,17 @@
 //! The operator's process over real sockets: tasks, keys, limits, doors, what is seen from outside.
 
 mod access;
+mod asking;
 mod bad_input;
 mod doors;
+mod fair;
 mod held;
+mod lost_keys;
 mod operate;
 mod page;
+mod passing;
 mod payment;
+mod private;
 mod restart;
 mod seen;
 mod skew;

@@ -44,14 +44,14 @@ fn unbase64(text: &str) -> Value {
 
 /// A facilitator that keeps what it was asked, and settles each nonce once.
 #[derive(Clone, Default)]
-struct Facilitator(Arc<Mutex<Vec<(String, Value)>>>);
+pub(crate) struct Facilitator(Arc<Mutex<Vec<(String, Value)>>>);
 
 impl Facilitator {
     fn asked(&self, what: &str) -> usize {
         self.0.lock().unwrap().iter().filter(|(path, _)| path == what).count()
     }
 
-    fn answer(&self, asked: Asked) -> (u16, Vec<u8>) {
+    pub(crate) fn answer(&self, asked: Asked) -> (u16, Vec<u8>) {
         let body: Value = serde_json::from_slice(&asked.body).unwrap();
         assert_eq!((&body["x402Version"], &body["paymentRequirements"]["scheme"]), (&json!(2), &json!("exact")));
         let nonce = body["paymentPayload"]["payload"]["authorization"]["nonce"].clone();
@@ -76,14 +76,14 @@ impl Facilitator {
 }
 
 /// What a task costs.
-fn price(facilitator: &str) -> String {
+pub(crate) fn price(facilitator: &str) -> String {
     format!(
         "[serve.x402]\nfacilitator = \"{facilitator}\"\npay_to = \"0xherm\"\nnetwork = \"eip155:8453\"\nasset = \"0xtoken\"\n\
          amount = \"1000\"\ntoken_name = \"USDC\"\ntoken_version = \"2\""
     )
 }
 
-fn paid(nonce: &str, amount: &str) -> String {
+pub(crate) fn paid(nonce: &str, amount: &str) -> String {
     let accepted = json!({
         "scheme": "exact", "network": "eip155:8453", "amount": amount, "asset": "0xtoken", "payTo": "0xherm",
         "maxTimeoutSeconds": 300, "extra": { "name": "USDC", "version": "2" },
@@ -212,4 +212,129 @@ fn a_price_that_is_not_whole_is_told_before_anyone_is_answered() {
     let run = operator.herm().run(&["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!(run.code, 2, "{run:?}");
     assert!(run.stderr.contains("[serve.x402] needs network"), "{run:?}");
+}
+
+/// Whatever a caller can read: nothing of it has the answer that was not paid for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_was_not_paid_for_can_be_read_nowhere() {
+    let facilitator = Facilitator::default();
+    let answering = facilitator.clone();
+    let address = web_server::serve(Arc::new(move |asked| answering.answer(asked))).await;
+    let more = price(&address);
+    tokio::task::spawn_blocking(move || {
+        let secret = r#"{"summary":"the xylophone is in the attic"}"#;
+        let operator = answering_and(secret, &more);
+        let keys = ["alice", "bob"].map(|name| operator.key(&[name, "--subscriber", name]));
+        let boss = operator.key(&["boss", "--operations", "operate"]);
+        let serving = operator.serve();
+        let late = serving.client().with("payment-signature", &paid("late", "1000"));
+        let refused = run(&late.key(&keys[0]), "7", "where is it");
+        assert!(problem(&refused, 402, "payment_required").contains("authorization_expired"), "{refused:?}");
+        for (who, key) in [("alice", &keys[0]), ("bob", &keys[1]), ("boss", &boss)] {
+            let client = serving.client().key(key);
+            let tasks = client.get("/v1/tasks").json()["tasks"].as_array().unwrap().clone();
+            let mut paths: Vec<String> = [
+                "memory/search?q=xylophone",
+                "memory/search?q=attic",
+                "history",
+                "receipts",
+                "receipts/2",
+                "skills",
+                "charts",
+            ]
+            .map(|path| format!("/v1/agents/7/{path}"))
+            .into();
+            for task in &tasks {
+                let name = task["task"].as_str().unwrap();
+                paths.extend([format!("/v1/tasks/{name}"), format!("/v1/tasks/{name}/events")]);
+            }
+            for path in paths.iter().chain([&"/v1/tasks".to_owned()]) {
+                let answer = client.get(path);
+                assert!(
+                    !answer.body.contains("xylophone") && !answer.body.contains("attic"),
+                    "{who} {path}: {answer:?}"
+                );
+            }
+            // A digest of a short answer is as good as the answer.
+            let receipt = client.get("/v1/agents/7/receipts/2");
+            if receipt.status == 200 {
+                assert_eq!(receipt.json()["statement"]["predicate"]["task"]["result"], json!(null));
+            }
+        }
+        // As it happens, and through the other door.
+        let alice = serving.client().key(&keys[0]);
+        let chat = json!({ "model": "agent-7", "messages": [{ "role": "user", "content": "where is it" }] });
+        let late_again = |number: u32| {
+            let authorization = json!({ "nonce": "late", "from": format!("0x{number}") });
+            let mut payment = unbase64(&paid("late", "1000"));
+            payment["payload"]["authorization"] = authorization;
+            base64(payment.to_string().as_bytes())
+        };
+        let streamed = alice
+            .with("payment-signature", &late_again(1))
+            .with("accept", "text/event-stream")
+            .post("/v1/agents/7/tasks", &json!({ "input": "where is it" }));
+        let chatted = alice.with("payment-signature", &late_again(2)).post("/v1/chat/completions", &chat);
+        for answer in [streamed, chatted] {
+            assert!(answer.body.contains("authorization_expired") && !answer.body.contains("xylophone"), "{answer:?}");
+        }
+        // Paid for, it is found again.
+        let good = alice.with("payment-signature", &paid("good", "1000"));
+        assert!(run(&good, "7", "where is it").body.contains("xylophone"));
+        assert!(alice.get("/v1/agents/7/memory/search?q=xylophone").body.contains("attic"));
+        // What was not kept is accounted for all the same, and replays.
+        drop(serving);
+        for arguments in
+            [["receipts", "verify", "7"].as_slice(), &["receipts", "replay", "7", "2"], &["brain", "verify", "7"]]
+        {
+            let ran = operator.herm().run(arguments);
+            assert_eq!(ran.code, 0, "{ran:?}");
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_payment_that_was_taken_before_the_kill_is_not_taken_again() {
+    let facilitator = Facilitator::default();
+    let answering = facilitator.clone();
+    let address = web_server::serve(Arc::new(move |asked| answering.answer(asked))).await;
+    let more = price(&address);
+    tokio::task::spawn_blocking(move || {
+        let model = crate::saying(DONE);
+        let operator = with_model_and(&model, &more);
+        let serving = operator.serve();
+        let first = run(&serving.client().with("payment-signature", &paid("one", "1000")), "7", "go").json();
+        let task = first["task"].as_str().unwrap().to_owned();
+        crate::over(&serving.client(), &task);
+        serving.kill();
+        let unfinish = |step: &str| {
+            let book = rusqlite::Connection::open(operator.brains().join(".operator/book.db")).unwrap();
+            let request = json!({ "input": "go", "limits": {}, "dryRun": false, "subscriber": null }).to_string();
+            let changed = book
+                .execute(
+                    "UPDATE tasks SET state = 'running', finished_at = NULL, outcome = NULL, status = NULL, request = ?1",
+                    [request],
+                )
+                .unwrap();
+            assert_eq!(changed, 1, "{step}");
+        };
+        // Killed after the brain's commit and before the book's.
+        unfinish("settled");
+        let serving = operator.serve();
+        let view = crate::over(&serving.client(), &task);
+        assert_eq!((&view["state"], &view["payment"]), (&json!("done"), &first["payment"]), "{view}");
+        serving.kill();
+        // Killed after the payment was taken and before the brain's commit: run again, and paid already.
+        unfinish("taken");
+        std::fs::remove_dir_all(operator.brains().join("7")).unwrap();
+        let operator = operator.with_plain_brain("7");
+        let serving = operator.serve();
+        let view = crate::over(&serving.client(), &task);
+        assert_eq!((&view["state"], &view["payment"]), (&json!("done"), &first["payment"]), "{view}");
+        assert_eq!((facilitator.asked("/settle"), model.requests().len()), (1, 2));
+    })
+    .await
+    .unwrap();
 }

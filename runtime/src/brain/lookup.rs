@@ -1,11 +1,12 @@
 //! What a server asks of a brain again and again: one task, one file through its versions, how the brain grew. All of
 //! it beside whoever owns the brain.
 
-use rusqlite::OptionalExtension as _;
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::history::{self, StepKind, StepRecord};
 use super::journal;
 use super::manifest::Manifest;
+use super::open::Brain;
 use super::reader::Reader;
 use crate::bundle::Lockfile;
 use crate::clock::Moment;
@@ -55,6 +56,34 @@ pub struct Point {
     pub archived: i64,
 }
 
+/// How a task that was settled ended, with its transcript while that is kept.
+pub(crate) type SettledTask = (String, Option<Vec<u8>>);
+
+impl Brain {
+    /// How a task ended, if it was settled here.
+    pub(crate) fn settled_task(&self, task: &TaskId) -> Result<Option<SettledTask>> {
+        let connection = &self.database.connection;
+        let Some(status) = task_status(connection, task)? else { return Ok(None) };
+        Ok(Some((status, kept_task(connection, task)?.map(|kept| kept.transcript))))
+    }
+}
+
+fn kept_task(connection: &Connection, task: &TaskId) -> Result<Option<KeptTask>> {
+    connection
+        .prepare_cached("SELECT step, content FROM transcripts WHERE task = ?1")
+        .and_then(|mut get| {
+            get.query_row([task.as_str()], |row| Ok(KeptTask { step: row.get(0)?, transcript: row.get(1)? })).optional()
+        })
+        .map_err(|source| sql("read memory.db", source))
+}
+
+fn task_status(connection: &Connection, task: &TaskId) -> Result<Option<String>> {
+    connection
+        .prepare_cached("SELECT outcome FROM task_log WHERE task = ?1")
+        .and_then(|mut get| get.query_row([task.as_str()], |row| row.get(0)).optional())
+        .map_err(|source| sql("read memory.db", source))
+}
+
 impl Reader {
     /// Takes in what the owner has settled since; whether anything has moved.
     pub fn refresh(&mut self) -> Result<bool> {
@@ -71,23 +100,12 @@ impl Reader {
 
     /// A task by its name, if it was settled and its transcript is still kept.
     pub fn kept_task(&self, task: &TaskId) -> Result<Option<KeptTask>> {
-        self.database
-            .connection
-            .prepare_cached("SELECT step, content FROM transcripts WHERE task = ?1")
-            .and_then(|mut get| {
-                get.query_row([task.as_str()], |row| Ok(KeptTask { step: row.get(0)?, transcript: row.get(1)? }))
-                    .optional()
-            })
-            .map_err(|source| sql("read memory.db", source))
+        kept_task(&self.database.connection, task)
     }
 
     /// Whether a task was settled, and how it ended.
     pub fn task_status(&self, task: &TaskId) -> Result<Option<String>> {
-        self.database
-            .connection
-            .prepare_cached("SELECT outcome FROM task_log WHERE task = ?1")
-            .and_then(|mut get| get.query_row([task.as_str()], |row| row.get(0)).optional())
-            .map_err(|source| sql("read memory.db", source))
+        task_status(&self.database.connection, task)
     }
 
     /// The number of the receipt of a step.

@@ -1,22 +1,85 @@
 //! One agent asking another of the same harness.
 
-use std::sync::Weak;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::{Harness, Inner};
 use crate::error::{Error, Result};
-use crate::ids::BrainId;
-use crate::task::{Keep, Limits, Task};
-use crate::tool::{Agents, TaskFrame};
+use crate::ids::{BrainId, TaskId};
+use crate::session::Transcript;
+use crate::task::{Keep, Limits, Status, Task};
+use crate::tool::{Agents, AskRules, TaskFrame};
 
 /// How many agents may ask one another in a row.
 const MAX_DEPTH: usize = 3;
 
-/// The other agents of a harness.
+/// Which brain waits for which: a task holds the first and has asked the second. A brain is held by one task, and a task
+/// asks one agent at a time, so no brain waits for two.
+#[derive(Debug, Default)]
+pub(super) struct Waits(Mutex<HashMap<BrainId, BrainId>>);
+
+impl Waits {
+    /// Notes that a brain waits for another, unless the other waits for it already: through however many others, and
+    /// whoever's tasks they are.
+    fn begin(&self, from: &BrainId, to: &BrainId) -> Result<()> {
+        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = Some(to);
+        while let Some(next) = at {
+            if next == from {
+                return Err(Error::refused(format!(
+                    "agent {to} waits for agent {from} already, so neither would answer"
+                ))
+                .hint("answer with what you have, or ask another agent"));
+            }
+            at = waits.get(next);
+        }
+        waits.insert(from.clone(), to.clone());
+        Ok(())
+    }
+
+    fn end(&self, from: &BrainId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(from);
+    }
+}
+
+/// A brain waits for another for as long as this lives.
+struct Waiting<'a> {
+    inner: &'a Inner,
+    from: &'a BrainId,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.inner.waits.end(self.from);
+    }
+}
+
+/// The other agents of a harness, as one task sees them.
 #[derive(Debug)]
-pub(super) struct Neighbours(pub(super) Weak<Inner>);
+pub(super) struct Neighbours {
+    inner: Weak<Inner>,
+    asking: Option<Arc<dyn AskRules>>,
+    /// How often the task has asked the same thing of the same agent.
+    asked: Mutex<HashMap<(BrainId, String), u32>>,
+}
+
+impl Neighbours {
+    pub(super) fn new(inner: &Arc<Inner>, asking: Option<Arc<dyn AskRules>>) -> Self {
+        Self { inner: Arc::downgrade(inner), asking, asked: Mutex::default() }
+    }
+
+    /// The name of the task that a question becomes. A task that is run again after a kill, and asks the same again, finds
+    /// the answer that it was given: the other agent does not do it twice.
+    fn name(&self, from: &TaskFrame, to: &BrainId, input: &str) -> TaskId {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = asked.entry((to.clone(), input.to_owned())).or_default();
+        *times += 1;
+        TaskId::derived(&from.task, &[to.as_str().as_bytes(), input.as_bytes(), &times.to_le_bytes()])
+    }
+}
 
 #[async_trait]
 impl Agents for Neighbours {
@@ -34,12 +97,19 @@ impl Agents for Neighbours {
             return Err(Error::refused("a task with a budget does not ask other agents: they would spend beside it")
                 .hint("do it yourself"));
         }
-        let inner = self.0.upgrade().ok_or_else(|| Error::unavailable("the harness is shutting down"))?;
+        if let Some(rules) = &self.asking {
+            rules.check(&to)?;
+        }
+        let inner = self.inner.upgrade().ok_or_else(|| Error::unavailable("the harness is shutting down"))?;
+        let name = self.name(from, &to, &input);
+        inner.waits.begin(&from.brain, &to)?;
+        let _waiting = Waiting { inner: &inner, from: &from.brain };
         let left = from.until.saturating_duration_since(tokio::time::Instant::now());
         let limits =
             Limits { deadline_secs: left.as_secs().clamp(1, Limits::default().deadline_secs), ..Limits::default() };
         let keep = if from.settles { Keep::Settle } else { Keep::DryRun };
         let task = Task {
+            id: Some(name),
             input,
             limits,
             keep,
@@ -47,18 +117,85 @@ impl Agents for Neighbours {
             on_behalf_of: from.subscriber,
             backend: from.backend.clone(),
             path: from.path.clone(),
+            asking: self.asking.clone(),
             ..Task::default()
         };
-        let harness = Harness { inner };
-        // Two agents that ask each other at once would wait for ever.
-        let outcome = tokio::time::timeout(left.max(Duration::from_secs(1)), Box::pin(harness.run(&to, task)))
-            .await
-            .map_err(|_| Error::unavailable(format!("agent {to} did not answer in time")))??;
-        outcome.answer.ok_or_else(|| {
-            Error::unavailable(format!(
-                "agent {to} gave no answer: {}",
-                outcome.message.unwrap_or_else(|| outcome.stop.name().to_owned())
-            ))
-        })
+        let harness = Harness { inner: Arc::clone(&inner) };
+        let answered =
+            tokio::time::timeout(left.max(Duration::from_secs(1)), Box::pin(harness.answer(&to, task))).await;
+        let answered = answered.map_err(|_| Error::unavailable(format!("agent {to} did not answer in time")))?;
+        answered.map_err(|error| inner.without_places(&to, error))
+    }
+}
+
+impl Harness {
+    /// The answer to a question: the one that was given before the process was killed, or a new one.
+    async fn answer(&self, to: &BrainId, task: Task) -> Result<String> {
+        if let Some(name) = task.id.clone() {
+            let settled = self.with_brain(to, move |brain| brain.settled_task(&name)).await?;
+            if let Some((status, transcript)) = settled {
+                let stop = transcript.map(|content| Transcript::parse(&content)).transpose()?.map(|kept| kept.stop);
+                let (answer, message) = stop.map(|stop| (stop.answer, stop.message)).unwrap_or_default();
+                return answer
+                    .filter(|_| status == Status::Converged.name())
+                    .ok_or_else(|| no_answer(to, message.as_deref().unwrap_or(&status)));
+            }
+        }
+        let outcome = self.run(to, task).await?;
+        outcome.answer.ok_or_else(|| no_answer(to, outcome.message.as_deref().unwrap_or_else(|| outcome.stop.name())))
+    }
+}
+
+fn no_answer(to: &BrainId, why: &str) -> Error {
+    Error::unavailable(format!("agent {to} gave no answer: {why}"))
+}
+
+impl Inner {
+    /// An error as a model may read it, which may tell it to a subscriber: where the brains are is for the log.
+    fn without_places(&self, to: &BrainId, error: Error) -> Error {
+        if !error.message().contains(&*self.layout.brains().to_string_lossy()) {
+            return error;
+        }
+        tracing::warn!(brain = %to, %error, "an agent that was asked could not work");
+        Error::new(error.kind(), format!("agent {to} cannot work now")).hint("answer with what you have")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> BrainId {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn whoever_would_wait_for_itself_is_refused_whatever_the_length_of_the_circle() {
+        let waits = Waits::default();
+        assert!(waits.begin(&id("1"), &id("1")).is_err());
+        waits.begin(&id("1"), &id("2")).unwrap();
+        assert!(waits.begin(&id("2"), &id("1")).is_err(), "two");
+        waits.begin(&id("2"), &id("3")).unwrap();
+        assert!(waits.begin(&id("3"), &id("1")).is_err(), "three");
+        // A brain that others wait for can be waited for by more.
+        waits.begin(&id("4"), &id("2")).unwrap();
+        assert!(waits.begin(&id("3"), &id("4")).is_err(), "a side branch closes a circle too");
+        waits.begin(&id("3"), &id("5")).unwrap();
+        waits.end(&id("1"));
+        waits.begin(&id("5"), &id("1")).unwrap();
+    }
+
+    #[test]
+    fn the_same_question_of_the_same_task_has_the_same_name_and_any_other_another() {
+        let parent: TaskId = "0123456789ab-0011223344556677".parse().unwrap();
+        let name = |parts: &[&[u8]]| TaskId::derived(&parent, parts);
+        let first = name(&[b"2", b"go", b"1"]);
+        assert_eq!(first, name(&[b"2", b"go", b"1"]));
+        assert!(first.as_str().starts_with("0123456789ab-") && first.as_str().len() == 45, "{}", first.as_str());
+        for other in [name(&[b"2", b"go", b"2"]), name(&[b"2g", b"o", b"1"]), name(&[b"3", b"go", b"1"])] {
+            assert_ne!(first, other);
+        }
+        let named: TaskId = "by-hand".parse().unwrap();
+        assert!(TaskId::derived(&named, &[]).as_str().starts_with("derived-"));
     }
 }

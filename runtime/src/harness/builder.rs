@@ -284,6 +284,7 @@ impl HarnessBuilder {
             curated: Mutex::default(),
             counted: super::maintain::Counted::default(),
             snapshots: self.snapshotting.map(Snapshots::new),
+            waits: super::agents::Waits::default(),
             programs: self.programs,
             vectors: self
                 .embedder

@@ -80,6 +80,8 @@ pub(crate) struct Inner {
     vectors: Option<vectors::Vectors>,
     /// Where brains are snapshotted to; nowhere, unless said.
     snapshots: Option<snapshots::Snapshots>,
+    /// Which brain waits for which.
+    waits: agents::Waits,
 }
 
 impl Harness {

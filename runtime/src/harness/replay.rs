@@ -210,7 +210,7 @@ async fn replay_in(
     let again = Again { original: layout, transcript: &transcript, toolbox, speaker, goes_on_with };
     let (finished, desk, frame, caller) = again.run(brain).await?;
     let same_prompt = finished.transcript.prompt == transcript.prompt;
-    let settled = task_run::settle(&desk, &frame, finished, &transcript.limits).await?;
+    let settled = task_run::settle(&desk, &frame, finished, &transcript.limits, None).await?;
     let (mut recorded, diverged) = caller.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
     recorded.sort();
     recorded.dedup();
@@ -331,6 +331,7 @@ impl Again<'_> {
             learning: transcript.learning,
             cancel: &Cancel::new(),
             events: None,
+            release: None,
             random: &SystemRandom,
             replayed: Some(transcript),
         }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -9,10 +10,10 @@ use tokio::time::Instant;
 use super::agents::Neighbours;
 use super::snapshots::PushedStep;
 use super::{Harness, Inner};
-use crate::brain::{Settled, Step, StepKind, Transcript as KeptTranscript};
+use crate::brain::{Brain, Settled, Step, StepKind, Transcript as KeptTranscript};
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, TaskId, sha256};
-use crate::session::{Cancel, Events, Finished, Live, Run, account};
+use crate::session::{Cancel, Events, Finished, Live, Release, Run, account};
 use crate::task::{Event, Keep, Limits, Outcome, Status, Task};
 use crate::tool::{Around, Context, Desk, TaskFrame, at_desk};
 
@@ -36,6 +37,11 @@ pub struct Watch {
     pub cancel: Cancel,
     /// Told what the model's replies cost, before the step is settled.
     pub spent: Spent,
+    /// Whether the final answer may be kept and handed out; it may, where nobody is asked.
+    pub release: Option<Arc<dyn Release>>,
+    /// For how long a step that the machine cannot write now, a full disk for one, is tried again before the task is given
+    /// up: what the model said was paid for.
+    pub patience: Duration,
 }
 
 impl Harness {
@@ -97,7 +103,7 @@ impl Harness {
             tuning: Arc::clone(&tuning),
         };
         let desk = Arc::new(Mutex::new(Desk::new(place, at).in_session(around)));
-        let agents = Arc::new(Neighbours(Arc::downgrade(inner)));
+        let agents = Arc::new(Neighbours::new(inner, task.asking.clone()));
         let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::clone(&inner.secrets), Some(agents))
             .with_meaning(inner.meaning());
         if let Some(events) = &watch.events {
@@ -118,6 +124,7 @@ impl Harness {
             learning: inner.learning,
             cancel: &watch.cancel,
             events: watch.events.as_ref(),
+            release: watch.release.as_deref(),
             random: &*inner.random,
             replayed: None,
         }
@@ -128,7 +135,7 @@ impl Harness {
         watch.spent.0.store(outcome.usage.micro_usd.unwrap_or(0), Ordering::Relaxed);
         if task.keep == Keep::Settle {
             let began = Instant::now();
-            let settled = settle(&desk, &frame, finished, &limits).await?;
+            let settled = settle(&desk, &frame, finished, &limits, inner.again(id, watch.patience)).await?;
             if let Some(events) = &watch.events {
                 let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
                 let _ = events.send(Event::Settled { version: settled.version, after: settled.after, millis });
@@ -180,6 +187,13 @@ impl Inner {
             .hint("it is taken back here; run the task again, and it goes on from what is there now"))
     }
 
+    /// How a step is tried again, for so long.
+    fn again(self: &Arc<Self>, id: &BrainId, patience: Duration) -> Option<Again> {
+        let (inner, id) = (Arc::clone(self), id.clone());
+        let open = Arc::new(move || Brain::open(&inner.layout, &id, &inner.opening));
+        (!patience.is_zero()).then_some(Again { patience, open })
+    }
+
     /// What follows a task, off the caller's path.
     fn after_task(self: &Arc<Self>, desk: Arc<Mutex<Desk>>, wanting: super::Wanting) {
         let place = match Arc::try_unwrap(desk) {
@@ -222,31 +236,64 @@ fn outcome_of(frame: &TaskFrame, finished: &Finished) -> Outcome {
     }
 }
 
-/// Commits the step of a task. Once begun it is finished, whoever still waits.
+/// The first wait before a step is tried again, and the longest.
+const SETTLE_WAITS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// How a step that the machine cannot write now is tried again.
+#[derive(Clone)]
+pub(super) struct Again {
+    /// For how long.
+    patience: Duration,
+    /// Opens the brain, where a commit failed and nobody knows what the disk holds.
+    open: Arc<dyn Fn() -> Result<Brain> + Send + Sync>,
+}
+
+/// Commits the step of a task. Once begun it is finished, whoever still waits. A step that failed for what the machine
+/// lacks, and is not in the brain, is tried again where that is asked for.
 pub(super) async fn settle(
     desk: &Arc<Mutex<Desk>>,
     frame: &Arc<TaskFrame>,
     finished: Finished,
     limits: &Limits,
+    again: Option<Again>,
 ) -> Result<Settled> {
     let content = finished.transcript.to_bytes()?;
     let digest = sha256(&content);
-    let frame = Arc::clone(frame);
-    let limits = limits.clone();
-    at_desk(desk, move |desk| {
-        let changed = changed_skills(desk, &finished)?;
-        let report = report(&frame, &finished, &limits, &digest, content.len(), changed);
-        let summary = format!("{}: {}", finished.stop.reason.status().name(), account::summary(&finished.stop));
-        let step = Step {
-            kind: StepKind::Task,
-            summary: &summary,
-            report: Some(&report),
-            transcript: Some(KeptTranscript { task: frame.task.as_str(), digest: &digest, content: &content }),
-        };
-        let (brain, draft) = desk.step()?;
-        brain.settle_step(draft, &step)
-    })
-    .await
+    let step = Arc::new((finished, content, digest, OnceLock::new()));
+    let until = Instant::now() + again.as_ref().map_or(Duration::ZERO, |again| again.patience);
+    let (mut wait, longest) = SETTLE_WAITS;
+    loop {
+        let (working, limits, step, again) = (Arc::clone(frame), limits.clone(), Arc::clone(&step), again.clone());
+        let settled = at_desk(desk, move |desk| {
+            let (finished, content, digest, base) = &*step;
+            match (base.get(), again) {
+                (Some(base), Some(again)) if !desk.is_usable() => desk.open_again(base, || (again.open)())?,
+                _ => {}
+            }
+            let changed = changed_skills(desk, finished)?;
+            let report = report(&working, finished, &limits, digest, content.len(), changed);
+            let summary = format!("{}: {}", finished.stop.reason.status().name(), account::summary(&finished.stop));
+            let step = Step {
+                kind: StepKind::Task,
+                summary: &summary,
+                report: Some(&report),
+                transcript: Some(KeptTranscript { task: working.task.as_str(), digest, content }),
+            };
+            let (brain, draft) = desk.step()?;
+            // Known from the first try on.
+            let _ = base.set(brain.lock().bundle_hash);
+            brain.settle_step(draft, &step)
+        })
+        .await;
+        match settled {
+            Err(error) if error.is_passing() && Instant::now() + wait < until => {
+                tracing::warn!(brain = %frame.brain, task = %frame.task, %error, "a step is not settled yet; trying again");
+                tokio::time::sleep(wait).await;
+                wait = (2 * wait).min(longest);
+            }
+            settled => return settled,
+        }
+    }
 }
 
 /// What was done to skills, with the digest of each as it is now.

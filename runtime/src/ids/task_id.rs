@@ -1,6 +1,6 @@
 //! The name of a task.
 
-use super::{Random, validated_text};
+use super::{Digest, Random, validated_text};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 
@@ -23,6 +23,19 @@ impl TaskId {
         let mut bytes = [0; 8];
         random.fill(&mut bytes)?;
         Ok(Self(format!("{:012x}-{:016x}", at.millis(), u64::from_be_bytes(bytes)).into()))
+    }
+
+    /// The name of a task that another one makes: the same whenever that one makes it from the same parts. It sorts
+    /// beside its parent where the parent's name begins with a moment.
+    pub fn derived(parent: &Self, parts: &[&[u8]]) -> Self {
+        let mut bytes = b"herm derived task v1".to_vec();
+        for part in std::iter::once(&parent.as_str().as_bytes()).chain(parts) {
+            bytes.extend((part.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(part);
+        }
+        let hex: String = Digest::of(&bytes).bytes().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let moment = parent.as_str().split('-').next().filter(|moment| moment.len() == 12);
+        Self(format!("{}-{hex}", moment.unwrap_or("derived")).into())
     }
 }
 

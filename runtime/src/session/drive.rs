@@ -83,6 +83,14 @@ impl Cancel {
     }
 }
 
+/// Asked once a task has its final answer, before anything of it is kept: whether the answer may be kept and handed
+/// out. Where it may not, the task leaves what a failed one leaves.
+#[async_trait]
+pub trait Release: Send + Sync + std::fmt::Debug {
+    /// Lets the answer go; or says why not, in a sentence for the log of tasks.
+    async fn release(&self) -> Result<(), String>;
+}
+
 /// Where events go.
 pub type Events = tokio::sync::mpsc::UnboundedSender<Event>;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::account;
 use super::context;
-use super::drive::{Caller, Cancel, Driven, Events, Session, stop_of};
+use super::drive::{Caller, Cancel, Driven, Events, Release, Session, stop_of};
 use super::machine::{Machine, Rules, Stop};
 use super::prompt::{self, Prompt, Shown};
 use super::synthesis::{self, Provenance};
@@ -50,6 +50,8 @@ pub struct Run<'r> {
     pub cancel: &'r Cancel,
     /// Who watches.
     pub events: Option<&'r Events>,
+    /// Whether the final answer may be kept; it may, where nobody is asked.
+    pub release: Option<&'r dyn Release>,
     /// Spreads retries out.
     pub random: &'r dyn Random,
     /// The task that this one replays: an end from outside (a deadline, a cancel) cannot happen again by itself, and
@@ -174,13 +176,23 @@ impl Run<'_> {
             tracing::info!(brain = %self.frame.brain, %error, "nothing was written down");
             warnings.push(format!("no skill was written: {}", error.message()));
         }
+        if stop.reason == StopReason::Final
+            && let Some(release) = self.release
+            && let Err(why) = release.release().await
+        {
+            transcript.stop = Stop { reason: StopReason::Cancelled, answer: None, message: Some(why) };
+        }
         self.close(machine, driven, transcript, warnings).await
     }
 
     fn ended(&self, stop: Stop) -> Stop {
         let from_outside = |reason| !matches!(reason, StopReason::Final | StopReason::Ceiling | StopReason::Stuck);
         match self.replayed {
-            Some(before) if stop.reason == StopReason::Backend && from_outside(before.stop.reason) => {
+            // An answer that was not let go ended from outside too, after its last reply.
+            Some(before)
+                if matches!(stop.reason, StopReason::Backend | StopReason::Final)
+                    && from_outside(before.stop.reason) =>
+            {
                 before.stop.clone()
             }
             _ => stop,

@@ -123,6 +123,12 @@ pub trait Agents: Send + Sync + fmt::Debug {
     async fn ask(&self, from: &TaskFrame, to: BrainId, input: String) -> Result<String>;
 }
 
+/// Which agents a task may ask, decided by whoever accepted the task. Holds for the tasks that it leads to as well.
+pub trait AskRules: Send + Sync + fmt::Debug {
+    /// Refuses an agent that must not be asked now. The model reads the sentence.
+    fn check(&self, to: &BrainId) -> Result<()>;
+}
+
 /// What a running tool sees.
 #[derive(Debug, Clone)]
 pub struct Context {

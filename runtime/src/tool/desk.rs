@@ -138,6 +138,24 @@ impl Desk {
         Ok((brain, &mut self.draft))
     }
 
+    /// Whether a step can be settled here.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.slot.as_ref().is_some_and(Brain::is_usable)
+    }
+
+    /// Puts another opening of the same brain in the place of one that cannot be used any more; the step in the making
+    /// stays. Refused where the brain is no longer what the step was made on.
+    pub(crate) fn open_again(&mut self, base: &Digest, open: impl FnOnce() -> Result<Brain>) -> Result<()> {
+        // It holds the lock.
+        drop(self.slot.take());
+        let brain = self.slot.insert(open()?);
+        if brain.lock().bundle_hash == *base {
+            return Ok(());
+        }
+        Err(Error::conflict("the brain has moved since the step was made")
+            .hint("look whether the step is in its history"))
+    }
+
     /// Makes changes with their rules.
     pub fn edit(&mut self) -> Result<Editor<'_>> {
         let at = self.at;

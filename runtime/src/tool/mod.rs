@@ -17,7 +17,7 @@ mod program;
 mod sandboxed;
 mod toolbox;
 
-pub use context::{Agents, Context, Secrets, TaskFrame};
+pub use context::{Agents, AskRules, Context, Secrets, TaskFrame};
 pub(crate) use context::{at_desk, at_desk_quickly};
 pub use desk::{Category, Desk, SkillCard, SkillChange};
 pub use dispatch::{ToolReport, dispatch};

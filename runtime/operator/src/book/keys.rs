@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use herm::ids::Random;
-use herm::{BrainId, Error, Moment, Result, SubscriberId};
+use herm::{BrainId, Error, Layout, Moment, Result, SubscriberId};
 use rusqlite::{Connection, Row};
 
 use super::{Book, failed};
@@ -222,6 +223,8 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 #[derive(Debug, Default)]
 pub(crate) struct Keyring {
     known: Mutex<Known>,
+    /// The word that keys were made, outside the database.
+    marker: Option<PathBuf>,
 }
 
 #[derive(Debug, Default)]
@@ -229,9 +232,22 @@ struct Known {
     data_version: Option<i64>,
     generation: i64,
     keys: Arc<HashMap<String, Arc<Key>>>,
+    /// Whether there ever was a key: a database that is emptied under a running server opens nothing to anyone.
+    were_made: bool,
 }
 
 impl Keyring {
+    /// The keys of these brains.
+    pub(crate) fn new(layout: &Layout) -> Self {
+        Self { marker: Some(layout.keys_marker()), ..Self::default() }
+    }
+
+    /// Whether nobody has a key, and nobody ever had one.
+    pub(crate) fn is_keyless(&self, book: &Book) -> Result<bool> {
+        let is_empty = self.keys(book)?.is_empty();
+        Ok(is_empty && !self.known.lock().unwrap_or_else(PoisonError::into_inner).were_made)
+    }
+
     /// The keys as they are now.
     pub(crate) fn keys(&self, book: &Book) -> Result<Arc<HashMap<String, Arc<Key>>>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,6 +266,7 @@ impl Keyring {
                 known.keys = Arc::new(keys.collect());
                 known.generation = generation;
             }
+            known.were_made |= !known.keys.is_empty() || self.marker.as_ref().is_some_and(|marker| marker.exists());
             known.data_version = Some(data_version);
             Ok(())
         })?;

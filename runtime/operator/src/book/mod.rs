@@ -2,6 +2,7 @@
 //! that are paused. One SQLite file; one thread writes, many writes a commit.
 
 pub(crate) mod keys;
+pub(crate) mod marker;
 pub(crate) mod payments;
 pub(crate) mod tasks;
 
@@ -75,8 +76,9 @@ const WAITING: usize = 4_096;
 /// How many writes share a commit at most.
 const TOGETHER: usize = 256;
 
-/// A write, and what to tell whoever waits for it once it is committed or is not.
-type Work = Box<dyn FnOnce(&Connection) -> (Done, Told) + Send>;
+/// A write, and what to tell whoever waits for it once it is committed or is not. Given an error, it writes nothing and
+/// has that to tell.
+type Work = Box<dyn FnOnce(std::result::Result<&Connection, &Error>) -> (Done, Told) + Send>;
 type Told = Box<dyn FnOnce(Option<&Error>) + Send>;
 
 /// Whether a piece of work is to be kept.
@@ -117,12 +119,12 @@ impl Book {
     ) -> Result<T> {
         let (tell, told) = oneshot::channel();
         let work: Work = Box::new(move |connection| {
-            let done = work(connection);
+            let done = connection.map_err(again).and_then(work);
             let how = if done.is_ok() { Done::Well } else { Done::Badly };
             let told: Told = Box::new(move |lost| {
                 let done = match lost {
                     None => done,
-                    Some(error) => Err(Error::new(error.kind(), error.message())),
+                    Some(error) => Err(again(error)),
                 };
                 // Whoever no longer waits does not need to know.
                 let _ = tell.send(done);
@@ -213,29 +215,47 @@ fn write_all(connection: &Connection, mut waiting: mpsc::Receiver<Work>) {
             batch.push(next);
         }
         let mut told: Vec<Told> = Vec::with_capacity(batch.len());
+        let mut works = batch.drain(..);
         let committed = run(connection, "BEGIN IMMEDIATE")
-            .and_then(|()| batch.drain(..).try_for_each(|work| one(connection, work, &mut told)))
+            .and_then(|()| works.try_for_each(|work| one(connection, work, &mut told)))
             .and_then(|()| run(connection, "COMMIT"));
         if let Err(error) = &committed {
             tracing::error!(%error, "the operator's book was not written");
             // Nothing to take back is no further trouble.
             let _ = run(connection, "ROLLBACK");
         }
-        // Work that was dropped unheard tells whoever waits by its silence.
-        batch.clear();
+        // Those whose turn did not come hear the same.
+        if let Err(error) = &committed {
+            told.extend(works.map(|work| work(Err(error)).1));
+        }
         told.into_iter().for_each(|tell| tell(committed.as_ref().err()));
     }
 }
 
 /// Does one piece of work within the commit; one that fails leaves nothing behind.
 fn one(connection: &Connection, work: Work, told: &mut Vec<Told>) -> Result<()> {
-    run(connection, "SAVEPOINT work")?;
-    let (done, tell) = work(connection);
+    if let Err(error) = run(connection, "SAVEPOINT work") {
+        told.push(work(Err(&error)).1);
+        return Err(error);
+    }
+    let (done, tell) = work(Ok(connection));
     told.push(tell);
     if done == Done::Badly {
         run(connection, "ROLLBACK TO work")?;
     }
     run(connection, "RELEASE work")
+}
+
+/// The same error for one more who waits.
+fn again(error: &Error) -> Error {
+    let mut copy = Error::new(error.kind(), error.message());
+    if let Some(hint) = error.hint_text() {
+        copy = copy.hint(hint);
+    }
+    match std::error::Error::source(error) {
+        Some(source) => copy.because(std::io::Error::other(source.to_string())),
+        None => copy,
+    }
 }
 
 fn run(connection: &Connection, statement: &str) -> Result<()> {

@@ -27,6 +27,17 @@ pub(crate) fn open(connection: &Connection, task: &TaskId) -> Result<Option<Valu
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
+/// Notes that a payment was taken, and what the facilitator said of it, before the answer is kept: a task that is run again
+/// after a kill is not paid for again.
+pub(crate) fn take(connection: &Connection, task: &TaskId, response: &str) -> Result<()> {
+    close(connection, task)?;
+    connection
+        .prepare_cached("UPDATE tasks SET payment = ?2 WHERE id = ?1")
+        .and_then(|mut put| put.execute((task.as_str(), response)))
+        .map(|_| ())
+        .map_err(failed)
+}
+
 /// Notes that a payment was taken, or that its task was not billable.
 pub(crate) fn close(connection: &Connection, task: &TaskId) -> Result<()> {
     connection

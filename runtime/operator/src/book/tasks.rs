@@ -163,7 +163,7 @@ pub(crate) struct End {
 pub(crate) fn finish(connection: &Connection, id: &TaskId, key: Option<&str>, end: &End) -> Result<()> {
     connection
         .prepare_cached(
-            "UPDATE tasks SET state = ?2, finished_at = ?3, status = ?4, outcome = ?5, problem = ?6, payment = ?7, \
+            "UPDATE tasks SET state = ?2, finished_at = ?3, status = ?4, outcome = ?5, problem = ?6, payment = coalesce(?7, payment), \
              request = NULL, idempotency = iif(?8, NULL, idempotency) WHERE id = ?1 AND finished_at IS NULL",
         )
         .and_then(|mut put| {

@@ -25,6 +25,12 @@ pub(crate) enum Keys {
         /// The id of the key, or the key itself
         key: String,
     },
+    /// Begin without the keys that were made, after their database was lost for good
+    Reset {
+        /// Yes: forget every key, accepted task and payment
+        #[arg(long)]
+        forget: bool,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,8 @@ use herm::ids::SystemRandom;
 use herm::{Clock as _, Error, Moment, Result, SubscriberId, SystemClock};
 use serde_json::{Value, json};
 
-use crate::book::{self, keys};
+use crate::book::marker::Marker;
+use crate::book::{self, keys, marker};
 use crate::cli::{CreateKey, Keys};
 use crate::config::Settings;
 use crate::output::{Answer, columns};
@@ -14,6 +15,7 @@ pub(super) fn run(settings: &Settings, command: &Keys) -> Result<Answer> {
         Keys::Create(arguments) => create(settings, arguments),
         Keys::List => list(settings),
         Keys::Revoke { key } => revoke(settings, key),
+        Keys::Reset { forget } => reset(settings, *forget),
     }
 }
 
@@ -46,10 +48,16 @@ fn create(settings: &Settings, arguments: &CreateKey) -> Result<Answer> {
         expires_at: arguments.expires.map(|days| Moment(now.millis() + i64::from(days) * 86_400_000)),
         revoked_at: None,
     };
+    marker::check_there(settings)?;
     let connection = book::open(&settings.layout.book())?;
     let was_keyless = keys::all(&connection)?.is_empty();
+    marker::check(settings, !was_keyless)?;
     keys::add(&connection, &key)?;
     let mut note = "this is the only time the key is shown: keep it now".to_owned();
+    // The key is made: what cannot be written now, the next start of the server writes.
+    if was_keyless && let Err(error) = marker::make(settings) {
+        note.push_str(&format!("\nthat there are keys is not written down outside the database yet: {error}"));
+    }
     if was_keyless {
         note.push_str("\nit is the first one: from now on the server answers nobody without a key");
     }
@@ -118,6 +126,10 @@ fn list(settings: &Settings) -> Result<Answer> {
     let text = if all.is_empty() { "no keys\n".to_owned() } else { columns(&rows) };
     let answer = Answer::new(text, json!({ "keys": all.iter().map(shown).collect::<Vec<_>>() }));
     Ok(match all.is_empty() {
+        true if marker::look(settings) != Marker::Absent => answer.note(
+            "keys were made here and the database has none of them: the server does not start; put the database back, or see \
+             `herm keys reset`",
+        ),
         true => {
             answer.note("without keys the server answers on this machine only; make one with `herm keys create NAME`")
         }
@@ -143,4 +155,29 @@ fn revoke(settings: &Settings, key: &str) -> Result<Answer> {
         false => format!("the key {id} ({}) was revoked already\n", known.name),
     };
     Ok(Answer::new(text, json!({ "id": id, "revoked": ended })))
+}
+
+/// Begins anew after the database with the keys was lost. Never where it has keys.
+fn reset(settings: &Settings, forget: bool) -> Result<Answer> {
+    let has_book = settings.layout.book().exists();
+    let known = if has_book { keys::all(&book::open(&settings.layout.book())?)?.len() } else { 0 };
+    if known > 0 {
+        return Err(Error::refused(format!("the database has its keys ({known}): there is nothing to reset"))
+            .hint("end single keys with `herm keys revoke`"));
+    }
+    let marker = settings.layout.keys_marker();
+    if marker::look(settings) == Marker::Absent {
+        return Ok(Answer::new("no keys were ever made here\n", json!({ "reset": false })));
+    }
+    if !forget {
+        return Err(Error::refused(
+            "keys were made here and are lost; after a reset the server answers everyone on this machine as the operator, \
+             until a new key is made, and knows none of the accepted tasks and used payments",
+        )
+        .hint("put .operator/book.db back from a backup if there is one; if not, run `herm keys reset --forget`"));
+    }
+    marker::remove(settings)?;
+    let text = format!("{} is gone: these brains have no keys\n", marker.display());
+    Ok(Answer::new(text, json!({ "reset": true }))
+        .note("make a key with `herm keys create NAME` before you start the server"))
 }

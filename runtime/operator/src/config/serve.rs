@@ -70,6 +70,10 @@ pub(crate) struct PaymentEntry {
     /// The token's version, as its typed-data domain has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_version: Option<String>,
+    /// Whether the price of a task covers the agents that it asks; unless said, a paid task asks none. What they learned
+    /// stays theirs, also where the payment is not taken in the end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) covers_asked_agents: bool,
     /// Seconds that a payment may take; 300 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_timeout_secs: Option<u64>,

@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::app::App;
 use super::body::{Asked, page};
 use super::caller::{Caller, no_agent};
-use super::problem::{Answered, ProblemDocument};
+use super::problem::{Answered, ProblemDocument, told_to_subscriber};
 use crate::book::keys::Operation;
 
 /// Which agents to list.
@@ -96,7 +96,7 @@ pub(crate) async fn list(
                 next = agents.last().map(|last: &AgentSummary| last.id.clone());
                 break;
             }
-            let agent = summary(&looking, id);
+            let agent = summary(&looking, &caller, id);
             let name = agent.name.as_deref().unwrap_or_default().to_lowercase();
             if wanted.as_ref().is_none_or(|q| id.as_str().contains(q.as_str()) || name.contains(q.as_str())) {
                 agents.push(agent);
@@ -114,7 +114,7 @@ fn by_number(id: &BrainId) -> (usize, &str) {
 }
 
 /// A list needs no database: the lock and the manifest are small files.
-fn summary(app: &App, id: &BrainId) -> AgentSummary {
+fn summary(app: &App, caller: &Caller, id: &BrainId) -> AgentSummary {
     let depth = app.hall.depth_of(id);
     let mut agent = AgentSummary {
         id: id.to_string(),
@@ -138,7 +138,8 @@ fn summary(app: &App, id: &BrainId) -> AgentSummary {
                 agent.summary = manifest.summary;
             }
         }
-        Err(error) => agent.error = Some(error.message().to_owned()),
+        Err(error) if caller.is_operator() => agent.error = Some(error.message().to_owned()),
+        Err(error) => agent.error = Some(told_to_subscriber(error.message()).to_owned()),
     }
     agent
 }

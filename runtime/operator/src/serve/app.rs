@@ -91,7 +91,7 @@ impl App {
 
     /// Whether nobody has a key.
     pub(crate) fn is_keyless(&self) -> Result<bool> {
-        Ok(self.keyring.keys(&self.book)?.is_empty())
+        self.keyring.is_keyless(&self.book)
     }
 
     /// Whether the server stops.

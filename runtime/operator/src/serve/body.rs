@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use futures_util::StreamExt as _;
@@ -108,6 +108,12 @@ pub(crate) async fn next(app: &App, pieces: &mut axum::body::BodyDataStream) -> 
         Some(Ok(piece)) => Ok(Some(piece)),
         Some(Err(error)) => Err(Problem::invalid(format!("the body broke off: {error}"))),
     }
+}
+
+/// Refuses a body that says itself that it is too large, before any of it is read or waited for.
+pub(crate) fn check_announced(headers: &HeaderMap, most: u64) -> Answered<()> {
+    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+    if announced.is_some_and(|bytes| bytes > most) { Err(too_large(most)) } else { Ok(()) }
 }
 
 pub(crate) fn too_large(most: u64) -> Problem {

@@ -2,20 +2,24 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
 use herm::memory::Scope;
 use herm::{BrainId, Digest, SubscriberId};
 
 use super::app::App;
-use super::problem::{Answered, Problem};
+use super::hall::Share;
+use super::live::Ended;
+use super::problem::{Answered, OPERATES, Problem};
+use super::view::TaskView;
 use crate::book::keys::{Key, Operation, Shown};
 
 /// Who calls: the holder of a key, or, where no key exists, whoever reaches the loopback.
@@ -28,6 +32,34 @@ impl Caller {
     /// The operator's own process.
     pub(crate) fn operator() -> Self {
         Self { key: None }
+    }
+
+    /// Notes for the rest of the request whether its sender operates the server.
+    fn noted(self) -> Self {
+        // Outside of a request nobody is answered.
+        let _ = OPERATES.try_with(|operates| operates.store(self.is_operator(), Ordering::Relaxed));
+        self
+    }
+
+    /// A task as this caller may see it.
+    pub(crate) fn sees_of(&self, view: TaskView) -> TaskView {
+        if self.is_operator() { view } else { view.for_subscriber() }
+    }
+
+    /// A problem as this caller may hear of it.
+    pub(crate) fn hears_of(&self, problem: Problem) -> Problem {
+        if self.is_operator() { problem } else { problem.for_subscriber() }
+    }
+
+    /// An end as this caller may hear of it.
+    pub(crate) fn hears_end(&self, ended: &Ended) -> Ended {
+        let problem = ended.problem.clone().map(|problem| self.hears_of(problem));
+        Ended { view: self.sees_of(ended.view.clone()), problem }
+    }
+
+    /// How many of the waiting places its tasks may take.
+    pub(crate) fn share(&self) -> Share {
+        if self.key.is_some() { Share::Fair } else { Share::All }
     }
 
     /// The key, where there is one.
@@ -116,11 +148,10 @@ impl FromRequestParts<App> for Caller {
                     .ok_or_else(|| Problem::unauthenticated("the Authorization header is not a bearer token"))?,
             ),
         };
-        let keys = app.keyring.keys(&app.book)?;
-        if keys.is_empty() {
+        if app.is_keyless()? {
             // Clients of other protocols send a key whether or not there are any; one of ours is a mistake worth telling.
             return match shown.and_then(Shown::parse) {
-                None => Ok(Self::operator()),
+                None => Ok(Self::operator().noted()),
                 Some(_) => Err(Problem::unauthenticated("there are no keys here, so this one is not known")),
             };
         }
@@ -131,7 +162,7 @@ impl FromRequestParts<App> for Caller {
         };
         let key = known.ok_or_else(|| Problem::unauthenticated("this key is not known, was revoked, or has ended"))?;
         app.rates.check(&key)?;
-        Ok(Self { key: Some(key) })
+        Ok(Self { key: Some(key) }.noted())
     }
 }
 
@@ -141,21 +172,69 @@ fn bearer(value: &[u8]) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
+/// What a request must not have more than one of: which of two hosts is meant, each reader decides in its own way.
+pub(crate) fn check_host(headers: &HeaderMap) -> Answered<()> {
+    match headers.get_all(HOST).iter().count() {
+        0 | 1 => Ok(()),
+        several => Err(Problem::invalid(format!("the request has {several} Host headers")).hint("send one")),
+    }
+}
+
+/// What proxies, load balancers and content networks add: whole names, and how names begin.
+const FORWARDED: [&str; 16] = [
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-real-host",
+    "x-client-ip",
+    "client-ip",
+    "true-client-ip",
+    "x-cluster-client-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    "x-host",
+    "x-scheme",
+    "cdn-loop",
+    "max-forwards",
+    "x-amzn-trace-id",
+    "x-cloud-trace-context",
+];
+const FORWARDED_FROM: [&str; 13] = [
+    "x-forwarded",
+    "x-original-",
+    "x-proxy",
+    "proxy-",
+    "x-envoy-",
+    "x-azure-",
+    "x-appengine-",
+    "x-arr-",
+    "x-akamai-",
+    "x-vercel-",
+    "cf-",
+    "fly-",
+    "fastly-",
+];
+
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    // Names are in lower case already.
+    let added = |name: &str| FORWARDED.contains(&name) || FORWARDED_FROM.iter().any(|start| name.starts_with(start));
+    headers.keys().any(|name| added(name.as_str()))
+}
+
 /// Without keys, only this machine may ask, and no page of another site may ask through a browser that runs on it.
-pub(crate) fn check_local(headers: &HeaderMap) -> Answered<()> {
+pub(crate) fn check_local(headers: &HeaderMap, uri: &Uri) -> Answered<()> {
     let refused = |what: &str| {
         Problem::new(StatusCode::FORBIDDEN, "refused", format!("{what}, and there are no keys here"))
-            .hint("use http://127.0.0.1 or http://localhost, or make a key with `herm keys create`")
+            .hint("use http://127.0.0.1 or http://localhost without a proxy, or make a key with `herm keys create`")
     };
     // Who comes through a proxy is not on this machine, whatever the proxy says the host is.
-    if ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via"]
-        .iter()
-        .any(|name| headers.contains_key(*name))
-    {
+    if is_forwarded(headers) {
         return Err(refused("the request came through a proxy"));
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    if !is_loopback(host) {
+    // A request line may name a host of its own, which then counts.
+    let named = uri.authority().map_or(host, axum::http::uri::Authority::as_str);
+    if !is_loopback(host) || !is_loopback(named) {
         return Err(refused("the request names another host"));
     }
     if let Some(origin) = headers.get(ORIGIN) {
@@ -169,12 +248,20 @@ pub(crate) fn check_local(headers: &HeaderMap) -> Answered<()> {
 
 /// Whether the `Host` of a request is a name of the loopback.
 fn is_loopback(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-        _ => host,
+    let is_port = |port: &str| (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
+    let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        // An address of version 6 stands in brackets, with or without a port behind it.
+        Some((address, rest)) => match address.parse::<std::net::Ipv6Addr>() {
+            Ok(ip) if ip.is_loopback() => {
+                ("localhost", rest.strip_prefix(':').or(Some(rest).filter(|rest| !rest.is_empty())))
+            }
+            _ => return false,
+        },
+        None => host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port))),
     };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    port.is_none_or(is_port)
+        && (name.eq_ignore_ascii_case("localhost")
+            || name.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback()))
 }
 
 /// How often each key has called.
@@ -211,12 +298,26 @@ mod tests {
 
     #[test]
     fn only_names_of_the_loopback_are_local() {
-        for host in ["localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:8080", "[::1]:8080", "127.9.9.9"] {
+        for host in ["localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:8080", "[::1]:8080", "[::1]", "127.9.9.9"] {
             assert!(is_loopback(host), "{host}");
         }
-        for host in
-            ["", "example.com", "127.0.0.1.example.com", "localhost.example.com:80", "10.0.0.1", "[::2]", "0.0.0.0"]
-        {
+        for host in [
+            "",
+            "example.com",
+            "127.0.0.1.example.com",
+            "localhost.example.com:80",
+            "10.0.0.1",
+            "[::2]",
+            "0.0.0.0",
+            "[[::1]]",
+            "[::1]x",
+            "[::1]:",
+            "127.0.0.1:",
+            "127.0.0.1:80:80",
+            "user@127.0.0.1",
+            "127.0.0.1, evil.example",
+            "localhost.",
+        ] {
             assert!(!is_loopback(host), "{host}");
         }
     }
@@ -229,7 +330,7 @@ mod tests {
             if let Some(origin) = origin {
                 headers.insert(ORIGIN, origin.parse().unwrap());
             }
-            check_local(&headers).is_ok()
+            check_local(&headers, &Uri::from_static("/")).is_ok()
         };
         assert!(request("127.0.0.1:7700", None));
         assert!(request("127.0.0.1:7700", Some("http://127.0.0.1:7700")));
@@ -237,10 +338,13 @@ mod tests {
         assert!(!request("127.0.0.1:7700", Some("https://evil.example")));
         assert!(!request("127.0.0.1:7700", Some("null")));
         assert!(!request("evil.example:7700", None));
-        let mut forwarded = HeaderMap::new();
-        forwarded.insert(HOST, "127.0.0.1:7700".parse().unwrap());
-        assert!(check_local(&forwarded).is_ok());
-        forwarded.insert("x-forwarded-for", "203.0.113.9".parse().unwrap());
-        assert!(check_local(&forwarded).is_err());
+        for name in ["x-forwarded-for", "x-forwarded-port", "via", "cf-ray", "true-client-ip", "fly-client-ip"] {
+            let mut forwarded = HeaderMap::new();
+            forwarded.insert(HOST, "127.0.0.1:7700".parse().unwrap());
+            assert!(check_local(&forwarded, &Uri::from_static("/")).is_ok());
+            assert!(check_local(&forwarded, &Uri::from_static("http://evil.example/")).is_err());
+            forwarded.insert(name, "203.0.113.9".parse().unwrap());
+            assert!(check_local(&forwarded, &Uri::from_static("/")).is_err(), "{name}");
+        }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct StepView {
     version: i64,
     /// Why the brain moved.
     kind: String,
-    /// What was done, in a line; not said of other subscribers' tasks.
+    /// What was done, in a line: the operator reads all, anyone else that of their own tasks and of the brain's making.
     summary: Option<String>,
     /// When.
     at: String,
@@ -97,22 +97,22 @@ pub(crate) async fn list(
         let mut steps = Vec::with_capacity(records.len());
         for record in records {
             let receipt = reader.receipt_of(record.seq)?;
-            // What was said in another's task stays theirs, in the line and in the names of files.
-            let is_shown = operates
-                || !matches!(record.kind, StepKind::Task | StepKind::Rollback)
-                // What is undone is told in the words of the step that is undone.
-                || record.kind == StepKind::Task && match receipt {
-                    Some(seq) => match reader.receipts(seq, seq)?.pop() {
-                        Some(taped) => seen.sees(&statement(&taped.envelope)?),
-                        None => false,
-                    },
+            // What was said in another's task stays theirs, in the line and in the names of files. What is undone is told
+            // in the words of the step that is undone; what the operator did may name facts and subscribers.
+            let is_own = match (record.kind, receipt) {
+                (StepKind::Task, Some(seq)) if !operates => match reader.receipts(seq, seq)?.pop() {
+                    Some(taped) => seen.sees(&statement(&taped.envelope)?),
                     None => false,
-                };
+                },
+                _ => false,
+            };
+            let shows_line = operates || is_own || record.kind == StepKind::Create;
+            let shows_files = shows_line || !matches!(record.kind, StepKind::Task | StepKind::Rollback);
             steps.push(StepView {
                 seq: record.seq,
                 version: record.version,
                 kind: record.kind.name().to_owned(),
-                summary: is_shown.then_some(record.summary),
+                summary: shows_line.then_some(record.summary),
                 at: record.at.to_string(),
                 before: record.before.map(|digest| digest.to_string()),
                 after: record.after.to_string(),
@@ -120,7 +120,7 @@ pub(crate) async fn list(
                 files: record
                     .changes
                     .into_iter()
-                    .filter(|change| is_shown && (operates || !change.path.as_str().starts_with("users/")))
+                    .filter(|change| shows_files && (operates || !change.path.as_str().starts_with("users/")))
                     .map(|change| MovedFile {
                         path: change.path.to_string(),
                         before: change.before.map(|digest| digest.to_string()),

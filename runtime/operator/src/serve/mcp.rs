@@ -159,6 +159,7 @@ impl ServerHandler for Doors {
         Ok(match answered {
             Ok(value) => CallToolResult::structured(value),
             Err(problem) => {
+                let problem = caller.hears_of(problem);
                 let said = match &problem.hint {
                     Some(hint) => format!("{} ({hint})", problem.detail),
                     None => problem.detail.clone(),
@@ -194,13 +195,13 @@ impl Doors {
         };
         let job = Job::new(&self.app, caller, agent, request, None, false)?;
         match accept(&self.app, caller, job, &axum::http::HeaderMap::new()).await? {
-            Accepted::Known(view) => Ok(json!(view)),
+            Accepted::Known(view) => Ok(json!(caller.sees_of(*view))),
             Accepted::Live(live, leaving) => {
                 let ended = live.ended().await;
                 leaving.stays();
                 match &ended.problem {
                     Some(problem) => Err(problem.clone()),
-                    None => Ok(json!(ended.view)),
+                    None => Ok(json!(caller.sees_of(ended.view.clone()))),
                 }
             }
         }

@@ -3,6 +3,7 @@
 
 mod agents;
 mod app;
+mod asking;
 mod body;
 mod caller;
 mod hall;
@@ -47,8 +48,8 @@ use tokio::sync::watch;
 use app::{App, Parts};
 
 use crate::backends;
-use crate::book::Book;
 use crate::book::keys::Keyring;
+use crate::book::{Book, marker};
 use crate::config::Settings;
 use crate::mcp as mcp_tools;
 
@@ -68,14 +69,14 @@ impl Server {
     pub(crate) async fn open(settings: &Settings, listen: Option<&str>) -> Result<Self> {
         let entry = settings.said.serve.clone().unwrap_or_default();
         let place = listen.or(entry.listen.as_deref()).unwrap_or(LISTEN);
-        let book = Book::open(&settings.layout)?;
+        let book = marker::open_book(settings)?;
         let lock = OsLock::acquire(&settings.layout.server_lock(), "the server of these brains", Duration::ZERO)
             .map_err(|error| match error.kind() {
                 ErrorKind::Conflict => Error::conflict("a server runs on these brains already")
                     .hint("use it, stop it first, or name another directory with --brains"),
                 _ => error,
             })?;
-        let keyring = Keyring::default();
+        let keyring = Keyring::new(&settings.layout);
         let addresses: Vec<SocketAddr> = tokio::net::lookup_host(place)
             .await
             .map_err(|source| {
@@ -83,7 +84,7 @@ impl Server {
                     .hint("write it like 127.0.0.1:7700")
             })?
             .collect();
-        if keyring.keys(&book)?.is_empty() && addresses.iter().any(|address| !address.ip().is_loopback()) {
+        if keyring.is_keyless(&book)? && addresses.iter().any(|address| !address.ip().is_loopback()) {
             return Err(Error::refused(format!(
                 "there is no key, so the server answers only on this machine, not at {place}"
             ))
@@ -101,7 +102,7 @@ impl Server {
     /// The same without a door of its own: for whoever speaks through this process.
     #[cfg(feature = "mcp")]
     pub(crate) async fn without_listening(settings: &Settings) -> Result<App> {
-        app(settings, Book::open(&settings.layout)?, Keyring::default()).await
+        app(settings, marker::open_book(settings)?, Keyring::new(&settings.layout)).await
     }
 
     /// Where it listens.

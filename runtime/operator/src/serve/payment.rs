@@ -84,6 +84,7 @@ fn reason(answer: &Value, field: &str) -> String {
 pub(crate) struct Gate {
     facilitator: Arc<dyn Facilitator>,
     wanted: Value,
+    covers_asked_agents: bool,
 }
 
 /// A payment that is good, and not taken yet.
@@ -127,7 +128,12 @@ impl Gate {
             "maxTimeoutSeconds": seconds,
             "extra": { "name": entry.token_name, "version": entry.token_version },
         });
-        Self { facilitator, wanted }
+        Self { facilitator, wanted, covers_asked_agents: entry.covers_asked_agents }
+    }
+
+    /// Whether the price of a task covers the agents that it asks.
+    pub(crate) fn covers_asked_agents(&self) -> bool {
+        self.covers_asked_agents
     }
 
     /// Lets a task pass whose payment is good.
@@ -196,7 +202,7 @@ impl Paid {
     }
 
     /// Takes the payment; the text of `PAYMENT-RESPONSE`.
-    pub(crate) async fn settle(self) -> Answered<String> {
+    pub(crate) async fn settle(&self) -> Answered<String> {
         let settled = self.gate.facilitator.settle(&self.payment, &self.gate.wanted).await;
         match settled {
             Ok(Ok(answer)) => Ok(STANDARD.encode(answer.to_string())),

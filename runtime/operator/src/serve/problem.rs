@@ -1,6 +1,7 @@
 //! What went wrong, as a caller is told: `application/problem+json` with the kinds of `herm::Error`.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Json;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
@@ -12,6 +13,33 @@ use serde::Serialize;
 tokio::task_local! {
     /// The name of the request that is being answered.
     pub(super) static REQUEST_ID: String;
+    /// Whether who asks operates the server; not until it is known who they are.
+    pub(super) static OPERATES: AtomicBool;
+}
+
+/// In the place of what names a path of the server.
+const UNTOLD: &str =
+    "the server cannot do this now; its operator finds the reason in the log, under the id of this request";
+
+/// Whether a text names a place on the server's disk: `/a/b` at the beginning of a word, or `~/a`. Paths of the API are no
+/// such places, nor is a command like `/review`.
+fn names_a_path(text: &str) -> bool {
+    const OURS: [&str; 2] = ["/v1/", "/app/"];
+    text.match_indices('/').any(|(at, _)| {
+        let (before, path) = text.split_at(at);
+        let word =
+            path[1..].split(|c: char| c.is_whitespace() || matches!(c, '"' | '`' | '\'')).next().unwrap_or_default();
+        let is_home = before.ends_with('~') && !word.is_empty();
+        // Within a word, as in "and/or", an address or a path inside a brain, a slash begins nothing.
+        let begins = before.chars().next_back().is_none_or(|c| !c.is_alphanumeric() && !"/._-}~<".contains(c));
+        let has_two = word.split_once('/').is_some_and(|(one, two)| !one.is_empty() && !two.is_empty());
+        is_home || begins && has_two && !OURS.iter().any(|ours| path.starts_with(ours))
+    })
+}
+
+/// A sentence as a subscriber may read it.
+pub(super) fn told_to_subscriber(text: &str) -> &str {
+    if names_a_path(text) { UNTOLD } else { text }
 }
 
 /// What went wrong. Small, since every handler may return one.
@@ -124,6 +152,27 @@ impl Problem {
         problem
     }
 
+    /// The same for someone who does not operate the server: without places on its disk. The log has all of it.
+    pub(crate) fn for_subscriber(mut self) -> Self {
+        let document = &mut self.0;
+        if names_a_path(&document.detail) {
+            tracing::info!(request = document.request_id, detail = %document.detail, "told without its path");
+            UNTOLD.clone_into(&mut document.detail);
+            document.hint = None;
+        }
+        document.hint = document.hint.take().filter(|hint| !names_a_path(hint));
+        self
+    }
+
+    /// The same for whoever is being answered.
+    pub(crate) fn for_caller(self) -> Self {
+        match OPERATES.try_with(|operates| operates.load(Ordering::Relaxed)) {
+            Ok(false) => self.for_subscriber(),
+            // The operator; or nobody is being answered, and it is only written down.
+            Ok(true) | Err(_) => self,
+        }
+    }
+
     /// The HTTP status.
     pub(crate) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
@@ -153,15 +202,49 @@ impl From<Error> for Problem {
 }
 
 impl IntoResponse for Problem {
-    fn into_response(mut self) -> Response {
+    fn into_response(self) -> Response {
+        let mut problem = self.for_caller();
         // The problem of a task may have come up before this request did.
         if let Ok(id) = REQUEST_ID.try_with(Clone::clone) {
-            self.0.request_id = Some(id);
+            problem.0.request_id = Some(id);
         }
-        let (status, headers) = (self.status(), self.headers.clone());
-        let mut response = (status, Json(self)).into_response();
+        let (status, headers) = (problem.status(), problem.headers.clone());
+        let mut response = (status, Json(problem)).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         response.headers_mut().extend(headers);
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_on_the_disk_is_told_from_an_address_a_path_of_the_api_and_a_path_inside_a_brain() {
+        for place in [
+            "cannot open /srv/herm/brains/7/memory.db: it does not exist",
+            "cannot write \"/tmp/x\": the disk is full",
+            "(/etc/herm)",
+            "look at ~/brains",
+            "path=/var/lib/herm",
+            "/x/y is not a file",
+            "failed:/srv/x",
+        ] {
+            assert!(names_a_path(place), "{place}");
+        }
+        for fine in [
+            "send the task to POST /v1/agents/7/tasks with a payment",
+            "see /openapi.json",
+            "http://127.0.0.1:7700/x or https://example.com/a/b",
+            "skills/x/SKILL.md and/or users/a.md",
+            "1 / 2",
+            "there is no command /review",
+            "<s>x</s> and </a>/b",
+            "ask for `GET /v1/tasks/{task}`",
+            "the budget of this key is used up",
+        ] {
+            assert!(!names_a_path(fine), "{fine}");
+        }
     }
 }

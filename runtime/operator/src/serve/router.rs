@@ -1,6 +1,7 @@
 //! Which path leads where, and what surrounds every answer.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use axum::Router;
@@ -16,10 +17,13 @@ use futures_util::FutureExt as _;
 use herm::TaskId;
 
 use super::app::App;
-use super::caller::check_local;
-use super::problem::{Problem, REQUEST_ID};
+use super::body::check_announced;
+use super::caller::{check_host, check_local};
+use super::problem::{Answered, OPERATES, Problem, REQUEST_ID};
 use super::{agents, history, mesh, openai, openapi, operate, page, proposals, receipts, skills, status, tasks};
 
+/// The one path with a limit of its own for bodies.
+const IMPORT: &str = "/v1/agents/{id}/import";
 const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Every path.
@@ -57,7 +61,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/agents/{id}/verify", post(operate::verify))
         .route("/v1/agents/{id}/snapshot", post(operate::snapshot))
         .route("/v1/agents/{id}/restore", post(operate::restore))
-        .route("/v1/agents/{id}/import", post(operate::import))
+        .route(IMPORT, post(operate::import))
         .route("/v1/agents/{id}/pause", post(operate::pause))
         .route("/v1/agents/{id}/resume", post(operate::resume))
         .route("/v1/mesh/proposals", post(mesh::propose))
@@ -84,11 +88,7 @@ async fn surround(State(app): State<App>, request: Request, next: Next) -> Respo
     let id = request_id(&app, request.headers());
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let checked = match app.is_keyless() {
-        Ok(true) => check_local(request.headers()),
-        Ok(false) => Ok(()),
-        Err(error) => Err(error.into()),
-    };
+    let checked = check(&app, &request, route.as_deref());
     let answering = async {
         match checked {
             Err(problem) => problem.into_response(),
@@ -109,7 +109,7 @@ async fn surround(State(app): State<App>, request: Request, next: Next) -> Respo
             false => response,
         }
     };
-    let mut response = REQUEST_ID.scope(id.clone(), answering).await;
+    let mut response = REQUEST_ID.scope(id.clone(), OPERATES.scope(AtomicBool::new(false), answering)).await;
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert(REQUEST_ID_HEADER, id);
@@ -123,6 +123,20 @@ async fn surround(State(app): State<App>, request: Request, next: Next) -> Respo
     app.meter.answered(method.as_str(), route, status, took);
     tracing::info!(request = %id, %method, route, status, millis = took.as_millis() as u64, "answered");
     response
+}
+
+/// Refuses what needs no look at who sends it: two hosts, strangers where there are no keys, a body that says it is too
+/// large.
+fn check(app: &App, request: &Request, route: Option<&str>) -> Answered<()> {
+    check_host(request.headers())?;
+    if app.is_keyless()? {
+        check_local(request.headers(), request.uri())?;
+    }
+    let most = match route {
+        Some(IMPORT) => app.limits.import_bytes,
+        _ => app.limits.body_bytes as u64,
+    };
+    check_announced(request.headers(), most)
 }
 
 /// The request's own name, where it has a good one; else a new one.

@@ -1,13 +1,14 @@
 //! The skills of an agent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use axum::Json;
 use axum::extract::{Path, State};
+use herm::brain::FileVersion;
 use herm::ids::RelPath;
 use herm::memory::window_start;
 use herm::skill::{State as SkillState, Usage};
-use herm::{Digest, Error, Moment, Reader, Result, Slug};
+use herm::{Digest, Error, Moment, Reader, Result, Slug, StepKind};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -246,7 +247,7 @@ pub(crate) struct SkillVersion {
     kind: String,
     /// `written` or `removed`.
     what: String,
-    /// The digest of the content.
+    /// The digest of the content; nothing where the caller may not read it.
     digest: Option<String>,
 }
 
@@ -269,7 +270,7 @@ pub(crate) async fn show(
 ) -> Answered<Json<SkillView>> {
     let id = looked_at(&app, &caller, &id)?;
     let slug: Slug = slug.parse()?;
-    let now = app.clock.now();
+    let (now, sees) = (app.clock.now(), Sees::by(&caller));
     let view = app.readers.look(&app.settings.layout, &id, move |look| {
         let (row, path) = find(&look.skills(now)?, &slug)?;
         let reader = &look.reader;
@@ -282,7 +283,9 @@ pub(crate) async fn show(
                 files.push(SupportFile { path: file.as_str()[dir.len()..].to_owned(), bytes });
             }
         }
-        let versions = reader.file_versions(&places(&slug, &path), VERSIONS)?;
+        let places = places(&slug, &path);
+        let versions = reader.file_versions(&places, VERSIONS)?;
+        let hidden = hidden(reader, sees, &places)?;
         Ok(SkillView {
             digest: Digest::of(bytes.as_bytes()).to_string(),
             text: bytes,
@@ -296,7 +299,7 @@ pub(crate) async fn show(
                     at: version.at.to_string(),
                     kind: version.kind.name().to_owned(),
                     what: if version.digest.is_some() { "written" } else { "removed" }.to_owned(),
-                    digest: version.digest.map(|digest| digest.to_string()),
+                    digest: version.digest.filter(|digest| !hidden.contains(digest)).map(|digest| digest.to_string()),
                 })
                 .collect(),
             row,
@@ -316,6 +319,55 @@ fn find(rows: &[SkillRow], slug: &Slug) -> Result<(SkillRow, RelPath)> {
 fn gone(slug: &Slug) -> Error {
     Error::not_found(format!("there is no skill {:?} in this brain", slug.as_str()))
         .hint("see the names with `GET /v1/agents/{id}/skills?state=all`")
+}
+
+/// How much of a skill's past a caller sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sees {
+    All,
+    WhatStands,
+}
+
+impl Sees {
+    fn by(caller: &Caller) -> Self {
+        if caller.is_operator() { Self::All } else { Self::WhatStands }
+    }
+}
+
+/// The texts of a skill that a caller may not read: for anyone but the operator, those that were taken back. Who undoes an
+/// edit wants it gone for others.
+fn hidden(reader: &Reader, caller: Sees, places: &[RelPath]) -> Result<HashSet<Digest>> {
+    let (mut taken, mut standing) = (HashSet::new(), HashSet::new());
+    if caller == Sees::All {
+        return Ok(taken);
+    }
+    for place in places {
+        let mut versions = reader.file_versions(std::slice::from_ref(place), usize::MAX)?;
+        versions.reverse();
+        let taken_back = taken_back(&versions);
+        for (version, is_taken_back) in versions.iter().zip(taken_back) {
+            let texts = if is_taken_back { &mut taken } else { &mut standing };
+            texts.extend(version.digest);
+        }
+    }
+    Ok(&taken - &standing)
+}
+
+/// Which versions of a file, oldest first, an undo has taken back: it brings back what stood before the step that it
+/// undoes, and takes back all that came between. One that is undone itself has taken back nothing.
+fn taken_back(versions: &[FileVersion]) -> Vec<bool> {
+    let mut taken = vec![false; versions.len()];
+    let mut undone: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (at, version) in versions.iter().enumerate().filter(|(_, version)| version.kind == StepKind::Rollback) {
+        let back_to = versions[..at].iter().rposition(|earlier| earlier.digest == version.digest);
+        // Nothing like it stood there before: there was no file.
+        let undoes = back_to.map_or(0, |back_to| back_to + 1);
+        undone.remove(&undoes).into_iter().flatten().for_each(|again| taken[again] = false);
+        let newly: Vec<usize> = (undoes..at).filter(|at| !taken[*at]).collect();
+        newly.iter().for_each(|at| taken[*at] = true);
+        undone.insert(at, newly);
+    }
+    taken
 }
 
 /// The places a skill's main file may have had: where it is, and both forms at the top.
@@ -360,15 +412,20 @@ pub(crate) async fn version(
     let id = looked_at(&app, &caller, &id)?;
     let slug: Slug = slug.parse()?;
     let version: u64 = version.parse().map_err(|_| Problem::invalid("a version is a number"))?;
-    let now = app.clock.now();
+    let (now, sees) = (app.clock.now(), Sees::by(&caller));
     let text = app.readers.look(&app.settings.layout, &id, move |look| {
         let (_, path) = find(&look.skills(now)?, &slug)?;
         let reader = &look.reader;
         let files = reader.files_at(version)?;
-        let digest = places(&slug, &path).iter().find_map(|place| files.get(place)).copied().ok_or_else(|| {
-            Error::not_found(format!("version {version} has no skill {:?}", slug.as_str()))
+        let places = places(&slug, &path);
+        let missing = || {
+            Error::not_found(format!("version {version} has no skill {:?} that you may read", slug.as_str()))
                 .hint("see its versions with `GET /v1/agents/{id}/skills/{slug}`")
-        })?;
+        };
+        let digest = places.iter().find_map(|place| files.get(place)).copied().ok_or_else(missing)?;
+        if hidden(reader, sees, &places)?.contains(&digest) {
+            return Err(missing());
+        }
         let content = reader.content(&digest)?.ok_or_else(|| {
             Error::not_found(format!("the text of {:?} at version {version} is no longer kept", slug.as_str()))
         })?;
@@ -376,4 +433,39 @@ pub(crate) async fn version(
         Ok(SkillText { slug: slug.to_string(), version, text, digest: digest.to_string() })
     });
     Ok(Json(text.await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(step: i64, kind: StepKind, text: Option<&str>) -> FileVersion {
+        let digest = text.map(|text| Digest::of(text.as_bytes()));
+        FileVersion { step, version: step, at: Moment(step), kind, digest, path: "skills/x.md".parse().unwrap() }
+    }
+
+    #[test]
+    fn an_undo_takes_back_all_since_the_step_that_it_undoes_and_an_undone_undo_nothing() {
+        use StepKind::{Create, Rollback, Task};
+        let history = [
+            version(1, Create, Some("seed")),
+            version(2, Task, Some("secret")),
+            // It was built upon, and forced back.
+            version(3, Task, Some("secret, and more")),
+            version(4, Rollback, Some("seed")),
+        ];
+        assert_eq!(taken_back(&history), [false, true, true, false]);
+        let again = [&history[..], &[version(5, Rollback, Some("secret, and more"))]].concat();
+        assert_eq!(taken_back(&again), [false, false, false, true, false]);
+        let one_by_one = [
+            version(1, Create, Some("seed")),
+            version(2, Task, Some("secret")),
+            version(3, Task, Some("secret, and more")),
+            version(4, Rollback, Some("secret")),
+            version(5, Rollback, Some("seed")),
+        ];
+        assert_eq!(taken_back(&one_by_one), [false, true, true, true, false]);
+        let made = [version(2, Task, Some("secret")), version(3, Rollback, None), version(4, Task, Some("fine"))];
+        assert_eq!(taken_back(&made), [true, false, false]);
+    }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::problem::ProblemDocument;
+use super::problem::{ProblemDocument, told_to_subscriber};
 use crate::book::tasks::{State, TaskRow};
 
 /// A task.
@@ -58,6 +58,25 @@ impl TaskView {
             problem: None,
             payment: None,
         }
+    }
+
+    /// The same for someone who does not operate the server: no sentence in it names a place on the server's disk.
+    pub(crate) fn for_subscriber(mut self) -> Self {
+        let hide = |value: &mut Value| {
+            if let Value::String(text) = value {
+                *value = Value::from(told_to_subscriber(text));
+            }
+        };
+        for field in ["detail", "hint"] {
+            self.problem.as_mut().and_then(|problem| problem.get_mut(field)).into_iter().for_each(hide);
+        }
+        if let Some(outcome) = &mut self.outcome {
+            for field in ["message", "unpushed"] {
+                outcome.get_mut(field).into_iter().for_each(hide);
+            }
+            outcome.get_mut("warnings").and_then(Value::as_array_mut).into_iter().flatten().for_each(hide);
+        }
+        self
     }
 
     /// One of the book.

@@ -62,8 +62,9 @@ impl OpenAiError {
 
 impl IntoResponse for OpenAiError {
     fn into_response(self) -> Response {
-        let mut response = (self.0.status(), Json(self.document())).into_response();
-        response.headers_mut().extend(self.0.headers.clone());
+        let told = Self(self.0.for_caller());
+        let mut response = (told.0.status(), Json(told.document())).into_response();
+        response.headers_mut().extend(told.0.headers.clone());
         response
     }
 }
@@ -116,19 +117,19 @@ pub(crate) async fn completions(
     match accept(&app, &caller, job, &headers).await? {
         Accepted::Known(view) => {
             let problem = view.problem.as_ref().filter(|_| view.outcome.is_none()).map(Problem::read_back);
-            let ended = Ended { view: *view, problem };
+            let ended = caller.hears_end(&Ended { view: *view, problem });
             match request.stream {
                 true => Ok(sse(stream::iter(head.pieces(&ended, with_usage)))),
                 false => head.whole(&ended),
             }
         }
         Accepted::Live(live, leaving) if request.stream => {
-            Ok(head.stream(live, leaving, with_usage, app.meter.following()))
+            Ok(head.stream(live, leaving, with_usage, caller, app.meter.following()))
         }
         Accepted::Live(live, leaving) => {
             let ended = live.ended().await;
             leaving.stays();
-            head.whole(&ended)
+            head.whole(&caller.hears_end(&ended))
         }
     }
 }
@@ -212,13 +213,20 @@ impl Head {
         pieces
     }
 
-    fn stream(self, live: Arc<Live>, leaving: Leaving, with_usage: bool, following: super::meter::During) -> Response {
+    fn stream(
+        self,
+        live: Arc<Live>,
+        leaving: Leaving,
+        with_usage: bool,
+        caller: Caller,
+        following: super::meter::During,
+    ) -> Response {
         let first = self.chunk(live.id.as_str(), json!({ "role": "assistant", "content": "" }), None).to_string();
         let rest = stream::once(async move {
             let ended = live.ended().await;
             leaving.stays();
             drop(following);
-            stream::iter(self.pieces(&ended, with_usage))
+            stream::iter(self.pieces(&caller.hears_end(&ended), with_usage))
         });
         sse(stream::iter([first]).chain(rest.flatten()))
     }

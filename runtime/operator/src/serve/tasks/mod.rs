@@ -1,8 +1,10 @@
 //! Tasks over HTTP: accepted once, run once, followed or asked for later.
 
+mod paying;
 mod request;
 mod restart;
 mod run;
+mod running;
 mod stream;
 
 pub(crate) use request::{LimitsRequest, OnDisconnect, TaskRequest};
@@ -64,20 +66,20 @@ pub(crate) async fn submit(
     let idempotency = idempotency_key(&headers)?;
     let job = Job::new(&app, &caller, agent, request, idempotency, later)?;
     match accept(&app, &caller, job, &headers).await? {
-        Accepted::Known(view) if later => Ok(accepted(*view)),
-        Accepted::Known(view) if wants_events(&headers) => Ok(stream::only_end(&view)),
-        Accepted::Known(view) => finished(&view),
+        Accepted::Known(view) if later => Ok(accepted(caller.sees_of(*view))),
+        Accepted::Known(view) if wants_events(&headers) => Ok(stream::only_end(&caller.sees_of(*view))),
+        Accepted::Known(view) => finished(&caller.sees_of(*view)),
         Accepted::Live(live, leaving) if later => {
             leaving.stays();
-            Ok(accepted(live.view()))
+            Ok(accepted(caller.sees_of(live.view())))
         }
-        Accepted::Live(live, leaving) if wants_events(&headers) => Ok(events_of(&app, live, 0, Some(leaving))),
+        Accepted::Live(live, leaving) if wants_events(&headers) => Ok(events_of(&app, &caller, live, 0, Some(leaving))),
         Accepted::Live(live, leaving) => {
             let ended = live.ended().await;
             leaving.stays();
             match &ended.problem {
                 Some(problem) => Err(problem.clone()),
-                None => finished(&ended.view),
+                None => finished(&caller.sees_of(ended.view.clone())),
             }
         }
     }
@@ -225,6 +227,7 @@ pub(crate) async fn list(
     let more = tasks.len() >= limit;
     tasks.truncate(limit);
     let next = tasks.last().filter(|_| more).map(|last| last.task.clone());
+    let tasks = tasks.into_iter().map(|task| caller.sees_of(task)).collect();
     Ok(Json(TaskList { tasks, next }))
 }
 
@@ -259,10 +262,10 @@ pub(crate) fn find(app: &App, caller: &Caller, text: &str) -> Answered<Found> {
     )
 )]
 pub(crate) async fn show(State(app): State<App>, caller: Caller, Path(task): Path<String>) -> Answered<Json<TaskView>> {
-    Ok(Json(match find(&app, &caller, &task)? {
+    Ok(Json(caller.sees_of(match find(&app, &caller, &task)? {
         Found::Live(live) => live.view(),
         Found::Kept(view) => *view,
-    }))
+    })))
 }
 
 /// What happens in a task, as it happens.
@@ -286,8 +289,8 @@ pub(crate) async fn follow(
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
     let from = last.and_then(|text| text.parse().ok()).unwrap_or(0);
     Ok(match find(&app, &caller, &task)? {
-        Found::Live(live) => events_of(&app, live, from, None),
-        Found::Kept(view) => stream::only_end(&view),
+        Found::Live(live) => events_of(&app, &caller, live, from, None),
+        Found::Kept(view) => stream::only_end(&caller.sees_of(*view)),
     })
 }
 

@@ -5,38 +5,71 @@ use std::sync::Arc;
 
 use herm::harness::Spent;
 use herm::session::Transcript;
-use herm::{Reader, Result, Status};
+use herm::{BrainId, Reader, Result, Status, TaskId};
 use serde_json::{Value, json};
 
 use super::super::app::App;
 use super::super::live::Live;
+use super::paying::Till;
 use super::request::OnDisconnect;
-use super::run::{Job, Running, What, start};
+use super::run::{Job, What, start};
+use super::running::{Backoff, Running};
 use crate::book::payments;
 use crate::book::tasks::{self as rows, End, State, TaskRow};
 
-/// Takes up what was left; how many are run again.
+/// Takes up what was left; how many are run again. What cannot be taken up for what the machine lacks now is tried again
+/// beside the server's work.
 pub(crate) async fn resume(app: &App) -> Result<usize> {
     let left = app.book.read(rows::unfinished)?;
     let mut again = 0;
     for row in left {
-        let looking = app.clone();
-        let (id, agent) = (row.id.clone(), row.agent.clone());
-        let settled = tokio::task::spawn_blocking(move || settled(&looking, &row).map(|end| (end, row)));
-        let Ok(found) = settled.await else { continue };
-        match found {
-            Ok((Some(end), row)) => finish(app, end, row).await?,
-            Ok((None, row)) => again += usize::from(run_again(app, row)?),
+        match take_up(app, &row).await {
+            Ok(runs) => again += usize::from(runs),
+            Err(error) if error.is_passing() => {
+                tracing::warn!(task = %row.id, agent = %row.agent, %error, "a task was left and is not taken up yet");
+                tokio::spawn(keep_taking_up(app.clone(), row));
+            }
             Err(error) => {
-                tracing::warn!(task = %id, %agent, %error, "a task was left and cannot be taken up; the next start tries again");
+                tracing::warn!(task = %row.id, agent = %row.agent, %error, "a task was left and cannot be taken up; the next start tries again");
             }
         }
     }
     Ok(again)
 }
 
+async fn keep_taking_up(app: App, row: TaskRow) {
+    let mut backoff = Backoff::default();
+    loop {
+        backoff.wait().await;
+        if app.is_closing() {
+            return;
+        }
+        match take_up(&app, &row).await {
+            Ok(_) => return,
+            Err(error) if error.is_passing() => {}
+            Err(error) => {
+                tracing::warn!(task = %row.id, agent = %row.agent, %error, "a task was left and cannot be taken up; the next start tries again");
+                return;
+            }
+        }
+    }
+}
+
+/// Takes one task up: writes down how it ended, or runs it; whether it runs.
+async fn take_up(app: &App, row: &TaskRow) -> Result<bool> {
+    let (looking, looked_at) = (app.clone(), row.clone());
+    let settled = tokio::task::spawn_blocking(move || settled(&looking, &looked_at));
+    let settled = settled.await.map_err(|_| herm::Error::internal("looking for a task was interrupted"))?;
+    match settled? {
+        Some(end) => finish(app, end, row.clone()).await.map(|()| false),
+        None => run_again(app, row.clone()),
+    }
+}
+
 /// Writes down how a task of an earlier process ended, and takes its payment if it is billable.
 async fn finish(app: &App, mut end: End, row: TaskRow) -> Result<()> {
+    // Taken before the step was settled, as it always is now; a first edition took it after.
+    end.payment.clone_from(&row.payment);
     let held = app.book.read(|connection| payments::open(connection, &row.id))?;
     let billable = end.outcome.as_deref().is_some_and(|outcome| outcome.contains("\"billable\":true"));
     if let (Some(payment), Some(gate), true) = (held, &app.gate, billable) {
@@ -60,15 +93,10 @@ async fn finish(app: &App, mut end: End, row: TaskRow) -> Result<()> {
 /// How a task ended, if it did; `None` where it is to be run.
 fn settled(app: &App, row: &TaskRow) -> Result<Option<End>> {
     let at = app.clock.now();
-    let layout = &app.settings.layout;
-    if layout.brain(&row.agent).is_dir() {
-        let reader = Reader::open(layout, &row.agent)?;
-        if let Some(status) = reader.task_status(&row.id)? {
-            let outcome = read_back(&reader, row, &status)?;
-            let micro_usd = outcome["usage"]["microUsd"].as_u64().unwrap_or(0);
-            let (status, outcome) = (Some(status), Some(outcome.to_string()));
-            return Ok(Some(End { status, outcome, micro_usd, ..nothing(State::Done, at) }));
-        }
+    if let Some((status, outcome)) = in_brain(app, &row.agent, &row.id)? {
+        let micro_usd = outcome["usage"]["microUsd"].as_u64().unwrap_or(0);
+        let (status, outcome) = (Some(status), Some(outcome.to_string()));
+        return Ok(Some(End { status, outcome, micro_usd, ..nothing(State::Done, at) }));
     }
     if row.cancelled || row.request.is_none() {
         let problem =
@@ -79,6 +107,18 @@ fn settled(app: &App, row: &TaskRow) -> Result<Option<End>> {
     Ok(None)
 }
 
+/// How a task went and its outcome, if its step is in the brain.
+pub(super) fn in_brain(app: &App, agent: &BrainId, id: &TaskId) -> Result<Option<(String, Value)>> {
+    let layout = &app.settings.layout;
+    if !layout.brain(agent).is_dir() {
+        return Ok(None);
+    }
+    let reader = Reader::open(layout, agent)?;
+    let Some(status) = reader.task_status(id)? else { return Ok(None) };
+    let outcome = read_back(&reader, id, &status)?;
+    Ok(Some((status, outcome)))
+}
+
 /// An end without anything to tell.
 fn nothing(state: State, at: herm::Moment) -> End {
     let (status, outcome, problem, payment) = (None, None, None, None);
@@ -86,9 +126,9 @@ fn nothing(state: State, at: herm::Moment) -> End {
 }
 
 /// The outcome of a settled task, from its transcript and its receipt.
-fn read_back(reader: &Reader, row: &TaskRow, status: &str) -> Result<Value> {
+fn read_back(reader: &Reader, id: &TaskId, status: &str) -> Result<Value> {
     let mut outcome = json!({ "status": status, "billable": status == Status::Converged.name() });
-    let Some(kept) = reader.kept_task(&row.id)? else {
+    let Some(kept) = reader.kept_task(id)? else {
         outcome["message"] = json!("the task was settled; its transcript is no longer kept");
         return Ok(outcome);
     };
@@ -139,11 +179,17 @@ fn run_again(app: &App, row: TaskRow) -> Result<bool> {
         on_disconnect: OnDisconnect::Continue,
     };
     let held = app.book.read(|connection| payments::open(connection, &job.id))?;
-    let paid = held.zip(app.gate.as_ref()).map(|(payment, gate)| gate.taken_up(payment));
+    let held = held.zip(app.gate.as_ref()).map(|(payment, gate)| gate.taken_up(payment));
+    let till = match (row.payment, held) {
+        (Some(response), _) => Some(Till::taken(app, &job.id, response)),
+        (None, Some(paid)) => Some(Till::shown(app, &job.id, paid)),
+        (None, None) => None,
+    };
     let reserved = job.key.as_deref().zip(job.what.limits.micro_usd);
     let reserved = reserved.map(|(key, amount)| app.money.reserve_again(key, amount));
     let live = Arc::new(Live::new(row.id, row.agent, row.owner, true, row.created_at));
     let ticket = app.hall.enter_again(Arc::clone(&live));
-    start(Running { app: app.clone(), job, live, paid, reserved, parent: None, spent: Spent::default() }, ticket);
+    let (app, till, parent) = (app.clone(), till.map(Arc::new), None);
+    start(Running { app, job, live, till, reserved, parent, spent: Spent::default(), earlier: 0 }, ticket);
     Ok(true)
 }

@@ -1,28 +1,26 @@
-//! One task, from its acceptance to its end.
+//! One task, until it is accepted.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode};
-use futures_util::FutureExt as _;
 use herm::harness::Spent;
 use herm::task::Keep;
-use herm::{BrainId, Digest, Error, Event, Limits, Outcome, Status, SubscriberId, Task, TaskId, Watch};
+use herm::{BrainId, Digest, Error, Limits, SubscriberId, Task, TaskId};
 use serde::{Deserialize, Serialize};
 
 use super::super::app::App;
 use super::super::caller::{Caller, no_agent};
 use super::super::hall::Ticket;
-use super::super::live::{Ended, Live};
-use super::super::money::Reserved;
+use super::super::live::Live;
 use super::super::payment::Paid;
 use super::super::problem::{Answered, Problem};
-use super::super::traces::TaskTrace;
-use super::super::view::{OutcomeView, TaskView};
+use super::super::view::TaskView;
 use super::Leaving;
+use super::paying::Till;
 use super::request::{OnDisconnect, TaskRequest};
+use super::running::Running;
 use crate::book::payments;
-use crate::book::tasks::{self as rows, End, Kept, State, TaskRow};
+use crate::book::tasks::{self as rows, Kept, State, TaskRow};
 
 /// A task that is to run.
 #[derive(Debug, Clone)]
@@ -87,7 +85,8 @@ impl Job {
         Ok(job)
     }
 
-    fn task(&self) -> Task {
+    /// The task as the harness runs it.
+    pub(super) fn task(&self) -> Task {
         Task {
             id: Some(self.id.clone()),
             subscriber: self.what.subscriber.clone(),
@@ -98,7 +97,7 @@ impl Job {
         }
     }
 
-    fn row(&self, live: &Live, state: State) -> herm::Result<TaskRow> {
+    pub(super) fn row(&self, live: &Live, state: State) -> herm::Result<TaskRow> {
         Ok(TaskRow {
             id: self.id.clone(),
             agent: self.agent.clone(),
@@ -186,7 +185,7 @@ impl TakingIn {
     async fn take(self, mut job: Job) -> Answered<Option<(Job, TaskRow)>> {
         let Self { app, caller, live, paid, parent } = self;
         let reserved = app.money.reserve(&app, &caller, &mut job.what.limits)?;
-        let ticket = app.hall.enter(Arc::clone(&live))?;
+        let ticket = app.hall.enter(Arc::clone(&live), caller.share())?;
         if job.durable {
             let kept = match job.row(&live, State::Queued) {
                 Ok(row) => write_in(&app, row, paid.as_ref()).await,
@@ -204,7 +203,8 @@ impl TakingIn {
                 }
             }
         }
-        start(Running { app, job, live, paid, reserved, parent, spent: Spent::default() }, ticket);
+        let till = paid.map(|paid| Arc::new(Till::shown(&app, &job.id, paid)));
+        start(Running { app, job, live, till, reserved, parent, spent: Spent::default(), earlier: 0 }, ticket);
         Ok(None)
     }
 }
@@ -246,208 +246,6 @@ pub(super) fn start(running: Running, ticket: Ticket) {
     let live = Arc::clone(&running.live);
     let handle = tokio::spawn(running.run(ticket));
     live.set_abort(handle.abort_handle());
-}
-
-/// A task with everything it needs to run.
-pub(super) struct Running {
-    pub(super) app: App,
-    pub(super) job: Job,
-    pub(super) live: Arc<Live>,
-    pub(super) paid: Option<Paid>,
-    pub(super) reserved: Option<Reserved>,
-    /// The caller's own trace, as `traceparent` says it.
-    pub(super) parent: Option<String>,
-    /// What it has cost, whatever comes of it.
-    pub(super) spent: Spent,
-}
-
-/// How a task ended, before anyone is told.
-enum Came {
-    To(Box<Outcome>),
-    ToNothing(State, Problem),
-    /// It is left for the next process.
-    Left,
-}
-
-impl Running {
-    async fn run(mut self, ticket: Ticket) {
-        let came = AssertUnwindSafe(self.come(ticket)).catch_unwind().await;
-        let came = came
-            .unwrap_or_else(|_| Came::ToNothing(State::Failed, Error::internal("running this task panicked").into()));
-        let (end, ended) = match came {
-            Came::Left => {
-                self.live.leave();
-                self.app.hall.forget(&self.job.id);
-                return;
-            }
-            Came::To(outcome) => self.outcome(&outcome).await,
-            Came::ToNothing(state, problem) => self.nothing(state, problem),
-        };
-        // The brain has what matters: whoever waits need not wait for the book.
-        self.live.end(ended);
-        self.write_down(end).await;
-        self.app.hall.forget(&self.job.id);
-        drop(self.reserved);
-    }
-
-    async fn come(&self, ticket: Ticket) -> Came {
-        let (app, job, live) = (&self.app, &self.job, &self.live);
-        let mut closing = app.closing.subscribe();
-        let waited = tokio::select! {
-            biased;
-            () = live.cancel.asked() => None,
-            _ = closing.wait_for(|closing| *closing) => return self.stopped(),
-            turn = tokio::time::timeout(job.what.limits.deadline(), ticket.turn()) => Some(turn),
-        };
-        let _turn = match waited {
-            Some(Ok(turn)) => turn,
-            Some(Err(_)) => {
-                let error = Error::unavailable(format!("agent {} was busy until the deadline", job.agent))
-                    .hint("try again later, or with a later deadline");
-                return Came::ToNothing(State::Failed, error.into());
-            }
-            None => return cancelled(),
-        };
-        live.begin(app.clock.now());
-        if job.durable {
-            let (id, at) = (job.id.clone(), app.clock.now());
-            // Only tells that it has begun: a restart asks the brain.
-            let _ = app.book.write(move |connection| rows::begin(connection, &id, at)).await;
-        }
-        let mut trace = app.traces.as_ref().map(|traces| traces.task(app, job, self.parent.as_deref()));
-        let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
-        let watch = Watch { events: Some(events), cancel: live.cancel.clone(), spent: self.spent.clone() };
-        let run = app.harness.run_watched(&job.agent, job.task(), watch);
-        tokio::pin!(run);
-        let came = loop {
-            tokio::select! {
-                biased;
-                Some(event) = heard.recv() => self.heard(event, trace.as_mut()),
-                came = &mut run => break came,
-            }
-        };
-        while let Ok(event) = heard.try_recv() {
-            self.heard(event, trace.as_mut());
-        }
-        if let Some(trace) = trace {
-            trace.end(came.as_ref());
-        }
-        match came {
-            Ok(outcome) => Came::To(Box::new(outcome)),
-            Err(error) => Came::ToNothing(State::Failed, error.into()),
-        }
-    }
-
-    /// Counts, traces and passes on what happened.
-    fn heard(&self, event: Event, trace: Option<&mut TaskTrace>) {
-        self.app.meter.heard(&event);
-        if let Some(trace) = trace {
-            trace.heard(&event);
-        }
-        self.live.heard(match event {
-            // The last reply is the answer, and that is told when it is paid for.
-            Event::Reply { turn, millis, .. } if self.paid.is_some() => Event::Reply { turn, millis, text: "".into() },
-            event => event,
-        });
-    }
-
-    /// The server stops before it was this task's turn.
-    fn stopped(&self) -> Came {
-        if self.job.durable {
-            return Came::Left;
-        }
-        let error = Error::unavailable("the server stopped before it was this task's turn").hint("try again");
-        Came::ToNothing(State::Failed, error.into())
-    }
-
-    async fn outcome(&mut self, outcome: &Outcome) -> (End, Ended) {
-        self.app.meter.finished(outcome);
-        let mut payment = None;
-        if let Some(paid) = self.paid.take().filter(|_| outcome.billable) {
-            match paid.settle().await {
-                Ok(response) => payment = Some(response),
-                // What is not paid for is not handed out, now or later.
-                Err(unsettled) => {
-                    let (end, ended) = self.nothing(State::Failed, unsettled);
-                    return (End { may_be_tried_again: false, ..end }, ended);
-                }
-            }
-        }
-        let json = serde_json::to_value(OutcomeView::of(outcome)).unwrap_or_default();
-        let cancelled = outcome.status == Status::Failed && outcome.stop == herm::StopReason::Cancelled;
-        let at = self.app.clock.now();
-        let end = End {
-            state: if cancelled { State::Cancelled } else { State::Done },
-            status: Some(outcome.status.name().to_owned()),
-            outcome: Some(json.to_string()),
-            problem: None,
-            payment: payment.clone(),
-            may_be_tried_again: false,
-            micro_usd: outcome.usage.micro_usd.unwrap_or(0),
-            at,
-        };
-        let view = TaskView {
-            state: end.state.name().to_owned(),
-            status: end.status.clone(),
-            finished_at: Some(at.to_string()),
-            outcome: Some(json),
-            payment,
-            ..self.live.view()
-        };
-        (end, Ended { view, problem: None })
-    }
-
-    fn nothing(&self, state: State, problem: Problem) -> (End, Ended) {
-        self.app.meter.failed(&problem.kind);
-        let json = serde_json::to_value(&problem).unwrap_or_default();
-        let at = self.app.clock.now();
-        let end = End {
-            state,
-            status: None,
-            outcome: None,
-            problem: Some(json.to_string()),
-            payment: None,
-            may_be_tried_again: problem.status == StatusCode::SERVICE_UNAVAILABLE.as_u16(),
-            // The replies were paid for, though no outcome came of them.
-            micro_usd: self.spent.micro_usd(),
-            at,
-        };
-        let view = TaskView {
-            state: state.name().to_owned(),
-            finished_at: Some(at.to_string()),
-            problem: Some(json),
-            ..self.live.view()
-        };
-        (end, Ended { view, problem: Some(problem) })
-    }
-
-    async fn write_down(&self, end: End) {
-        let (id, key, durable) = (self.job.id.clone(), self.job.key.clone(), self.job.durable);
-        let row = self.job.row(&self.live, end.state);
-        let written = self.app.book.write(move |connection| {
-            if durable {
-                payments::close(connection, &id)?;
-                return rows::finish(connection, &id, key.as_deref(), &end);
-            }
-            let row = TaskRow {
-                finished_at: Some(end.at),
-                status: end.status,
-                outcome: end.outcome,
-                problem: end.problem,
-                ..row?
-            };
-            rows::add(connection, &row)?;
-            rows::charge(connection, key.as_deref(), end.micro_usd)
-        });
-        if let Err(error) = written.await {
-            tracing::error!(task = %self.job.id, %error, "the end of a task was not written down; its brain has it");
-        }
-    }
-}
-
-fn cancelled() -> Came {
-    let problem = Problem::new(StatusCode::CONFLICT, "conflict", "the task was cancelled before it began");
-    Came::ToNothing(State::Cancelled, problem)
 }
 
 #[cfg(test)]

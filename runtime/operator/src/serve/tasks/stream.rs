@@ -11,6 +11,7 @@ use herm::Event;
 use serde_json::json;
 
 use super::super::app::App;
+use super::super::caller::Caller;
 use super::super::live::{Ended, Live, Told};
 use super::super::view::TaskView;
 use super::Leaving;
@@ -19,7 +20,14 @@ use super::Leaving;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// The events of a task from one on; the caller who leaves may take it along.
-pub(crate) fn events_of(app: &App, live: Arc<Live>, from: usize, leaving: Option<Leaving>) -> Response {
+pub(crate) fn events_of(
+    app: &App,
+    caller: &Caller,
+    live: Arc<Live>,
+    from: usize,
+    leaving: Option<Leaving>,
+) -> Response {
+    let caller = caller.clone();
     let following = app.meter.following();
     let first = stream::iter((from == 0).then(|| {
         let (task, agent) = (live.id.as_str(), live.agent.as_str());
@@ -33,7 +41,7 @@ pub(crate) fn events_of(app: &App, live: Arc<Live>, from: usize, leaving: Option
                 if let Some(leaving) = leaving.take() {
                     leaving.stays();
                 }
-                end(number, &ended)
+                end(number, &caller, &ended)
             }
         };
         std::future::ready(Some(sent))
@@ -51,10 +59,10 @@ pub(super) fn only_end(view: &TaskView) -> Response {
     Sse::new(stream::iter([Ok::<_, Infallible>(sent)])).into_response()
 }
 
-fn end(number: usize, ended: &Ended) -> Sent {
+fn end(number: usize, caller: &Caller, ended: &Ended) -> Sent {
     match &ended.problem {
-        None => event("outcome", number, &ended.view),
-        Some(problem) => event("problem", number, problem),
+        None => event("outcome", number, &caller.sees_of(ended.view.clone())),
+        Some(problem) => event("problem", number, &caller.hears_of(problem.clone())),
     }
 }
 

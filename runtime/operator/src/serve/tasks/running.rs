@@ -1,0 +1,370 @@
+//! One task, from its turn to its end. What the machine lacks for a moment, room on the disk or descriptors, delays a task
+//! and does not end it; and a task is over only when that is written down.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use futures_util::FutureExt as _;
+use herm::harness::Spent;
+use herm::session::Release;
+use herm::{Error, Event, Outcome, Result, Status, Watch};
+use serde_json::Value;
+
+use super::super::app::App;
+use super::super::asking::Asking;
+use super::super::hall::Ticket;
+use super::super::live::{Ended, Live};
+use super::super::money::Reserved;
+use super::super::problem::Problem;
+use super::super::traces::TaskTrace;
+use super::super::view::{OutcomeView, TaskView};
+use super::paying::{Payment, Till};
+use super::restart;
+use super::run::Job;
+use crate::book::payments;
+use crate::book::tasks::{self as rows, End, State, TaskRow};
+
+/// For how long the step of a task is tried again where it stands, before the task is run again.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits that grow.
+#[derive(Debug)]
+pub(super) struct Backoff(Duration);
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self(Duration::from_millis(50))
+    }
+}
+
+impl Backoff {
+    const LONGEST: Duration = Duration::from_secs(5);
+
+    /// Waits, longer each time.
+    pub(super) async fn wait(&mut self) {
+        tokio::time::sleep(self.0).await;
+        self.0 = (2 * self.0).min(Self::LONGEST);
+    }
+}
+
+/// A task with everything it needs to run.
+pub(super) struct Running {
+    pub(super) app: App,
+    pub(super) job: Job,
+    pub(super) live: Arc<Live>,
+    /// Its payment, where tasks are paid for.
+    pub(super) till: Option<Arc<Till>>,
+    pub(super) reserved: Option<Reserved>,
+    /// The caller's own trace, as `traceparent` says it.
+    pub(super) parent: Option<String>,
+    /// What this try has cost, whatever comes of it.
+    pub(super) spent: Spent,
+    /// What tries before it have cost.
+    pub(super) earlier: u64,
+}
+
+/// How a task ended, before anyone is told.
+enum Came {
+    To(Box<Outcome>),
+    /// Its step was settled, though the try that did it ended with an error: how it went, and its outcome.
+    ToWhatTheBrainHas(String, Value),
+    ToNothing(State, Problem),
+    /// It is left for the next process.
+    Left,
+}
+
+impl Running {
+    pub(super) async fn run(mut self, ticket: Ticket) {
+        let came = AssertUnwindSafe(self.come(ticket)).catch_unwind().await;
+        let came = came
+            .unwrap_or_else(|_| Came::ToNothing(State::Failed, Error::internal("running this task panicked").into()));
+        let payment = match &self.till {
+            Some(till) => Some(till.payment().await),
+            None => None,
+        };
+        let (is_in_brain, (end, ended)) = match (came, payment) {
+            (Came::Left, _) => {
+                self.live.leave();
+                self.app.hall.forget(&self.job.id);
+                return;
+            }
+            // What is not paid for is not handed out, now or later.
+            (Came::To(_) | Came::ToWhatTheBrainHas(..), Some(Payment::Refused(unsettled))) => {
+                let (end, ended) = self.nothing(State::Failed, unsettled);
+                (true, (End { may_be_tried_again: false, ..end }, ended))
+            }
+            (Came::To(outcome), payment) => (outcome.settled.is_some(), self.outcome(&outcome, payment)),
+            (Came::ToWhatTheBrainHas(status, outcome), payment) => (true, self.read_back(status, outcome, payment)),
+            (Came::ToNothing(state, problem), _) => (false, self.nothing(state, problem)),
+        };
+        // What the brain has stays so, whatever becomes of the book, and nobody was promised more of a task that is not in
+        // it. Anything else could come out differently after a kill, and is told when it is on the disk.
+        if is_in_brain || !self.job.durable {
+            self.live.end(ended);
+            self.write_down(&end).await;
+        } else {
+            self.write_down(&end).await;
+            self.live.end(ended);
+        }
+        self.app.hall.forget(&self.job.id);
+        drop(self.reserved);
+    }
+
+    async fn come(&mut self, ticket: Ticket) -> Came {
+        let app = self.app.clone();
+        let mut closing = app.closing.subscribe();
+        let waited = tokio::select! {
+            biased;
+            () = self.live.cancel.asked() => None,
+            _ = closing.wait_for(|closing| *closing) => return self.stopped(),
+            turn = tokio::time::timeout(self.job.what.limits.deadline(), ticket.turn()) => Some(turn),
+        };
+        let _turn = match waited {
+            Some(Ok(turn)) => turn,
+            Some(Err(_)) => {
+                let error = Error::unavailable(format!("agent {} was busy until the deadline", self.job.agent))
+                    .hint("try again later, or with a later deadline");
+                return Came::ToNothing(State::Failed, error.into());
+            }
+            None => return cancelled(),
+        };
+        self.live.begin(app.clock.now());
+        // Only tells that it has begun: a restart asks the brain.
+        let _ = self.note_beginning().await;
+        let began = Instant::now();
+        let mut backoff = Backoff::default();
+        loop {
+            let error = match self.attempt().await {
+                Ok(outcome) => return Came::To(Box::new(outcome)),
+                Err(error) => error,
+            };
+            self.earlier += self.spent.micro_usd();
+            self.spent = Spent::default();
+            // The commit may have been made though it was said to have failed.
+            let mut looked = self.in_brain().await;
+            let goes_on = error.is_passing() && (self.job.durable || began.elapsed() < self.job.what.limits.deadline());
+            if !goes_on && !matches!(looked, Ok(Some(_))) {
+                return Came::ToNothing(State::Failed, error.into());
+            }
+            if !matches!(looked, Ok(Some(_))) {
+                tracing::warn!(task = %self.job.id, agent = %self.job.agent, %error, "the machine could not; the task is tried again");
+            }
+            // The model is not asked again before the machine can keep what it says.
+            loop {
+                match looked {
+                    Ok(Some((status, outcome))) => return Came::ToWhatTheBrainHas(status, outcome),
+                    Err(error) if !error.is_passing() => return Came::ToNothing(State::Failed, error.into()),
+                    Ok(None) | Err(_) => {}
+                }
+                tokio::select! {
+                    biased;
+                    () = self.live.cancel.asked() => return cancelled(),
+                    _ = closing.wait_for(|closing| *closing) => return self.stopped(),
+                    () = backoff.wait() => {}
+                }
+                let written = self.note_beginning().await;
+                looked = self.in_brain().await;
+                if written.is_ok() && matches!(looked, Ok(None)) {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn note_beginning(&self) -> Result<()> {
+        if !self.job.durable {
+            return Ok(());
+        }
+        let (id, at) = (self.job.id.clone(), self.app.clock.now());
+        self.app.book.write(move |connection| rows::begin(connection, &id, at)).await
+    }
+
+    /// How the task went, if its step is in the brain.
+    async fn in_brain(&self) -> Result<Option<(String, Value)>> {
+        let (app, agent, id) = (self.app.clone(), self.job.agent.clone(), self.job.id.clone());
+        let looking = tokio::task::spawn_blocking(move || restart::in_brain(&app, &agent, &id));
+        looking.await.map_err(|_| Error::internal("looking for a task was interrupted"))?
+    }
+
+    /// Runs it once.
+    async fn attempt(&self) -> Result<Outcome> {
+        let (app, job) = (&self.app, &self.job);
+        let mut trace = app.traces.as_ref().map(|traces| traces.task(app, job, self.parent.as_deref()));
+        let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let watch = Watch {
+            events: Some(events),
+            cancel: self.live.cancel.clone(),
+            spent: self.spent.clone(),
+            release: self.till.clone().map(|till| till as Arc<dyn Release>),
+            patience: PATIENCE,
+        };
+        let mut task = job.task();
+        task.asking = Some(Arc::new(Asking::new(app.clone(), job.key.clone(), self.till.is_some())));
+        // What earlier tries have cost is gone.
+        task.limits.micro_usd = task.limits.micro_usd.map(|most| most.saturating_sub(self.earlier));
+        let run = app.harness.run_watched(&job.agent, task, watch);
+        tokio::pin!(run);
+        let came = loop {
+            tokio::select! {
+                biased;
+                Some(event) = heard.recv() => self.heard(event, trace.as_mut()),
+                came = &mut run => break came,
+            }
+        };
+        while let Ok(event) = heard.try_recv() {
+            self.heard(event, trace.as_mut());
+        }
+        if let Some(trace) = trace {
+            trace.end(came.as_ref());
+        }
+        came
+    }
+
+    /// Counts, traces and passes on what happened.
+    fn heard(&self, event: Event, trace: Option<&mut TaskTrace>) {
+        self.app.meter.heard(&event);
+        if let Some(trace) = trace {
+            trace.heard(&event);
+        }
+        match self.till.is_some() {
+            // What the answer says, and what it is made of, is told when it is paid for.
+            true => unpaid(event).into_iter().for_each(|event| self.live.heard(event)),
+            false => self.live.heard(event),
+        }
+    }
+
+    /// The server stops before the task has come to anything.
+    fn stopped(&self) -> Came {
+        if self.job.durable {
+            return Came::Left;
+        }
+        let error = Error::unavailable("the server stopped before it was this task's turn").hint("try again");
+        Came::ToNothing(State::Failed, error.into())
+    }
+
+    fn outcome(&self, outcome: &Outcome, payment: Option<Payment>) -> (End, Ended) {
+        self.app.meter.finished(outcome);
+        let json = serde_json::to_value(OutcomeView::of(outcome)).unwrap_or_default();
+        let cancelled = outcome.status == Status::Failed && outcome.stop == herm::StopReason::Cancelled;
+        let state = if cancelled { State::Cancelled } else { State::Done };
+        let cost = self.earlier + outcome.usage.micro_usd.unwrap_or(0);
+        self.over(state, outcome.status.name().to_owned(), json, payment, cost)
+    }
+
+    /// The end of a task as its brain tells it.
+    fn read_back(&self, status: String, outcome: Value, payment: Option<Payment>) -> (End, Ended) {
+        let cancelled = status == Status::Failed.name() && outcome["stop"] == herm::StopReason::Cancelled.name();
+        let state = if cancelled { State::Cancelled } else { State::Done };
+        // Its last try is among those that were counted.
+        self.over(state, status, outcome, payment, self.earlier)
+    }
+
+    fn over(&self, state: State, status: String, json: Value, payment: Option<Payment>, cost: u64) -> (End, Ended) {
+        let at = self.app.clock.now();
+        let payment = match payment {
+            Some(Payment::Taken(response)) => Some(response),
+            Some(Payment::Shown(_) | Payment::Refused(_)) | None => None,
+        };
+        let end = End {
+            state,
+            status: Some(status),
+            outcome: Some(json.to_string()),
+            problem: None,
+            payment: payment.clone(),
+            may_be_tried_again: false,
+            micro_usd: cost,
+            at,
+        };
+        let view = TaskView {
+            state: end.state.name().to_owned(),
+            status: end.status.clone(),
+            finished_at: Some(at.to_string()),
+            outcome: Some(json),
+            payment,
+            ..self.live.view()
+        };
+        (end, Ended { view, problem: None })
+    }
+
+    fn nothing(&self, state: State, problem: Problem) -> (End, Ended) {
+        self.app.meter.failed(&problem.kind);
+        let json = serde_json::to_value(&problem).unwrap_or_default();
+        let at = self.app.clock.now();
+        let end = End {
+            state,
+            status: None,
+            outcome: None,
+            problem: Some(json.to_string()),
+            payment: None,
+            may_be_tried_again: problem.status == StatusCode::SERVICE_UNAVAILABLE.as_u16(),
+            // The replies were paid for, though no outcome came of them.
+            micro_usd: self.earlier + self.spent.micro_usd(),
+            at,
+        };
+        let view = TaskView {
+            state: state.name().to_owned(),
+            finished_at: Some(at.to_string()),
+            problem: Some(json),
+            ..self.live.view()
+        };
+        (end, Ended { view, problem: Some(problem) })
+    }
+
+    /// Writes the end down, and goes on trying for as long as the process lives: until then the task is not over.
+    async fn write_down(&self, end: &End) {
+        let mut backoff = Backoff::default();
+        loop {
+            let (id, key, durable) = (self.job.id.clone(), self.job.key.clone(), self.job.durable);
+            let (row, end) = (self.job.row(&self.live, end.state), end.clone());
+            let written = self.app.book.write(move |connection| {
+                if durable {
+                    payments::close(connection, &id)?;
+                    return rows::finish(connection, &id, key.as_deref(), &end);
+                }
+                let row = TaskRow {
+                    finished_at: Some(end.at),
+                    status: end.status,
+                    outcome: end.outcome,
+                    problem: end.problem,
+                    ..row?
+                };
+                rows::add(connection, &row)?;
+                rows::charge(connection, key.as_deref(), end.micro_usd)
+            });
+            match written.await {
+                Ok(()) => return,
+                Err(error) if error.is_passing() => {
+                    tracing::warn!(task = %self.job.id, %error, "the end of a task is not written down yet");
+                    backoff.wait().await;
+                }
+                Err(error) => {
+                    tracing::error!(task = %self.job.id, %error, "the end of a task was not written down; the next start asks its brain");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// What may be told of an event before the task is paid for: that it happened.
+fn unpaid(event: Event) -> Option<Event> {
+    match event {
+        Event::Reply { turn, millis, .. } => Some(Event::Reply { turn, millis, text: "".into() }),
+        Event::Nudge { turn, .. } => Some(Event::Nudge { turn, text: "".into() }),
+        Event::ToolCall { turn, tool, .. } => Some(Event::ToolCall { turn, tool, args: Value::Null }),
+        Event::ToolResult { turn, tool, status, millis, .. } => {
+            Some(Event::ToolResult { turn, tool, status, summary: String::new(), millis })
+        }
+        Event::SkillWritten { .. } => None,
+        event @ (Event::Started { .. } | Event::TurnStarted { .. } | Event::Retry { .. } | Event::Settled { .. }) => {
+            Some(event)
+        }
+    }
+}
+
+fn cancelled() -> Came {
+    let problem = Problem::new(StatusCode::CONFLICT, "conflict", "the task was cancelled before it began");
+    Came::ToNothing(State::Cancelled, problem)
+}
