@@ -17,6 +17,14 @@ fn ask(agent: &str) -> String {
     json!({ "tool": "ask_agent", "args": { "agent": agent, "input": "look into it" } }).to_string()
 }
 
+/// A call that any of these agents may make, and must: one with tools answers after a call.
+const LIST: &str = r#"{"tool":"skills_list","args":{}}"#;
+
+/// What an agent does that is asked.
+fn replies(last: &str) -> Vec<Step> {
+    [LIST, last].map(Step::chat).into()
+}
+
 /// An operator whose agents 7, 8, … may ask others, each with a model of its own.
 fn asking(models: &[&ModelServer], more: &str) -> Operator {
     let mut config = String::from("backend = \"m7\"\n");
@@ -33,7 +41,7 @@ fn asking(models: &[&ModelServer], more: &str) -> Operator {
         let from = operator.path().join(format!("asking-{number}"));
         std::fs::create_dir_all(&from).unwrap();
         std::fs::write(from.join("system.md"), "You answer in JSON.\n").unwrap();
-        let manifest = r#"{ "schema": "herm/manifest@1", "name": "ASKS", "tools": ["ask_agent"] }"#;
+        let manifest = r#"{ "schema": "herm/manifest@1", "name": "ASKS", "tools": ["ask_agent", "skills_list"] }"#;
         std::fs::write(from.join("manifest.json"), manifest).unwrap();
         let made = operator.herm().run(&["init", &number.to_string(), "--from", from.to_str().unwrap()]);
         assert_eq!(made.code, 0, "{made:?}");
@@ -54,7 +62,7 @@ fn receipts(client: &Client, agent: &str) -> Value {
 fn a_task_asks_only_the_agents_of_its_key_and_none_that_is_paused() {
     let seven =
         ModelServer::start([&ask("8"), DONE, &ask("8"), DONE, &ask("9"), DONE, &ask("8"), DONE].map(Step::chat).into());
-    let eight = ModelServer::always(Step::chat(r#"{"eight":1}"#));
+    let eight = ModelServer::start(replies(r#"{"eight":1}"#));
     let operator = asking(&[&seven, &eight], "");
     let (one, both) = (operator.key(&["one", "--agents", "7"]), operator.key(&["both", "--agents", "7,8"]));
     let boss = operator.key(&["boss", "--operations", "operate"]);
@@ -84,7 +92,7 @@ async fn one_payment_runs_one_agent_unless_the_operator_lets_it_cover_more() {
     tokio::task::spawn_blocking(move || {
         for covers in [false, true] {
             let seven = ModelServer::start([&ask("8"), DONE].map(Step::chat).into());
-            let eight = ModelServer::always(Step::chat(r#"{"eight":1}"#));
+            let eight = ModelServer::start(replies(r#"{"eight":1}"#));
             let more = format!("{}\ncovers_asked_agents = {covers}", price(&address));
             let operator = asking(&[&seven, &eight], &more);
             let serving = operator.serve();
@@ -92,7 +100,7 @@ async fn one_payment_runs_one_agent_unless_the_operator_lets_it_cover_more() {
             assert_eq!(run(&client, "7", "go").json()["status"], "converged");
             let expected = if covers { r#"{"eight":1}"# } else { "paid for one agent, and agent 8 would be a second" };
             assert!(told(&seven, 1).contains(expected), "{}", told(&seven, 1));
-            assert_eq!(eight.requests().len(), usize::from(covers));
+            assert_eq!(eight.requests().len(), if covers { 2 } else { 0 });
         }
     })
     .await
@@ -102,8 +110,11 @@ async fn one_payment_runs_one_agent_unless_the_operator_lets_it_cover_more() {
 #[test]
 fn two_tasks_whose_agents_ask_each_other_are_not_held_up() {
     let (first, second) = (Gate::default(), Gate::default());
-    let seven = ModelServer::start(vec![Step::chat(&ask("8")).after(&first), Step::chat(DONE), Step::chat(DONE)]);
-    let eight = ModelServer::start(vec![Step::chat(&ask("7")).after(&second), Step::chat(DONE), Step::chat(DONE)]);
+    let model = |asks: &str, gate: &Gate| {
+        let own = vec![Step::chat(&ask(asks)).after(gate), Step::chat(DONE)];
+        ModelServer::start([own, replies(DONE)].concat())
+    };
+    let (seven, eight) = (model("8", &first), model("7", &second));
     let operator = asking(&[&seven, &eight], "");
     let serving = operator.serve();
     let client = serving.client();
@@ -121,7 +132,7 @@ fn two_tasks_whose_agents_ask_each_other_are_not_held_up() {
         assert_eq!(view["status"], "converged", "{view}");
     }
     // One was refused at once and went on without the other; the other was answered.
-    assert_eq!(seven.requests().len() + eight.requests().len(), 5);
+    assert_eq!(seven.requests().len() + eight.requests().len(), 6);
     let all: Vec<String> = [&seven, &eight]
         .iter()
         .flat_map(|model| model.requests())
@@ -135,12 +146,8 @@ fn two_tasks_whose_agents_ask_each_other_are_not_held_up() {
 fn a_circle_of_three_tasks_and_an_agent_that_asks_itself_are_refused_at_once() {
     let gates = [Gate::default(), Gate::default(), Gate::default()];
     let model = |asks: &str, gate: &Gate| {
-        ModelServer::start(vec![
-            Step::chat(&ask(asks)).after(gate),
-            Step::chat(DONE),
-            Step::chat(DONE),
-            Step::chat(DONE),
-        ])
+        let own = vec![Step::chat(&ask(asks)).after(gate), Step::chat(DONE)];
+        ModelServer::start([own, replies(DONE)].concat())
     };
     let models = [model("8", &gates[0]), model("9", &gates[1]), model("7", &gates[2])];
     let operator = asking(&models.each_ref(), "");
@@ -172,7 +179,7 @@ fn a_circle_of_three_tasks_and_an_agent_that_asks_itself_are_refused_at_once() {
 fn an_agent_that_answered_before_the_kill_is_not_asked_to_do_it_again() {
     // The task is cut off after agent 8 has answered; run again, it asks the same.
     let seven = ModelServer::start(vec![Step::chat(&ask("8")), Step::never(), Step::chat(&ask("8")), Step::chat(DONE)]);
-    let eight = ModelServer::start(vec![Step::chat(r#"{"eight":"once"}"#)]);
+    let eight = ModelServer::start(replies(r#"{"eight":"once"}"#));
     let operator = asking(&[&seven, &eight], "");
     let serving = operator.serve();
     let later = serving.client().with("prefer", "respond-async");
@@ -182,7 +189,7 @@ fn an_agent_that_answered_before_the_kill_is_not_asked_to_do_it_again() {
     let serving = operator.serve();
     let client = serving.client();
     let view = over(&client, &task);
-    assert_eq!((&view["status"], eight.requests().len()), (&json!("converged"), 1), "{view}");
+    assert_eq!((&view["status"], eight.requests().len()), (&json!("converged"), 2), "{view}");
     assert!(told(&seven, 3).contains(r#"{"eight":"once"}"#), "{}", told(&seven, 3));
     assert_eq!((receipts(&client, "7"), receipts(&client, "8")), (json!(2), json!(2)), "one step each");
     drop(serving);

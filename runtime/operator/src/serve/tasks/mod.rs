@@ -205,11 +205,13 @@ pub(crate) async fn list(
         before: cursor.as_ref().map(ToString::to_string),
         limit,
     };
+    // Before the book is read: one that ends meanwhile is written down first, and then no longer here.
+    let here = app.hall.tasks();
     let listed = wanted.clone();
     let found = app.book.list(move |connection| rows::list(connection, &listed)).await?;
     let mut tasks: Vec<TaskView> = found.into_iter().map(TaskView::of_row).collect();
     // Those that are not written down yet are known here.
-    for live in app.hall.tasks() {
+    for live in here {
         let view = live.view();
         let fits = caller.owns(&live.owner)
             && caller.sees(&live.agent)
