@@ -1,5 +1,8 @@
 //! A server whose database is lost or emptied does not take that for "nobody has a key".
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use herm_tests::operator::Operator;
 use serde_json::json;
 
@@ -24,10 +27,21 @@ fn remove_book(operator: &Operator) {
 
 /// Whether a server refuses to start, and says what can be done; nothing is made in the place of what was lost.
 fn refuses(operator: &Operator, what: &str) {
-    let served = operator.herm().run(&["serve", "--listen", "127.0.0.1:0"]);
-    assert_eq!(served.code, 3, "{served:?}");
+    let mut command = operator.herm().command(&["serve", "--listen", "127.0.0.1:0"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    // A server that starts says so at once; one that does not closes its output.
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    if !line.is_empty() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        panic!("it starts: {line}");
+    }
+    let served = child.wait_with_output().unwrap();
+    let said = String::from_utf8(served.stderr).unwrap();
+    assert_eq!(served.status.code(), Some(3), "{said}");
     for part in [what, "as the operator", "backup", "herm keys reset --forget"] {
-        assert!(served.stderr.contains(part), "{part:?} is not in {served:?}");
+        assert!(said.contains(part), "{part:?} is not in {said}");
     }
 }
 

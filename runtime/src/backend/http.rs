@@ -66,8 +66,9 @@ impl Client {
                 format!("cannot reach {place}: this machine has no CA certificates (install `ca-certificates`)"),
             ));
         }
-        let sent = self.http.post(url.clone()).headers(headers).body(body).send();
-        match timeout(self.idle, sent).await {
+        let request = self.http.post(url.clone()).headers(headers).body(body).build();
+        let request = request.map_err(|error| transport(&place, "cannot reach", error))?;
+        match timeout(self.idle, self.send(request)).await {
             Ok(Ok(response)) => Ok(Incoming { response, idle: self.idle, place }),
             Ok(Err(error)) => Err(transport(&place, "cannot reach", error)),
             Err(_) => Err(silence(&place, self.idle)),
@@ -76,6 +77,21 @@ impl Client {
 }
 
 impl Client {
+    /// Sends a request, and waits for a descriptor where the process has none left: nothing was sent then.
+    async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, reqwest::Error> {
+        let mut wait = Duration::from_millis(50);
+        while let Some(copy) = request.try_clone() {
+            match self.http.execute(copy).await {
+                Err(error) if lacks_descriptors(&error) => {
+                    tokio::time::sleep(wait).await;
+                    wait = (2 * wait).min(Duration::from_secs(2));
+                }
+                sent => return sent,
+            }
+        }
+        self.http.execute(request).await
+    }
+
     /// Sends JSON and reads the JSON that comes back with its status, at most `most` bytes: for services that are no
     /// model. An empty answer is null.
     pub async fn post_json(
@@ -254,6 +270,15 @@ pub(super) fn place_of(url: &Url) -> String {
     }
 }
 
+/// Whether the process, or the machine, has no descriptor left for a connection.
+fn lacks_descriptors(error: &(dyn std::error::Error + 'static)) -> bool {
+    use rustix::io::Errno;
+    let is_lack = |code: i32| [Errno::MFILE, Errno::NFILE].iter().any(|errno| errno.raw_os_error() == code);
+    std::iter::successors(Some(error), |error| error.source())
+        .filter_map(|error| error.downcast_ref::<std::io::Error>()?.raw_os_error())
+        .any(is_lack)
+}
+
 fn silence(place: &str, patience: Duration) -> BackendError {
     BackendError::new(ErrorClass::Timeout, format!("{place} sent nothing for {} ms", patience.as_millis()))
 }
@@ -278,6 +303,17 @@ fn transport(place: &str, what: &str, error: reqwest::Error) -> BackendError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_without_descriptors_is_told_from_a_peer_that_is_not_there() {
+        let failed = |errno: rustix::io::Errno| {
+            let below = std::io::Error::from_raw_os_error(errno.raw_os_error());
+            crate::error::Error::unavailable("cannot connect").because(below)
+        };
+        assert!(lacks_descriptors(&failed(rustix::io::Errno::MFILE)));
+        assert!(!lacks_descriptors(&failed(rustix::io::Errno::CONNREFUSED)));
+        assert!(!lacks_descriptors(&crate::error::Error::internal("nothing below")));
+    }
 
     #[test]
     fn a_place_has_no_query_and_no_user() {

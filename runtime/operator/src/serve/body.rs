@@ -85,7 +85,7 @@ pub(crate) fn drips(app: &App, began: Instant, bytes: u64) -> Answered<()> {
 }
 
 /// A whole body, within its limits.
-async fn read(app: &App, body: Body) -> Answered<Vec<u8>> {
+pub(super) async fn read(app: &App, body: Body) -> Answered<Vec<u8>> {
     let (mut bytes, most) = (Vec::new(), app.limits.body_bytes);
     let mut pieces = body.into_data_stream();
     let began = Instant::now();

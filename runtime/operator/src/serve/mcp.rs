@@ -53,10 +53,17 @@ pub(crate) fn routes(app: &App) -> Router<App> {
     let doors = Doors { app: app.clone(), otherwise: None };
     let service =
         StreamableHttpService::new(move || Ok(doors.clone()), Arc::new(LocalSessionManager::default()), config);
-    let answer = move |State(_): State<App>, caller: Caller, mut request: Request| {
+    let answer = move |State(app): State<App>, caller: Caller, request: Request| {
         let service = service.clone();
         async move {
-            request.extensions_mut().insert(caller);
+            let (mut parts, body) = request.into_parts();
+            // The protocol reads whatever comes; here a body has its size and its time, however it is sent.
+            let body = match super::body::read(&app, body).await {
+                Ok(bytes) => axum::body::Body::from(bytes),
+                Err(problem) => return problem.into_response(),
+            };
+            parts.extensions.insert(caller);
+            let request = Request::from_parts(parts, body);
             let response: Response = service.handle(request).await.map(axum::body::Body::new).into_response();
             response
         }
