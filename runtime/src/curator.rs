@@ -10,7 +10,8 @@ use crate::brain::{Brain, Draft, Settled, StepKind};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
-use crate::skill::{CreatedBy, State, Usage};
+use crate::skill::provenance::{Ruling, Source, Subject, Undone, Writer, rule};
+use crate::skill::{State, Usage};
 use crate::tuning::Tuning;
 
 /// How the summary of a pass begins.
@@ -149,10 +150,13 @@ fn decide(
     present: &impl Fn(&Slug) -> bool,
     cutoffs: Cutoffs,
 ) -> Result<Transition, Reason> {
-    if usage.created_by != CreatedBy::Agent {
+    let source = Source::of(Some(usage.created_by));
+    // What is not the agent's own is named as that, pinned or not.
+    if !source.is_writable() {
         return Err(Reason::NotAgentCreated);
     }
-    if usage.pinned {
+    let subject = Subject { source, pinned: usage.pinned };
+    if rule(Writer::Curator, Some(subject), Undone::Nothing) != Ruling::Allow {
         return Err(Reason::Pinned);
     }
     let last_activity = usage.last_activity();
@@ -238,6 +242,7 @@ fn summary(transitioned: &[Transition]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skill::CreatedBy;
 
     const NOW: Moment = Moment(1_000 * DAY_MILLIS);
 

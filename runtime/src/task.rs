@@ -307,6 +307,9 @@ pub struct Outcome {
     pub skills_loaded: Vec<Slug>,
     /// What was done to skills.
     pub skills_changed: Vec<SkillMove>,
+    /// What was to be done to skills that are not the agent's own: it waits in the review queue for a person.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skills_proposed: Vec<SkillMove>,
     /// Whether it may be billed, unless the operator says otherwise: only a converged task.
     pub billable: bool,
     /// How the brain moved; nothing after a dry run.

@@ -69,6 +69,13 @@ impl Tool for AskAgent {
             Error::unavailable("there are no other agents here").hint("do it in this task, or say that it was not done")
         })?;
         let answer = agents.ask(task, to.clone(), args.input).await?;
+        // It was asked in the subscriber's name, and may say what it knows of them.
+        let heard = answer.clone();
+        cx.desk(move |desk| {
+            desk.heard_in_private(&heard);
+            Ok(())
+        })
+        .await?;
         let summary = format!("agent {to} answered, {}", fit::count(answer.chars().count(), "character"));
         Ok(Output::new(format!("Agent {to} answered:\n{answer}"), summary))
     }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use herm::skill::{Document, guard};
-use herm::tool::{Card, Context, Desk, Output, Permission, Tool};
+use herm::tool::{Card, Context, Desk, Output, Permission, Tool, Written};
 use herm::{Error, Result, Slug};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -68,7 +68,8 @@ pub struct SkillManage {
 impl Default for SkillManage {
     fn default() -> Self {
         let description = "Makes a skill from a procedure that worked, or improves one that was wrong or incomplete. \
-                           Prefer patch to edit, and edit to a second skill for the same thing.";
+                           Prefer patch to edit, and edit to a second skill for the same thing. What people made waits \
+                           for a person's word before it changes.";
         Self { card: Card::new("skill_manage", description, Permission::WriteBrain, arguments::schema::<Args>()) }
     }
 }
@@ -81,16 +82,26 @@ impl Tool for SkillManage {
 
     async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
         let args: Args = arguments::read(args)?;
-        if cx.task().is_private() {
-            let written = [&args.content, &args.replace, &args.description].into_iter().flatten();
-            let written = written.cloned().collect::<Vec<_>>().join("\n");
-            // Skills are everyone's; what a subscriber said is not.
-            if let Some(words) = guard::quotes(&written, &cx.task().input) {
-                return Err(Error::refused(format!("that repeats the subscriber's own words ({words:?})"))
-                    .hint("write the procedure in words of your own"));
+        let task = cx.task();
+        let input = task.is_private().then(|| task.input.clone());
+        cx.desk(move |desk| {
+            if let Some(input) = input.filter(|_| !desk.is_gated()) {
+                check_as_before(&args, &input)?;
             }
-        }
-        cx.desk(move |desk| manage(desk, &args)).await
+            manage(desk, &args)
+        })
+        .await
+    }
+}
+
+/// What was compared before the desk compared everything: a task of that time is replayed.
+fn check_as_before(args: &Args, input: &str) -> Result<()> {
+    let written = [&args.content, &args.replace, &args.description].into_iter().flatten();
+    let written = written.cloned().collect::<Vec<_>>().join("\n");
+    match guard::quotes(&written, input) {
+        None => Ok(()),
+        Some(words) => Err(Error::refused(format!("that repeats the subscriber's own words ({words:?})"))
+            .hint("write the procedure in words of your own")),
     }
 }
 
@@ -99,42 +110,36 @@ fn manage(desk: &mut Desk, args: &Args) -> Result<Output> {
         Action::Create => skill_names::slug(&args.name)?,
         _ => skill_names::find(desk, &args.name)?,
     };
-    let done = match args.action {
-        Action::Create => {
-            desk.create_skill(&slug, &whole_skill(args, &slug)?)?;
-            format!("Created skill {slug}.")
-        }
-        Action::Edit => {
-            desk.edit_skill(&slug, &whole_skill(args, &slug)?)?;
-            format!("Wrote skill {slug} anew.")
-        }
+    let (written, done) = match args.action {
+        Action::Create => (desk.create_skill(&slug, &whole_skill(args, &slug)?)?, format!("Created skill {slug}.")),
+        Action::Edit => (desk.edit_skill(&slug, &whole_skill(args, &slug)?)?, format!("Wrote skill {slug} anew.")),
         Action::Patch => {
             let find = needed(args, "find", args.find.as_deref().filter(|text| !text.is_empty()))?;
             let replace = needed(args, "replace", args.replace.as_deref())?;
             let file = arguments::given(args.file.as_ref());
-            desk.patch_skill(&slug, file, find, replace)?;
-            match file {
+            let done = match file {
                 Some(file) => format!("Patched {file} of skill {slug}."),
                 None => format!("Patched skill {slug}."),
-            }
+            };
+            (desk.patch_skill(&slug, file, find, replace)?, done)
         }
         Action::WriteFile => {
             let file = needed(args, "file", arguments::given(args.file.as_ref()))?;
             let content = needed(args, "content", args.content.as_deref())?;
-            desk.write_skill_file(&slug, file, content)?;
-            format!("Wrote {file} of skill {slug}.")
+            (desk.write_skill_file(&slug, file, content)?, format!("Wrote {file} of skill {slug}."))
         }
         Action::RemoveFile => {
             let file = needed(args, "file", arguments::given(args.file.as_ref()))?;
-            desk.remove_skill_file(&slug, file).map_err(|error| skill_names::with_files(desk, &slug, error))?;
-            format!("Removed {file} of skill {slug}.")
+            let written = desk.remove_skill_file(&slug, file);
+            let written = written.map_err(|error| skill_names::with_files(desk, &slug, error))?;
+            (written, format!("Removed {file} of skill {slug}."))
         }
-        Action::Archive => {
-            desk.archive_skill(&slug)?;
-            format!("Archived skill {slug}.")
-        }
+        Action::Archive => (desk.archive_skill(&slug)?, format!("Archived skill {slug}.")),
     };
-    Ok(Output::new(done.clone(), done))
+    Ok(match written {
+        Written::Done => Output::new(done.clone(), done),
+        Written::Waits(told) => Output::new(told, format!("a change of skill {slug} waits for a person")),
+    })
 }
 
 fn needed<'a>(args: &Args, field: &str, value: Option<&'a str>) -> Result<&'a str> {

@@ -65,6 +65,7 @@ impl Draft {
         self.telemetry.extend(other.telemetry);
         self.evolved.changes.extend(other.evolved.changes);
         self.evolved.rolled_back.extend(other.evolved.rolled_back);
+        self.evolved.proposed.extend(other.evolved.proposed);
         Ok(())
     }
 
@@ -72,6 +73,15 @@ impl Draft {
     #[must_use]
     pub fn account_only(self) -> Self {
         Self { tasks: self.tasks, telemetry: self.telemetry, ..Self::default() }
+    }
+
+    /// Takes what is done to some files, and to the record of a skill, out of this step into one of its own, without the
+    /// record.
+    pub(crate) fn take_out(&mut self, skill: &Slug, files: impl Fn(&RelPath) -> bool) -> Self {
+        let (taken, left) = std::mem::take(&mut self.files).into_iter().partition(|(path, _)| files(path));
+        self.files = left;
+        self.usage.remove(skill);
+        Self { files: taken, ..Self::default() }
     }
 
     /// Whether nothing would change.

@@ -101,11 +101,6 @@ impl Editor<'_> {
         Ok(place)
     }
 
-    /// Says whose a skill is from now on.
-    pub fn attribute_skill(&mut self, slug: &Slug, by: CreatedBy) -> Result<()> {
-        self.change_usage(slug, |usage, _| usage.created_by = by)
-    }
-
     /// Replaces the one occurrence of a text in the main file or in a support file.
     pub fn patch_skill(&mut self, slug: &Slug, support: Option<&str>, find: &str, replacement: &str) -> Result<Place> {
         let place = store::patch(self, slug, support, find, replacement)?;

@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::error::{ErrorKind, Result};
 use crate::ids::Slug;
 use crate::memory::{
-    self, Evidence, EvidenceView, EvolverRows, ImportedSession, Notes, SessionSeen, TakenIn, TurnSeen, sql,
+    self, Evidence, EvidenceView, EvolverRows, ImportedSession, Notes, QueueRow, SessionSeen, TakenIn, TurnSeen, sql,
 };
 
 /// Sessions that are taken in with one sync.
@@ -39,6 +39,8 @@ pub(super) struct Evolved {
     pub(super) changes: Vec<(Slug, Value)>,
     /// The steps whose changes this one takes back.
     pub(super) rolled_back: Vec<i64>,
+    /// What is to wait for a person.
+    pub(super) proposed: Vec<QueueRow>,
 }
 
 impl Draft {
@@ -61,6 +63,11 @@ impl Draft {
     /// the step happens.
     pub fn evolved(&mut self, skill: Slug, manifest: Value) {
         self.evolved.changes.push((skill, manifest));
+    }
+
+    /// Puts something into the review queue, if the step happens and it is not there yet.
+    pub fn propose(&mut self, row: QueueRow) {
+        self.evolved.proposed.push(row);
     }
 
     /// Says that this step takes back what the evolver did in an earlier one.
@@ -87,6 +94,12 @@ pub(super) fn keep(connection: &Connection, draft: &Draft, step: i64, now: Momen
     }
     for undone in &draft.evolved.rolled_back {
         memory::mark_rolled_back(connection, *undone, now)?;
+    }
+    let notes = Notes::new(connection);
+    for row in &draft.evolved.proposed {
+        if !notes.enqueue(row)? {
+            notes.revive(row)?;
+        }
     }
     Ok(first)
 }

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Dir, OsLock, Root};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout::{self, Layout};
-use crate::memory::{self, Access, Database, Found, FoundNear, Search, Sought, hybrid, search};
+use crate::memory::{self, Access, Database, Found, FoundNear, Hit, Search, Sought, hybrid, search};
 use crate::skill::command::Commands;
 use crate::skill::{Catalog, Index};
 use crate::tuning::{Migration, Tuning};
@@ -382,6 +382,11 @@ impl Brain {
             self.heal_indexes()?;
         }
         Ok(near)
+    }
+
+    /// The whole texts of hits that belong to one subscriber.
+    pub(crate) fn private_texts(&self, hits: &[Hit]) -> Result<Vec<String>> {
+        search::private_texts(&self.database.connection, hits)
     }
 
     /// Builds damaged full-text indexes again from the rows.

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::lane;
@@ -14,7 +14,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Root, Sync};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
-use crate::skill::{CreatedBy, Files as _, Place, store, support_path};
+pub use crate::skill::change::Change;
+use crate::skill::change::{Act, Proposed};
+use crate::skill::{CreatedBy, Files as _, Form, MAIN_FILES, Place, store, support_path};
 
 /// The schema of a manifest.
 pub const MANIFEST_SCHEMA: &str = "herm/evolver-change/v1";
@@ -28,21 +30,6 @@ pub enum Approval {
     Given,
     /// Nobody did.
     Missing,
-}
-
-/// A change of one skill.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Change {
-    /// The skill.
-    pub skill: Slug,
-    /// The digest its main file must have now.
-    pub expected: Digest,
-    /// What the main file becomes.
-    pub content: String,
-    /// Support files and what they become; `None` takes one away.
-    pub support: Vec<(String, Option<String>)>,
-    /// What else the manifest says: where it comes from and what it rests on.
-    pub why: Value,
 }
 
 /// What became of a change.
@@ -98,16 +85,28 @@ impl Applied {
     }
 }
 
+/// Makes a change of a skill that is there, or says why not. See [`apply_proposed`].
+pub fn apply(brain: &mut Brain, change: &Change, approval: Approval, verification: &Verification) -> Result<Applied> {
+    apply_proposed(brain, &Proposed::from(change.clone()), approval, verification)
+}
+
 /// Makes a change, or says why not. The brain's lock is held by whoever has it open, so between reading
 /// the skill and settling the step nobody else can write it.
-pub fn apply(brain: &mut Brain, change: &Change, approval: Approval, verification: &Verification) -> Result<Applied> {
+pub fn apply_proposed(
+    brain: &mut Brain,
+    proposed: &Proposed,
+    approval: Approval,
+    verification: &Verification,
+) -> Result<Applied> {
+    let change = &proposed.change;
     if approval == Approval::Missing {
         return Ok(Applied::refused(change, "approval-required").because("nobody approved it: say --approve"));
     }
     let mut draft = Draft::new();
     let editor = brain.edit(&mut draft);
-    let Some(place) = store::find(&editor, &change.skill)? else {
-        return Ok(Applied::refused(change, "target-not-found").because(format!("there is no skill {}", change.skill)));
+    let place = match find(&editor, proposed)? {
+        Ok(place) => place,
+        Err((reason, detail)) => return Ok(Applied::refused(change, reason).because(detail)),
     };
     // The bytes that are hashed here are the bytes that are replaced: `read` checks them against the tree.
     let before = editor.read(&place.main)?.unwrap_or_default();
@@ -117,14 +116,17 @@ pub fn apply(brain: &mut Brain, change: &Change, approval: Approval, verificatio
         original_digest: Some(original),
         ..Applied::refused(change, "hash-mismatch")
     };
-    if is_there(&editor, &place, change, original)? {
+    if proposed.act == Act::Edit && is_there(&editor, &place, change, original)? {
         return Ok(Applied { reason: "unchanged", ..report });
     }
     if original != change.expected {
         let detail = format!("it has {original}, and the change was made for {}", change.expected);
         return Ok(report.because(detail));
     }
-    let files = match write(brain, &mut draft, change, &before) {
+    if let Some(file) = changed_file(&editor, &place, proposed)? {
+        return Ok(report.because(format!("{file} beside it is not as it was when the change was made")));
+    }
+    let files = match write(brain, &mut draft, proposed, &before) {
         Ok(files) => files,
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Refused | ErrorKind::Conflict) => {
             return Ok(Applied { reason: "rules-broken", ..report }.because(error.message()));
@@ -136,7 +138,11 @@ pub fn apply(brain: &mut Brain, change: &Change, approval: Approval, verificatio
     }
     let new = report.new_digest;
     let mut manifest = manifest(brain, change, &place.main, original, new, &files);
-    let verified = tried(brain, change, &before, (original, new), verification, &manifest)?;
+    let verified = match proposed.act {
+        // Its text is as it was.
+        Act::Archive => verification::verify(&Verification::default(), &change.content, None),
+        _ => tried(brain, change, &before, (original, new), verification, &manifest)?,
+    };
     if !verified.passed {
         let detail = format!("{} failed", verified.failed_stage.unwrap_or("the verification"));
         return Ok(Applied { reason: "verify-failed", verify: Some(verified), ..report }.because(detail));
@@ -170,6 +176,41 @@ pub fn apply(brain: &mut Brain, change: &Change, approval: Approval, verificatio
     })
 }
 
+/// Where the skill of a change stands, or why the change cannot be made.
+fn find(editor: &Editor<'_>, proposed: &Proposed) -> Result<Result<Place, (&'static str, String)>> {
+    let skill = &proposed.change.skill;
+    let active = store::find(editor, skill)?;
+    let archived = store::archived_skills(&editor.below(layout::ARCHIVE_DIR)?);
+    let archived = archived.into_iter().find(|(name, _)| name == skill).map(|(slug, main)| {
+        let form = if MAIN_FILES.contains(&main.name()) { Form::Directory } else { Form::Flat };
+        Place { slug, main, form }
+    });
+    Ok(match (proposed.act, active, archived) {
+        (Act::Edit | Act::Archive, Some(place), _) => Ok(place),
+        (Act::Edit | Act::Archive, None, _) => Err(("target-not-found", format!("there is no skill {skill}"))),
+        (Act::Create, None, None) => {
+            Ok(Place { slug: skill.clone(), main: layout::flat_skill(skill)?, form: Form::Flat })
+        }
+        (Act::Restore, None, Some(place)) => Ok(place),
+        (Act::Restore, None, None) => Err(("target-not-found", format!("skill {skill} is not in the archive"))),
+        (Act::Create | Act::Restore, _, _) => Err(("hash-mismatch", format!("skill {skill} is there by now"))),
+    })
+}
+
+/// A support file that is not as the change expects it.
+fn changed_file(editor: &Editor<'_>, place: &Place, proposed: &Proposed) -> Result<Option<String>> {
+    for (file, expected) in &proposed.before {
+        let there = match place.dir() {
+            Some(dir) => editor.read(&dir.join(file)?)?,
+            None => None,
+        };
+        if there.as_deref().map(Digest::of) != *expected {
+            return Ok(Some(file.clone()));
+        }
+    }
+    Ok(None)
+}
+
 /// Whether everything is as the change would make it.
 fn is_there(editor: &Editor<'_>, place: &Place, change: &Change, original: Digest) -> Result<bool> {
     if original != Digest::of(change.content.as_bytes()) {
@@ -188,22 +229,29 @@ fn what(change: &Change) -> &str {
     change.why.get("what").and_then(Value::as_str).unwrap_or("change")
 }
 
-/// Puts the change into the draft; the files that really change, with their digests before and after.
-fn write(brain: &Brain, draft: &mut Draft, change: &Change, before: &[u8]) -> Result<Vec<Value>> {
+/// Puts the change into the draft; the files that really change, with their digests before and after. Whoever accepts a
+/// change, the skill stays whose it was; a skill that an agent thought of is the agent's.
+fn write(brain: &Brain, draft: &mut Draft, proposed: &Proposed, before: &[u8]) -> Result<Vec<Value>> {
+    let change = &proposed.change;
     let mut editor = brain.edit(draft);
-    for (file, content) in &change.support {
-        match content {
-            // First, for it may give the skill a directory of its own.
-            Some(content) => drop(editor.write_skill_file(&change.skill, file, content.clone().into_bytes())?),
-            None => drop(editor.remove_skill_file(&change.skill, file)?),
+    match proposed.act {
+        Act::Edit => {}
+        Act::Create => drop(editor.create_skill(&change.skill, &change.content, CreatedBy::Agent)?),
+        Act::Archive => editor.archive_skill(&change.skill)?,
+        Act::Restore => drop(editor.restore_skill(&change.skill)?),
+    }
+    if proposed.act != Act::Archive {
+        for (file, content) in &change.support {
+            match content {
+                // First, for it may give the skill a directory of its own.
+                Some(content) => drop(editor.write_skill_file(&change.skill, file, content.clone().into_bytes())?),
+                None => drop(editor.remove_skill_file(&change.skill, file)?),
+            }
         }
     }
-    if change.content.as_bytes() != before {
+    let is_edited = matches!(proposed.act, Act::Edit | Act::Restore) && change.content.as_bytes() != before;
+    if is_edited {
         editor.edit_skill(&change.skill, &change.content)?;
-        if change.why["by"] == "operator" {
-            // A person's words now: nothing unattended writes them again.
-            editor.attribute_skill(&change.skill, CreatedBy::User)?;
-        }
     }
     let mut files = Vec::new();
     for (path, content) in draft.files() {

@@ -12,7 +12,7 @@ use super::Counts;
 use super::apply::{self, Applied, Approval, Change};
 use super::ground::Ground;
 use super::lane::{self, Held};
-use super::policy::{Policy, Source};
+use super::policy::{NOT_AGENT_CREATED, Policy, Source};
 use super::prepare::SizeStrategy;
 use super::queue::ReviewStatus;
 use super::rollback::DrillGate;
@@ -22,6 +22,7 @@ use super::verification::Verification;
 use crate::brain::Brain;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
+use crate::skill::provenance::{Ruling, Subject, Writer, rule};
 
 /// The schema of a run's report.
 pub const RUN_SCHEMA: &str = "herm/evolver-run/v1";
@@ -78,6 +79,15 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether it puts anything into the queue: not where it only looks, or where nobody said yes.
+    fn may_hold(&self) -> bool {
+        match self.mode {
+            Mode::DryRun => false,
+            Mode::Pending => true,
+            Mode::ApplyLowRisk => self.approval == Approval::Given,
+        }
+    }
+
     /// Refuses what makes no sense.
     pub fn check(&self) -> Result<()> {
         let within = |what: &str, value: u64, range: std::ops::RangeInclusive<u64>| match range.contains(&value) {
@@ -141,6 +151,9 @@ pub struct Candidate {
     pub held: Option<String>,
     #[serde(skip)]
     change: Option<Change>,
+    /// What only a person may do.
+    #[serde(skip)]
+    proposal: Option<Change>,
 }
 
 /// What was prepared for a skill.
@@ -230,12 +243,25 @@ pub fn run(brain: &mut Brain, options: &Options, ranking: Ranking<'_>, external:
     };
     let mut tried = Tried::default();
     let mut run = beyond(brain, &tried)?;
+    let taken_back = brain.taken_back()?;
     let (mut attempts, mut from) = (0, 0);
     loop {
         for candidate in run.candidates.iter_mut().skip(from) {
-            let Some(change) = candidate.change.take() else { continue };
-            attempts += 1;
-            if let Err(error) = carry_out(brain, options, candidate, &change) {
+            let Some(change) = candidate.change.take().or_else(|| candidate.proposal.take()) else { continue };
+            let undone = taken_back.judge(change.content.as_bytes(), None);
+            let ruling = rule(Writer::Evolver, Some(Subject { source: candidate.source, pinned: false }), undone);
+            let done = match ruling {
+                Ruling::Allow => {
+                    attempts += 1;
+                    carry_out(brain, options, candidate, &change)
+                }
+                Ruling::Propose(_) => propose(brain, options, candidate, &change),
+                Ruling::Refuse(_) => {
+                    (candidate.status, candidate.reason) = (Status::Skipped, "undone-needs-a-person".to_owned());
+                    Ok(())
+                }
+            };
+            if let Err(error) = done {
                 // Said with what was done before it, which stands.
                 (candidate.status, candidate.reason) = (Status::Skipped, error.message().to_owned());
                 run.error = Some(error.message().to_owned());
@@ -252,11 +278,21 @@ pub fn run(brain: &mut Brain, options: &Options, ranking: Ranking<'_>, external:
         }
         run.candidates.extend(beyond(brain, &tried)?.candidates);
     }
-    for candidate in run.candidates.iter_mut().filter(|one| one.change.is_some()) {
+    for candidate in run.candidates.iter_mut().filter(|one| one.change.is_some() || one.proposal.is_some()) {
         (candidate.status, candidate.reason) = (Status::Skipped, "not-reached".to_owned());
     }
     run.count();
     Ok(run)
+}
+
+/// Puts a change into the queue that only a person may make. Where changes are made, it counts as skipped all the same.
+fn propose(brain: &mut Brain, options: &Options, candidate: &mut Candidate, change: &Change) -> Result<()> {
+    let held = lane::hold(brain, change, &format!("skill {} is not the agent's own", change.skill))?;
+    candidate.hold(held);
+    if options.mode == Mode::ApplyLowRisk && candidate.status == Status::Pending {
+        (candidate.status, candidate.reason) = (Status::Skipped, NOT_AGENT_CREATED.to_owned());
+    }
+    Ok(())
 }
 
 /// Does with one change what the mode says.

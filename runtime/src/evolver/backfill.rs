@@ -76,6 +76,8 @@ pub struct Failure {
 struct Found {
     name: String,
     changed: Moment,
+    /// Why it is none, where that is known before it is read.
+    objection: Option<&'static str>,
 }
 
 /// Takes in the sessions of a directory. Reads one record at a time, and holds no more than a batch.
@@ -105,23 +107,30 @@ pub fn backfill(brain: &mut Brain, dir: &Path, scope: Scope) -> Result<Backfille
     Ok(done)
 }
 
-/// The records of a directory by when they were last written, newest first.
+/// The records of a directory by when they were last written, newest first. What only looks like one comes before them,
+/// so that it is named whatever the limit.
 fn newest_first(root: &Root, now: Moment) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in root.list()? {
-        let is_record = entry.name.starts_with("session_") && entry.name.ends_with(".json");
-        if !is_record || entry.kind == Kind::Dir {
+        if !entry.name.starts_with("session_") || !entry.name.to_ascii_lowercase().ends_with(".json") {
             continue;
         }
+        let objection = match (entry.kind, entry.name.ends_with(".json")) {
+            (Kind::Dir, _) => Some("it is a directory; a record is a file"),
+            (_, false) => Some("the names of records end in .json, in small letters: rename it to have it read"),
+            _ => None,
+        };
         let changed = match entry.name.parse().map(|path| root.stat(&path)) {
+            _ if objection.is_some() => now,
             // What is dated in the future would be the newest for ever.
             Ok(Ok(Some(stat))) => Moment(stat.mtime / 1_000_000).min(now),
             // Told when it is read.
             _ => now,
         };
-        found.push(Found { name: entry.name, changed });
+        found.push(Found { name: entry.name, changed, objection });
     }
-    found.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| b.name.cmp(&a.name)));
+    let key = |one: &Found| (one.objection.is_some(), one.changed);
+    found.sort_by(|a, b| key(b).cmp(&key(a)).then_with(|| b.name.cmp(&a.name)));
     Ok(found)
 }
 
@@ -155,7 +164,8 @@ impl Records<'_> {
                 Err(why) => {
                     self.done.files_failed += 1;
                     if self.done.failures.len() < NAMED {
-                        self.done.failures.push(Failure { file: found.name, why });
+                        let failure = Failure { file: escaped(&found.name), why: escaped(&why) };
+                        self.done.failures.push(failure);
                     }
                 }
             }
@@ -163,12 +173,28 @@ impl Records<'_> {
     }
 
     fn read(&self, found: &Found) -> Result<ImportedSession, String> {
+        if let Some(objection) = found.objection {
+            return Err(objection.to_owned());
+        }
         let path = found.name.parse().map_err(|error: Error| error.message().to_owned())?;
         let bytes = self.root.read(&path, MAX_RECORD_BYTES).map_err(|error| error.message().to_owned())?;
         let bytes = bytes.ok_or_else(|| "it went away meanwhile".to_owned())?;
         let stem = found.name.strip_prefix("session_").and_then(|name| name.strip_suffix(".json"));
         record::read(&bytes, stem.unwrap_or(&found.name), found.changed)
     }
+}
+
+/// A text on one line: line breaks and other control characters as they are written in a program.
+fn escaped(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        {
+            true => line.extend(c.escape_default()),
+            false => line.push(c),
+        }
+    }
+    line
 }
 
 #[cfg(test)]

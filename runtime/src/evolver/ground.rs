@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
 use crate::memory::{EvidenceView, EvolverRows};
-use crate::skill::{Document, Place, Usage, all_skills, support_path};
+use crate::skill::provenance::says_pinned;
+use crate::skill::{Place, Usage, all_skills, support_path};
 
 type Read<'a> = Box<dyn Fn(&RelPath) -> Result<Option<Vec<u8>>> + 'a>;
 
@@ -128,31 +129,4 @@ fn places(paths: &[RelPath]) -> BTreeMap<Slug, Place> {
         places.entry(place.slug.clone()).or_insert(place);
     }
     places
-}
-
-/// Whether the front matter pins a skill, in any of the ways YAML writes yes.
-fn says_pinned(text: &str) -> bool {
-    if !text.contains("pin") {
-        return false;
-    }
-    let Ok(document) = Document::read(text.as_bytes()) else { return false };
-    let is_yes = |word: &str| matches!(word.to_lowercase().as_str(), "true" | "yes" | "on" | "1" | "y");
-    ["pin", "pinned"].iter().any(|key| document.value(key).is_some_and(|value| value.as_text().is_some_and(is_yes)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pin_in_the_front_matter_is_seen_however_it_is_written() {
-        let with = |line: &str| format!("---\nname: x\ndescription: d\n{line}\n---\nbody\n");
-        for line in ["pinned: true", "pin: yes", "pinned: \"true\"", "pinned: 1", "pin: on", "pinned: True"] {
-            assert!(says_pinned(&with(line)), "{line}");
-        }
-        for line in ["pinned: false", "# pinned: true", "spinning: true", "pinned: 0", "pinned:"] {
-            assert!(!says_pinned(&with(line)), "{line}");
-        }
-        assert!(!says_pinned("pinned: true\n"), "no front matter");
-    }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::apply::{self, Applied, Approval, Change};
+use super::apply::{self, Applied, Approval};
 use super::queue::{self, Candidate, CandidateKind, ReviewStatus};
 use super::report::ChangeOutcome;
 use super::rollback::{self, RolledBack};
@@ -13,6 +13,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug};
 use crate::memory::{EvidenceView, EvolverRows, Notes, QueueRow};
+use crate::skill::change::{Change, Proposed};
 
 /// How many rows are mined at a time.
 const MINED_ROWS: usize = 500;
@@ -57,14 +58,17 @@ pub fn hold(brain: &mut Brain, change: &Change, why: &str) -> Result<Held> {
     let content = serde_json::to_string(change)
         .map_err(|source| Error::internal("a change could not be written as JSON").because(source))?;
     let through = change.why["evidence"]["through"].as_i64();
-    let candidate = Candidate::change(&change.skill, change.expected, digest_of(change), through, why);
-    let row = row(brain, &candidate, Some(content))?;
+    let digest = Proposed::from(change.clone()).digest();
+    let candidate = Candidate::change(&change.skill, change.expected, digest, through, why);
+    let row = row(brain.clock().now(), &candidate, Some(content))?;
     if let Some(known) = brain.evolver_rows().queued(&row.id)?
         && known.status != ReviewStatus::Superseded.name()
     {
         return Ok(Held { id: known.id, status: known.status });
     }
-    let earlier = waiting_changes(brain, &change.skill)?;
+    // What tasks propose is not the evolver's to put aside.
+    let earlier: Vec<String> =
+        waiting_changes(brain, &change.skill)?.into_iter().filter(|row| !is_of_task(row)).map(|row| row.id).collect();
     brain.note(|notes| {
         for old in &earlier {
             notes.set_status(old, ReviewStatus::Superseded.name(), row.created_at)?;
@@ -77,10 +81,27 @@ pub fn hold(brain: &mut Brain, change: &Change, why: &str) -> Result<Held> {
     Ok(Held { id: row.id, status: row.status })
 }
 
-/// The held changes of a skill, by their ids.
-fn waiting_changes(brain: &Brain, skill: &Slug) -> Result<Vec<String>> {
+/// The row of a change that a task may not make by itself.
+pub fn proposed_row(proposed: &Proposed, at: Moment, why: &str) -> Result<QueueRow> {
+    let content = serde_json::to_string(proposed)
+        .map_err(|source| Error::internal("a change could not be written as JSON").because(source))?;
+    row(at, &Candidate::proposed(proposed, why), Some(content))
+}
+
+/// What accepting a queued change would do; `None` where the row is no change.
+pub fn proposed_of(row: &QueueRow) -> Option<Proposed> {
+    row.content.as_deref().and_then(|content| serde_json::from_str(content).ok())
+}
+
+/// The held changes of a skill.
+fn waiting_changes(brain: &Brain, skill: &Slug) -> Result<Vec<QueueRow>> {
     let rows = brain.evolver_rows().queue(Some(ReviewStatus::Pending.name()), Some(CandidateKind::Change.name()))?;
-    Ok(rows.into_iter().filter(|row| row.skill.as_ref() == Some(skill)).map(|row| row.id).collect())
+    Ok(rows.into_iter().filter(|row| row.skill.as_ref() == Some(skill)).collect())
+}
+
+/// Whether a task proposed it.
+fn is_of_task(row: &QueueRow) -> bool {
+    row.entry["metadata"]["by"] == "task"
 }
 
 /// Held changes of a skill that was changed otherwise can no longer be made.
@@ -91,18 +112,12 @@ pub(super) fn supersede(brain: &mut Brain, skill: &Slug) -> Result<()> {
     }
     let now = brain.clock().now();
     brain.note(|notes| {
-        held.iter().try_for_each(|id| notes.set_status(id, ReviewStatus::Superseded.name(), now).map(|_| ()))
+        held.iter().try_for_each(|row| notes.set_status(&row.id, ReviewStatus::Superseded.name(), now).map(|_| ()))
     })
 }
 
-/// The digest of everything that a change writes.
-fn digest_of(change: &Change) -> Digest {
-    Digest::of(json!([change.content, change.support]).to_string().as_bytes())
-}
-
-fn row(brain: &Brain, candidate: &Candidate, content: Option<String>) -> Result<QueueRow> {
+fn row(at: Moment, candidate: &Candidate, content: Option<String>) -> Result<QueueRow> {
     candidate.check()?;
-    let at = brain.clock().now();
     let entry = serde_json::to_value(candidate)
         .map_err(|source| Error::internal("a candidate could not be written as JSON").because(source))?;
     Ok(QueueRow {
@@ -119,7 +134,8 @@ fn row(brain: &Brain, candidate: &Candidate, content: Option<String>) -> Result<
 
 /// Queues candidates; which of them are new.
 pub fn enqueue(brain: &mut Brain, candidates: &[Candidate]) -> Result<Vec<bool>> {
-    let rows = candidates.iter().map(|candidate| row(brain, candidate, None)).collect::<Result<Vec<_>>>()?;
+    let now = brain.clock().now();
+    let rows = candidates.iter().map(|candidate| row(now, candidate, None)).collect::<Result<Vec<_>>>()?;
     brain.note(|notes: &Notes<'_>| rows.iter().map(|row| notes.enqueue(row)).collect())
 }
 
@@ -177,16 +193,18 @@ pub fn accept(brain: &mut Brain, id: &str, verification: &Verification) -> Resul
     let accepted = match row.kind.parse::<CandidateKind>()? {
         CandidateKind::Change => {
             let content = row.content.as_deref().unwrap_or_default();
-            let change: Change = serde_json::from_str(content).map_err(|source| {
+            let proposed: Proposed = serde_json::from_str(content).map_err(|source| {
                 Error::corrupt(format!("the change {id} is not one herm wrote"))
                     .hint("reject it; the next pass makes a new one")
                     .because(source)
             })?;
-            if row.entry["metadata"]["content_digest"] != json!(digest_of(&change)) {
+            let (content, expected) = (json!(proposed.digest()), json!(proposed.change.expected));
+            let about = &row.entry["metadata"];
+            if about["content_digest"] != content || about["expected_digest"] != expected {
                 return Err(Error::corrupt(format!("the change {id} is not the one that was reviewed"))
                     .hint("reject it; the next pass makes a new one"));
             }
-            Accepted::Change(apply::apply(brain, &change, Approval::Given, verification)?)
+            Accepted::Change(apply::apply_proposed(brain, &proposed, Approval::Given, verification)?)
         }
         CandidateKind::Rollback => {
             let first = row.entry["metadata"]["first"].as_i64().unwrap_or(i64::MAX);

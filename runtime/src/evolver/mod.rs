@@ -27,7 +27,7 @@ pub mod semantic;
 pub mod variants;
 pub mod verification;
 
-pub use apply::{Applied, Approval, Change, apply};
+pub use apply::{Applied, Approval, Change, apply, apply_proposed};
 pub use ground::{Ground, Text};
 pub use lessons::{Lesson, lessons};
 pub use neutral::neutral;

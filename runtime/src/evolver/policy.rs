@@ -2,63 +2,11 @@
 //! operator allows. Pure.
 
 use crate::ids::Slug;
-use crate::skill::CreatedBy;
+pub use crate::skill::provenance::Source;
+use crate::skill::provenance::{Ruling, Subject, Undone, Writer, rule};
 
-/// Where a skill comes from. A recorded fact, never guessed from a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Source {
-    /// The seed, or what another program shipped.
-    Bundled,
-    /// Installed from a hub.
-    Hub,
-    /// Part of a plugin.
-    Plugin,
-    /// In a directory that several brains share.
-    External,
-    /// Taken over from elsewhere.
-    Imported,
-    /// Written by a person.
-    User,
-    /// Written by this agent.
-    LocalAgentCreated,
-    /// Nothing is recorded.
-    Unknown,
-}
-
-impl Source {
-    /// What a record says.
-    pub fn of(created_by: Option<CreatedBy>) -> Self {
-        match created_by {
-            None => Self::Unknown,
-            Some(CreatedBy::Agent) => Self::LocalAgentCreated,
-            Some(CreatedBy::Seed | CreatedBy::Bundled) => Self::Bundled,
-            Some(CreatedBy::Imported) => Self::Imported,
-            Some(CreatedBy::Hub) => Self::Hub,
-            Some(CreatedBy::Plugin) => Self::Plugin,
-            Some(CreatedBy::User) => Self::User,
-        }
-    }
-
-    /// The stable name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bundled => "bundled",
-            Self::Hub => "hub",
-            Self::Plugin => "plugin",
-            Self::External => "external",
-            Self::Imported => "imported",
-            Self::User => "user",
-            Self::LocalAgentCreated => "local-agent-created",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// Whether it may be changed without a person.
-    pub fn is_writable(self) -> bool {
-        self == Self::LocalAgentCreated
-    }
-}
+/// Why a skill that no agent made is not changed without a person.
+pub const NOT_AGENT_CREATED: &str = "source-not-agent-created";
 
 /// Names that are left alone unless they are allowed by name: what many other skills rest on.
 const CORE: [&str; 14] = [
@@ -101,8 +49,9 @@ impl Policy {
         let name = slug.as_str();
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
         let allowed = any(&self.allow);
-        if !source.is_writable() {
-            return Some("source-not-agent-created");
+        let subject = Subject { source, pinned: false };
+        if rule(Writer::Evolver, Some(subject), Undone::Nothing) != Ruling::Allow {
+            return Some(NOT_AGENT_CREATED);
         }
         if any(&self.block) {
             return Some("auto-apply-blocklisted");
@@ -123,6 +72,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skill::CreatedBy;
 
     fn slug(name: &str) -> Slug {
         name.parse().unwrap()

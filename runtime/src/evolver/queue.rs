@@ -15,7 +15,9 @@ use serde_json::{Map, Value, json};
 use super::failure;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug};
+use crate::memory::QueueRow;
 use crate::redact::redact;
+use crate::skill::change::Proposed;
 use crate::text;
 
 pub use observation::{Observation, from_evidence};
@@ -76,7 +78,7 @@ impl CandidateKind {
             Self::Memory => "memory",
             Self::ReplayBenchmark => "replay_benchmark",
             Self::Ignore => "ignore",
-            Self::Change => "change",
+            Self::Change => QueueRow::CHANGE,
             Self::Rollback => "rollback",
         }
     }
@@ -196,6 +198,25 @@ impl Candidate {
         let identity = format!("{expected} {content}");
         let verdict = Verdict { kind: CandidateKind::Change, confidence: 1.0, metadata };
         let title = format!("Change {skill} as prepared");
+        verdict.into_candidate(title, why, &[], Some(skill.clone()), &[&identity])
+    }
+
+    /// A change that a task may not make by itself. The same change is the same work, whichever task wants it: who
+    /// rejects it is not asked again.
+    pub fn proposed(proposed: &Proposed, why: &str) -> Self {
+        let change = &proposed.change;
+        let (skill, expected, content) = (&change.skill, change.expected, proposed.digest());
+        let metadata = Map::from_iter([
+            ("by".to_owned(), json!("task")),
+            ("task".to_owned(), change.why["task"].clone()),
+            ("source".to_owned(), change.why["source"].clone()),
+            ("act".to_owned(), json!(proposed.act)),
+            ("expected_digest".to_owned(), json!(expected)),
+            ("content_digest".to_owned(), json!(content)),
+        ]);
+        let identity = format!("{expected} {content}");
+        let verdict = Verdict { kind: CandidateKind::Change, confidence: 0.5, metadata };
+        let title = format!("{} {skill} as a task proposed", proposed.act.verb());
         verdict.into_candidate(title, why, &[], Some(skill.clone()), &[&identity])
     }
 

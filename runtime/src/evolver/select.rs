@@ -2,9 +2,11 @@
 //! eligible into another order, and where it fails the order of the evidence stands.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
+use super::Row;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
 use crate::memory::SkillTally;
@@ -27,6 +29,14 @@ pub trait Ranker: Send + Sync + std::fmt::Debug {
     /// How many characters of a text it sees.
     fn text_limit(&self) -> usize {
         RANKED_CHARS
+    }
+    /// Whether a model does it.
+    fn is_model(&self) -> bool {
+        false
+    }
+    /// Whether it is there to be asked: not where nothing is configured.
+    fn is_there(&self) -> bool {
+        true
     }
     /// One score a text, in their order; higher fits better.
     fn rank(&self, query: &str, texts: &[&str]) -> Result<Vec<f64>>;
@@ -64,6 +74,10 @@ impl Absent {
 impl Ranker for Absent {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn is_there(&self) -> bool {
+        false
     }
 
     fn rank(&self, _: &str, _: &[&str]) -> Result<Vec<f64>> {
@@ -164,8 +178,10 @@ pub struct Selection {
     pub mode: &'static str,
     /// How many skills have enough evidence.
     pub eligible_skill_count: usize,
-    /// Who ranked.
+    /// Who was asked to rank, of those that are there.
     pub rankers: Vec<String>,
+    /// Whether a model had its say, whatever became of it.
+    pub model_executed: bool,
     /// What was asked of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query_preview: Option<String>,
@@ -196,6 +212,20 @@ impl<'a> Ranking<'a> {
     }
 }
 
+/// How many of the newest rows of evidence a query is made from.
+pub const QUERY_ROWS: usize = 20;
+/// How many characters of a row stand in a query.
+const QUERY_ROW_CHARS: usize = 160;
+
+/// What the evidence asks of rankers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asks<'a> {
+    /// How much evidence each skill has.
+    pub tallies: &'a [SkillTally],
+    /// The newest rows, newest first.
+    pub recent: &'a [Row],
+}
+
 /// The skills with at least `least` events, in order. `text_of` gives the beginning of a skill's text.
 pub fn select(
     tallies: &[SkillTally],
@@ -203,21 +233,38 @@ pub fn select(
     ranking: Ranking<'_>,
     text_of: &dyn Fn(&Slug) -> Option<String>,
 ) -> Selection {
-    let order: Vec<Chosen> = tallies.iter().filter(|tally| tally.events >= least).map(by_evidence).collect();
+    select_asked(&Asks { tallies, recent: &[] }, least, ranking, text_of)
+}
+
+/// The same, where rankers are told what happened last.
+pub fn select_asked(
+    asks: &Asks<'_>,
+    least: u64,
+    ranking: Ranking<'_>,
+    text_of: &dyn Fn(&Slug) -> Option<String>,
+) -> Selection {
+    let order: Vec<Chosen> = asks.tallies.iter().filter(|tally| tally.events >= least).map(by_evidence).collect();
     let mut selection = Selection {
         mode: "deterministic-evidence",
         eligible_skill_count: order.len(),
         rankers: Vec::new(),
+        model_executed: false,
         query_preview: None,
         error: None,
         fallback: None,
         order,
     };
     let Some((first, second)) = ranking.asked() else { return selection };
-    let query = query(tallies, least);
+    let query = query(asks, &selection.order);
     selection.query_preview = Some(text::line(&query, SHOWN_QUERY));
-    selection.rankers = [Some(first), second].into_iter().flatten().map(|ranker| ranker.name().to_owned()).collect();
-    match ranked(&selection.order, &query, first, second, text_of) {
+    let there = [Some(first), second].into_iter().flatten().filter(|ranker| ranker.is_there());
+    selection.rankers = there.map(|ranker| ranker.name().to_owned()).collect();
+    let executed = AtomicBool::new(false);
+    let first = Noting { ranker: first, executed: &executed };
+    let again = second.map(|ranker| Noting { ranker, executed: &executed });
+    let ranked = ranked(&selection.order, &query, &first, again.as_ref().map(|again| again as &dyn Ranker), text_of);
+    selection.model_executed = executed.load(Ordering::Relaxed);
+    match ranked {
         Ok(order) => {
             selection.mode = if second.is_some() { "ranked-reranked" } else { "ranked" };
             selection.order = order;
@@ -229,6 +276,31 @@ pub fn select(
         }
     }
     selection
+}
+
+/// A ranker, and whether a model has given scores.
+#[derive(Debug)]
+struct Noting<'a> {
+    ranker: &'a dyn Ranker,
+    executed: &'a AtomicBool,
+}
+
+impl Ranker for Noting<'_> {
+    fn name(&self) -> &str {
+        self.ranker.name()
+    }
+
+    fn text_limit(&self) -> usize {
+        self.ranker.text_limit()
+    }
+
+    fn rank(&self, query: &str, texts: &[&str]) -> Result<Vec<f64>> {
+        let scores = self.ranker.rank(query, texts)?;
+        if self.ranker.is_model() && !texts.is_empty() {
+            self.executed.store(true, Ordering::Relaxed);
+        }
+        Ok(scores)
+    }
 }
 
 fn by_evidence(tally: &SkillTally) -> Chosen {
@@ -243,11 +315,23 @@ fn by_evidence(tally: &SkillTally) -> Chosen {
     }
 }
 
-/// What the rankers are asked: which skills have how much evidence.
-fn query(tallies: &[SkillTally], least: u64) -> String {
-    let eligible = tallies.iter().filter(|tally| tally.events >= least);
-    let lines = eligible.map(|tally| format!("{} events={} errors={}", tally.skill, tally.events, tally.errors));
-    lines.collect::<Vec<_>>().join("\n")
+/// What the rankers are asked: which skills have how much evidence, and what happened last in tasks with them.
+fn query(asks: &Asks<'_>, eligible: &[Chosen]) -> String {
+    let is_eligible = |slug: &&Slug| eligible.iter().any(|chosen| chosen.slug == **slug);
+    let mut lines: Vec<String> = asks
+        .tallies
+        .iter()
+        .filter(|tally| is_eligible(&&tally.skill))
+        .map(|tally| format!("{} events={} errors={}", tally.skill, tally.events, tally.errors))
+        .collect();
+    for (_, row) in asks.recent.iter().take(QUERY_ROWS) {
+        let skills: Vec<&str> = row.skills.iter().filter(|slug| is_eligible(slug)).map(Slug::as_str).collect();
+        if !skills.is_empty() {
+            let said = text::line(&row.summary, QUERY_ROW_CHARS);
+            lines.push(format!("{} {} {}: {said}", skills.join(" "), row.tool, row.status.name()));
+        }
+    }
+    lines.join("\n")
 }
 
 fn ranked(

@@ -35,6 +35,10 @@ impl Ranker for ByMeaning {
         self.embedder.name()
     }
 
+    fn is_model(&self) -> bool {
+        true
+    }
+
     fn text_limit(&self) -> usize {
         self.running.text_limit()
     }
@@ -63,6 +67,10 @@ impl ByReading {
 impl Ranker for ByReading {
     fn name(&self) -> &str {
         self.reranker.name()
+    }
+
+    fn is_model(&self) -> bool {
+        true
     }
 
     fn text_limit(&self) -> usize {

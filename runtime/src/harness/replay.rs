@@ -56,6 +56,9 @@ impl Replayed {
     }
 }
 
+/// Tools whose results may hold what is known of a subscriber, also where they are not run again.
+const TELLS_OF_SUBSCRIBER: [&str; 2] = ["ask_agent", "recall"];
+
 /// A clock that stands still.
 #[derive(Debug)]
 struct Still(Moment);
@@ -127,6 +130,16 @@ impl Caller for FromRecord {
         };
         if !again || before.recorded {
             self.note(|recorded, _| recorded.push(call.tool.clone()));
+            if TELLS_OF_SUBSCRIBER.contains(&call.tool.as_str()) {
+                let text = before.text.clone();
+                // The desk is there for as long as the task is.
+                let _ = cx
+                    .desk(move |desk| {
+                        desk.heard_in_private(&text);
+                        Ok(())
+                    })
+                    .await;
+            }
             return before.clone();
         }
         let now = self.live.call(call, cx, until).await;
@@ -276,6 +289,7 @@ impl Again<'_> {
             until: None,
             original: Some(layout.brain(id)),
             tuning: Arc::clone(&tuning),
+            rules: transcript.rules(),
         };
         let desk = Arc::new(Mutex::new(Desk::new(slot.lock_owned().await, at).in_session(around)));
         let until = Instant::now() + Duration::from_secs(3_600);

@@ -11,10 +11,11 @@ use super::snapshots::PushedStep;
 use super::{Harness, Inner};
 use crate::brain::{Settled, Step, StepKind, Transcript as KeptTranscript};
 use crate::error::{Error, Result};
+use crate::evolver::lane;
 use crate::ids::{BrainId, TaskId, sha256};
 use crate::session::{Cancel, Events, Finished, Live, Run, account};
-use crate::task::{Event, Keep, Limits, Outcome, Status, Task};
-use crate::tool::{Around, Context, Desk, TaskFrame, at_desk};
+use crate::task::{Event, Keep, Limits, Outcome, SkillMove, Status, Task};
+use crate::tool::{Around, Context, Desk, SkillRules, TaskFrame, at_desk};
 
 /// What a task has cost so far, for whoever pays also where no outcome comes of it. All clones are one.
 #[derive(Debug, Clone, Default)]
@@ -95,6 +96,7 @@ impl Harness {
             until: Some(until),
             original: None,
             tuning: Arc::clone(&tuning),
+            rules: SkillRules::Gated,
         };
         let desk = Arc::new(Mutex::new(Desk::new(place, at).in_session(around)));
         let agents = Arc::new(Neighbours(Arc::downgrade(inner)));
@@ -214,6 +216,11 @@ fn outcome_of(frame: &TaskFrame, finished: &Finished) -> Outcome {
         usage: finished.usage,
         skills_loaded: finished.loaded.iter().map(|(slug, _)| slug.clone()).collect(),
         skills_changed: finished.changed.clone(),
+        skills_proposed: finished
+            .proposals
+            .iter()
+            .map(|proposal| SkillMove { slug: proposal.proposed.change.skill.clone(), change: proposal.change })
+            .collect(),
         billable: status == Status::Converged,
         settled: None,
         receipt: None,
@@ -243,7 +250,11 @@ pub(super) async fn settle(
             report: Some(&report),
             transcript: Some(KeptTranscript { task: frame.task.as_str(), digest: &digest, content: &content }),
         };
+        let at = desk.at();
         let (brain, draft) = desk.step()?;
+        for proposal in &finished.proposals {
+            draft.propose(lane::proposed_row(&proposal.proposed, at, &proposal.why)?);
+        }
         brain.settle_step(draft, &step)
     })
     .await

@@ -47,6 +47,11 @@ pub struct QueueRow {
     pub updated_at: Moment,
 }
 
+impl QueueRow {
+    /// The kind of a change of a skill that is ready and waits for a person.
+    pub const CHANGE: &str = "change";
+}
+
 const QUEUE_COLUMNS: &str = "id, kind, skill, status, entry, content, created_at, updated_at";
 /// The same for lists, which do not carry what accepting would write.
 const LISTED_COLUMNS: &str = "id, kind, skill, status, entry, NULL, created_at, updated_at";

@@ -286,6 +286,21 @@ pub(super) fn show(connection: &Connection, shaped: &Shaped, hits: &mut [Hit]) -
     Ok(())
 }
 
+/// The whole texts of the hits that belong to one subscriber.
+pub(crate) fn private_texts(connection: &Connection, hits: &[Hit]) -> Result<Vec<String>> {
+    let mut texts = Vec::new();
+    for hit in hits {
+        let (text, table) = (hit.source.text(), hit.source.table());
+        let query = format!("SELECT {text} FROM {table} WHERE id = ?1 AND scope <> {SHARED}");
+        let found: Option<String> = connection
+            .prepare_cached(&query)
+            .and_then(|mut get| get.query_row([hit.id], |row| row.get(0)).optional())
+            .map_err(|source| sql("search memory.db", source))?;
+        texts.extend(found);
+    }
+    Ok(texts)
+}
+
 /// The order of hits: by score, then the newer, then by source and id, so that it is always the same.
 pub(super) fn ahead(a: &Hit, b: &Hit) -> Ordering {
     b.score.total_cmp(&a.score).then(b.at.cmp(&a.at)).then(a.source.cmp(&b.source)).then(b.id.cmp(&a.id))

@@ -9,7 +9,7 @@ use crate::ids::Slug;
 use crate::memory::{
     Evidence, EvidenceStatus, Message, Origin, Role, SessionSeen, TaskEntry, TurnSeen, UNKNOWN_TOOL, preview,
 };
-use crate::skill::guard;
+use crate::skill::quotation::Sources;
 use crate::task::{Status, StopReason};
 use crate::text::{self, head};
 use crate::tool::TaskFrame;
@@ -29,6 +29,8 @@ const PRIVATE: &str = "[private]";
 pub struct Account<'a> {
     /// The task.
     pub frame: &'a TaskFrame,
+    /// What the task has seen of its subscriber, where it is private.
+    pub private: Option<&'a Sources>,
     /// What was said and done.
     pub turns: &'a [Turn],
     /// Its machine, at its end.
@@ -78,11 +80,10 @@ impl Account<'_> {
 
     fn write_calls(&self, task: &str, draft: &mut Draft) {
         let mut summaries: Vec<String> = self.machine.calls().iter().map(|call| preview(&call.summary)).collect();
-        if self.frame.is_private() {
-            let texts: Vec<&str> = summaries.iter().map(String::as_str).collect();
-            let quoting = guard::quoting(&texts, &self.frame.input);
-            for (summary, quotes) in summaries.iter_mut().zip(quoting) {
+        if let Some(private) = self.private {
+            for summary in &mut summaries {
                 // What a tool quotes, names and numbers may be the subscriber's; the kind of thing it said is not.
+                let quotes = private.repeated(summary, "").is_some();
                 *summary = if quotes { QUOTED.to_owned() } else { text::class(summary) };
             }
         }

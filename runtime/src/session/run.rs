@@ -20,7 +20,9 @@ use crate::layout;
 use crate::memory::layers;
 use crate::skill::guard;
 use crate::task::{CallRecord, Event, Limits, SkillMove, Status, StopReason, Usage};
-use crate::tool::{Card, Context, Desk, TaskFrame, Toolbox, at_desk, at_desk_quickly};
+use crate::tool::{
+    Card, Context, Desk, SkillRules, TaskFrame, TaskProposal, Toolbox, Written, at_desk, at_desk_quickly,
+};
 use crate::tuning::Tuning;
 
 /// How long a tool that outstayed its time may still hold the desk.
@@ -82,6 +84,8 @@ pub struct Finished {
     pub loaded: Vec<(Slug, Digest)>,
     /// What was done to skills.
     pub changed: Vec<SkillMove>,
+    /// What was to be done to skills, and waits for a person.
+    pub proposals: Vec<TaskProposal>,
     /// What did not work and was worked around.
     pub warnings: Vec<String>,
 }
@@ -159,6 +163,7 @@ impl Run<'_> {
             learning: self.learning,
             sharing: self.frame.shares,
             examples: capabilities.needs_examples,
+            gated: self.rules() == SkillRules::Gated,
             prompt: crate::ids::sha256(system.as_bytes()),
             skills: prepared.best,
             turns: std::mem::take(&mut driven.turns),
@@ -166,15 +171,25 @@ impl Run<'_> {
             stop: stop.clone(),
         };
         let mut warnings: Vec<String> = prepared.warning.into_iter().collect();
-        let hard = stop.reason.status() == Status::Converged && synthesis::is_hard(machine.calls());
-        if self.learning
-            && hard
-            && let Err(error) = self.learn(&session, &machine, &mut transcript, &mut driven, prepared.archived).await
-        {
-            tracing::info!(brain = %self.frame.brain, %error, "nothing was written down");
-            warnings.push(format!("no skill was written: {}", error.message()));
+        let converged = stop.reason.status() == Status::Converged;
+        if self.learning && converged && synthesis::is_hard(machine.calls(), self.rules()) {
+            match self.learn(&session, &machine, &mut transcript, &mut driven, prepared.archived).await {
+                Ok(waits) => warnings.extend(waits),
+                Err(error) => {
+                    tracing::info!(brain = %self.frame.brain, %error, "nothing was written down");
+                    warnings.push(format!("no skill was written: {}", error.message()));
+                }
+            }
         }
         self.close(machine, driven, transcript, warnings).await
+    }
+
+    /// Which rules hold for skills: those of the task that is replayed, where it is one.
+    fn rules(&self) -> SkillRules {
+        match self.replayed {
+            Some(transcript) => transcript.rules(),
+            None => SkillRules::Gated,
+        }
     }
 
     fn ended(&self, stop: Stop) -> Stop {
@@ -266,7 +281,7 @@ impl Run<'_> {
         .await
     }
 
-    /// Asks what the task taught, and writes it down.
+    /// Asks what the task taught, and writes it down. Says so where it waits for a person instead.
     async fn learn(
         &self,
         session: &Session<'_>,
@@ -274,7 +289,7 @@ impl Run<'_> {
         transcript: &mut Transcript,
         driven: &mut Driven,
         archived: Vec<Slug>,
-    ) -> Result<()> {
+    ) -> Result<Option<String>> {
         let skills = at_desk_quickly(&self.desk, Desk::skills).await?;
         let answer = transcript.stop.answer.as_deref().unwrap_or_default();
         let ask = synthesis::question(
@@ -291,23 +306,30 @@ impl Run<'_> {
             .await
             .map_err(|why| Error::unavailable(format!("nobody wrote it down: {why}")))?;
         transcript.synthesis = Some(completion.clone());
-        let Some(lesson) = synthesis::decide(&completion)? else { return Ok(()) };
-        if self.frame.is_private()
+        let Some(lesson) = synthesis::decide(&completion)? else { return Ok(None) };
+        // What was compared before the desk compared everything.
+        if self.rules() == SkillRules::Before
+            && self.frame.is_private()
             && let Some(words) = guard::quotes(&format!("{} {}", lesson.description, lesson.body), &self.frame.input)
         {
             return Err(Error::refused(format!("it repeats the subscriber's own words (\"{words}\")")));
         }
         let executed = machine.calls().len();
         let task = self.frame.task.clone();
-        let (slug, change) = at_desk(&self.desk, move |desk| {
+        let (slug, change, written) = at_desk(&self.desk, move |desk| {
             let first = desk.brain()?.next_evidence()?;
             let evidence = (first..).take(executed).collect();
             let from = Provenance { task: &task, evidence };
             synthesis::write(desk, &lesson, &archived, &from)
         })
         .await?;
-        session.tell(|| Event::SkillWritten { slug, change });
-        Ok(())
+        match written {
+            Written::Done => {
+                session.tell(|| Event::SkillWritten { slug, change });
+                Ok(None)
+            }
+            Written::Waits(_) => Ok(Some(format!("what was learned about skill {slug} waits for a person"))),
+        }
     }
 
     /// Adds the account of the task to its step.
@@ -316,12 +338,13 @@ impl Run<'_> {
         machine: Machine,
         driven: Driven,
         transcript: Transcript,
-        warnings: Vec<String>,
+        mut warnings: Vec<String>,
     ) -> Result<Finished> {
         let frame = Arc::clone(&self.frame);
         let closing = at_desk_quickly(&self.desk, move |desk| {
             desk.close_to_tools();
             let stop = transcript.stop.clone();
+            warnings.extend(desk.gate_the_rest()?);
             match stop.reason.status() {
                 Status::Converged => desk.count_uses()?,
                 Status::Incomplete => {}
@@ -332,9 +355,12 @@ impl Run<'_> {
             let changed: Vec<SkillMove> =
                 desk.changed().iter().map(|(slug, change)| SkillMove { slug: slug.clone(), change: *change }).collect();
             let slugs: Vec<Slug> = loaded.iter().map(|(slug, _)| slug.clone()).collect();
+            let proposals: Vec<TaskProposal> = desk.proposals().cloned().collect();
+            let private = desk.private_words().cloned();
             let (_, draft) = desk.step()?;
             let task = account::Account {
                 frame: &frame,
+                private: private.as_ref(),
                 turns: &transcript.turns,
                 machine: &machine,
                 stop: &stop,
@@ -355,6 +381,7 @@ impl Run<'_> {
                 transcript,
                 loaded,
                 changed,
+                proposals,
                 warnings,
             })
         });

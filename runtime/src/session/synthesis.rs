@@ -12,10 +12,11 @@ use crate::error::{Error, Result};
 use crate::ids::{Slug, TaskId};
 use crate::memory::EvidenceStatus;
 use crate::redact::redact;
-use crate::skill::{self, Document};
+use crate::skill::provenance::Writer;
+use crate::skill::{self, Document, Place};
 use crate::task::{CallRecord, Limits};
 use crate::text::head;
-use crate::tool::{Desk, SkillCard, SkillChange};
+use crate::tool::{Desk, SkillCard, SkillChange, SkillRules, Write, Written};
 
 /// This many calls make a task hard.
 const HARD_CALLS: usize = 5;
@@ -34,13 +35,19 @@ const WORKED: &str = "Example: the task asked for a book, ask_shelf with shelf u
     {\"action\": \"create\", \"name\": \"find-a-book\", \"description\": \"Finds a book: ask the shelf downstairs. Use when \
     someone asks for a book.\", \"body\": \"Call ask_shelf with shelf downstairs. Answer with what it says.\"}";
 
-/// Whether a task that converged was hard: many calls that ran, or one that failed and a later one
-/// that did not.
-pub fn is_hard(calls: &[CallRecord]) -> bool {
-    let executed: Vec<&CallRecord> = calls.iter().filter(|call| call.status != EvidenceStatus::Refused).collect();
-    let failed = executed.iter().position(|call| call.status == EvidenceStatus::Failed);
-    let recovered = failed.is_some_and(|at| executed.iter().skip(at + 1).any(|call| call.status == EvidenceStatus::Ok));
-    executed.len() >= HARD_CALLS || recovered
+/// Whether a task that converged was hard: many calls that ran, or one that went wrong and was put right. A call that
+/// failed is put right by any later one that did not, a call that was refused by a later one of the same tool.
+pub fn is_hard(calls: &[CallRecord], rules: SkillRules) -> bool {
+    let executed = calls.iter().filter(|call| call.status != EvidenceStatus::Refused).count();
+    let put_right = |at: usize, by: &dyn Fn(&CallRecord) -> bool| {
+        calls.iter().skip(at + 1).any(|later| later.status == EvidenceStatus::Ok && by(later))
+    };
+    let recovered = calls.iter().enumerate().any(|(at, call)| match call.status {
+        EvidenceStatus::Ok => false,
+        EvidenceStatus::Failed => put_right(at, &|_| true),
+        EvidenceStatus::Refused => rules == SkillRules::Gated && put_right(at, &|later| later.tool == call.tool),
+    });
+    executed >= HARD_CALLS || recovered
 }
 
 /// What the model is asked.
@@ -169,36 +176,45 @@ pub struct Provenance<'a> {
 }
 
 /// Writes a lesson into the step: over a skill that means the same where there is one, back from
-/// the archive where it lies there, and as a new one otherwise. Says what it did; what is refused
-/// half-way leaves nothing behind.
+/// the archive where it lies there, and as a new one otherwise. Says what it did, or that it waits for a person; what
+/// is refused half-way leaves nothing behind.
 pub fn write(
     desk: &mut Desk,
     lesson: &Lesson,
     archived: &[Slug],
     from: &Provenance<'_>,
-) -> Result<(Slug, SkillChange)> {
+) -> Result<(Slug, SkillChange, Written)> {
     desk.or_nothing(|desk| {
         let cards = desk.skills()?;
         let known =
             cards.iter().any(|card| card.slug == lesson.slug && !card.external) || archived.contains(&lesson.slug);
         let same = if known { None } else { same_skill(&cards, &lesson.description) };
         let target = same.unwrap_or_else(|| lesson.slug.clone());
-        if archived.contains(&target) && desk.skill_place(&target)?.is_none() {
-            desk.edit()?.restore_skill(&target)?;
+        let by = Writer::Synthesis;
+        if let Some(place) = desk.skill_place(&target)? {
+            let text = updated(desk, &place, lesson, from)?;
+            let written = desk.write_skill(by, &target, Write::Edit(&text))?;
+            return Ok((target, SkillChange::Changed, written));
         }
-        if desk.skill_place(&target)?.is_some() {
-            return update(desk, &target, lesson, from).map(|()| (target, SkillChange::Changed));
+        if archived.contains(&target) {
+            let text = match desk.archived_place(&target)? {
+                Some(place) => updated(desk, &place, lesson, from)?,
+                None => written(&target, lesson, from, 1),
+            };
+            let written = desk.write_skill(by, &target, Write::Restore(&text))?;
+            return Ok((target, SkillChange::Changed, written));
         }
-        desk.create_skill(&target, &written(&target, lesson, from, 1))?;
-        Ok((target, SkillChange::Created))
+        let written = desk.create_skill_by(by, &target, &written(&target, lesson, from, 1))?;
+        Ok((target, SkillChange::Created, written))
     })
 }
 
-fn update(desk: &mut Desk, slug: &Slug, lesson: &Lesson, from: &Provenance<'_>) -> Result<()> {
+/// The text of a skill with the lesson in it.
+fn updated(desk: &mut Desk, place: &Place, lesson: &Lesson, from: &Provenance<'_>) -> Result<String> {
+    let slug = &place.slug;
     if desk.edit()?.usage(slug)?.pinned {
         return Err(Error::refused(format!("skill {slug} is pinned by the operator and stays as it is")));
     }
-    let place = desk.skill_place(slug)?.ok_or_else(|| Error::internal("a skill is gone"))?;
     let bytes = desk.read(&place.main)?.unwrap_or_default();
     let mut document = Document::read(&bytes)
         .map_err(|unreadable| Error::invalid(format!("skill {slug} cannot be read: {}", unreadable.reason)))?;
@@ -206,18 +222,18 @@ fn update(desk: &mut Desk, slug: &Slug, lesson: &Lesson, from: &Provenance<'_>) 
         return Err(Error::conflict(format!("skill {slug} says so already")));
     }
     if !document.has_front_matter() {
-        return desk.edit_skill(slug, &written(slug, lesson, from, 1));
+        return Ok(written(slug, lesson, from, 1));
     }
     let version =
         document.version().and_then(|version| version.trim().parse::<u64>().ok()).unwrap_or(1).saturating_add(1);
     if is_written_here(&document) {
         // It now rests on this task.
-        return desk.edit_skill(slug, &written(slug, lesson, from, version));
+        return Ok(written(slug, lesson, from, version));
     }
     document.set("description", &lesson.description);
     document.set("version", &version.to_string());
     document.replace_body(&format!("{}\n", lesson.body.trim()));
-    desk.edit_skill(slug, document.raw())
+    Ok(document.raw().to_owned())
 }
 
 /// Whether a skill has nothing in its front matter that [`written`] does not put there.

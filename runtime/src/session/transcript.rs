@@ -9,7 +9,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Slug, TaskId};
 use crate::task::Limits;
-use crate::tool::ToolReport;
+use crate::tool::{SkillRules, ToolReport};
 
 /// The format this build writes.
 pub const TRANSCRIPT_SCHEMA: &str = "herm/transcript@1";
@@ -58,6 +58,9 @@ pub struct Transcript {
     /// Whether the model had to be shown how to call and to answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub examples: bool,
+    /// Whether the gate ruled on what the task wrote into skills; not in transcripts from before there was one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gated: bool,
     /// The SHA-256 of the system message.
     pub prompt: String,
     /// The skills the prompt was to show before others, where what they mean had a part in choosing them.
@@ -73,6 +76,11 @@ pub struct Transcript {
 }
 
 impl Transcript {
+    /// Which rules held for what the task wrote into skills.
+    pub fn rules(&self) -> SkillRules {
+        if self.gated { SkillRules::Gated } else { SkillRules::Before }
+    }
+
     /// The bytes that are kept and named.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(|source| Error::internal("a transcript cannot be written").because(source))

@@ -6,12 +6,14 @@
 //! [`store`] is how skills change, and [`Usage`] is what is known of a skill besides its text.
 //! A [`command`] asks for a skill by name, [`preprocess`] makes its text ready for the model, and
 //! [`setup`] says what it needs before it works. [`import`] takes over skills from elsewhere.
+//! [`provenance`] is the gate that everything unattended writes through, and a [`change`] is what waits there.
 //! A [`shelf`] holds skills that stay outside, and [`visible`] says which of all these an agent sees.
 //!
 //! The format is described in `docs/formats/skill.md`.
 
 pub mod body;
 mod catalog;
+pub mod change;
 pub mod command;
 mod document;
 mod files;
@@ -23,6 +25,8 @@ mod index;
 mod leniency;
 mod place;
 pub mod preprocess;
+pub mod provenance;
+pub mod quotation;
 pub mod rules;
 pub mod setup;
 mod severity;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, OnceLock, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
 use async_trait::async_trait;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -142,6 +142,10 @@ impl Context {
         secrets: Arc<Secrets>,
         agents: Option<Arc<dyn Agents>>,
     ) -> Self {
+        if frame.is_private() {
+            // Whoever makes a context of a subscriber's task guards its words: nobody has to think of it.
+            desk.lock().unwrap_or_else(PoisonError::into_inner).keep_private(&frame.input);
+        }
         Self { frame, desk, secrets, agents, meaning: None, quick: false }
     }
 

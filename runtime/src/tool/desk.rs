@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
 
+use super::gate::{Gate, Write, Written};
 use super::loading::Around;
 use super::outside::Heard;
 use crate::brain::{Brain, Draft, Editor, Layer};
@@ -13,8 +14,9 @@ use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
 use crate::memory::{Fact, Found, FoundNear, Search, Sought};
+use crate::skill::provenance::Writer;
 use crate::skill::visible::{Filter, Seen, visible};
-use crate::skill::{CreatedBy, Document, Files as _, Place, all_skills, guard, store, support_path};
+use crate::skill::{Document, Files as _, Form, MAIN_FILES, Place, all_skills, guard, store};
 use crate::tuning::Tuning;
 
 /// A skill as the index shows it.
@@ -77,6 +79,7 @@ pub struct Desk {
     pub(super) around: Around,
     /// The skills outside, as the session last heard of them.
     pub(super) heard: Option<Heard>,
+    pub(super) gate: Gate,
 }
 
 impl std::fmt::Debug for Desk {
@@ -97,6 +100,7 @@ impl Desk {
             closed: false,
             around: Around::default(),
             heard: None,
+            gate: Gate::default(),
         }
     }
 
@@ -277,72 +281,51 @@ impl Desk {
         self.changed.insert(slug.clone(), now);
     }
 
+    /// Takes back what was noted of a skill.
+    pub(super) fn forget_change(&mut self, slug: &Slug) {
+        self.changed.remove(slug);
+    }
+
     /// Makes a new skill of the agent's own.
-    pub fn create_skill(&mut self, slug: &Slug, content: &str) -> Result<()> {
-        guard::check_skill(content)?;
+    pub fn create_skill(&mut self, slug: &Slug, content: &str) -> Result<Written> {
+        self.create_skill_by(Writer::Tool, slug, content)
+    }
+
+    /// The same by any writer.
+    pub(crate) fn create_skill_by(&mut self, by: Writer, slug: &Slug, content: &str) -> Result<Written> {
         if self.is_outside(slug) {
+            guard::check_skill(content)?;
             return Err(Error::conflict(format!(
                 "skill {slug} stands outside the brain, where nobody here changes it"
             ))
             .hint("use it as it is, or choose another name"));
         }
-        self.edit()?.create_skill(slug, content, CreatedBy::Agent)?;
-        self.note_change(slug, SkillChange::Created);
-        Ok(())
+        self.write_skill(by, slug, Write::Create(content))
     }
 
     /// Replaces a skill's main file.
-    pub fn edit_skill(&mut self, slug: &Slug, content: &str) -> Result<()> {
-        guard::check_skill(content)?;
-        self.edit()?.edit_skill(slug, content)?;
-        self.note_change(slug, SkillChange::Changed);
-        Ok(())
+    pub fn edit_skill(&mut self, slug: &Slug, content: &str) -> Result<Written> {
+        self.write_skill(Writer::Tool, slug, Write::Edit(content))
     }
 
     /// Replaces the one occurrence of `find` in a skill's main file or in one of its files.
-    pub fn patch_skill(&mut self, slug: &Slug, file: Option<&str>, find: &str, replacement: &str) -> Result<()> {
-        let before = self.draft.clone();
-        let place = self.edit()?.patch_skill(slug, file, find, replacement)?;
-        let path = match file {
-            None => place.main.clone(),
-            Some(file) => support_path(&place, file)?,
-        };
-        // What stood there before may complete what the replacement begins.
-        let checked = self.read_text(&path).and_then(|patched| guard::check_skill(&patched));
-        if let Err(error) = checked {
-            self.draft = before;
-            return Err(error);
-        }
-        self.note_change(slug, SkillChange::Changed);
-        Ok(())
+    pub fn patch_skill(&mut self, slug: &Slug, file: Option<&str>, find: &str, replacement: &str) -> Result<Written> {
+        self.write_skill(Writer::Tool, slug, Write::Patch { file, find, replacement })
     }
 
     /// Writes a support file of a skill.
-    pub fn write_skill_file(&mut self, slug: &Slug, file: &str, content: &str) -> Result<()> {
-        guard::check(content)?;
-        self.edit()?.write_skill_file(slug, file, content.as_bytes().to_vec())?;
-        self.note_change(slug, SkillChange::Changed);
-        Ok(())
+    pub fn write_skill_file(&mut self, slug: &Slug, file: &str, content: &str) -> Result<Written> {
+        self.write_skill(Writer::Tool, slug, Write::File { file, content })
     }
 
     /// Takes a support file away.
-    pub fn remove_skill_file(&mut self, slug: &Slug, file: &str) -> Result<()> {
-        self.edit()?.remove_skill_file(slug, file)?;
-        self.note_change(slug, SkillChange::Changed);
-        Ok(())
+    pub fn remove_skill_file(&mut self, slug: &Slug, file: &str) -> Result<Written> {
+        self.write_skill(Writer::Tool, slug, Write::RemoveFile(file))
     }
 
     /// Moves a skill to the archive. A pinned one stays.
-    pub fn archive_skill(&mut self, slug: &Slug) -> Result<()> {
-        let mut editor = self.edit()?;
-        if editor.usage(slug)?.pinned {
-            return Err(
-                Error::refused(format!("skill {slug} is pinned by the operator and stays")).hint("leave it as it is")
-            );
-        }
-        editor.archive_skill(slug)?;
-        self.note_change(slug, SkillChange::Archived);
-        Ok(())
+    pub fn archive_skill(&mut self, slug: &Slug) -> Result<Written> {
+        self.write_skill(Writer::Tool, slug, Write::Archive)
     }
 
     /// The names in the archive, with this step's changes.
@@ -350,9 +333,23 @@ impl Desk {
         Ok(store::archived_slugs(&self.edit()?.below(layout::ARCHIVE_DIR)?))
     }
 
+    /// Where a skill of the archive stands that a restore would bring back.
+    pub(crate) fn archived_place(&mut self, slug: &Slug) -> Result<Option<Place>> {
+        let archived = store::archived_skills(&self.edit()?.below(layout::ARCHIVE_DIR)?);
+        let found = archived.into_iter().find(|(name, _)| name == slug);
+        Ok(found.map(|(slug, main)| {
+            let form = if MAIN_FILES.contains(&main.name()) { Form::Directory } else { Form::Flat };
+            Place { slug, main, form }
+        }))
+    }
+
     /// A Layer 1 file with this step's changes.
     pub fn layer(&mut self, layer: Layer) -> Result<String> {
-        self.edit()?.layer(layer)
+        let text = self.edit()?.layer(layer)?;
+        if matches!(layer, Layer::Subscriber(_)) {
+            self.saw_private(&text);
+        }
+        Ok(text)
     }
 
     /// Adds or replaces a fact.
@@ -368,7 +365,13 @@ impl Desk {
     /// The same by words, and by meaning where that is given.
     pub fn search_near(&mut self, wanted: &Search<'_>, sought: Option<&Sought>) -> Result<FoundNear> {
         let weights = self.around.tuning.search();
-        self.brain()?.search_near(&Search { weights, ..wanted.clone() }, sought)
+        let near = self.brain()?.search_near(&Search { weights, ..wanted.clone() }, sought)?;
+        if self.is_private() {
+            for text in self.brain()?.private_texts(&near.found.hits)? {
+                self.saw_private(&text);
+            }
+        }
+        Ok(near)
     }
 
     /// The names of the patterns.
@@ -405,9 +408,11 @@ impl Desk {
     /// Does `work`; where it fails, the step is as it was before.
     pub(crate) fn or_nothing<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let (draft, changed) = (self.draft.clone(), self.changed.clone());
+        let proposed: BTreeSet<Slug> = self.gate.proposed.keys().cloned().collect();
         let done = work(self);
         if done.is_err() {
             (self.draft, self.changed) = (draft, changed);
+            self.gate.proposed.retain(|slug, _| proposed.contains(slug));
         }
         done
     }
@@ -416,6 +421,7 @@ impl Desk {
     pub fn forget_changes(&mut self) {
         self.draft = std::mem::take(&mut self.draft).account_only();
         self.changed.clear();
+        self.gate.proposed.clear();
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::desk::{Desk, no_such_skill};
+use super::gate::SkillRules;
 use super::meaning::Meaning;
 use super::outside::{self, Heard, Outside};
 use crate::error::{Error, Result};
@@ -52,6 +53,8 @@ pub struct Around {
     pub original: Option<PathBuf>,
     /// Which components and constants the brain runs with.
     pub tuning: Arc<Tuning>,
+    /// Which rules hold for what it writes into skills.
+    pub rules: SkillRules,
 }
 
 impl Around {

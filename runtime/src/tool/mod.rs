@@ -10,6 +10,7 @@
 mod context;
 mod desk;
 mod dispatch;
+mod gate;
 mod loading;
 mod meaning;
 mod outside;
@@ -21,6 +22,8 @@ pub use context::{Agents, Context, Secrets, TaskFrame};
 pub(crate) use context::{at_desk, at_desk_quickly};
 pub use desk::{Category, Desk, SkillCard, SkillChange};
 pub use dispatch::{ToolReport, dispatch};
+pub(crate) use gate::Write;
+pub use gate::{SkillRules, TaskProposal, Written};
 pub use loading::{Around, Surroundings};
 pub use meaning::{Meaning, MeaningUses};
 pub use outside::Outside;

@@ -293,9 +293,9 @@ pub(crate) struct AutoRun {
 pub(crate) struct Backfill {
     /// The agent's number
     pub(crate) id: String,
-    /// The directory that holds the records
+    /// The directory that holds the records [default: sessions in $HERMES_HOME, or in ~/.hermes]
     #[arg(long, value_name = "DIR")]
-    pub(crate) sessions_dir: PathBuf,
+    pub(crate) sessions_dir: Option<PathBuf>,
     /// Sessions that began in the last so many days
     #[arg(long, default_value_t = 30)]
     pub(crate) days: u32,
@@ -318,6 +318,9 @@ pub(crate) struct Timer {
     /// How many skills at most (1 to 25) [default: 3]
     #[arg(long)]
     pub(crate) max_skills: Option<usize>,
+    /// How many events a skill needs (1 to 1000) [default: 2]
+    #[arg(long)]
+    pub(crate) min_evidence: Option<u64>,
     /// How many variants of each block are compared (1 to 4) [default: 1]
     #[arg(long)]
     pub(crate) variants: Option<usize>,
@@ -345,7 +348,7 @@ pub(crate) struct InstallAuto {
 pub(crate) struct Bootstrap {
     /// The agent's number
     pub(crate) id: String,
-    /// Take in the sessions of this directory first
+    /// Take in the sessions of this directory first [default: sessions in $HERMES_HOME or in ~/.hermes, if it is there]
     #[arg(long, value_name = "DIR")]
     pub(crate) sessions_dir: Option<PathBuf>,
     /// Sessions that began in the last so many days

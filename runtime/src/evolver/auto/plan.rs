@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::super::ground::{Ground, Text};
 use super::super::lane::Decisions;
-use super::super::policy::Source;
+use super::super::policy::{NOT_AGENT_CREATED, Source};
 use super::super::prepare::{HARD_CAP, Prepared, SOFT_CAP, SUPPORT_HEAD, SUPPORT_PATH};
 use super::super::queue::ReviewStatus;
 use super::super::rollback::DrillGate;
-use super::super::select::{Chosen, Ranking, select};
+use super::super::select::{Asks, Chosen, QUERY_ROWS, Ranking, select_asked};
 use super::super::variants;
 use super::super::{Brief, Counts, Row, block, lessons};
 use super::{Approval, Candidate, Change, Mode, Options, Planned, RUN_SCHEMA, Run, Status, Tried};
@@ -27,7 +27,8 @@ pub(super) fn beyond(ground: &Ground<'_>, options: &Options, ranking: Ranking<'_
     let since = window_start(ground.now, options.days);
     let summary = ground.evidence.summary(since)?;
     let beginning = |slug: &Slug| ground.text(slug).ok().flatten().map(|text| text.text);
-    let selection = select(&summary.skills, options.min_evidence, ranking, &beginning);
+    let asks = Asks { tallies: &summary.skills, recent: &ground.evidence.recent(since, QUERY_ROWS)? };
+    let selection = select_asked(&asks, options.min_evidence, ranking, &beginning);
     let changes = ground.rows.changes(None)?;
     let pass = Pass { ground, options, since, changes: &changes, decisions: Decisions::read(&ground.rows)? };
     let most = options.max_skills.saturating_sub(tried.changed);
@@ -46,7 +47,7 @@ pub(super) fn beyond(ground: &Ground<'_>, options: &Options, ranking: Ranking<'_
     let mut run = Run {
         schema_version: RUN_SCHEMA,
         mode: options.mode,
-        safety: safety(options, &changes, ground)?,
+        safety: safety(options, &changes, ground, selection.model_executed)?,
         config: config(options),
         selection,
         summary: Value::Null,
@@ -85,12 +86,12 @@ impl Pass<'_> {
             apply_result: None,
             held: None,
             change: None,
+            proposal: None,
         };
         let text = match self.ground.text(slug) {
             Ok(Some(text)) => text,
             Ok(None) => {
-                let reason =
-                    if source == Source::External { "source-not-agent-created" } else { "skill-file-not-found" };
+                let reason = if source == Source::External { NOT_AGENT_CREATED } else { "skill-file-not-found" };
                 return Ok(Candidate { reason: reason.to_owned(), ..candidate });
             }
             Err(error) => return Ok(Candidate { reason: error.message().to_owned(), ..candidate }),
@@ -99,8 +100,10 @@ impl Pass<'_> {
             return Ok(Candidate { reason: "pinned-skill".to_owned(), ..candidate });
         }
         let objection = self.options.policy.objection(slug, source);
+        // Whoever made it can be asked; what the operator keeps out by name is not brought up.
+        let may_propose = objection == Some(NOT_AGENT_CREATED) && self.options.may_hold();
         if let Some(objection) = objection
-            && (self.options.mode != Mode::DryRun || !may_show)
+            && ((self.options.mode != Mode::DryRun && !may_propose) || !may_show)
         {
             return Ok(Candidate { reason: objection.to_owned(), ..candidate });
         }
@@ -119,6 +122,7 @@ impl Pass<'_> {
             Ok((plan, change)) => {
                 candidate.status = Status::Planned;
                 candidate.reason = match objection {
+                    Some(objection) if may_propose => objection.to_owned(),
                     Some(objection) => format!("for review only: {objection}"),
                     None => format!(
                         "{} events, {} errors",
@@ -126,7 +130,11 @@ impl Pass<'_> {
                     ),
                 };
                 candidate.plan = Some(plan);
-                candidate.change = objection.is_none().then_some(change);
+                match objection {
+                    None => candidate.change = Some(change),
+                    Some(_) if may_propose => candidate.proposal = Some(change),
+                    Some(_) => {}
+                }
             }
             Err((status, reason)) => (candidate.status, candidate.reason) = (status, reason.to_owned()),
         }
@@ -226,7 +234,7 @@ fn sorted(mut ids: Vec<i64>) -> Vec<i64> {
     ids
 }
 
-fn safety(options: &Options, changes: &[EvolverChange], ground: &Ground<'_>) -> Result<Value> {
+fn safety(options: &Options, changes: &[EvolverChange], ground: &Ground<'_>, model_executed: bool) -> Result<Value> {
     let gate = DrillGate::judge(changes, ground.rows.drill()?.as_ref());
     Ok(json!({
         "writes": options.mode == Mode::ApplyLowRisk && options.approval == Approval::Given,
@@ -234,7 +242,7 @@ fn safety(options: &Options, changes: &[EvolverChange], ground: &Ground<'_>) -> 
         "writable_source": Source::LocalAgentCreated,
         "policy": options.policy,
         "restore_drill": { "required": options.require_restore_drill, "state": gate },
-        "model_executed": false,
+        "model_executed": model_executed,
     }))
 }
 

@@ -22,15 +22,14 @@ pub fn read(bytes: &[u8], name: &str, changed: Moment) -> Result<ImportedSession
     let text =
         std::str::from_utf8(bytes).map_err(|error| format!("it is not UTF-8 from byte {}", error.valid_up_to()))?;
     let text = text.trim_start_matches('\u{feff}');
-    let value: Value =
-        serde_json::from_str(&without_lone_surrogates(text)).map_err(|error| match error.classify() {
-            serde_json::error::Category::Eof => "it is cut off: not a whole JSON document".to_owned(),
-            _ => format!("it is not JSON: {error}"),
-        })?;
+    let value = parse(&without_lone_surrogates(text)).map_err(|error| match error.classify() {
+        serde_json::error::Category::Eof => "it is cut off: not a whole JSON document".to_owned(),
+        _ => format!("it is not JSON: {error}"),
+    })?;
     let Value::Object(fields) = &value else { return Err("it is not a JSON object".to_owned()) };
     let messages = match fields.get("messages") {
         Some(Value::Array(messages)) => messages.as_slice(),
-        None | Some(Value::Null) => &[],
+        None | Some(Value::Null) => return Err("it has no messages".to_owned()),
         Some(_) => return Err("its messages are not a list".to_owned()),
     };
     let word = |name: &str| fields.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
@@ -128,7 +127,7 @@ impl Reading<'_> {
         let args = match function.get("arguments").or_else(|| call.get("arguments")) {
             Some(Value::Object(args)) => args.clone(),
             Some(Value::String(text)) if text.trim().is_empty() => Map::new(),
-            Some(Value::String(text)) => match serde_json::from_str(text) {
+            Some(Value::String(text)) => match parse(text) {
                 Ok(Value::Object(args)) => args,
                 _ => Map::from_iter([("raw_arguments".to_owned(), Value::String(text.clone()))]),
             },
@@ -237,6 +236,51 @@ fn moment(value: &Value) -> Option<Moment> {
         }
         _ => None,
     }
+}
+
+/// Reads JSON. Numbers that JSON cannot hold, and that some writers leave all the same, are read as null: they stand
+/// somewhere in a session, and the session is not lost for them.
+fn parse(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text).or_else(|error| match error.classify() {
+        serde_json::error::Category::Eof => Err(error),
+        _ => serde_json::from_str(&without_odd_numbers(text)),
+    })
+}
+
+/// JSON in which `NaN`, `Infinity` and numbers out of range are `null`. Strings stay as they are.
+fn without_odd_numbers(text: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let mut mended = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '"' => string_length(rest),
+            c if is_word(c) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+            c => c.len_utf8(),
+        };
+        let (piece, after) = rest.split_at(length);
+        let bare = piece.trim_start_matches(['+', '-']).to_ascii_lowercase();
+        let is_number = bare.starts_with(|c: char| c.is_ascii_digit());
+        let is_odd = matches!(bare.as_str(), "nan" | "inf" | "infinity")
+            || (is_number && bare.parse::<f64>().is_ok_and(f64::is_infinite));
+        mended.push_str(if is_odd { "null" } else { piece });
+        rest = after;
+    }
+    mended
+}
+
+/// The bytes of the string that a text begins with, its quotes included; all of it where the string does not end.
+fn string_length(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 /// JSON in which half of a surrogate pair without its other half stands for the replacement character.

@@ -103,6 +103,36 @@ fn what_is_no_record_is_told_why() {
 }
 
 #[test]
+fn numbers_that_json_cannot_hold_do_not_lose_the_session() {
+    for odd in ["NaN", "-Infinity", "Infinity", "1e999", "-1E+999", "+inf", "12345678901234567890e400"] {
+        let text = format!(
+            r#"{{"session_id":"odd","cost":{odd},"more":[{odd}, {{"x":{odd}}}],"messages":[
+                {{"role":"user","content":"say {odd} and \"{odd}\" twice"}},
+                {{"role":"assistant","content":"","tool_calls":[{{"id":"1","function":{{"name":"skill_view",
+                  "arguments":"{{\"name\":\"pump\",\"weight\":{odd}}}"}}}}]}},
+                {{"role":"tool","tool_call_id":"1","content":"fine"}},
+                {{"role":"assistant","content":"{odd}"}}]}}"#
+        );
+        let session = read_record(text.as_bytes(), "n", CHANGED).unwrap_or_else(|why| panic!("{odd}: {why}"));
+        assert_eq!(session.task, "odd");
+        assert_eq!(session.skills, ["pump".parse().unwrap()], "{odd} in the arguments");
+        let said: Vec<_> = session.turns.iter().map(|turn| (turn.asked.as_str(), turn.answered.as_str())).collect();
+        assert_eq!(said, [(format!("say {odd} and \"{odd}\" twice").as_str(), odd)], "strings stay as they are");
+    }
+    // What is no JSON for another reason is still told so.
+    assert!(read_record(b"{\"messages\": [NaN, oops]}", "n", CHANGED).unwrap_err().contains("not JSON"));
+    assert!(read_record(b"{\"messages\": [NaN, \"open", "n", CHANGED).unwrap_err().contains("not"));
+}
+
+#[test]
+fn a_record_without_messages_is_told() {
+    for bytes in [&b"{}"[..], b"{\"session_id\": \"x\"}", b"{\"messages\": null}"] {
+        assert_eq!(read_record(bytes, "n", CHANGED).unwrap_err(), "it has no messages");
+    }
+    assert!(read_record(b"{\"messages\": []}", "n", CHANGED).is_ok());
+}
+
+#[test]
 fn odd_shapes_are_read_as_far_as_they_go() {
     let session = read(&json!({ "session_start": "2026-11-15 09:00:00.25", "messages": [
         7, {}, { "role": "assistant", "tool_calls": [{}, { "name": "bare", "arguments": { "k": 1 } }, { "function": { "name": "raw", "arguments": "not json" } }] },

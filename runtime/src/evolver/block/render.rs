@@ -2,6 +2,7 @@
 //! goes, never when it was written.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 
 use crate::clock::Moment;
 use crate::evolver::lessons::Lesson;
@@ -10,6 +11,7 @@ use crate::evolver::prepare::SUPPORT_PATH;
 use crate::evolver::variants::{Guidance, Spec};
 use crate::evolver::{Brief, Row};
 use crate::memory::EvidenceStatus;
+use crate::text::class;
 
 use super::{END, START};
 
@@ -66,7 +68,8 @@ impl<'a> Notes<'a> {
         Some(cell.get_or_init(|| row_line(evidence, ROW_CHARS)))
     }
 
-    /// The places of the first `limit` rows, the failed ones first where that is asked for.
+    /// The places of the rows that are shown: the newest; the failed ones first; or the newest of each kind, by its tool
+    /// and what came of it, before a second one of any.
     fn order(&self, limit: usize, guidance: Guidance) -> Vec<usize> {
         let places = || self.rows.iter().enumerate();
         let failed = |(_, (_, evidence)): &(usize, &Row)| evidence.status != EvidenceStatus::Ok;
@@ -75,7 +78,17 @@ impl<'a> Notes<'a> {
                 let rest = places().filter(|place| !failed(place));
                 places().filter(failed).chain(rest).take(limit).map(|(at, _)| at).collect()
             }
-            Guidance::VerifyFirst | Guidance::EvidenceFirst => places().take(limit).map(|(at, _)| at).collect(),
+            Guidance::EvidenceFirst => {
+                let mut kinds = BTreeSet::new();
+                let (first, again): (Vec<usize>, Vec<usize>) = places().map(|(at, _)| at).partition(|at| {
+                    let row = self.rows.get(*at).map(|(_, row)| row);
+                    row.is_some_and(|row| kinds.insert((&row.tool, row.status.name(), class(&row.summary))))
+                });
+                let mut shown: Vec<usize> = first.into_iter().chain(again).take(limit).collect();
+                shown.sort_unstable();
+                shown
+            }
+            Guidance::VerifyFirst => places().take(limit).map(|(at, _)| at).collect(),
         }
     }
 }

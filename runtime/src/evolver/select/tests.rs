@@ -203,3 +203,71 @@ proptest! {
         }
     }
 }
+
+/// A model that remembers what it was asked.
+#[derive(Debug, Default)]
+struct Model(std::sync::Mutex<Vec<String>>);
+
+impl Ranker for Model {
+    fn name(&self) -> &str {
+        "model"
+    }
+    fn is_model(&self) -> bool {
+        true
+    }
+    fn rank(&self, query: &str, texts: &[&str]) -> Result<Vec<f64>> {
+        self.0.lock().unwrap().push(query.to_owned());
+        Ok(vec![0.5; texts.len()])
+    }
+}
+
+fn evidence(id: i64, skills: &[&str], status: crate::memory::EvidenceStatus, summary: &str) -> Row {
+    let row = crate::memory::Evidence {
+        task: "t".to_owned(),
+        turn: 1,
+        tool: "fetch".to_owned(),
+        status,
+        skills: skills.iter().map(|name| name.parse().unwrap()).collect(),
+        args: crate::ids::Digest::of(b"x"),
+        summary: summary.to_owned(),
+        millis: 1,
+        at: crate::clock::Moment(id),
+    };
+    (id, row)
+}
+
+#[test]
+fn rankers_are_asked_with_counts_and_with_what_happened_last() {
+    use crate::memory::EvidenceStatus::{Failed, Ok as Fine};
+    let tallies = tallies();
+    let (known, few) = (&tallies[0].skill, "not-eligible");
+    let rows: Vec<Row> = std::iter::once(evidence(99, &[few], Fine, "nobody asks for this"))
+        .chain((0..25).map(|n| evidence(50 - n, &[known.as_str()], Failed, &format!("gateway timeout {n}"))))
+        .collect();
+    let model = Model::default();
+    let ranking = Ranking { ranker: Some(&model), reranker: None };
+    let selection = select_asked(&Asks { tallies: &tallies, recent: &rows }, 2, ranking, &text);
+    let asked = model.0.lock().unwrap().clone();
+    let query = &asked[0];
+    assert!(query.contains(&format!("{known} events={} errors={}", tallies[0].events, tallies[0].errors)), "{query}");
+    assert!(query.contains(&format!("{known} fetch failed: gateway timeout 0")), "{query}");
+    assert!(query.contains("gateway timeout 18") && !query.contains("gateway timeout 19"), "the newest 20: {query}");
+    assert!(!query.contains("nobody asks"), "{query}");
+    assert!(selection.model_executed);
+}
+
+#[test]
+fn whether_a_model_was_run_is_told_as_it_was() {
+    let model = Model::default();
+    let absent = Absent::new("reranker", "nothing is configured");
+    let asked = |ranker: Option<&dyn Ranker>, reranker: Option<&dyn Ranker>| {
+        let selection = select(&tallies(), 2, Ranking { ranker, reranker }, &text);
+        (selection.mode, selection.model_executed, selection.rankers)
+    };
+    assert_eq!(asked(None, None), ("deterministic-evidence", false, vec![]));
+    assert_eq!(asked(Some(&Lexical), None), ("ranked", false, vec!["lexical".to_owned()]));
+    assert_eq!(asked(Some(&model), None), ("ranked", true, vec!["model".to_owned()]));
+    assert_eq!(asked(Some(&absent), None), ("ranking-unavailable", false, vec![]));
+    // It ran, although nothing came of it; and only who is there is named.
+    assert_eq!(asked(Some(&model), Some(&absent)), ("ranking-unavailable", true, vec!["model".to_owned()]));
+}

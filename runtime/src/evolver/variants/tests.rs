@@ -84,6 +84,31 @@ fn failures_that_only_the_wide_one_shows_make_it_the_best() {
 }
 
 #[test]
+fn variants_show_other_rows_where_the_evidence_differs() {
+    // The newest five are all alike; what differs is older.
+    let mut rows = fine(6);
+    rows.push(row(-1, EvidenceStatus::Failed, "no route after 3 s"));
+    rows.push(row(-2, EvidenceStatus::Refused, "there is no such page"));
+    rows.push(row(-3, EvidenceStatus::Failed, "no key"));
+    let shown = |at: usize| {
+        let text = generated(SKILL, &rows, 3)[at].prepared.clone().unwrap().content;
+        ["no route", "there is no such page", "no key", "a page of"]
+            .map(|said| text.matches(&format!("— `{said}")).count())
+    };
+    assert_eq!(shown(0), [0, 0, 0, 5], "the newest five");
+    assert_eq!(shown(1), [1, 1, 0, 1], "the newest of three kinds");
+    assert_eq!(shown(2), [1, 1, 1, 5], "all that failed, and the newest");
+    // Where all is alike, they show the same rows, as many as each has room for.
+    let alike = fine(9);
+    let count = |at: usize| {
+        let variants = generated(SKILL, &alike, 3);
+        variants[at].prepared.as_ref().unwrap().content.matches("— `a page of").count()
+    };
+    assert_eq!([count(0), count(1), count(2)], [5, 3, 8]);
+    assert_eq!((selected(&generated(SKILL, &rows, 4)), selected(&generated(SKILL, &alike, 4))), (vec![2], vec![0]));
+}
+
+#[test]
 fn what_stands_in_the_skill_beats_what_is_beside_it() {
     let variants = generated(SKILL, &fine(9), 4);
     let last = variants.last().unwrap();

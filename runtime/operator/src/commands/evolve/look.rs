@@ -201,7 +201,7 @@ pub(super) fn candidates(settings: &Settings, arguments: &Candidates) -> Result<
         }
         let json = json!({
             "id": id, "mode": mode, "query": arguments.query, "rankers": wished.names(),
-            "executed": executes && error.is_none(), "candidates": to_json(&found)?, "error": error,
+            "models": wished.models(), "executed": executes && error.is_none(), "candidates": to_json(&found)?, "error": error,
             "ranking_remark": wished.remark(),
         });
         let answer = Answer::new(columns(&rows), json);

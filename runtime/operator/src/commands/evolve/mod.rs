@@ -13,6 +13,8 @@ mod rankers;
 pub(crate) mod review;
 mod timer;
 
+use std::path::PathBuf;
+
 use herm::brain::OnDrift;
 use herm::evolver::Ground;
 use herm::evolver::verification::Verification;
@@ -67,6 +69,14 @@ fn owning<T>(
         let unfinished = finish(brain);
         Ok((done?, unfinished?))
     })
+}
+
+/// Where another agent's program keeps its sessions, unless it is told otherwise: `sessions` in `$HERMES_HOME`, else in
+/// `~/.hermes`.
+fn default_sessions() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = set("HERMES_HOME").or_else(|| Some(set("HOME")?.join(".hermes")))?;
+    Some(home.join("sessions"))
 }
 
 /// The skills of external directories, by name.

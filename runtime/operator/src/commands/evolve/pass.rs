@@ -130,7 +130,10 @@ pub(super) fn backfill(settings: &Settings, arguments: &cli::Backfill) -> Result
     if scope.limit == Some(0) {
         return Err(Error::invalid("--limit is 0, which takes in nothing").hint("leave it out for all"));
     }
-    let (done, unfinished) = owning(settings, &id, |brain| backfill::backfill(brain, &arguments.sessions_dir, scope))?;
+    let dir = arguments.sessions_dir.clone().or_else(super::default_sessions).ok_or_else(|| {
+        Error::invalid("it is not known where the sessions are").hint("name their directory with --sessions-dir")
+    })?;
+    let (done, unfinished) = owning(settings, &id, |brain| backfill::backfill(brain, &dir, scope))?;
     let code = if done.files_failed > 0 { exit::NEGATIVE } else { exit::DONE };
     Ok(Answer::new(backfilled_text(&done), with_id(&id, &done)?).unfinished(unfinished).code(code))
 }

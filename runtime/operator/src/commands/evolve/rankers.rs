@@ -52,9 +52,18 @@ impl Rankers {
         Self { ranker: Box::new(Lexical), reranker, remark: None }
     }
 
-    /// Their names.
-    pub(super) fn names(&self) -> [&str; 2] {
-        [self.ranker.name(), self.reranker.name()]
+    /// The names of those that are there.
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.there().map(Ranker::name).collect()
+    }
+
+    /// The names of the models that are configured.
+    pub(super) fn models(&self) -> Vec<&str> {
+        self.there().filter(|ranker| ranker.is_model()).map(Ranker::name).collect()
+    }
+
+    fn there(&self) -> impl Iterator<Item = &dyn Ranker> {
+        [self.ranker.as_ref(), self.reranker.as_ref()].into_iter().filter(|ranker| ranker.is_there())
     }
 
     /// What a person should know where they rank.

@@ -5,12 +5,12 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
-use herm::evolver::apply::Change;
 use herm::evolver::proposal::{self, Facts, ProposalInput};
 use herm::evolver::queue::{self, Candidate, CandidateKind, ReviewStatus};
 use herm::evolver::{Counts, lane};
 use herm::fsio;
 use herm::memory::{EvidenceView, QueueRow, window_start};
+use herm::skill::change::{Act, Change, Proposed};
 use herm::text::diff;
 use herm::{Brain, BrainId, Error, Moment, Reader, Result, Slug};
 use serde_json::{Value, json};
@@ -282,8 +282,13 @@ fn show(settings: &Settings, id: &BrainId, entry: &str) -> Result<Answer> {
     if let Some(would) = would(&row, |skill| looking(settings, id, |ground| ground.text(skill)))? {
         text.push_str(&format!("\n{}", would.diff));
         for (file, content) in &would.change.support {
-            let what = if content.is_some() { "writes" } else { "removes" };
-            text.push_str(&format!("{what} {file} of {}\n", would.change.skill));
+            match content {
+                None => text.push_str(&format!("removes {file} of {}\n", would.change.skill)),
+                Some(content) => {
+                    text.push_str(&format!("writes {file} of {}:\n", would.change.skill));
+                    text.extend(content.lines().map(|line| format!("+{line}\n")));
+                }
+            }
         }
         if !would.stands {
             text.push_str("the skill was changed since: this change can no longer be made\n");
@@ -309,13 +314,17 @@ pub(crate) fn would(
     row: &QueueRow,
     text: impl FnOnce(&Slug) -> Result<Option<herm::evolver::Text>>,
 ) -> Result<Option<Would>> {
-    let Some(change) = row.content.as_deref().and_then(|content| serde_json::from_str::<Change>(content).ok()) else {
-        return Ok(None);
-    };
+    let Some(Proposed { change, act, .. }) = lane::proposed_of(row) else { return Ok(None) };
     let now = text(&change.skill)?;
-    let stands = now.as_ref().is_some_and(|now| now.digest == change.expected);
+    let stands = match (act, &now) {
+        (Act::Edit | Act::Archive, now) => now.as_ref().is_some_and(|now| now.digest == change.expected),
+        (Act::Create | Act::Restore, now) => now.is_none(),
+    };
     let before = now.map(|now| now.text).unwrap_or_default();
-    let diff = diff::unified(&before, &change.content, CONTEXT);
+    let diff = match act {
+        Act::Archive => format!("moves {} to the archive\n", change.skill),
+        _ => diff::unified(&before, &change.content, CONTEXT),
+    };
     Ok(Some(Would { change, diff, stands }))
 }
 

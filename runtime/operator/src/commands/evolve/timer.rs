@@ -40,7 +40,9 @@ pub(super) fn bootstrap(settings: &Settings, arguments: &Bootstrap) -> Result<An
     // What the timer cannot be is known before anything is taken in.
     let (plan, withheld) = plan(settings, &id, &said)?;
     let machine = Machine::here()?;
-    let (backfilled, unfinished) = match &arguments.sessions_dir {
+    let usual = super::default_sessions();
+    let found = usual.as_deref().filter(|dir| dir.is_dir());
+    let (backfilled, unfinished) = match arguments.sessions_dir.as_deref().or(found) {
         None => (None, None),
         Some(dir) => {
             let (done, unfinished) = owning(settings, &id, |brain| backfill::backfill(brain, dir, scope))?;
@@ -52,7 +54,10 @@ pub(super) fn bootstrap(settings: &Settings, arguments: &Bootstrap) -> Result<An
     let installed = timer::install(&plan, scheduler, enabling, &machine)?;
     let mut text = match &backfilled {
         Some(done) => backfilled_text(done),
-        None => "no earlier sessions were named\n".to_owned(),
+        None => match &usual {
+            Some(dir) => format!("no earlier sessions: none were named, and there is no {}\n", dir.display()),
+            None => "no earlier sessions were named\n".to_owned(),
+        },
     };
     text.push_str(&installed_text(&id, &installed, &plan, &withheld));
     let next = [
@@ -101,6 +106,7 @@ fn plan(settings: &Settings, id: &BrainId, said: &Timer) -> Result<(TimerPlan, V
     let options = Options {
         days: said.window_days.unwrap_or(usual.days),
         max_skills: said.max_skills.unwrap_or(usual.max_skills),
+        min_evidence: said.min_evidence.unwrap_or(usual.min_evidence),
         variants: said.variants.unwrap_or(usual.variants),
         ..usual
     };
@@ -137,6 +143,7 @@ fn plan(settings: &Settings, id: &BrainId, said: &Timer) -> Result<(TimerPlan, V
     let valued = [
         ("--days", said.window_days.map(|days| days.to_string())),
         ("--max-skills", number(said.max_skills)),
+        ("--min-evidence", said.min_evidence.map(|least| least.to_string())),
         ("--variants", number(said.variants)),
         ("--pre-verify-command", said.verifiers.pre_verify_command.clone()),
         ("--verify-command", said.verifiers.verify_command.clone()),

@@ -1,0 +1,128 @@
+//! What a person took back of skills, from the journal: unattended code does not bring it up again.
+//!
+//! The steps of kind `rollback` say what went and the journal keeps what it said, so nothing more is written down. What
+//! a later step of a person's brings back is theirs again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::history::StepKind;
+use super::open::Brain;
+use super::{journal, ledger};
+use crate::error::Result;
+use crate::ids::{Digest, RelPath, Slug};
+use crate::layout::{ARCHIVE_DIR, SKILLS_DIR};
+use crate::memory::sql;
+use crate::skill::provenance::Undone;
+use crate::skill::quotation::Shape;
+use crate::skill::{Document, all_skills};
+
+/// Two skills that share this part of their words say nearly the same.
+const ALIKE: f64 = 0.7;
+/// So many texts are compared, the last that were taken back.
+const MOST: usize = 500;
+
+/// The skills, and the texts of skills, that a person took back.
+#[derive(Debug, Clone, Default)]
+pub struct TakenBack {
+    texts: Vec<Text>,
+}
+
+#[derive(Debug, Clone)]
+struct Text {
+    shape: Shape,
+    /// The skill that went with it, where the undo left none.
+    gone: Option<Slug>,
+}
+
+impl TakenBack {
+    /// Whether a file of a skill is something that was taken back. `new` is the skill that it would make.
+    pub fn judge(&self, content: &[u8], new: Option<&Slug>) -> Undone {
+        if self.texts.is_empty() {
+            return Undone::Nothing;
+        }
+        let shape = shape_of(content);
+        if !shape.is_empty() && self.texts.iter().any(|text| text.shape == shape) {
+            return Undone::Same;
+        }
+        let Some(new) = new else { return Undone::Nothing };
+        let is_alike =
+            |text: &Text| text.gone.as_ref().is_some_and(|gone| gone == new || text.shape.likeness(&shape) >= ALIKE);
+        if self.texts.iter().any(is_alike) { Undone::Alike } else { Undone::Nothing }
+    }
+}
+
+/// What a file of a skill says, apart from its name, its version and where it comes from.
+fn shape_of(content: &[u8]) -> Shape {
+    match Document::read(content) {
+        Ok(document) if document.has_front_matter() => {
+            Shape::of(&format!("{}\n{}", document.description().unwrap_or_default(), document.body()))
+        }
+        _ => Shape::of(&String::from_utf8_lossy(content)),
+    }
+}
+
+/// What a step did to one file.
+struct Moved {
+    path: RelPath,
+    before: Option<Digest>,
+    after: Option<Digest>,
+}
+
+impl Brain {
+    /// What a person took back of skills, and nobody brought back since.
+    pub fn taken_back(&self) -> Result<TakenBack> {
+        // Each file that went, and the skill that went with it.
+        let mut went: Vec<(Digest, Option<Slug>)> = Vec::new();
+        for (kind, moves) in self.moves_since_the_first_undo()? {
+            let came: BTreeSet<Digest> = moves.iter().filter_map(|moved| moved.after).collect();
+            if kind != StepKind::Task {
+                went.retain(|(digest, _)| !came.contains(digest));
+            }
+            if kind != StepKind::Rollback {
+                continue;
+            }
+            for Moved { path, before, after } in moves {
+                let Some(digest) = before.filter(|digest| !came.contains(digest)) else { continue };
+                let place = all_skills(std::slice::from_ref(&path), SKILLS_DIR).next();
+                let gone = place.filter(|_| after.is_none()).map(|place| place.slug);
+                went.push((digest, gone));
+            }
+        }
+        let skip = went.len().saturating_sub(MOST);
+        let mut texts = Vec::new();
+        for (digest, gone) in went.into_iter().skip(skip) {
+            // Content that the journal has lost cannot be compared.
+            if let Some(content) = ledger::content(&self.database, &self.root, &digest)? {
+                texts.push(Text { shape: shape_of(&content), gone });
+            }
+        }
+        Ok(TakenBack { texts })
+    }
+
+    /// What the steps from the first undo on did to the files of skills.
+    fn moves_since_the_first_undo(&self) -> Result<Vec<(StepKind, Vec<Moved>)>> {
+        let failed = |source| sql("read memory.db", source);
+        let connection = &self.database.connection;
+        let first: Option<i64> = connection
+            .prepare_cached("SELECT min(seq) FROM steps WHERE kind = 'rollback'")
+            .and_then(|mut first| first.query_row([], |row| row.get(0)))
+            .map_err(failed)?;
+        let Some(first) = first else { return Ok(Vec::new()) };
+        let mut kinds: BTreeMap<i64, StepKind> = BTreeMap::new();
+        let mut statement = connection.prepare_cached("SELECT seq, kind FROM steps WHERE seq >= ?1").map_err(failed)?;
+        let mut rows = statement.query([first]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let kind: String = row.get(1).map_err(failed)?;
+            kinds.insert(row.get(0).map_err(failed)?, StepKind::parse(&kind)?);
+        }
+        let (skills, archive) = (format!("{SKILLS_DIR}/"), format!("{ARCHIVE_DIR}/"));
+        let mut steps: BTreeMap<i64, Vec<Moved>> = BTreeMap::new();
+        for (seq, change) in journal::changes(connection, first, i64::MAX)? {
+            if change.path.as_str().starts_with(&skills) || change.path.as_str().starts_with(&archive) {
+                let moved = Moved { path: change.path, before: change.before, after: change.after };
+                steps.entry(seq).or_default().push(moved);
+            }
+        }
+        Ok(steps.into_iter().filter_map(|(seq, moves)| Some((*kinds.get(&seq)?, moves))).collect())
+    }
+}

@@ -1,0 +1,124 @@
+//! A change of one skill as data: what it must be now, and what it becomes. Held in the review queue until a person
+//! accepts it, or made at once by whoever may.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::ids::{Digest, Slug};
+
+/// A change of one skill.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// The skill.
+    pub skill: Slug,
+    /// The digest its main file must have now.
+    pub expected: Digest,
+    /// What the main file becomes.
+    pub content: String,
+    /// Support files and what they become; `None` takes one away.
+    pub support: Vec<(String, Option<String>)>,
+    /// What else the manifest says: where it comes from and what it rests on.
+    pub why: Value,
+}
+
+/// What a change does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Act {
+    /// It gives a skill that is there another text or other files.
+    #[default]
+    Edit,
+    /// It makes a skill. Nothing of that name may be there.
+    Create,
+    /// It moves a skill to the archive.
+    Archive,
+    /// It brings a skill back from the archive, with another text.
+    Restore,
+}
+
+impl Act {
+    fn is_edit(&self) -> bool {
+        *self == Self::Edit
+    }
+
+    /// What it does, for a title.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Edit => "Change",
+            Self::Create => "Create",
+            Self::Archive => "Archive",
+            Self::Restore => "Restore and change",
+        }
+    }
+}
+
+/// A change that waits for a person. One from before acts were told is an edit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Proposed {
+    /// The change. Of a skill that is to be made, nothing is expected: `expected` is the digest of no bytes.
+    #[serde(flatten)]
+    pub change: Change,
+    /// What it does.
+    #[serde(default, skip_serializing_if = "Act::is_edit")]
+    pub act: Act,
+    /// The digests that support files must have now; `None` where there must be none. Files that are not named may be
+    /// anything.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub before: BTreeMap<String, Option<Digest>>,
+}
+
+impl From<Change> for Proposed {
+    fn from(change: Change) -> Self {
+        Self { change, act: Act::Edit, before: BTreeMap::new() }
+    }
+}
+
+impl Proposed {
+    /// The digest of everything it writes.
+    pub fn digest(&self) -> Digest {
+        let Change { content, support, .. } = &self.change;
+        let written = match self.act {
+            Act::Edit => json!([content, support]),
+            act => json!([content, support, act]),
+        };
+        Digest::of(written.to_string().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change() -> Change {
+        let support = vec![("references/a.md".to_owned(), Some("a".to_owned())), ("scripts/b".to_owned(), None)];
+        Change {
+            skill: "pump".parse().unwrap(),
+            expected: Digest::of(b"old"),
+            content: "new".to_owned(),
+            support,
+            why: json!({ "by": "task" }),
+        }
+    }
+
+    #[test]
+    fn a_change_from_before_acts_were_told_is_an_edit_and_is_written_as_it_was() {
+        let plain = serde_json::to_value(change()).unwrap();
+        let read: Proposed = serde_json::from_value(plain.clone()).unwrap();
+        assert_eq!(read, Proposed::from(change()));
+        assert_eq!(serde_json::to_value(&read).unwrap(), plain);
+        // The digest that entries of the queue carry.
+        let digest = Digest::of(json!([read.change.content, read.change.support]).to_string().as_bytes());
+        assert_eq!(read.digest(), digest);
+    }
+
+    #[test]
+    fn what_a_change_does_is_part_of_its_digest() {
+        let edit = Proposed::from(change());
+        let archive = Proposed { act: Act::Archive, ..edit.clone() };
+        assert_ne!(edit.digest(), archive.digest());
+        let text = serde_json::to_string(&archive).unwrap();
+        assert_eq!(serde_json::from_str::<Proposed>(&text).unwrap(), archive);
+    }
+}

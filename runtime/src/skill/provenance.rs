@@ -1,0 +1,271 @@
+//! The one gate for everything that writes skills: who writes, what is done, and what is known of the skill decide
+//! whether it happens, waits for a person, or is refused. Pure; whoever writes asks [`rule`] and does as it says.
+//!
+//! Unattended code may make a skill, and change what an agent made. Everything else is a person's to decide.
+
+use super::document::Document;
+use super::usage::CreatedBy;
+
+/// Where a skill comes from. A recorded fact, never guessed from a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// The seed, or what another program shipped.
+    Bundled,
+    /// Installed from a hub.
+    Hub,
+    /// Part of a plugin.
+    Plugin,
+    /// In a directory that several brains share.
+    External,
+    /// Taken over from elsewhere.
+    Imported,
+    /// Written by a person.
+    User,
+    /// Written by this agent.
+    LocalAgentCreated,
+    /// Nothing is recorded.
+    Unknown,
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Bundled,
+        Self::Hub,
+        Self::Plugin,
+        Self::External,
+        Self::Imported,
+        Self::User,
+        Self::LocalAgentCreated,
+        Self::Unknown,
+    ];
+
+    /// What a record says.
+    pub fn of(created_by: Option<CreatedBy>) -> Self {
+        match created_by {
+            None => Self::Unknown,
+            Some(CreatedBy::Agent) => Self::LocalAgentCreated,
+            Some(CreatedBy::Seed | CreatedBy::Bundled) => Self::Bundled,
+            Some(CreatedBy::Imported) => Self::Imported,
+            Some(CreatedBy::Hub) => Self::Hub,
+            Some(CreatedBy::Plugin) => Self::Plugin,
+            Some(CreatedBy::User) => Self::User,
+        }
+    }
+
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bundled => "bundled",
+            Self::Hub => "hub",
+            Self::Plugin => "plugin",
+            Self::External => "external",
+            Self::Imported => "imported",
+            Self::User => "user",
+            Self::LocalAgentCreated => "local-agent-created",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether it may be changed without a person.
+    pub fn is_writable(self) -> bool {
+        self == Self::LocalAgentCreated
+    }
+
+    /// Who that is, for a sentence.
+    fn maker(self) -> &'static str {
+        match self {
+            Self::Bundled => "came with the agent",
+            Self::Hub => "was installed from a hub",
+            Self::Plugin => "is part of a plugin",
+            Self::External => "stands outside the brain",
+            Self::Imported => "was imported",
+            Self::User => "was written by a person",
+            Self::LocalAgentCreated => "was written by this agent",
+            Self::Unknown => "has no record of who made it",
+        }
+    }
+}
+
+/// Who writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// A person, or the operator's own command.
+    Person,
+    /// A tool that the model calls in a task: `skill_manage`, or an import that a tool makes.
+    Tool,
+    /// What a task writes down when it has been hard.
+    Synthesis,
+    /// The evolver, with nobody looking.
+    Evolver,
+    /// The curator.
+    Curator,
+}
+
+/// What is known of the skill that would be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subject {
+    /// Where it comes from.
+    pub source: Source,
+    /// Exempt from everything automatic.
+    pub pinned: bool,
+}
+
+/// What a person took back before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Undone {
+    /// Nothing like this.
+    #[default]
+    Nothing,
+    /// A skill of this name, or one that says nearly the same.
+    Alike,
+    /// This very text.
+    Same,
+}
+
+/// Why something does not simply happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// A person pinned it.
+    Pinned,
+    /// No agent made it.
+    NotAgentCreated(Source),
+    /// A person took it back.
+    Undone(Undone),
+}
+
+impl Reason {
+    /// Why, as the rest of a sentence about the skill: "was imported", …
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Pinned => "is pinned by the operator and stays as it is",
+            Self::NotAgentCreated(source) => source.maker(),
+            Self::Undone(Undone::Same) => "was taken back by a person and stays so",
+            Self::Undone(_) => "is like one that a person took back",
+        }
+    }
+}
+
+/// What the gate says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ruling {
+    /// It happens.
+    Allow,
+    /// It waits for a person.
+    Propose(Reason),
+    /// It does not happen, and nobody is asked.
+    Refuse(Reason),
+}
+
+/// What may be done. `there` is the skill as it is, active or archived; `None` where there is none of that name.
+pub fn rule(writer: Writer, there: Option<Subject>, undone: Undone) -> Ruling {
+    if writer == Writer::Person {
+        return Ruling::Allow;
+    }
+    if let Some(subject) = there {
+        let reason = Reason::NotAgentCreated(subject.source);
+        match subject.source {
+            _ if subject.pinned => return Ruling::Refuse(Reason::Pinned),
+            Source::LocalAgentCreated => {}
+            // Nobody here could accept it.
+            Source::External => return Ruling::Refuse(reason),
+            // Growing old is no reason to ask a person about a skill that is theirs.
+            _ if writer == Writer::Curator => return Ruling::Refuse(reason),
+            _ if undone == Undone::Same => return Ruling::Refuse(Reason::Undone(undone)),
+            _ => return Ruling::Propose(reason),
+        }
+    }
+    match undone {
+        Undone::Same => Ruling::Refuse(Reason::Undone(undone)),
+        // A skill that is there was not taken back.
+        Undone::Alike if there.is_none() => Ruling::Propose(Reason::Undone(undone)),
+        Undone::Alike | Undone::Nothing => Ruling::Allow,
+    }
+}
+
+/// Whether the front matter pins a skill, in any of the ways YAML writes yes.
+pub fn says_pinned(text: &str) -> bool {
+    if !text.contains("pin") {
+        return false;
+    }
+    let Ok(document) = Document::read(text.as_bytes()) else { return false };
+    let is_yes = |word: &str| matches!(word.to_lowercase().as_str(), "true" | "yes" | "on" | "1" | "y");
+    ["pin", "pinned"].iter().any(|key| document.value(key).is_some_and(|value| value.as_text().is_some_and(is_yes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNATTENDED: [Writer; 4] = [Writer::Tool, Writer::Synthesis, Writer::Evolver, Writer::Curator];
+
+    fn of(source: Source, pinned: bool) -> Option<Subject> {
+        Some(Subject { source, pinned })
+    }
+
+    #[test]
+    fn a_person_may_do_everything() {
+        for source in Source::ALL {
+            for (pinned, undone) in [(false, Undone::Same), (true, Undone::Nothing), (true, Undone::Alike)] {
+                assert_eq!(rule(Writer::Person, of(source, pinned), undone), Ruling::Allow);
+            }
+        }
+        assert_eq!(rule(Writer::Person, None, Undone::Same), Ruling::Allow);
+    }
+
+    #[test]
+    fn unattended_code_makes_skills_and_changes_what_an_agent_made() {
+        for writer in UNATTENDED {
+            assert_eq!(rule(writer, None, Undone::Nothing), Ruling::Allow);
+            assert_eq!(rule(writer, of(Source::LocalAgentCreated, false), Undone::Nothing), Ruling::Allow);
+        }
+    }
+
+    #[test]
+    fn what_no_agent_made_waits_for_a_person_and_the_curator_leaves_it_alone() {
+        use Source::{Bundled, External, Hub, Imported, Plugin, Unknown, User};
+        for source in [Bundled, Hub, Plugin, Imported, User, Unknown] {
+            let reason = Reason::NotAgentCreated(source);
+            for writer in [Writer::Tool, Writer::Synthesis, Writer::Evolver] {
+                assert_eq!(rule(writer, of(source, false), Undone::Nothing), Ruling::Propose(reason), "{source:?}");
+            }
+            assert_eq!(rule(Writer::Curator, of(source, false), Undone::Nothing), Ruling::Refuse(reason));
+        }
+        for writer in UNATTENDED {
+            let refused = Ruling::Refuse(Reason::NotAgentCreated(External));
+            assert_eq!(rule(writer, of(External, false), Undone::Nothing), refused);
+        }
+    }
+
+    #[test]
+    fn a_pin_stops_everything_unattended() {
+        for (writer, source) in UNATTENDED.into_iter().flat_map(|w| Source::ALL.into_iter().map(move |s| (w, s))) {
+            assert_eq!(rule(writer, of(source, true), Undone::Nothing), Ruling::Refuse(Reason::Pinned));
+        }
+    }
+
+    #[test]
+    fn what_a_person_took_back_is_not_written_again_and_what_is_like_it_waits() {
+        for writer in [Writer::Tool, Writer::Synthesis, Writer::Evolver] {
+            for there in [None, of(Source::LocalAgentCreated, false), of(Source::User, false)] {
+                let refused = Ruling::Refuse(Reason::Undone(Undone::Same));
+                assert_eq!(rule(writer, there, Undone::Same), refused, "{there:?}");
+            }
+            assert_eq!(rule(writer, None, Undone::Alike), Ruling::Propose(Reason::Undone(Undone::Alike)));
+            assert_eq!(rule(writer, of(Source::LocalAgentCreated, false), Undone::Alike), Ruling::Allow);
+        }
+    }
+
+    #[test]
+    fn a_pin_in_the_front_matter_is_seen_however_it_is_written() {
+        let with = |line: &str| format!("---\nname: x\ndescription: d\n{line}\n---\nbody\n");
+        for line in ["pinned: true", "pin: yes", "pinned: \"true\"", "pinned: 1", "pin: on", "pinned: True"] {
+            assert!(says_pinned(&with(line)), "{line}");
+        }
+        for line in ["pinned: false", "# pinned: true", "spinning: true", "pinned: 0", "pinned:"] {
+            assert!(!says_pinned(&with(line)), "{line}");
+        }
+        assert!(!says_pinned("pinned: true\n"), "no front matter");
+    }
+}

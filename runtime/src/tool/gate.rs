@@ -1,0 +1,525 @@
+//! The door through which a task changes skills. The gate of [`provenance`](crate::skill::provenance) rules on each
+//! change: it becomes part of the step, waits in the review queue for a person, or is refused. What would be written
+//! is looked at as it would stand, whole files with their names, before anything is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::desk::{Desk, SkillChange};
+use crate::brain::{Draft, Editor, TakenBack};
+use crate::error::{Error, Result};
+use crate::ids::{Digest, RelPath, Slug};
+use crate::layout;
+use crate::memory::QueueRow;
+use crate::skill::change::{Act, Change, Proposed};
+use crate::skill::provenance::{Reason, Ruling, Source, Subject, Undone, Writer, rule, says_pinned};
+use crate::skill::quotation::Sources;
+use crate::skill::{CreatedBy, Document, Files as _, Place, all_skills, guard, store};
+
+/// So many proposals of tasks may wait for one skill, and for a brain: a person has to read them.
+const MOST_WAITING_OF_SKILL: usize = 5;
+const MOST_WAITING: usize = 100;
+
+/// Which rules hold for what a task writes into skills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SkillRules {
+    /// The gate rules on every change.
+    #[default]
+    Gated,
+    /// As before there was a gate: a task of that time is replayed.
+    Before,
+}
+
+/// What became of a change of a skill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Written {
+    /// It is part of the step.
+    Done,
+    /// It waits for a person. Why, in a sentence or two for whoever asked for it.
+    Waits(String),
+}
+
+/// A change that a task may not make, and proposes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskProposal {
+    /// The change.
+    pub proposed: Proposed,
+    /// What it does to the skill.
+    pub change: SkillChange,
+    /// Why it waits, in a line.
+    pub why: String,
+}
+
+/// What is to be done to a skill.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Write<'a> {
+    /// A new skill.
+    Create(&'a str),
+    /// Another main file.
+    Edit(&'a str),
+    /// Back from the archive, with another main file.
+    Restore(&'a str),
+    /// One place of the main file or of a support file.
+    Patch { file: Option<&'a str>, find: &'a str, replacement: &'a str },
+    /// A support file.
+    File { file: &'a str, content: &'a str },
+    /// No such support file any more.
+    RemoveFile(&'a str),
+    /// To the archive.
+    Archive,
+}
+
+impl Write<'_> {
+    fn put(self, editor: &mut Editor<'_>, slug: &Slug) -> Result<()> {
+        match self {
+            Self::Create(content) => editor.create_skill(slug, content, CreatedBy::Agent).map(drop),
+            Self::Edit(content) => editor.edit_skill(slug, content).map(drop),
+            Self::Restore(content) => {
+                editor.restore_skill(slug)?;
+                editor.edit_skill(slug, content).map(drop)
+            }
+            Self::Patch { file, find, replacement } => editor.patch_skill(slug, file, find, replacement).map(drop),
+            Self::File { file, content } => editor.write_skill_file(slug, file, content.as_bytes().to_vec()).map(drop),
+            Self::RemoveFile(file) => editor.remove_skill_file(slug, file).map(drop),
+            Self::Archive => editor.archive_skill(slug),
+        }
+    }
+
+    fn change(self) -> SkillChange {
+        match self {
+            Self::Create(_) => SkillChange::Created,
+            Self::Archive => SkillChange::Archived,
+            _ => SkillChange::Changed,
+        }
+    }
+}
+
+/// A file as a change would leave it; with no content where the change takes it away.
+struct Leaves {
+    path: RelPath,
+    before: Option<Vec<u8>>,
+    after: Option<Vec<u8>>,
+}
+
+/// The step that a proposal would be, and the proposal.
+#[derive(Debug)]
+pub(super) struct Overlay {
+    draft: Draft,
+    proposal: TaskProposal,
+}
+
+/// What a desk knows for the gate.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    /// What the task has seen of its subscriber; nothing where the task is not private.
+    private: Option<Sources>,
+    taken_back: Option<TakenBack>,
+    pub(super) proposed: BTreeMap<Slug, Overlay>,
+}
+
+impl Desk {
+    /// The task is a subscriber's: its words, and whatever else it sees of the subscriber, do not get into skills.
+    pub(super) fn keep_private(&mut self, input: &str) {
+        self.gate.private.get_or_insert_default().add(input);
+    }
+
+    /// The task has seen this of its subscriber.
+    pub(super) fn saw_private(&mut self, text: &str) {
+        if let Some(private) = &mut self.gate.private {
+            private.add(text);
+        }
+    }
+
+    /// Whether a task of a subscriber is at the desk.
+    pub(super) fn is_private(&self) -> bool {
+        self.gate.private.is_some()
+    }
+
+    /// Everything that the task has seen of its subscriber; nothing where it is not private.
+    pub(crate) fn private_words(&self) -> Option<&Sources> {
+        self.gate.private.as_ref()
+    }
+
+    /// Another answer that was given in the subscriber's name: what another agent said.
+    pub fn heard_in_private(&mut self, text: &str) {
+        self.saw_private(text);
+    }
+
+    /// Whether the gate rules here; not where a task from before it is replayed.
+    pub fn is_gated(&self) -> bool {
+        self.around.rules == SkillRules::Gated
+    }
+
+    /// The changes that the task proposes, by skill.
+    pub fn proposals(&self) -> impl Iterator<Item = &TaskProposal> {
+        self.gate.proposed.values().map(|overlay| &overlay.proposal)
+    }
+
+    /// Changes a skill, or says why not.
+    pub(crate) fn write_skill(&mut self, by: Writer, slug: &Slug, write: Write<'_>) -> Result<Written> {
+        if !self.is_gated() {
+            return self.write_as_before(slug, write).map(|()| Written::Done);
+        }
+        let there = self.subject(slug)?;
+        let first = match self.gate.proposed.contains_key(slug) {
+            true => Ruling::Propose(Reason::Undone(Undone::Alike)),
+            false => rule(by, there, Undone::Nothing),
+        };
+        let base = match first {
+            Ruling::Allow => self.step()?.1.clone(),
+            // What the task proposes already is changed further, so that one proposal says all of it.
+            Ruling::Propose(_) => self.gate.proposed.get(slug).map(|overlay| overlay.draft.clone()).unwrap_or_default(),
+            Ruling::Refuse(reason) => return Err(refused(slug, reason)),
+        };
+        let (staged, leaves) = self.stage(&base, slug, write)?;
+        for file in &leaves {
+            check(file)?;
+            self.check_words(file)?;
+        }
+        let undone = self.undone(slug, there, &leaves)?;
+        match rule(by, there, undone) {
+            Ruling::Refuse(reason) => Err(refused(slug, reason)),
+            Ruling::Allow if first == Ruling::Allow => {
+                *self.step()?.1 = staged;
+                self.note_change(slug, write.change());
+                Ok(Written::Done)
+            }
+            Ruling::Allow => self.propose(by, slug, write.change(), staged, Reason::Undone(Undone::Alike)),
+            Ruling::Propose(reason) => {
+                let staged = match first {
+                    // Beside the step, not in it.
+                    Ruling::Allow => self.stage(&Draft::new(), slug, write)?.0,
+                    _ => staged,
+                };
+                self.propose(by, slug, write.change(), staged, reason)
+            }
+        }
+    }
+
+    /// A draft with the change in it, and the files as it leaves them.
+    fn stage(&mut self, base: &Draft, slug: &Slug, write: Write<'_>) -> Result<(Draft, Vec<Leaves>)> {
+        let at = self.at();
+        let brain = self.brain()?;
+        let mut staged = base.clone();
+        write.put(&mut brain.edit(&mut staged).at(at), slug)?;
+        let known: BTreeMap<&RelPath, Option<&[u8]>> = base.files().collect();
+        let mut leaves = Vec::new();
+        for (path, after) in staged.files() {
+            let before = match known.get(path) {
+                Some(before) => before.map(<[u8]>::to_vec),
+                None => brain.read_content(path)?,
+            };
+            if before.as_deref() != after {
+                leaves.push(Leaves { path: path.clone(), before, after: after.map(<[u8]>::to_vec) });
+            }
+        }
+        // A file that only moves says nothing new, and what is written in its place goes on from it.
+        let gone = leaves.iter().filter(|file| file.after.is_none()).filter_map(|file| file.before.clone());
+        let gone: Vec<Vec<u8>> = gone.collect();
+        leaves.retain(|file| file.after.as_ref().is_some_and(|after| !gone.contains(after)));
+        for file in leaves.iter_mut().filter(|file| file.before.is_none() && !gone.is_empty()) {
+            file.before = Some(gone.join(&b"\n"[..]));
+        }
+        Ok((staged, leaves))
+    }
+
+    /// What is known of a skill before this task; what the task made itself is the agent's.
+    fn subject(&mut self, slug: &Slug) -> Result<Option<Subject>> {
+        let mut nothing = Draft::new();
+        let editor = self.brain()?.edit(&mut nothing);
+        let active = store::find(&editor, slug)?.map(|place| place.main);
+        let main = match active {
+            Some(main) => Some(main),
+            None => archived_main(&editor, slug)?,
+        };
+        if let Some(main) = main {
+            let record = editor.recorded_usage(slug)?;
+            let text = editor.read(&main)?.unwrap_or_default();
+            let pinned = record.as_ref().is_some_and(|record| record.pinned);
+            return Ok(Some(Subject {
+                source: Source::of(record.map(|record| record.created_by)),
+                pinned: pinned || says_pinned(&String::from_utf8_lossy(&text)),
+            }));
+        }
+        let is_made_here = self.skill_place(slug)?.is_some();
+        Ok(is_made_here.then_some(Subject { source: Source::LocalAgentCreated, pinned: false }))
+    }
+
+    fn undone(&mut self, slug: &Slug, there: Option<Subject>, leaves: &[Leaves]) -> Result<Undone> {
+        if self.gate.taken_back.is_none() {
+            self.gate.taken_back = Some(self.brain()?.taken_back()?);
+        }
+        let Some(taken_back) = &self.gate.taken_back else { return Ok(Undone::Nothing) };
+        let new = there.is_none().then_some(slug);
+        let mut all = Undone::Nothing;
+        for content in leaves.iter().filter_map(|file| file.after.as_deref()) {
+            match taken_back.judge(content, new) {
+                Undone::Same => return Ok(Undone::Same),
+                Undone::Alike => all = Undone::Alike,
+                Undone::Nothing => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Refuses a file that repeats what the task has seen of its subscriber: in its name or its content, where it did
+    /// not stand there already.
+    fn check_words(&self, file: &Leaves) -> Result<()> {
+        let Some(private) = &self.gate.private else { return Ok(()) };
+        let Some(after) = &file.after else { return Ok(()) };
+        let name = file.path.as_str().strip_prefix(layout::SKILLS_DIR).unwrap_or_default();
+        let said = |content: &[u8], name: &str| {
+            let text = String::from_utf8_lossy(content).into_owned();
+            // Front matter may be written in escapes, and a sentence may go on from one field into the next.
+            let read = Document::read(content).ok().map(|document| {
+                let fields = [document.name(), document.description()].into_iter().flatten().collect::<Vec<_>>();
+                format!("{} {}", fields.join(" "), document.body())
+            });
+            [format!("{name} {text}"), read.unwrap_or_default()]
+        };
+        let before = match &file.before {
+            Some(before) => said(before, name).join("\n\u{b6}\n"),
+            None => String::new(),
+        };
+        for text in said(after, name) {
+            if let Some(words) = private.repeated(&text, &before) {
+                return Err(Error::refused(format!("that repeats the subscriber's own words ({words:?})"))
+                    .hint("write the procedure in words of your own"));
+            }
+        }
+        Ok(())
+    }
+
+    fn propose(
+        &mut self,
+        by: Writer,
+        slug: &Slug,
+        change: SkillChange,
+        staged: Draft,
+        reason: Reason,
+    ) -> Result<Written> {
+        let proposed = self.proposed_by(by, slug, &staged, reason)?;
+        self.check_queue(slug, &proposed)?;
+        let why = format!("a task would {}: skill {slug} {}", verb(change), reason.words());
+        let told = format!(
+            "Skill {slug} {}: only a person changes that. The change is not made; it waits for a person in the review \
+             queue. Go on without it.",
+            reason.words()
+        );
+        let proposal = TaskProposal { proposed, change, why };
+        self.gate.proposed.insert(slug.clone(), Overlay { draft: staged, proposal });
+        Ok(Written::Waits(told))
+    }
+
+    /// What a draft does to one skill, as a change that a person can accept.
+    fn proposed_by(&mut self, by: Writer, slug: &Slug, staged: &Draft, reason: Reason) -> Result<Proposed> {
+        let task = self.around.task.clone();
+        let brain = self.brain()?;
+        let (mut nothing, mut staged) = (Draft::new(), staged.clone());
+        let settled = brain.edit(&mut nothing);
+        let place = store::find(&settled, slug)?;
+        let archived = archived_main(&settled, slug)?;
+        let was = |main: &RelPath| settled.read(main).map(Option::unwrap_or_default);
+        let (old, old_files) = match (&place, &archived) {
+            (Some(place), _) => (was(&place.main)?, support_files(&settled, place)?),
+            (None, Some(main)) => (was(main)?, BTreeMap::new()),
+            (None, None) => (Vec::new(), BTreeMap::new()),
+        };
+        let after = brain.edit(&mut staged);
+        let will_be = store::find(&after, slug)?;
+        let act = match (&place, &archived, &will_be) {
+            (Some(_), _, None) => Act::Archive,
+            (Some(_), _, Some(_)) => Act::Edit,
+            (None, Some(_), _) => Act::Restore,
+            (None, None, _) => Act::Create,
+        };
+        let (new, new_files) = match &will_be {
+            Some(place) => (after.read(&place.main)?.unwrap_or_default(), support_files(&after, place)?),
+            None => (old.clone(), old_files.clone()),
+        };
+        let mut support = Vec::new();
+        let mut before = BTreeMap::new();
+        let names: BTreeSet<&String> = old_files.keys().chain(new_files.keys()).collect();
+        for name in names {
+            let (had, has) = (old_files.get(name), new_files.get(name));
+            // What comes back with a skill is not known before it is back.
+            let is_touched = had != has && act != Act::Restore;
+            if is_touched {
+                support.push((name.clone(), has.map(|content| text_of(name, content)).transpose()?));
+            }
+            if is_touched || act == Act::Archive {
+                before.insert(name.clone(), had.map(|content| Digest::of(content)));
+            }
+        }
+        let source = match reason {
+            Reason::NotAgentCreated(source) => source,
+            Reason::Pinned | Reason::Undone(_) => Source::LocalAgentCreated,
+        };
+        let what = match by {
+            Writer::Synthesis => "lesson of a task",
+            _ => "change of a task",
+        };
+        let why = json!({ "what": what, "by": "task", "task": task, "source": source, "reason": reason.words() });
+        let content = text_of("its text", &new)?;
+        let change = Change { skill: slug.clone(), expected: Digest::of(&old), content, support, why };
+        Ok(Proposed { change, act, before })
+    }
+
+    /// Refuses what a person said no to before, and more than a person can be asked to read.
+    fn check_queue(&mut self, slug: &Slug, proposed: &Proposed) -> Result<()> {
+        let rows = self.brain()?.evolver_rows().queue(None, Some(QueueRow::CHANGE))?;
+        let (expected, content) = (json!(proposed.change.expected), json!(proposed.digest()));
+        let is_it = |row: &QueueRow| {
+            let about = &row.entry["metadata"];
+            row.skill.as_ref() == Some(slug)
+                && about["expected_digest"] == expected
+                && about["content_digest"] == content
+        };
+        let known = rows.iter().find(|row| is_it(row)).map(|row| row.status.as_str());
+        match known {
+            Some("pending") => return Ok(()),
+            Some("rejected") => {
+                return Err(Error::refused(format!("a person rejected this very change of skill {slug} before"))
+                    .hint("go on without it"));
+            }
+            _ => {}
+        }
+        let of_tasks = || rows.iter().filter(|row| row.status == "pending" && row.entry["metadata"]["by"] == "task");
+        let of_skill = of_tasks().filter(|row| row.skill.as_ref() == Some(slug)).count();
+        if of_skill >= MOST_WAITING_OF_SKILL || of_tasks().count() >= MOST_WAITING {
+            return Err(Error::refused(format!(
+                "a person decides about changes of skill {slug}, and so many wait already that no more are taken"
+            ))
+            .hint("go on without it"));
+        }
+        Ok(())
+    }
+
+    /// Takes out of the step what reached skills past the gate, through the editor itself: an import by a tool, for one.
+    /// It waits for a person like everything else; what cannot wait is said, and does not happen.
+    pub(crate) fn gate_the_rest(&mut self) -> Result<Vec<String>> {
+        if !self.is_gated() {
+            return Ok(Vec::new());
+        }
+        let mut said = Vec::new();
+        for place in self.settled_skills_in_step()? {
+            let slug = place.slug.clone();
+            let Some(subject) = self.subject(&slug)? else { continue };
+            let reason = match rule(Writer::Tool, Some(subject), Undone::Nothing) {
+                Ruling::Allow => continue,
+                Ruling::Propose(reason) | Ruling::Refuse(reason) => reason,
+            };
+            let unit = place.dir().map(|dir| format!("{dir}/"));
+            let archive = format!("{}/", layout::ARCHIVE_DIR);
+            let is_its = |path: &RelPath| {
+                let inside = unit.as_ref().is_some_and(|unit| path.as_str().starts_with(unit));
+                // A flat skill that got files has become a directory of its name.
+                let promoted = format!("{}/", place.main.as_str().strip_suffix(".md").unwrap_or_default());
+                let grown = unit.is_none() && path.as_str().starts_with(&promoted);
+                let moved = path.as_str().starts_with(&archive)
+                    && store::archived_slugs(std::slice::from_ref(path)).contains(&slug);
+                *path == place.main || inside || grown || moved
+            };
+            let taken = self.step()?.1.take_out(&slug, is_its);
+            self.forget_change(&slug);
+            let waits = match rule(Writer::Tool, Some(subject), Undone::Nothing) {
+                Ruling::Refuse(_) => Err(refused(&slug, reason)),
+                _ => self.propose(Writer::Tool, &slug, SkillChange::Changed, taken, reason),
+            };
+            said.push(match waits {
+                Ok(_) => format!("skill {slug} {}: the change waits for a person", reason.words()),
+                Err(error) => format!("skill {slug} was not changed: {}", error.message()),
+            });
+        }
+        Ok(said)
+    }
+
+    /// The skills of the settled brain whose files this step changes.
+    fn settled_skills_in_step(&mut self) -> Result<Vec<Place>> {
+        let (brain, draft) = self.step()?;
+        let skills = format!("{}/", layout::SKILLS_DIR);
+        let mut changed = Vec::new();
+        for (path, content) in draft.files().filter(|(path, _)| path.as_str().starts_with(&skills)) {
+            if brain.content_digest(path)? != content.map(Digest::of) {
+                changed.push(path.clone());
+            }
+        }
+        if changed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let paths = brain.skill_paths()?;
+        let touches = |place: &Place| {
+            let unit = place.dir().map(|dir| format!("{dir}/"));
+            changed
+                .iter()
+                .any(|path| *path == place.main || unit.as_ref().is_some_and(|unit| path.as_str().starts_with(unit)))
+        };
+        Ok(all_skills(&paths, layout::SKILLS_DIR).filter(touches).collect())
+    }
+
+    /// As it was before there was a gate.
+    fn write_as_before(&mut self, slug: &Slug, write: Write<'_>) -> Result<()> {
+        if matches!(write, Write::Archive) && self.edit()?.usage(slug)?.pinned {
+            return Err(
+                Error::refused(format!("skill {slug} is pinned by the operator and stays")).hint("leave it as it is")
+            );
+        }
+        let base = self.step()?.1.clone();
+        let (staged, leaves) = self.stage(&base, slug, write)?;
+        leaves.iter().try_for_each(check)?;
+        *self.step()?.1 = staged;
+        self.note_change(slug, write.change());
+        Ok(())
+    }
+}
+
+/// What no skill may say: the whole file as it would stand, so that what stood there before cannot complete what a
+/// change begins.
+fn check(file: &Leaves) -> Result<()> {
+    let Some(text) = file.after.as_deref().and_then(|after| std::str::from_utf8(after).ok()) else { return Ok(()) };
+    match file.path.name().ends_with(".md") {
+        true => guard::check_skill(text),
+        false => guard::check(text),
+    }
+}
+
+fn refused(slug: &Slug, reason: Reason) -> Error {
+    Error::refused(format!("skill {slug} {}", reason.words())).hint(match reason {
+        Reason::Pinned | Reason::NotAgentCreated(_) => "leave it as it is",
+        Reason::Undone(_) => "go on without it; only a person brings it back",
+    })
+}
+
+fn verb(change: SkillChange) -> &'static str {
+    match change {
+        SkillChange::Created => "create it",
+        SkillChange::Changed => "change it",
+        SkillChange::Archived => "archive it",
+    }
+}
+
+fn archived_main(editor: &Editor<'_>, slug: &Slug) -> Result<Option<RelPath>> {
+    let archived = store::archived_skills(&editor.below(layout::ARCHIVE_DIR)?);
+    Ok(archived.into_iter().find(|(name, _)| name == slug).map(|(_, main)| main))
+}
+
+/// The support files of a skill, by their path inside it.
+fn support_files(editor: &Editor<'_>, place: &Place) -> Result<BTreeMap<String, Vec<u8>>> {
+    let Some(dir) = place.dir() else { return Ok(BTreeMap::new()) };
+    let inside = format!("{dir}/");
+    let mut files = BTreeMap::new();
+    for path in editor.below(dir.as_str())?.iter().filter(|path| **path != place.main) {
+        if let (Some(name), Some(content)) = (path.as_str().strip_prefix(&inside), editor.read(path)?) {
+            files.insert(name.to_owned(), content);
+        }
+    }
+    Ok(files)
+}
+
+fn text_of(name: &str, content: &[u8]) -> Result<String> {
+    String::from_utf8(content.to_vec()).map_err(|source| {
+        Error::refused(format!("{name} is not UTF-8 text, and a change that waits holds text alone")).because(source)
+    })
+}
