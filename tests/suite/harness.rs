@@ -1,8 +1,10 @@
 //! A whole task through the library: scripted words, real brains, real tools.
 
 mod failures;
+mod gate;
 mod learning;
 mod order;
+mod private_words;
 mod receipts;
 mod skills;
 

@@ -68,8 +68,7 @@ pub struct SkillManage {
 impl Default for SkillManage {
     fn default() -> Self {
         let description = "Makes a skill from a procedure that worked, or improves one that was wrong or incomplete. \
-                           Prefer patch to edit, and edit to a second skill for the same thing. What people made waits \
-                           for a person's word before it changes.";
+                           Prefer patch to edit, and edit to a second skill for the same thing.";
         Self { card: Card::new("skill_manage", description, Permission::WriteBrain, arguments::schema::<Args>()) }
     }
 }

@@ -18,7 +18,7 @@ use crate::skill::quotation::Sources;
 use crate::skill::{CreatedBy, Document, Files as _, Place, all_skills, guard, store};
 
 /// So many proposals of tasks may wait for one skill, and for a brain: a person has to read them.
-const MOST_WAITING_OF_SKILL: usize = 5;
+const MOST_WAITING_OF_SKILL: usize = 10;
 const MOST_WAITING: usize = 100;
 
 /// Which rules hold for what a task writes into skills.
@@ -99,8 +99,11 @@ impl Write<'_> {
 /// A file as a change would leave it; with no content where the change takes it away.
 struct Leaves {
     path: RelPath,
+    /// What stood there, or in the file that moved there.
     before: Option<Vec<u8>>,
     after: Option<Vec<u8>>,
+    /// Whether its name is new.
+    is_new: bool,
 }
 
 /// The step that a proposal would be, and the proposal.
@@ -212,7 +215,8 @@ impl Desk {
                 None => brain.read_content(path)?,
             };
             if before.as_deref() != after {
-                leaves.push(Leaves { path: path.clone(), before, after: after.map(<[u8]>::to_vec) });
+                let is_new = before.is_none();
+                leaves.push(Leaves { path: path.clone(), before, after: after.map(<[u8]>::to_vec), is_new });
             }
         }
         // A file that only moves says nothing new, and what is written in its place goes on from it.
@@ -280,7 +284,7 @@ impl Desk {
             [format!("{name} {text}"), read.unwrap_or_default()]
         };
         let before = match &file.before {
-            Some(before) => said(before, name).join("\n\u{b6}\n"),
+            Some(before) => said(before, if file.is_new { "" } else { name }).join("\n\u{b6}\n"),
             None => String::new(),
         };
         for text in said(after, name) {

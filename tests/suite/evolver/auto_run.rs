@@ -98,7 +98,7 @@ fn notes_that_a_person_took_out_do_not_come_back_on_the_same_evidence() {
 }
 
 #[test]
-fn what_a_person_rewrote_is_no_longer_the_agents() {
+fn what_a_person_edited_by_hand_is_theirs_and_what_a_person_applied_stays_the_agents() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["by-hand", "by-apply"]);
     let change = herm::evolver::Change {
@@ -117,7 +117,7 @@ fn what_a_person_rewrote_is_no_longer_the_agents() {
     brain.adopt().expect("adopted");
     let run = pass(&mut brain, &applying());
     let told: Vec<(&str, &str)> = run.candidates.iter().map(|one| (one.source.name(), one.reason.as_str())).collect();
-    assert_eq!(told, [("user", "source-not-agent-created"); 2]);
+    assert_eq!(told, [("local-agent-created", "applied"), ("user", "source-not-agent-created")]);
 }
 
 #[test]
@@ -207,6 +207,19 @@ fn only_what_the_agent_wrote_is_written_and_the_rest_is_shown_for_review() {
     let run = auto::run(&mut brain, &options, Ranking::default(), &[slug("on-shelf")]).expect("a pass");
     assert!(fate(&run).iter().all(|(_, status, why)| (*status, *why) == (Status::Skipped, "source-not-agent-created")));
     assert_eq!(last_step(&brain), step);
+    // What is in the brain waits for a person all the same.
+    let held: Vec<&str> =
+        run.candidates.iter().filter(|one| one.held.is_some()).map(|one| one.skill_name.as_str()).collect();
+    assert_eq!(held, ["flat-one", "from-hub", "from-plugin", "of-user", "taken-over"]);
+    let queue = brain.evolver_rows().queue(Some("pending"), Some("change")).expect("the queue");
+    assert_eq!(queue.len(), 5);
+    let before = super::text_of(&brain, "of-user");
+    let row = queue.iter().find(|row| row.skill == Some(slug("of-user"))).expect("queued");
+    let accepted = herm::evolver::lane::accept(&mut brain, &row.id, &Verification::default()).expect("accepted");
+    assert!(accepted.is_done());
+    let after = super::text_of(&brain, "of-user");
+    assert!(after.starts_with(&before) && after.contains(super::START), "{after}");
+    assert_eq!(brain.usage().expect("usage")[&slug("of-user")].created_by, CreatedBy::User);
     let sources: Vec<(&str, &str)> =
         run.candidates.iter().map(|one| (one.skill_name.as_str(), one.source.name())).collect();
     assert_eq!(
@@ -222,7 +235,7 @@ fn only_what_the_agent_wrote_is_written_and_the_rest_is_shown_for_review() {
     );
     let dry = look(&brain, &Options { mode: Mode::DryRun, ..options });
     let shown = dry.candidates.iter().filter(|one| one.status == Status::Planned).count();
-    assert_eq!(shown, 5, "all but the one outside of the brain: {:?}", fate(&dry));
+    assert_eq!(shown, 4, "all but the one outside of the brain and the one that is done: {:?}", fate(&dry));
 }
 
 #[test]

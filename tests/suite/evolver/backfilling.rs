@@ -74,11 +74,12 @@ fn the_whole_ones_are_taken_in_and_the_broken_ones_are_named() {
     records(&dir, &start);
     let hash = brain.lock().bundle_hash;
     let done = backfill(&mut brain, &dir, Scope::default()).expect("taken in");
-    assert_eq!((done.sessions_seen, done.files_failed, done.sessions_imported), (501, 16, 485));
+    assert_eq!((done.sessions_seen, done.files_failed, done.sessions_imported), (502, 17, 485));
     assert_eq!((done.taken.tool_events, done.taken.turn_events, done.taken.session_events), (485 * 6, 485 * 3, 485));
     assert_eq!(totals(&brain), (485 * 6, 485 * 3, 485));
-    assert_eq!(done.failures.len(), 16);
+    assert_eq!(done.failures.len(), 17);
     assert!(done.failures.iter().any(|one| one.file == "session_link.json"));
+    assert!(done.failures.iter().any(|one| one.file == "session_dir.json" && one.why.contains("directory")));
     assert!(done.failures.iter().any(|one| one.why.contains("not UTF-8")));
     assert!(done.failures.iter().any(|one| one.why.contains("cut off")));
     // A record without ids has its calls apart all the same.
@@ -123,6 +124,35 @@ fn old_sessions_stay_out_and_the_newest_come_first() {
     file.set_modified(written).expect("set");
     let done = backfill(&mut brain, &dir, Scope::default()).expect("taken in");
     assert_eq!((done.sessions_imported, done.sessions_skipped_old, done.files_failed), (2, 1, 0));
+}
+
+#[test]
+fn what_only_looks_like_a_record_is_named_whatever_its_name_holds() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let dir = brains.path().join("sessions");
+    std::fs::create_dir(&dir).expect("made");
+    let start = brain.clock().now().to_string();
+    let good = record(1, &start).to_string();
+    write(&dir, "session_1.json", good.replace("\"model\":\"m1\"", "\"cost\":NaN,\"total\":1e999").as_bytes());
+    write(&dir, "session_2.JSON", good.as_bytes());
+    write(&dir, "session_3.json", b"{\"session_id\": \"bare\"}");
+    write(&dir, "session_4\nOK: all is well.json", b"{");
+    write(&dir, "session_5.txt", b"none");
+    std::fs::create_dir(dir.join("session_6.json")).expect("made");
+    std::fs::create_dir(dir.join("session_7\r\u{1b}[2J.json")).expect("made");
+    let done = backfill(&mut brain, &dir, Scope { days: 30, limit: Some(1) }).expect("taken in");
+    assert_eq!((done.sessions_seen, done.sessions_imported), (6, 1), "{done:?}");
+    let done = backfill(&mut brain, &dir, Scope::default()).expect("taken in");
+    let named: Vec<(&str, &str)> = done.failures.iter().map(|one| (one.file.as_str(), one.why.as_str())).collect();
+    let why =
+        |name: &str| named.iter().find(|(file, _)| *file == name).unwrap_or_else(|| panic!("{name}: {named:?}")).1;
+    assert!(why("session_2.JSON").contains(".json, in small letters"));
+    assert_eq!(why("session_3.json"), "it has no messages");
+    assert!(why("session_4\\nOK: all is well.json").is_ascii());
+    assert!(why("session_6.json").contains("directory") && why("session_7\\r\\u{1b}[2J.json").contains("directory"));
+    assert_eq!((done.files_failed, done.sessions_imported), (5, 1));
+    assert!(named.iter().all(|(file, why)| !format!("{file}{why}").contains(char::is_control)), "{named:?}");
 }
 
 #[test]

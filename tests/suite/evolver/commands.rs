@@ -51,6 +51,8 @@ fn rankers_that_are_not_there_are_said_to_be_missing_and_the_order_stands() {
     let (_brains, herm) = herm();
     let plan = ok(&herm, &["evolve", "candidates", "1", "--query", "pump", "--semantic"]);
     assert_eq!((plan["mode"].clone(), plan["executed"].clone()), (json!("semantic-plan"), json!(false)));
+    // Only what is configured is named.
+    assert_eq!((plan["rankers"].clone(), plan["models"].clone()), (json!(["lexical"]), json!([])));
     let ranked = ok(&herm, &["evolve", "candidates", "1", "--query", "pump", "--execute-semantic"]);
     assert_eq!((ranked["mode"].clone(), ranked["executed"].clone()), (json!("ranked"), json!(true)));
     let both = ok(&herm, &["evolve", "candidates", "1", "--query", "pump", "--execute-semantic", "--rerank"]);
@@ -58,6 +60,10 @@ fn rankers_that_are_not_there_are_said_to_be_missing_and_the_order_stands() {
     let run = ok(&herm, &["evolve", "auto-run", "1", "--semantic-candidates", "--rerank-candidates"]);
     assert_eq!(run["selection"]["fallback"], "deterministic-evidence");
     assert!(run["selection"]["error"].as_str().expect("an error").contains("reranker"));
+    assert_eq!(run["selection"]["rankers"], json!(["lexical"]));
+    assert_eq!(run["safety"]["model_executed"], false, "words in common are no model");
+    let query = run["selection"]["query_preview"].as_str().expect("a query");
+    assert!(query.contains("events=3") && query.contains("terminal failed: connection refused"), "{query}");
 }
 
 #[test]
@@ -224,12 +230,16 @@ fn a_timer_is_written_as_asked_and_taken_away() {
             "grep -q \"100%\" x",
             "--block-auto-apply-skill",
             "a*",
+            "--min-evidence",
+            "7",
         ],
     );
     let command: Vec<&str> =
         made["command"].as_array().expect("words").iter().map(|word| word.as_str().expect("text")).collect();
     assert!(command.contains(&"--apply-low-risk") && command.contains(&"--approve-auto-apply"));
     assert!(command.contains(&"--verify-command=grep -q \"100%\" x"), "{command:?}");
+    assert!(command.contains(&"--min-evidence=7"), "{command:?}");
+    assert_eq!(herm.json(&["evolve", "install-auto", "1", "--min-evidence", "0"]).0, 2);
     assert!(command.contains(&"--staged-verify") && command.contains(&"--block-auto-apply-skill=a*"), "{command:?}");
     // The timer looks at the brains that are meant here, wherever it is started.
     let at = command.iter().position(|word| *word == "--brains").expect("named");
@@ -267,6 +277,20 @@ fn bootstrap_takes_in_sessions_and_writes_the_timer() {
     assert_eq!(made["backfill"]["tool_events"], 1);
     assert!(made["command"].as_array().expect("words").contains(&json!("--hold")));
     assert_eq!(made["auto_timer"]["paths"].as_array().expect("files").len(), 2);
+    // Without a name, the sessions are looked for where they usually are.
+    let none = ok(&herm, &["evolve", "bootstrap", "1", "--proposal-only", "--no-enable"]);
+    assert_eq!(none["backfill"], Value::Null);
+    let usual = brains.path().join(".hermes/sessions");
+    std::fs::create_dir_all(&usual).expect("made");
+    let second = record.to_string().replace("\"s\"", "\"second\"");
+    std::fs::write(usual.join("session_second.json"), second).expect("written");
+    let made = ok(&herm, &["evolve", "bootstrap", "1", "--proposal-only", "--no-enable", "--min-evidence", "4"]);
+    assert_eq!(
+        (made["backfill"]["tool_events"].clone(), made["backfill"]["sessions_dir"].clone()),
+        (json!(1), json!(usual))
+    );
+    assert!(made["command"].as_array().expect("words").contains(&json!("--min-evidence=4")));
+    assert_eq!(ok(&herm, &["evolve", "backfill", "1"])["duplicates"], 1);
     let (code, missing) = herm.json(&["evolve", "backfill", "1", "--sessions-dir", "/no/such/place"]);
     assert_eq!((code, missing["error"]["kind"].clone()), (4, json!("not_found")));
 }

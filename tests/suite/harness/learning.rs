@@ -49,9 +49,9 @@ async fn four_calls_or_a_task_that_did_not_converge_teach_nothing() {
     let written = skill("create", "x-skill", "X. Use when x.", "# X\n\ntext\n");
     let easy = (0..4).map(echo).chain([ANSWER.to_owned()]).collect();
     assert!(learn(&brains, easy, &written).await.skills_changed.is_empty());
-    // Unknown tools and calls that break the schema are not calls that ran.
+    // Unknown tools and calls that break the schema are not calls that ran, and nothing put these right.
     let refused = (0..5)
-        .map(|n| if n % 2 == 0 { call("nothing", json!({})) } else { call("echo", json!({ "wrong": 1 })) })
+        .map(|n| if n % 2 == 0 { call("nothing", json!({})) } else { call("broken", json!({ "wrong": 1 })) })
         .chain([echo(1), ANSWER.to_owned()])
         .collect();
     assert!(learn(&brains, refused, &written).await.skills_changed.is_empty());
@@ -69,6 +69,21 @@ async fn a_failure_that_was_recovered_from_teaches() {
     assert_eq!(outcome.skills_changed.len(), 1);
     // A query that only speaks of errors is no failure.
     let words = vec![call("recall", json!({ "query": "error failed" })), echo(1), ANSWER.to_owned()];
+    let outcome = learn(&brains, words, &skill("create", "never", "N. Use when n.", "# N\n\ntext\n")).await;
+    assert!(outcome.skills_changed.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_call_that_is_then_made_right_teaches() {
+    let brains = TempBrains::new();
+    brain(&brains);
+    let words = vec![call("echo", json!({ "wrong": 1 })), echo(1), ANSWER.to_owned()];
+    let written = skill("create", "right-arguments", "Recovers. Use when refused.", "# R\n\nCall it with n.\n");
+    let outcome = learn(&brains, words, &written).await;
+    assert_eq!(outcome.calls[0].status.name(), "refused");
+    assert_eq!(outcome.skills_changed.len(), 1, "{:?}", outcome.warnings);
+    // Another tool that works does not put it right.
+    let words = vec![call("echo", json!({ "wrong": 1 })), call("skills_list", json!({})), ANSWER.to_owned()];
     let outcome = learn(&brains, words, &skill("create", "never", "N. Use when n.", "# N\n\ntext\n")).await;
     assert!(outcome.skills_changed.is_empty());
 }
