@@ -98,3 +98,21 @@ impl Transcript {
         Ok(transcript)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transcript_from_before_the_gate_says_so_by_saying_nothing() {
+        let text = r#"{"schema":"herm/transcript@1","task":"01a1e9b6a231-ce391dce8f74b0e5","brain":"1",
+            "at":"2026-11-16T03:04:05.000Z","subscriber":null,"input":"count","limits":LIMITS,"tools":[],"backend":"b",
+            "learning":true,"prompt":"p","turns":[],"stop":{"reason":"final","answer":"{}","message":null}}"#;
+        let limits = serde_json::to_string(&Limits::default()).unwrap();
+        let mut transcript = Transcript::parse(text.replace("LIMITS", &limits).as_bytes()).unwrap();
+        assert_eq!(transcript.rules(), SkillRules::Before);
+        assert!(!String::from_utf8(transcript.to_bytes().unwrap()).unwrap().contains("gated"));
+        transcript.gated = true;
+        assert_eq!(Transcript::parse(&transcript.to_bytes().unwrap()).unwrap().rules(), SkillRules::Gated);
+    }
+}

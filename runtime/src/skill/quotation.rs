@@ -20,9 +20,10 @@ const GLUED: usize = 20;
 /// So many words of the source written together are a quotation.
 const GLUED_WORDS: usize = 4;
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// A word, or a character of a script without spaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
-    text: String,
+    hash: u64,
     worth: usize,
 }
 
@@ -60,13 +61,14 @@ fn plain(c: char) -> impl Iterator<Item = char> {
     c.to_lowercase()
 }
 
-fn pieces(text: &str) -> Vec<Piece> {
-    let mut pieces = Vec::new();
+/// Reads a text piece by piece: its letters and what it is worth.
+fn read(text: &str, mut each: impl FnMut(&str, usize)) {
     let mut word = String::new();
+    let mut alone = [0; 4];
     // One more character, so that the last word ends too.
     for c in text.chars().filter(|c| !is_invisible(*c)).flat_map(plain).chain([' ']) {
-        let alone = worth(c).filter(|_| c.is_alphanumeric());
-        if c.is_alphanumeric() && alone.is_none() {
+        let worth = worth(c).filter(|_| c.is_alphanumeric());
+        if c.is_alphanumeric() && worth.is_none() {
             word.push(c);
             continue;
         }
@@ -75,17 +77,29 @@ fn pieces(text: &str) -> Vec<Piece> {
             continue;
         }
         if !word.is_empty() {
-            pieces.push(Piece { text: std::mem::take(&mut word), worth: WORD });
+            each(&word, WORD);
+            word.clear();
         }
-        if let Some(worth) = alone {
-            pieces.push(Piece { text: c.to_string(), worth });
+        if let Some(worth) = worth {
+            each(c.encode_utf8(&mut alone), worth);
         }
     }
+}
+
+fn pieces(text: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    read(text, |letters, worth| pieces.push(Piece { hash: hash_of(letters), worth }));
     pieces
 }
 
-/// Every run of the pieces: where it begins and what it is.
-fn runs(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    read(text, |letters, _| words.push(letters.to_owned()));
+    words
+}
+
+/// Every run of the pieces: where it begins, and what it is.
+fn runs(pieces: &[Piece]) -> impl Iterator<Item = (usize, &[Piece])> {
     (0..pieces.len()).map_while(|from| {
         let mut sum = 0;
         let rest = pieces.get(from..)?;
@@ -93,38 +107,40 @@ fn runs(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
             sum += piece.worth;
             sum >= RUN
         })?;
-        rest.get(..=length)
+        Some((from, rest.get(..=length)?))
     })
 }
 
-fn hash_of(run: impl std::hash::Hash) -> u64 {
+fn hash_of(what: impl std::hash::Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    run.hash(&mut hasher);
+    what.hash(&mut hasher);
     hasher.finish()
 }
 
-fn words_of(run: &[Piece]) -> String {
-    let mut words = String::new();
+fn hash_of_run(run: &[Piece]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    run.iter().for_each(|piece| hasher.write_u64(piece.hash));
+    hasher.finish()
+}
+
+fn hash_of_letters(letters: impl Iterator<Item = char>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    letters.for_each(|c| hasher.write_u32(u32::from(c)));
+    hasher.finish()
+}
+
+/// A run as it can be read.
+fn shown(words: &[String], run: &[Piece]) -> String {
+    let mut shown = String::new();
     let mut after_word = false;
-    for piece in run {
-        if !words.is_empty() && (after_word || piece.worth == WORD) {
-            words.push(' ');
+    for (word, piece) in words.iter().zip(run) {
+        if !shown.is_empty() && (after_word || piece.worth == WORD) {
+            shown.push(' ');
         }
-        words.push_str(&piece.text);
+        shown.push_str(word);
         after_word = piece.worth == WORD;
     }
-    words
-}
-
-/// The parts of a word that are compared letter by letter.
-fn glued(word: &str) -> Vec<String> {
-    let letters: Vec<char> = word.chars().collect();
-    letters.windows(GLUED).map(|window| window.iter().collect()).collect()
-}
-
-/// Whether there is a piece in which words may be written together.
-fn has_glued(pieces: &[Piece]) -> bool {
-    pieces.iter().any(|piece| piece.text.chars().nth(GLUED - 1).is_some())
+    shown
 }
 
 /// Texts whose words are not to be repeated.
@@ -150,24 +166,28 @@ impl Sources {
         if self.texts.is_empty() {
             return None;
         }
-        let (pieces, old) = (pieces(written), pieces(before));
+        let (found, old) = (pieces(written), pieces(before));
         let known = self.runs.get_or_init(|| self.all_runs());
-        let found = runs(&pieces).find(|run| known.contains(&hash_of(run)) && !runs(&old).any(|there| there == *run));
-        if let Some(run) = found {
-            return Some(words_of(run));
+        let is_news = |run: &[Piece]| known.contains(&hash_of_run(run)) && !runs(&old).any(|(_, there)| there == run);
+        if let Some((from, run)) = runs(&found).find(|(_, run)| is_news(run)) {
+            return Some(shown(words(written).get(from..).unwrap_or_default(), run));
         }
-        if !has_glued(&pieces) {
-            return None;
-        }
+        let old = words(before);
+        let long = words(written).into_iter().filter(|word| word.chars().nth(GLUED - 1).is_some());
+        let mut long = long.filter(|word| !old.contains(word)).peekable();
+        long.peek()?;
         let known = self.glued.get_or_init(|| self.all_glued());
-        let long = pieces.iter().filter(|piece| !old.contains(piece));
-        long.flat_map(|piece| glued(&piece.text)).find(|part| known.contains(&hash_of(part.as_str())))
+        long.find_map(|word| {
+            let letters: Vec<char> = word.chars().collect();
+            let part = letters.windows(GLUED).find(|part| known.contains(&hash_of_letters(part.iter().copied())))?;
+            Some(part.iter().collect())
+        })
     }
 
     fn all_runs(&self) -> HashSet<u64> {
         let mut all = HashSet::new();
         for text in &self.texts {
-            all.extend(runs(&pieces(text)).map(hash_of));
+            all.extend(runs(&pieces(text)).map(|(_, run)| hash_of_run(run)));
         }
         all
     }
@@ -176,16 +196,16 @@ impl Sources {
     fn all_glued(&self) -> HashSet<u64> {
         let mut all = HashSet::new();
         for text in &self.texts {
-            let letters: Vec<(usize, char)> = pieces(text)
-                .iter()
-                .enumerate()
-                .flat_map(|(at, piece)| piece.text.chars().map(move |c| (at, c)).collect::<Vec<_>>())
-                .collect();
+            let mut letters: Vec<(usize, char)> = Vec::new();
+            let mut number = 0;
+            read(text, |word, _| {
+                letters.extend(word.chars().map(|c| (number, c)));
+                number += 1;
+            });
             for window in letters.windows(GLUED) {
                 let ends = window.first().zip(window.last());
                 if ends.is_some_and(|((first, _), (last, _))| last + 1 >= first + GLUED_WORDS) {
-                    let part: String = window.iter().map(|(_, c)| *c).collect();
-                    all.insert(hash_of(part.as_str()));
+                    all.insert(hash_of_letters(window.iter().map(|(_, c)| *c)));
                 }
             }
         }
@@ -200,7 +220,7 @@ pub struct Shape(Vec<String>);
 impl Shape {
     /// The shape of a text.
     pub fn of(text: &str) -> Self {
-        Self(pieces(text).into_iter().map(|piece| piece.text).collect())
+        Self(words(text))
     }
 
     /// Whether it says something.

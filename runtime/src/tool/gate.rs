@@ -15,7 +15,7 @@ use crate::memory::QueueRow;
 use crate::skill::change::{Act, Change, Proposed};
 use crate::skill::provenance::{Reason, Ruling, Source, Subject, Undone, Writer, rule, says_pinned};
 use crate::skill::quotation::Sources;
-use crate::skill::{CreatedBy, Document, Files as _, Place, all_skills, guard, store};
+use crate::skill::{CreatedBy, Document, Files as _, Place, Value, all_skills, guard, store};
 
 /// So many proposals of tasks may wait for one skill, and for a brain: a person has to read them.
 const MOST_WAITING_OF_SKILL: usize = 10;
@@ -278,8 +278,10 @@ impl Desk {
             let text = String::from_utf8_lossy(content).into_owned();
             // Front matter may be written in escapes, and a sentence may go on from one field into the next.
             let read = Document::read(content).ok().map(|document| {
-                let fields = [document.name(), document.description()].into_iter().flatten().collect::<Vec<_>>();
-                format!("{} {}", fields.join(" "), document.body())
+                let fields = ["name", "description"].iter().filter_map(|key| document.text(key)).collect::<Vec<_>>();
+                let others = document.keys().filter_map(|key| document.value(key)).map(|value| said_by(&value));
+                let others = others.collect::<Vec<_>>().join(" ");
+                format!("{} {}\n\u{b6}\n{others}", fields.join(" "), document.body())
             });
             [format!("{name} {text}"), read.unwrap_or_default()]
         };
@@ -486,6 +488,18 @@ fn check(file: &Leaves) -> Result<()> {
     match file.path.name().ends_with(".md") {
         true => guard::check_skill(text),
         false => guard::check(text),
+    }
+}
+
+/// Every text in a value of front matter.
+fn said_by(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Text(text) => text.clone(),
+        Value::List(list) => list.iter().map(said_by).collect::<Vec<_>>().join(" "),
+        Value::Map(map) => {
+            map.iter().map(|(key, value)| format!("{key} {}", said_by(value))).collect::<Vec<_>>().join(" ")
+        }
     }
 }
 

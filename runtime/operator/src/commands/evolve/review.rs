@@ -10,7 +10,7 @@ use herm::evolver::queue::{self, Candidate, CandidateKind, ReviewStatus};
 use herm::evolver::{Counts, lane};
 use herm::fsio;
 use herm::memory::{EvidenceView, QueueRow, window_start};
-use herm::skill::change::{Act, Change, Proposed};
+use herm::skill::change::{Act, Proposed};
 use herm::text::diff;
 use herm::{Brain, BrainId, Error, Moment, Reader, Result, Slug};
 use serde_json::{Value, json};
@@ -281,15 +281,6 @@ fn show(settings: &Settings, id: &BrainId, entry: &str) -> Result<Answer> {
     let mut json = lane::shown(&row);
     if let Some(would) = would(&row, |skill| looking(settings, id, |ground| ground.text(skill)))? {
         text.push_str(&format!("\n{}", would.diff));
-        for (file, content) in &would.change.support {
-            match content {
-                None => text.push_str(&format!("removes {file} of {}\n", would.change.skill)),
-                Some(content) => {
-                    text.push_str(&format!("writes {file} of {}:\n", would.change.skill));
-                    text.extend(content.lines().map(|line| format!("+{line}\n")));
-                }
-            }
-        }
         if !would.stands {
             text.push_str("the skill was changed since: this change can no longer be made\n");
         }
@@ -301,9 +292,7 @@ fn show(settings: &Settings, id: &BrainId, entry: &str) -> Result<Answer> {
 
 /// What accepting a change would do.
 pub(crate) struct Would {
-    /// The change.
-    pub(crate) change: Change,
-    /// What it does to the skill's text.
+    /// What it does to the skill's text, and to the files beside it.
     pub(crate) diff: String,
     /// Whether the skill is still as it was when the change was thought of.
     pub(crate) stands: bool,
@@ -321,11 +310,20 @@ pub(crate) fn would(
         (Act::Create | Act::Restore, now) => now.is_none(),
     };
     let before = now.map(|now| now.text).unwrap_or_default();
-    let diff = match act {
+    let mut diff = match act {
         Act::Archive => format!("moves {} to the archive\n", change.skill),
         _ => diff::unified(&before, &change.content, CONTEXT),
     };
-    Ok(Some(Would { change, diff, stands }))
+    for (file, content) in &change.support {
+        match content {
+            None => diff.push_str(&format!("removes {file} of {}\n", change.skill)),
+            Some(content) => {
+                diff.push_str(&format!("writes {file} of {}:\n", change.skill));
+                diff.extend(content.lines().map(|line| format!("+{line}\n")));
+            }
+        }
+    }
+    Ok(Some(Would { diff, stands }))
 }
 
 /// The entry whose id begins like this.
