@@ -3,7 +3,7 @@
 use herm::evolver::apply::Approval;
 use herm::evolver::auto::{self, Mode, Options, Run, Status};
 use herm::evolver::backfill::{self, Backfilled, Scope};
-use herm::evolver::policy::Policy;
+use herm::evolver::policy::{NOT_AGENT_CREATED, Policy};
 use herm::evolver::routine::{self, Routine};
 use herm::{BrainId, Error, Result};
 use serde_json::json;
@@ -108,6 +108,11 @@ fn run_text(id: &BrainId, run: &Run) -> String {
     }
     if let (Some(error), Some(fallback)) = (&run.selection.error, run.selection.fallback) {
         text.push_str(&format!("not ranked: {error}; the order is {fallback}\n"));
+    }
+    let waiting = run.candidates.iter().filter(|one| one.status == Status::Skipped && one.held.is_some());
+    let waiting = waiting.filter(|one| one.reason == NOT_AGENT_CREATED).count();
+    if waiting > 0 {
+        text.push_str(&format!("{waiting} not the agent's own, held for a person: `herm evolve queue list {id}`\n"));
     }
     if let Some(error) = &run.error {
         text.push_str(&format!("the pass ended early: {error}\n"));
