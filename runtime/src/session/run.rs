@@ -208,12 +208,6 @@ impl Run<'_> {
         {
             transcript.stop = Stop { reason: StopReason::Cancelled, answer: None, message: Some(why) };
         }
-        if stop.reason == StopReason::Final
-            && let Some(release) = self.release
-            && let Err(why) = release.release().await
-        {
-            transcript.stop = Stop { reason: StopReason::Cancelled, answer: None, message: Some(why) };
-        }
         self.close(machine, driven, transcript, warnings).await
     }
 
