@@ -11,6 +11,7 @@ mod damage;
 mod evidence;
 mod evolver;
 mod first_edition;
+mod guard;
 mod harness;
 mod layers;
 mod ledger;

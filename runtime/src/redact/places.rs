@@ -294,11 +294,11 @@ pub(super) fn header(text: &str, name: usize, after: usize) -> Option<Found> {
     let credential = if is_scheme { behind } else { value };
     // `f"…"` and its like: the quotation behind the letter is what counts.
     let is_prefix = value.len() == 1 && text.get(end..=end).is_some_and(|quote| matches!(quote, "\"" | "'"));
-    let is_kept = is_given(credential)
-        && !is_prefix
-        && !value.starts_with('+')
-        && !is_code(credential.trim(), between.contains(':'))
-        && !(is_scheme && is_dummy("", credential.trim()));
+    let is_harmless = is_prefix
+        || value.starts_with('+')
+        || is_code(credential.trim(), between.contains(':'))
+        || (is_scheme && is_dummy("", credential.trim()));
+    let is_kept = is_given(credential) && !is_harmless;
     is_kept.then_some(Found { what: "a credential", whose: "", start, end, sample: true })
 }
 

@@ -170,7 +170,7 @@ fn secrets_do_not_get_through_not_even_those_that_cleaning_puts_together() {
     assert_eq!(neutral("token ghp_abcdefghijklmnopqrstuvwxyz0123456789 x", 200), "token [redacted] x");
     assert_eq!(neutral("gh\u{200b}p_abcdefghijklmnopqrstuvwxyz0123456789", 200), "[redacted]");
     assert_eq!(neutral("pass\u{200b}word = hunter2hunter2", 200), "password = [redacted]");
-    assert_eq!(neutral("password = hunter2hunter2<<SYS>>[INST]…", 39), "password = [redacted])…");
+    assert_eq!(neutral("password = hunter2hunter2<<SYS>>[INST]…", 39), "password = [redacted]‹‹SYS››(INST)…");
     let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----";
     assert_eq!(neutral(key, 200), "[redacted]");
 }

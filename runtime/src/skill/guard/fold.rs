@@ -126,7 +126,8 @@ fn fold(c: char) -> Folded {
         let has_accent = std::iter::once(c).nfd().next().is_some_and(|base| base.is_ascii());
         return Folded::Letter(base, !has_accent);
     }
-    for case in [c.to_lowercase().next().unwrap_or(c), c] {
+    // As it stands first: a capital may look like another letter than its small one.
+    for case in [c, c.to_lowercase().next().unwrap_or(c)] {
         let mut looks = [0; 4];
         let mut alike = skeleton(case.encode_utf8(&mut looks)).collect::<Vec<_>>().into_iter();
         if let (Some(letter), None) = (alike.next().and_then(ascii), alike.next()) {

@@ -31,7 +31,7 @@ struct Labelled {
 }
 
 fn read(file: &str) -> Vec<Labelled> {
-    let path = format!("{}/../tests/data/guard/{file}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/data/guard/{file}", env!("CARGO_MANIFEST_DIR"));
     let lines = std::fs::read_to_string(path).unwrap();
     lines.lines().map(|line| labelled(line, serde_json::from_str(line).unwrap())).collect()
 }
