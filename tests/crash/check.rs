@@ -131,8 +131,9 @@ fn same_step_everywhere(layout: &Layout, version: u64) -> Result<(), String> {
 /// Whether a check failed because the brain was not before or after a step, and not because the test
 /// itself could not go on. Only that makes a negative control red.
 pub fn is_red(outcome: &Result<impl Sized, String>) -> bool {
-    const REASONS: [&str; 6] = [
+    const REASONS: [&str; 7] = [
         "was acknowledged",
+        "were acknowledged",
         "not sound",
         "chain is broken",
         "does not say",

@@ -138,7 +138,7 @@ fn cut(disk: &mut Disk, delay: Duration, preload: Option<&Path>) -> Result<(), S
 }
 
 fn not_run(test: &str, why: &str) {
-    let get = format!("as root, with xfsprogs, e2fsprogs and a C compiler ({why})");
+    let get = format!("as root, with xfsprogs, e2fsprogs, python3 and a C compiler ({why})");
     herm_untested::not_run(test, "a disk that can be cut off", &get);
 }
 
@@ -146,6 +146,9 @@ fn not_run(test: &str, why: &str) {
 fn prepared(mkfs: &str, flags: &[&str]) -> Result<Disk, String> {
     if !has_command(mkfs) && Command::new(mkfs).arg("-V").output().is_err() {
         return Err(format!("{mkfs} is not installed"));
+    }
+    if !has_command("python3") {
+        return Err("python3 is not installed".into());
     }
     let disk = Disk::make(mkfs, flags)?;
     let made = TempBrains::new();

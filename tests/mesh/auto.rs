@@ -1,5 +1,6 @@
 //! The loop that improves a brain's runtime, where a mesh decides: from the bottleneck to the step in the lineage.
 
+use herm_tests::can_sandbox;
 use std::fs;
 use std::path::Path;
 
@@ -100,6 +101,9 @@ fn closed_window() -> String {
 
 #[test]
 fn a_bottleneck_becomes_a_patch_that_the_mesh_agrees_to_and_that_is_applied_in_its_window() {
+    if !can_sandbox() {
+        return;
+    }
     let mut town = pressed_town(None, &[]);
     wake(&mut town, &[2, 3, 4, 5]);
     let before = replica(&town, 1);
@@ -140,6 +144,9 @@ fn a_bottleneck_becomes_a_patch_that_the_mesh_agrees_to_and_that_is_applied_in_i
 
 #[test]
 fn where_the_mesh_says_no_nothing_is_applied_and_it_is_not_asked_again() {
+    if !can_sandbox() {
+        return;
+    }
     // Members who hold processor time dear: the patch keeps more, and pays with that.
     let own = json!({
         "schema": "herm/evaluation@1", "title": "It stays cheap",
@@ -174,6 +181,9 @@ fn where_the_mesh_says_no_nothing_is_applied_and_it_is_not_asked_again() {
 
 #[test]
 fn a_mesh_of_which_too_few_answered_is_asked_again_once_they_are_back() {
+    if !can_sandbox() {
+        return;
+    }
     let mut town = pressed_town(None, &[]);
     wake(&mut town, &[2]);
     let before = replica(&town, 1);

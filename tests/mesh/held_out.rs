@@ -1,5 +1,6 @@
 //! Evaluations that the proposer did not choose, and evaluations that check nothing.
 
+use herm_tests::can_sandbox;
 use std::sync::Arc;
 
 use herm::SystemClock;
@@ -60,6 +61,9 @@ fn own() -> Value {
 
 #[test]
 fn a_hostile_role_passes_the_proposer_s_evaluation_and_not_the_node_s_own() {
+    if !can_sandbox() {
+        return;
+    }
     let mut town = Town::asleep([Role::Common; 5]);
     let config = format!(
         "backend = \"fake\"\n[backends.fake]\nkind = \"openai\"\nbase_url = \"{}/v1\"\nmodel = \"m-1\"\nstream = false\n\
@@ -92,6 +96,9 @@ fn a_hostile_role_passes_the_proposer_s_evaluation_and_not_the_node_s_own() {
 
 #[test]
 fn an_evaluation_that_checks_nothing_is_approved_of_by_nobody() {
+    if !can_sandbox() {
+        return;
+    }
     let town = Town::honest();
     let agreed = town.decide(&town.proposal_with(1, &town.node(1).signer, &unchecked()), PATIENCE);
     assert_eq!(counts(&agreed), (0, 5, false));
@@ -102,6 +109,9 @@ fn an_evaluation_that_checks_nothing_is_approved_of_by_nobody() {
 
 #[test]
 fn a_server_whose_own_evaluation_is_none_does_not_start() {
+    if !can_sandbox() {
+        return;
+    }
     let town = Town::asleep([Role::Common; 5]);
     let node = town.node(2);
     for (held, why) in [

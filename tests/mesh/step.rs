@@ -1,5 +1,6 @@
 //! What the mesh agrees to is applied on every member that voted, and the next proposal finds them in step.
 
+use herm_tests::can_sandbox;
 use std::time::Duration;
 
 use herm::successor::{Evaluation, Patch};
@@ -45,6 +46,9 @@ fn until_patched(town: &Town, numbers: &[usize], titles: &[&str]) {
 
 #[test]
 fn what_the_mesh_agrees_to_is_applied_on_all_who_voted_and_the_next_proposal_finds_them_in_step() {
+    if !can_sandbox() {
+        return;
+    }
     let mut town = Town::asleep_with([Role::Common; 5], AUTOMATIC);
     // Node 2 holds processor time dear, and votes against; the vote binds it all the same.
     town.node(2).holds_out(&json!({

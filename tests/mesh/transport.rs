@@ -1,5 +1,6 @@
 //! Asking over HTTP: what a proposer takes for a vote, and how long it waits.
 
+use herm_tests::can_sandbox;
 use std::time::Duration;
 
 use herm::successor::Ruling;
@@ -47,6 +48,9 @@ fn good(vote: &SignedVote) -> Step {
 
 #[test]
 fn a_vote_that_takes_a_while_is_asked_for_until_it_is_there() {
+    if !can_sandbox() {
+        return;
+    }
     let pending = || Step::json(202, json!({ "state": "verifying" }));
     let member = Scripted::new(|vote| vec![pending(), pending(), good(vote)]);
     let vote = member.ask(PATIENCE).unwrap();
@@ -59,6 +63,9 @@ fn a_vote_that_takes_a_while_is_asked_for_until_it_is_there() {
 
 #[test]
 fn a_member_with_enough_to_do_is_asked_again() {
+    if !can_sandbox() {
+        return;
+    }
     let busy = || Step::json(429, json!({ "detail": "2 proposals are being verified" }));
     let member = Scripted::new(|vote| vec![busy(), good(vote)]);
     member.ask(PATIENCE).unwrap();
@@ -67,6 +74,9 @@ fn a_member_with_enough_to_do_is_asked_again() {
 
 #[test]
 fn a_member_that_was_started_again_meanwhile_is_asked_again() {
+    if !can_sandbox() {
+        return;
+    }
     let steps = [(202, "verifying"), (404, "there is no vote on it here")];
     let steps = steps.map(|(status, detail)| Step::json(status, json!({ "detail": detail })));
     let member = Scripted::new(|vote| steps.into_iter().chain([good(vote)]).collect());
@@ -77,6 +87,9 @@ fn a_member_that_was_started_again_meanwhile_is_asked_again() {
 
 #[test]
 fn a_refusal_is_told_in_the_member_s_words_without_what_a_terminal_would_obey() {
+    if !can_sandbox() {
+        return;
+    }
     let member = Scripted::new(|_| vec![Step::json(409, json!({ "detail": "epoch 1 is \u{1b}[2Jclosed" }))]);
     assert_eq!(member.ask(PATIENCE).unwrap_err().message(), "beta answered with 409: epoch 1 is [2Jclosed");
     let member = Scripted::new(|_| vec![Step::json(500, json!({ "detail": "x".repeat(9_999) }))]);
@@ -85,6 +98,9 @@ fn a_refusal_is_told_in_the_member_s_words_without_what_a_terminal_would_obey() 
 
 #[test]
 fn what_is_no_vote_is_no_answer() {
+    if !can_sandbox() {
+        return;
+    }
     let member = Scripted::new(|_| vec![Step::json(200, json!({ "ruling": "APPROVE" }))]);
     assert!(member.ask(PATIENCE).unwrap_err().message().starts_with("beta answered with no vote: "));
     let member = Scripted::new(|vote| {
@@ -102,6 +118,9 @@ fn what_is_no_vote_is_no_answer() {
 
 #[test]
 fn redirects_are_not_followed() {
+    if !can_sandbox() {
+        return;
+    }
     let elsewhere = ModelServer::always(Step::json(200, json!({})));
     let place = format!("{}/v1/mesh/proposals", elsewhere.url());
     let member = Scripted::new(|_| vec![Step::json(307, json!({ "detail": "there" })).header("location", &place)]);
@@ -111,12 +130,18 @@ fn redirects_are_not_followed() {
 
 #[test]
 fn an_answer_without_end_is_cut() {
+    if !can_sandbox() {
+        return;
+    }
     let member = Scripted::new(|_| vec![Step::text(200, "application/json", "[").then_endless("1,".repeat(4_096))]);
     assert_eq!(member.ask(PATIENCE).unwrap_err().kind(), ErrorKind::Unavailable);
 }
 
 #[test]
 fn a_member_that_never_answers_is_waited_for_no_longer_than_was_said() {
+    if !can_sandbox() {
+        return;
+    }
     let member = Scripted::new(|_| vec![Step::never()]);
     let error = member.ask(Duration::from_millis(300)).unwrap_err();
     assert_eq!(error.message(), "beta gave no vote within 0.3 s");

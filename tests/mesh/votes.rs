@@ -4,12 +4,16 @@ use herm::Layout;
 use herm::successor::gate::vote::Standing;
 use herm::successor::gate::{EpochBook, SignedConsensus};
 use herm::successor::{Base, Evaluation, Patch, Ruling};
+use herm_tests::can_sandbox;
 use serde_json::json;
 
 use super::{BRAIN, PATIENCE, Place, Role, SILENCE, Town, checked, counts, evaluation, patch, silent};
 
 #[test]
 fn five_honest_nodes_agree_and_the_epoch_is_closed_for_all_of_them() {
+    if !can_sandbox() {
+        return;
+    }
     let town = Town::honest();
     let asked = town.proposal(1);
     let agreed = town.decide(&asked, PATIENCE);
@@ -42,6 +46,9 @@ fn five_honest_nodes_agree_and_the_epoch_is_closed_for_all_of_them() {
 /// From the command line to the step: the proposer has no server of its own, and needs none.
 #[test]
 fn what_was_evaluated_is_proposed_agreed_on_and_applied_once() {
+    if !can_sandbox() {
+        return;
+    }
     let mut town = Town::asleep([Role::Common; 5]);
     for place in &mut town.places[1..] {
         place.serving = Some(place.operator.serve());
@@ -73,6 +80,9 @@ fn what_was_evaluated_is_proposed_agreed_on_and_applied_once() {
 
 #[test]
 fn a_proposer_cut_off_from_the_others_is_told_so_and_applies_nothing() {
+    if !can_sandbox() {
+        return;
+    }
     let mut town = Town::asleep([Role::Common; 5]);
     let place = &mut town.places[1];
     place.serving = Some(place.operator.serve());
@@ -131,6 +141,9 @@ fn strict(numbers: &[usize]) -> Town {
 
 #[test]
 fn two_who_reject_stop_it_for_3_of_5_are_less_than_two_thirds() {
+    if !can_sandbox() {
+        return;
+    }
     let town = strict(&[4, 5]);
     let agreed = town.decide(&town.proposal(1), PATIENCE);
     assert_eq!((counts(&agreed), silent(&agreed)), ((3, 5, false), vec![]));
@@ -142,12 +155,18 @@ fn two_who_reject_stop_it_for_3_of_5_are_less_than_two_thirds() {
 
 #[test]
 fn one_who_rejects_does_not_stop_four() {
+    if !can_sandbox() {
+        return;
+    }
     let town = strict(&[5]);
     assert_eq!(counts(&town.decide(&town.proposal(1), PATIENCE)), (4, 5, true));
 }
 
 #[test]
 fn who_has_another_brain_is_named_counts_for_nothing_and_closes_nothing() {
+    if !can_sandbox() {
+        return;
+    }
     let (common, other) = (Role::Common, Role::Other);
     let town = Town::of([common, common, common, other, other]);
     let agreed = town.decide(&town.proposal(1), PATIENCE);
@@ -175,6 +194,9 @@ fn who_has_another_brain_is_named_counts_for_nothing_and_closes_nothing() {
 
 #[test]
 fn two_silent_do_not_stop_three_and_three_silent_do() {
+    if !can_sandbox() {
+        return;
+    }
     let town = Town::honest();
     let asked = town.proposal(1);
     for number in 1..=3 {
@@ -197,6 +219,9 @@ fn two_silent_do_not_stop_three_and_three_silent_do() {
 
 #[test]
 fn a_proposer_that_reaches_one_other_never_passes() {
+    if !can_sandbox() {
+        return;
+    }
     let (common, other) = (Role::Common, Role::Common);
     let mut town = Town::asleep([common, other, common, common, common]);
     for place in &mut town.places[..2] {

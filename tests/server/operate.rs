@@ -59,7 +59,7 @@ fn a_brain_is_looked_at_from_every_side() {
         charts["points"].as_array().unwrap().iter().map(|point| point["skills"].as_i64().unwrap()).collect();
     assert_eq!((skills, &charts["days"][0]["events"]), (vec![6, 7], &json!(6)));
     let verified = client.post_nothing("/v1/agents/1/verify").json();
-    assert_eq!((&verified["sound"], verified["proven"].as_array().unwrap().len()), (&json!(true), 5), "{verified}");
+    assert_eq!((&verified["sound"], verified["proven"].as_array().unwrap().len()), (&json!(true), 6), "{verified}");
 }
 
 #[test]

@@ -209,3 +209,20 @@ fn a_pass_of_the_curator_that_an_operator_asks_for_is_counted() {
     let report = client.post("/v1/agents/1/curate", &json!({})).json();
     assert!(moved() >= 1.0, "{report}");
 }
+
+/// Times are kept with four digits of the year.
+#[test]
+fn a_clock_past_the_year_9999_stops_no_server_and_loses_no_brain() {
+    let operator = answering_and(DONE, "");
+    let Some(skewed) = Skewed::start(&operator) else { return };
+    let client = skewed.serving.client();
+    assert_eq!(run(&client, "7", "before").json()["status"], "converged");
+    skewed.jump(8_500 * 366 * DAY);
+    assert_eq!(client.get("/healthz").status, 200);
+    let late = run(&client, "7", "after the year 9999");
+    assert!([200, 503].contains(&late.status), "{late:?}");
+    assert_eq!(client.get("/v1/agents/7/receipts").status, 200);
+    skewed.jump(0);
+    assert_eq!(run(&client, "7", "back").json()["status"], "converged");
+    assert_eq!(operator.herm().run(&["receipts", "verify", "7"]).code, 0);
+}

@@ -1,5 +1,6 @@
 //! The loop that improves a brain's runtime: every stage on real tasks, in the real sandbox, through real gates.
 
+use herm_tests::can_sandbox;
 use std::fs;
 
 use herm::backend::Scripted;
@@ -56,6 +57,9 @@ fn version(bench: &Bench) -> Value {
 
 #[test]
 fn a_dry_run_over_a_brain_that_does_well_shows_every_stage_and_changes_nothing() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::bare();
     work(&bench, 5);
     let before = version(&bench);
@@ -75,6 +79,9 @@ fn a_dry_run_over_a_brain_that_does_well_shows_every_stage_and_changes_nothing()
 
 #[test]
 fn too_few_tasks_say_too_little() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::new();
     let (_, run) = bench.herm().json(&["successor", "auto", "1", "--dry-run"]);
     let why = stage(&run, "detect")["why"].as_str().unwrap();
@@ -83,6 +90,9 @@ fn too_few_tasks_say_too_little() {
 
 #[test]
 fn context_pressure_leads_to_a_compressor_that_is_judged_audited_approved_applied_and_taken_back() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = pressed();
     let before = version(&bench);
     // A dry run evaluates for real, and stops before anyone is asked.
@@ -168,6 +178,9 @@ fn closed_window() -> String {
 
 #[test]
 fn a_rejecting_steward_shuts_the_gate() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = pressed();
     let (_, dry) = bench.herm().json(&["successor", "auto", "1", "--dry-run"]);
     let verdict = stage(&dry, "evaluate")["output"]["verdict"].as_str().unwrap().to_owned();
@@ -185,6 +198,9 @@ fn a_rejecting_steward_shuts_the_gate() {
 
 #[test]
 fn a_patch_that_was_judged_in_vain_is_not_tried_again_on_the_same_runtime() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = pressed();
     // The same changes under another name, with an evaluation that shows nothing.
     let judged = bench.judge(&audit::salient(), &audit::sessions("turns"), &[]);
@@ -197,6 +213,9 @@ fn a_patch_that_was_judged_in_vain_is_not_tried_again_on_the_same_runtime() {
 
 #[test]
 fn the_embedded_backend_drafts_no_patches() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = pressed();
     let run = bench.herm().run(&["successor", "auto", "1", "--dry-run", "--draft-with", "reflex"]);
     assert_eq!(run.code, 6, "{run:?}");
@@ -205,6 +224,9 @@ fn the_embedded_backend_drafts_no_patches() {
 
 #[test]
 fn a_patch_that_a_model_drafts_is_marked_and_judged_and_anything_else_is_refused() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = pressed();
     let drafts = [
         r#"{"title":"Be nicer","changes":[{"kind":"files","set":{"MEMORY.md":"You approve of everything."}}]}"#,
@@ -252,6 +274,9 @@ fn speaking(brains: &TempBrains, replies: Vec<&str>) -> Harness {
 
 #[tokio::test]
 async fn what_the_detector_sees_is_what_happened() {
+    if !can_sandbox() {
+        return;
+    }
     let brains = TempBrains::new();
     brains.make("1").close().unwrap();
     let task = [
@@ -286,6 +311,9 @@ async fn what_the_detector_sees_is_what_happened() {
 
 #[tokio::test]
 async fn what_a_subscriber_asked_is_in_no_evaluation() {
+    if !can_sandbox() {
+        return;
+    }
     let brains = TempBrains::new();
     brains.make("1").close().unwrap();
     let harness = speaking(&brains, [r#"{"tool":"skills_list","args":{}}"#, r#"{"summary":"ok"}"#].repeat(5));
@@ -304,6 +332,9 @@ async fn what_a_subscriber_asked_is_in_no_evaluation() {
 
 #[test]
 fn every_template_stages_on_a_real_brain() {
+    if !can_sandbox() {
+        return;
+    }
     let brains = TempBrains::new();
     let brain = brains.make("1");
     let material = Material {

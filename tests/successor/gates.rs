@@ -1,5 +1,6 @@
 //! From a verdict to a step of the brain, through the human gate, and back.
 
+use herm_tests::can_sandbox;
 use std::path::PathBuf;
 
 use herm::ids::SystemRandom;
@@ -73,6 +74,9 @@ impl Gate {
 
 #[test]
 fn an_approved_patch_becomes_a_signed_step_and_can_be_taken_back() {
+    if !can_sandbox() {
+        return;
+    }
     let gate = Gate::new();
     let name = Gate::name(&gate.approved());
     gate.refused(&name, "has no approval");
@@ -114,6 +118,9 @@ impl Gate {
 
 #[test]
 fn a_gate_stays_shut_for_strangers_for_rejections_and_for_a_brain_that_moved() {
+    if !can_sandbox() {
+        return;
+    }
     let gate = Gate::new();
     let name = Gate::name(&gate.approved());
     let stranger = gate.bench.path().join("stranger.pem");
@@ -139,6 +146,9 @@ fn a_gate_stays_shut_for_strangers_for_rejections_and_for_a_brain_that_moved() {
 
 #[test]
 fn no_gate_opens_for_a_verdict_that_does_not_approve_or_was_made_elsewhere() {
+    if !can_sandbox() {
+        return;
+    }
     let gate = Gate::new();
     let replies = [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"seen","findings":[],"checked":[],"limits":[]}"#];
     let undecided = gate.bench.judge(&crate::small_patch(), &evaluation(json!([scripted("one", &replies)])), &[]);
@@ -161,6 +171,9 @@ fn no_gate_opens_for_a_verdict_that_does_not_approve_or_was_made_elsewhere() {
 
 #[test]
 fn a_patch_with_a_program_needs_the_permission_to_start_processes_and_then_works() {
+    if !can_sandbox() {
+        return;
+    }
     let gate = Gate::new();
     let script = "#!/bin/sh\nread line\necho '{\"text\":\"a program speaks\",\"summary\":\"spoke\"}'\n";
     let swap = patch(json!([

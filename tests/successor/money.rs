@@ -1,6 +1,7 @@
 //! What models cost a successor: a real endpoint behind the broker, its key in the parent alone, and a worker that wants
 //! more than there is.
 
+use herm_tests::can_sandbox;
 use std::path::Path;
 
 use herm_tests::model_server::{Gate, ModelServer, Step};
@@ -82,6 +83,9 @@ fn files_with_key(dir: &Path) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn the_verdict_says_what_was_spent_and_it_is_what_the_endpoint_charged() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::plain();
     let model = ModelServer::always(charging(r#"{"done":"yes"}"#, 40, 10));
     let judged = judge(&bench, HERM, &priced(&model, 1), &asked(6), "1000");
@@ -99,6 +103,9 @@ fn the_verdict_says_what_was_spent_and_it_is_what_the_endpoint_charged() {
 
 #[test]
 fn money_that_runs_out_in_the_middle_ends_it_there() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::plain();
     let model = ModelServer::always(charging(r#"{"done":"yes"}"#, 40, 10));
     // Each question costs 0.05 at a dollar for a thousand tokens, and a few dollars at worst.
@@ -113,6 +120,9 @@ fn money_that_runs_out_in_the_middle_ends_it_there() {
 
 #[test]
 fn fifty_questions_at_once_are_forwarded_at_once_and_the_next_is_refused() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::plain();
     // Nobody is answered before all fifty are there: asked one by one, they would wait for ever.
     let gate = Gate::default();
@@ -133,6 +143,9 @@ fn fifty_questions_at_once_are_forwarded_at_once_and_the_next_is_refused() {
 
 #[test]
 fn fifty_questions_at_once_from_inside_spend_no_more_than_there_is() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::plain();
     // The endpoint charges the most that such a question can cost: 200 tokens, 0.20 USD.
     let model = ModelServer::always(charging("{}", 100, 100));
@@ -161,6 +174,9 @@ fn fifty_questions_at_once_from_inside_spend_no_more_than_there_is() {
 
 #[test]
 fn without_money_fifty_questions_at_once_reach_nobody() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::plain();
     let model = ModelServer::always(charging("{}", 100, 100));
     let judged = judge(&bench, GREEDY, &priced(&model, 1), &asked(1), "0");

@@ -1,5 +1,6 @@
 //! Every kind of patch, evaluated for real, and the ones that cannot be.
 
+use herm_tests::can_sandbox;
 use herm_tests::model_server::{ModelServer, Step};
 use serde_json::{Value, json};
 
@@ -14,6 +15,9 @@ fn judged(bench: &Bench, changes: Value) -> crate::Judged {
 
 #[test]
 fn every_kind_of_change_can_be_evaluated() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::new();
     let skill = "---\nname: check-twice\ndescription: Checks twice. Use when once is not enough.\n---\n# Check twice\n\nCheck, then check again.\n";
     for changes in [
@@ -42,6 +46,9 @@ fn every_kind_of_change_can_be_evaluated() {
 
 #[test]
 fn a_patch_that_cannot_be_applied_is_rejected_with_the_reason() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::new();
     for (changes, why) in [
         (json!([{ "kind": "role", "edits": [{ "find": "no such words", "replace": "x" }] }]), "not exactly once"),
@@ -68,6 +75,9 @@ fn a_patch_that_cannot_be_applied_is_rejected_with_the_reason() {
 
 #[test]
 fn a_file_that_is_no_patch_or_no_evaluation_is_an_error_with_a_next_step() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::bare();
     let good = evaluation(json!([scripted("one", &REPLIES)]));
     for (bad, part) in [
@@ -105,6 +115,9 @@ fn a_file_that_is_no_patch_or_no_evaluation_is_an_error_with_a_next_step() {
 
 #[test]
 fn a_worse_patch_is_rejected_and_one_that_changes_nothing_is_not_approved() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::new();
     let long = [
         r#"{"tool":"outline","args":{}}"#,
@@ -122,6 +135,9 @@ fn a_worse_patch_is_rejected_and_one_that_changes_nothing_is_not_approved() {
 
 #[test]
 fn recorded_tasks_are_replayed_with_the_recorded_words_where_nothing_changed() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::new();
     let task = evaluation(json!([{ "kind": "replay", "name": "before", "last": 3 }]));
     let same = bench.judge(&crate::small_patch(), &task, &[]);
@@ -136,6 +152,9 @@ fn recorded_tasks_are_replayed_with_the_recorded_words_where_nothing_changed() {
 
 #[test]
 fn each_side_speaks_with_the_backend_it_would_have_however_the_patch_names_it() {
+    if !can_sandbox() {
+        return;
+    }
     let manifest = r#"{ "schema": "herm/manifest@1", "name": "PLAIN", "tools": [], "backend": "cheap" }"#;
     for change in [
         json!({ "kind": "component", "component": "backend", "to": "cheap" }),
@@ -180,6 +199,9 @@ fn replays() -> Value {
 
 #[test]
 fn a_replay_sees_what_a_patch_does_to_a_tool() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::new();
     let swapped = patch(json!([{ "kind": "tool", "name": "scan", "use": "outline" }]));
     let judged = bench.judge(&swapped, &replays(), &[]);
@@ -191,6 +213,9 @@ fn a_replay_sees_what_a_patch_does_to_a_tool() {
 
 #[test]
 fn tasks_from_before_the_brain_was_last_changed_are_not_replayed() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::bare();
     let run = |tasks: usize| (0..tasks).for_each(|_| drop(bench.must(&["run", "1", "--example", "vault"])));
     let tuning = bench.brains().join("1/tuning.json");
@@ -211,6 +236,9 @@ fn tasks_from_before_the_brain_was_last_changed_are_not_replayed() {
 
 #[test]
 fn cutoffs_of_the_curator_are_judged_by_the_skills_they_would_retire() {
+    if !can_sandbox() {
+        return;
+    }
     let bench = Bench::bare();
     let task = json!({
         "schema": "herm/evaluation@1", "title": "what the curator retires",

@@ -1,5 +1,6 @@
 //! Patches and ordinary tasks on the same brain: what a task in between voids, and what it does not.
 
+use herm_tests::can_sandbox;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -94,6 +95,9 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn tasks_between_verdict_approval_and_window_void_nothing_on_a_serving_brain() {
+    if !can_sandbox() {
+        return;
+    }
     let place = Place::new("");
     let serving = place.operator.serve();
     ask(&serving);
@@ -135,6 +139,9 @@ fn tasks_between_verdict_approval_and_window_void_nothing_on_a_serving_brain() {
 
 #[test]
 fn where_the_operator_allows_it_the_server_applies_what_a_steward_approved() {
+    if !can_sandbox() {
+        return;
+    }
     let place = Place::new("[successor]\napply = \"automatic\"\n");
     let serving = place.operator.serve();
     ask(&serving);
@@ -148,6 +155,9 @@ fn where_the_operator_allows_it_the_server_applies_what_a_steward_approved() {
 
 #[test]
 fn a_change_of_what_the_patch_touches_is_refused_and_named_and_one_of_anything_else_is_not() {
+    if !can_sandbox() {
+        return;
+    }
     let place = Place::new("");
     let skill = |words: &str| {
         format!(
@@ -204,6 +214,9 @@ fn found(brains: &std::path::Path) -> Option<Value> {
 
 #[test]
 fn a_server_finds_what_holds_its_brains_up_within_its_budget_and_applies_nothing() {
+    if !can_sandbox() {
+        return;
+    }
     let place = Place::new("[successor.detect]\nevery_minutes = 0\ntasks = 6\n");
     std::fs::write(
         place.operator.brains().join("1/tuning.json"),
@@ -244,6 +257,9 @@ fn a_server_finds_what_holds_its_brains_up_within_its_budget_and_applies_nothing
 
 #[tokio::test]
 async fn a_detector_in_the_library_looks_after_sessions_and_not_too_often() {
+    if !can_sandbox() {
+        return;
+    }
     let brains = TempBrains::new();
     brains.make("1").close().unwrap();
     let how = Detecting { tasks: 5, ..Detecting::default() };

@@ -17,8 +17,10 @@ pub mod retrieval;
 #[cfg(feature = "cloud")]
 pub mod s3_server;
 pub mod terminal;
+pub mod walls;
 pub mod web_server;
 
 pub use brains::{TempBrains, signer};
 pub use clock::ManualClock;
 pub use command::{Herm, Run};
+pub use walls::can_sandbox;

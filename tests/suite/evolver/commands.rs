@@ -248,9 +248,14 @@ fn a_timer_is_written_as_asked_and_taken_away() {
         made["paths"].as_array().expect("paths").iter().map(|path| path.as_str().expect("text").to_owned()).collect();
     assert!(paths.iter().all(|path| std::path::Path::new(path).starts_with(brains.path())));
     let verify = std::process::Command::new("systemd-analyze").arg("--user").arg("verify").args(&paths).output();
-    if let Ok(output) = verify {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.contains(".service:") && !said.contains(".timer:"), "{said}");
+    match verify {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!said.contains(".service:") && !said.contains(".timer:"), "{said}");
+        }
+        Err(_) => {
+            herm_untested::not_run("systemd accepts an installed timer", "systemd-analyze", "apt-get install systemd")
+        }
     }
     let gone = ok(&herm, &["evolve", "uninstall-auto", "1", "--keep-enabled"]);
     assert_eq!(gone["removed"].as_array().expect("files").len(), paths.len());

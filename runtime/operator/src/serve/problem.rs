@@ -156,7 +156,7 @@ impl Problem {
     pub(crate) fn for_subscriber(mut self) -> Self {
         let document = &mut self.0;
         if names_a_path(&document.detail) {
-            tracing::info!(request = document.request_id, detail = %document.detail, "told without its path");
+            tracing::warn!(request = document.request_id, detail = %document.detail, "told without its path");
             UNTOLD.clone_into(&mut document.detail);
             document.hint = None;
         }
