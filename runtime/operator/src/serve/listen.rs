@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use herm::{Clock as _, Moment, SystemClock};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -35,6 +36,10 @@ pub(crate) async fn listen(app: &App, listener: TcpListener, router: Router) {
             _ = closing.wait_for(|closing| *closing) => break,
         };
         let Some((stream, permit)) = accepted else { continue };
+        if clock_is_off() {
+            tracing::error!("the clock is past the year 9999, and HTTP cannot write that date; set the clock");
+            continue;
+        }
         let counted = app.meter.connected();
         let io = TokioIo::new(Patient::new(stream, app.limits.silence));
         let serving = http1::Builder::new()
@@ -43,13 +48,16 @@ pub(crate) async fn listen(app: &App, listener: TcpListener, router: Router) {
             .max_buf_size(HEAD_BYTES)
             .max_headers(HEADERS)
             .half_close(false)
-            // hyper panics past the year 9999; the router writes the date.
-            .auto_date_header(false)
             .serve_connection(io, TowerToHyperService::new(router.clone()));
         let watched = graceful.watch(serving);
         tokio::spawn(async move {
             // A client that goes away, or sends what is no HTTP, is its own affair.
-            if let Err(error) = watched.await {
+            let mut watched = std::pin::pin!(watched);
+            let serving = std::future::poll_fn(|cx| match clock_is_off() {
+                true => Poll::Ready(Ok(())),
+                false => watched.as_mut().poll(cx),
+            });
+            if let Err(error) = serving.await {
                 tracing::debug!(%error, "a connection ended");
             }
             drop(counted);
@@ -63,6 +71,11 @@ pub(crate) async fn listen(app: &App, listener: TcpListener, router: Router) {
     {
         tracing::info!("connections that did not end are cut");
     }
+}
+
+/// Whether the date cannot be written: hyper panics where it has to, so its connections are let go before.
+fn clock_is_off() -> bool {
+    SystemClock.now() >= Moment::LAST
 }
 
 /// The next connection, once there is room for it.

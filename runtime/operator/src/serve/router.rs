@@ -7,14 +7,14 @@ use std::time::Instant;
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_TYPE, DATE, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::FutureExt as _;
-use herm::{Clock as _, SystemClock, TaskId};
+use herm::TaskId;
 
 use super::app::App;
 use super::body::check_announced;
@@ -114,9 +114,6 @@ async fn surround(State(app): State<App>, request: Request, next: Next) -> Respo
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert(REQUEST_ID_HEADER, id);
-    }
-    if let Ok(date) = HeaderValue::from_str(&SystemClock.now().to_http()) {
-        headers.insert(DATE, date);
     }
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

@@ -130,10 +130,13 @@ impl<'a> Planner<'a> {
         };
         match verdict {
             Err((reason, detail)) => {
-                let inside =
-                    |path: &RelPath| path.as_str().trim_start_matches(SKILLS_DIR).trim_start_matches('/').to_owned();
+                // As the library calls them: a skill inside another one would have stood elsewhere in the brain.
+                let directory = |path: &str| path.rsplit_once('/').map_or(0, |(directory, _)| directory.len() + 1);
+                let from = source.get(..directory(&source)).unwrap_or_default();
+                let behind = directory(place.main.as_str());
+                let named = |path: &RelPath| format!("{from}{}", path.as_str().get(behind..).unwrap_or_default());
                 let others =
-                    files.iter().filter(|(path, _)| *path != place.main).map(|(path, _)| inside(path)).collect();
+                    files.iter().filter(|(path, _)| *path != place.main).map(|(path, _)| named(path)).collect();
                 let skipped = Skipped { path: source, slug: Some(slug), reason, detail, files: others };
                 self.plan.report.skipped.push(skipped);
                 return Ok(());
