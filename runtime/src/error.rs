@@ -135,9 +135,10 @@ impl Error {
 
     /// Whether the machine lacks something for now that it may have again: room on the disk, descriptors, memory. The same
     /// call may work later, without anyone changing the input.
+    ///
+    /// Missing permissions, a read-only file system and what SQLite forbids are not: waiting does not mend them.
     pub fn is_passing(&self) -> bool {
-        // Whatever fails for what the machine lacks names its cause; an `Unavailable` without one is a rule of ours.
-        self.kind == ErrorKind::Unavailable && self.source.is_some()
+        self.kind == ErrorKind::Unavailable && self.source.as_deref().is_some_and(passes)
     }
 
     /// What the caller can do.
@@ -154,6 +155,22 @@ impl Error {
     pub fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }
+}
+
+/// Whether a cause is a lack that may pass.
+fn passes(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    use std::io::ErrorKind as Io;
+    if let Some(error) = cause.downcast_ref::<std::io::Error>() {
+        // Descriptors have no kind of their own: EMFILE and ENFILE, which are 24 and 23 on every Unix.
+        return matches!(error.raw_os_error(), Some(23 | 24))
+            || matches!(error.kind(), Io::StorageFull | Io::QuotaExceeded | Io::OutOfMemory)
+            || matches!(error.kind(), Io::Interrupted | Io::WouldBlock | Io::TimedOut | Io::ResourceBusy);
+    }
+    cause.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code).is_some_and(|code| {
+        use rusqlite::ErrorCode as Code;
+        matches!(code, Code::DiskFull | Code::DatabaseBusy | Code::DatabaseLocked)
+            || matches!(code, Code::SystemIoFailure | Code::OutOfMemory | Code::CannotOpen)
+    })
 }
 
 impl fmt::Display for Error {
@@ -178,5 +195,28 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|source| source as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_machine_lacks_for_now_passes() {
+        use std::io::{Error as Io, ErrorKind as Kind};
+        let of = |source: Io| Error::io("write", Path::new("x"), source).is_passing();
+        for number in [23, 24, 28, 12] {
+            assert!(of(Io::from_raw_os_error(number)), "{number}");
+        }
+        for kind in [Kind::PermissionDenied, Kind::ReadOnlyFilesystem, Kind::NotFound, Kind::IsADirectory] {
+            assert!(!of(Io::from(kind)), "{kind:?}");
+        }
+        assert!(!Error::unavailable("a rule of ours").is_passing());
+        let full = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None);
+        assert!(Error::unavailable("x").because(full).is_passing());
+        let forbidden =
+            rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CONSTRAINT), None);
+        assert!(!Error::unavailable("x").because(forbidden).is_passing());
     }
 }

@@ -1,8 +1,6 @@
 //! Files that are behind the journal. A step is committed before its files are written, so a crash leaves them so; the
 //! next open for writing brings them up to it, and whoever only looks reads them as if it had.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use rusqlite::Connection;
 
 use super::journal::{self, FileChange};
@@ -91,11 +89,8 @@ impl Reader {
         if !is_behind {
             return Index::build(self.root(), layout::SKILLS_DIR);
         }
-        // Only whoever owns the brain may write its files: they are put together elsewhere.
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
-        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let place = std::env::temp_dir().join(format!("herm-skills-{}-{number}", std::process::id()));
-        fsio::create_dirs(&place)?;
+        // Only whoever owns the brain may write its files: they are put together elsewhere, where nobody else looks.
+        let place = fsio::create_scratch("herm-skills")?;
         let index = Root::open(&place).and_then(|scratch| {
             for (path, digest) in journal::entries(connection)? {
                 if path.as_str().starts_with(&below) {
@@ -104,7 +99,8 @@ impl Reader {
             }
             Index::build(&scratch, layout::SKILLS_DIR)
         });
-        fsio::remove_tree(&place)?;
+        // What is left of it is nobody's business and holds nothing up.
+        let _ = fsio::remove_tree(&place);
         index
     }
 }

@@ -553,6 +553,16 @@ pub fn create_dirs(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).map_err(|source| Error::io("create", path, source))
 }
 
+/// Makes a new directory among the temporary ones that its owner alone can enter.
+pub fn create_scratch(name: &str) -> Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let mut number = [0; 8];
+    crate::ids::Random::fill(&crate::ids::SystemRandom, &mut number)?;
+    let path = std::env::temp_dir().join(format!("{name}-{:016x}", u64::from_le_bytes(number)));
+    std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|source| Error::io("create", &path, source))?;
+    Ok(path)
+}
+
 /// Removes a directory and all below it without following links; nothing there is no error.
 #[expect(clippy::disallowed_methods, reason = "this is the door")]
 pub fn remove_tree(path: &Path) -> Result<()> {

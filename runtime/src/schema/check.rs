@@ -112,8 +112,13 @@ impl<'s> Check<'s> {
         if self.over.is_some() { Verdict::Unknown } else { judged.verdict }
     }
 
+    /// Whether one more problem is told; where not, its sentence need not be made.
+    fn is_heard(&self) -> bool {
+        self.quiet == 0 && self.problems.len() < MAX_PROBLEMS
+    }
+
     fn say(&mut self, path: &str, what: impl Display) -> Verdict {
-        if self.quiet == 0 && self.problems.len() < MAX_PROBLEMS {
+        if self.is_heard() {
             let place = if path.is_empty() { "the arguments" } else { path };
             self.problems.push(format!("{place}: {what}"));
         }
@@ -225,14 +230,19 @@ impl<'s> Check<'s> {
         if let Some(allowed) = map.get("enum").and_then(Value::as_array) {
             self.spend(allowed.len() as u64);
             if !allowed.iter().any(|allowed| values::same(allowed, value)) {
-                let names = allowed.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
+                let names = if self.is_heard() {
+                    allowed.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")
+                } else {
+                    String::new()
+                };
                 verdict = self.say(path, format_args!("it must be one of {}", shown(&names)));
             }
         }
         if let Some(only) = map.get("const")
             && !values::same(only, value)
         {
-            verdict = self.say(path, format_args!("it must be {}", shown(&only.to_string())));
+            let only = if self.is_heard() { only.to_string() } else { String::new() };
+            verdict = self.say(path, format_args!("it must be {}", shown(&only)));
         }
         let of_kind = match value {
             Value::Object(object) => self.bounds(map, "Properties", object.len() as u64, "properties", path),
@@ -394,7 +404,7 @@ impl<'s> Check<'s> {
                 }
                 Some(Value::Bool(false)) => {
                     let known = properties.into_iter().flatten().map(|(name, _)| name.as_str());
-                    let known = known.collect::<Vec<_>>().join(", ");
+                    let known = if self.is_heard() { known.collect::<Vec<_>>().join(", ") } else { String::new() };
                     let known = if known.is_empty() { "none" } else { shown(&known) };
                     judged.holds(self.say(path, format_args!("there is no such argument; there are: {known}")));
                 }

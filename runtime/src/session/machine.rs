@@ -317,7 +317,7 @@ impl Machine {
         let answers = legal != Legal::Call && self.finals_allowed();
         if self.rules.reading == Edition::First {
             let found = whole.into_iter().find_map(|object| match object {
-                Object::Call { .. } if legal != Legal::Final => self.call_of(object).map(Chosen::Call),
+                Object::Call { .. } if legal != Legal::Final => self.call_of(object, answers).map(Chosen::Call),
                 Object::Final { text, .. } if answers => Some(Chosen::Answer(text.to_string())),
                 _ => None,
             });
@@ -326,10 +326,10 @@ impl Machine {
         let mut fault = None;
         if legal != Legal::Final {
             // A call goes before an answer, wherever it stands: models quote data before they call.
-            if let Some(call) = whole.iter().find_map(|object| self.call_of(object)) {
+            if let Some(call) = whole.iter().find_map(|object| self.call_of(object, answers)) {
                 return Chosen::Call(call);
             }
-            fault = whole.iter().find_map(|object| self.fault_of(object));
+            fault = whole.iter().find_map(|object| self.fault_of(object, answers));
         }
         let answer = if answers { self.best_answer(&whole) } else { None };
         match (answer, fault) {
@@ -347,13 +347,13 @@ impl Machine {
         }
     }
 
-    /// The call of a permitted tool that an object is.
-    fn call_of(&self, object: &Object<'_>) -> Option<Call> {
+    /// The call of a permitted tool that an object is. Where an answer is legal, what has all keys of one is an answer.
+    fn call_of(&self, object: &Object<'_>, answers: bool) -> Option<Call> {
         match object {
             Object::Call { tool, args, .. } => {
                 self.knows(tool).then(|| Call { tool: tool.clone(), args: args.clone() })
             }
-            Object::Foreign { calls, otherwise, .. } if !self.is_complete(otherwise.as_deref()) => {
+            Object::Foreign { calls, otherwise, .. } if !(answers && self.is_complete(otherwise.as_deref())) => {
                 let mut known = calls.iter().filter(|call| self.knows(&call.tool));
                 known.find_map(|call| Some(Call { tool: call.tool.clone(), args: call.args.clone().ok()? }))
             }
@@ -362,9 +362,9 @@ impl Machine {
     }
 
     /// What is wrong with an object that names a permitted tool in the notation of another harness.
-    fn fault_of(&self, object: &Object<'_>) -> Option<Problem> {
+    fn fault_of(&self, object: &Object<'_>, answers: bool) -> Option<Problem> {
         let Object::Foreign { calls, otherwise, .. } = object else { return None };
-        if self.is_complete(otherwise.as_deref()) {
+        if answers && self.is_complete(otherwise.as_deref()) {
             return None;
         }
         calls.iter().filter(|call| self.knows(&call.tool)).find_map(|call| call.args.clone().err())
@@ -382,7 +382,10 @@ impl Machine {
             .iter()
             .filter_map(|object| match object {
                 Object::Final { text, .. } => Some(text.as_ref()),
-                Object::Foreign { otherwise, .. } => otherwise.as_deref(),
+                // A call of a permitted tool is none, also where calls are over.
+                Object::Foreign { calls, otherwise, .. } => otherwise.as_deref().filter(|answer| {
+                    !calls.iter().any(|call| self.knows(&call.tool)) || self.is_complete(Some(answer))
+                }),
                 _ => None,
             })
             .collect();

@@ -519,7 +519,9 @@ fn is_bare_key(text: &str, at: usize) -> bool {
 
 /// Whether something that cannot be read speaks of a call.
 fn speaks_of_a_call(text: &str) -> bool {
-    ["tool", "args", "arguments", "action_input", "function"].iter().any(|word| text.contains(word))
+    ["tool", "args", "arguments", "action_input", "function", "parameters", "params"]
+        .iter()
+        .any(|word| text.contains(word))
 }
 
 /// A tag that opens or closes a thought.

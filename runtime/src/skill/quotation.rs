@@ -168,11 +168,15 @@ impl Sources {
         }
         let (found, old) = (pieces(written), pieces(before));
         let known = self.runs.get_or_init(|| self.all_runs());
-        let is_news = |run: &[Piece]| known.contains(&hash_of_run(run)) && !runs(&old).any(|(_, there)| there == run);
+        let old: HashSet<u64> = runs(&old).map(|(_, run)| hash_of_run(run)).collect();
+        let is_news = |run: &[Piece]| {
+            let hash = hash_of_run(run);
+            known.contains(&hash) && !old.contains(&hash)
+        };
         if let Some((from, run)) = runs(&found).find(|(_, run)| is_news(run)) {
             return Some(shown(words(written).get(from..).unwrap_or_default(), run));
         }
-        let old = words(before);
+        let old: HashSet<String> = words(before).into_iter().collect();
         let long = words(written).into_iter().filter(|word| word.chars().nth(GLUED - 1).is_some());
         let mut long = long.filter(|word| !old.contains(word)).peekable();
         long.peek()?;

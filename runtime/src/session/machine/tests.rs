@@ -312,3 +312,23 @@ proptest! {
         prop_assert_eq!(led(&mut after_a_call(&[]), &reply), recall(), "{}", reply);
     }
 }
+
+#[test]
+fn a_call_in_another_notation_on_the_last_turn_is_not_the_answer() {
+    for reply in
+        [r#"{"name":"recall","arguments":{"query":"x"}}"#, r#"{"action":"recall","action_input":{"query":"x"}}"#]
+    {
+        let rules = Rules { tools: vec!["recall".to_owned()], turns: 2, ..Rules::default() };
+        let mut machine = run_once(Machine::new(rules, "role".into(), "input".into()));
+        machine.hear(reply, Finish::Stop);
+        let Next::Done(stop) = machine.next() else { panic!("{reply}: the last turn was used up") };
+        assert_eq!((stop.reason, &stop.answer), (StopReason::Ceiling, &None), "{reply}");
+    }
+}
+
+#[test]
+fn before_any_tool_has_run_what_looks_like_an_answer_and_a_call_is_a_call() {
+    let rules = Rules { tools: vec!["recall".to_owned()], answer_keys: vec!["name".to_owned()], ..Rules::default() };
+    let mut machine = Machine::new(rules, "role".into(), "input".into());
+    assert_eq!(led(&mut machine, r#"{"name":"recall","arguments":{"query":"x"}}"#), recall());
+}

@@ -118,7 +118,7 @@ pub(super) fn unescaped(text: &str) -> Option<String> {
 fn escape(text: &str) -> Option<(char, usize)> {
     let hex = |from: usize, length: usize| u32::from_str_radix(text.get(from..from + length)?, 16).ok();
     let (code, length) = if let Some(digits) = text.strip_prefix("&#") {
-        let end = digits.get(..9.min(digits.len())).unwrap_or(digits).find(';')?;
+        let end = digits.get(..digits.floor_char_boundary(9))?.find(';')?;
         let number = digits.get(..end)?;
         let code = match number.strip_prefix(['x', 'X']) {
             Some(number) => u32::from_str_radix(number, 16).ok()?,

@@ -55,8 +55,9 @@ pub fn objections(text: &str) -> Vec<Objection> {
         shown = text.chars().filter(|c| !fold::is_unseen(*c)).collect();
         &shown
     };
+    let breaks: Vec<usize> = seen.match_indices('\n').map(|(at, _)| at).collect();
     for secret in redact::find(seen) {
-        let line = seen.get(..secret.start).unwrap_or_default().matches('\n').count() + 1;
+        let line = breaks.partition_point(|at| *at < secret.start) + 1;
         let whose = if secret.whose.is_empty() { String::new() } else { format!(" of {}", secret.whose) };
         let weight = if secret.sample { Weight::Warning } else { Weight::Refusal };
         all.add("holds a secret", format!("{}{whose}", secret.what), line, weight);

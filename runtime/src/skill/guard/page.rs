@@ -1,5 +1,7 @@
 //! Where on a page something stands: in code, in a quotation, in a comment that nobody sees, below a heading.
 
+use std::cell::OnceCell;
+
 /// What is known of each line of a text, and of its comments.
 pub(super) struct Page<'a> {
     text: &'a str,
@@ -14,6 +16,21 @@ struct Line<'a> {
     is_code: bool,
     /// The nearest heading above, or the line that announces what follows.
     above: (&'a str, &'a str),
+    /// Whether the line, or what stands above it, speaks of attacks; found out once.
+    speaks: OnceCell<bool>,
+}
+
+/// So much around a place says what it is: lines may be as long as files.
+const AROUND: usize = 400;
+
+/// The last bytes of a text.
+fn last_of(text: &str, bytes: usize) -> &str {
+    text.get(text.ceil_char_boundary(text.len().saturating_sub(bytes))..).unwrap_or_default()
+}
+
+/// The first bytes of a text.
+fn first_of(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
 }
 
 /// Words that speak *of* an attack.
@@ -56,6 +73,27 @@ const MENTIONS: [&str; 36] = [
     "red-team",
 ];
 
+/// Words of a heading under which attacks are shown: "Usage patterns" and "Examples" are none.
+const ATTACKS: [&str; 17] = [
+    "inject",
+    "attack",
+    "adversar",
+    "malicious",
+    "jailbreak",
+    "untrusted",
+    "red flag",
+    "suspicious",
+    "exploit",
+    "payload",
+    "poison",
+    "hijack",
+    "threat",
+    "sanitiz",
+    "social engineering",
+    "red team",
+    "red-team",
+];
+
 /// Words right before an order that turn it round.
 const NEGATIONS: [&str; 9] =
     ["never ", "not ", "n't ", "n’t ", "cannot ", "trying to ", "tries to ", "try to ", "refuse to "];
@@ -79,7 +117,7 @@ impl<'a> Page<'a> {
                 _ => false,
             };
             let is_code = is_fence_line || fence.is_some() || line.starts_with("    ") || line.starts_with('\t');
-            lines.push(Line { start, text: line, is_code, above: (heading, announced) });
+            lines.push(Line { start, text: line, is_code, above: (heading, announced), speaks: OnceCell::new() });
             if !is_code && trimmed.starts_with('#') {
                 heading = trimmed;
             }
@@ -118,10 +156,10 @@ impl<'a> Page<'a> {
         self.lines.get(after.checked_sub(1)?)
     }
 
-    /// What stands on the same line before `at`.
+    /// What stands on the same line right before `at`.
     fn before(&self, at: usize) -> &'a str {
         let start = self.line(at).map_or(0, |line| line.start);
-        self.text.get(start..at).unwrap_or_default()
+        last_of(self.text.get(start..at).unwrap_or_default(), AROUND)
     }
 
     /// The number of the line that `at` is on, from 1.
@@ -131,21 +169,25 @@ impl<'a> Page<'a> {
 
     /// Whether nobody who looks at the page sees this.
     pub(super) fn is_comment(&self, at: usize) -> bool {
-        self.comments.iter().any(|(start, end)| (*start..*end).contains(&at))
+        // They are in order, and none lies in another.
+        let after = self.comments.partition_point(|(start, _)| *start <= at);
+        after.checked_sub(1).and_then(|last| self.comments.get(last)).is_some_and(|(_, end)| at < *end)
     }
 
     /// Whether a line is code, a quotation or a table, or speaks of attacks.
     pub(super) fn is_shown(&self, number: usize) -> bool {
         let Some(line) = number.checked_sub(1).and_then(|at| self.lines.get(at)) else { return false };
         let is_quotation = line.text.trim_start().starts_with(['>', '|']);
-        line.is_code || is_quotation || [line.text, line.above.0, line.above.1].into_iter().any(mentions)
+        let (heading, announced) = line.above;
+        let speaks = || mentions(line.text, &MENTIONS) || mentions(announced, &MENTIONS) || mentions(heading, &ATTACKS);
+        line.is_code || is_quotation || *line.speaks.get_or_init(speaks)
     }
 
     /// Whether something is quoted, or spoken of, rather than said.
     pub(super) fn is_quoted(&self, start: usize, end: usize) -> bool {
         let before = self.before(start);
         let line_end = self.text.get(end..).and_then(|rest| rest.find('\n')).map_or(self.text.len(), |at| end + at);
-        let after = self.text.get(end..line_end).unwrap_or_default();
+        let after = first_of(self.text.get(end..line_end).unwrap_or_default(), AROUND);
         let same = |quote: char| before.matches(quote).count() % 2 == 1 && after.contains(quote);
         let pair = |open: char, close: char| {
             before.rfind(open).is_some_and(|at| before.get(at..).is_some_and(|rest| !rest.contains(close)))
@@ -157,7 +199,8 @@ impl<'a> Page<'a> {
         };
         let lower = before.to_lowercase();
         let is_negated = NEGATIONS.iter().any(|word| {
-            lower.rfind(word).is_some_and(|at| lower.get(at..).is_some_and(|rest| rest.split_whitespace().count() <= 4))
+            let rest = lower.rfind(word).and_then(|at| lower.get(at..)).unwrap_or_default();
+            !rest.is_empty() && rest.split_whitespace().count() <= 4 && !rest.contains([':', '.', ',', ';', '!', '?'])
         });
         self.is_shown(self.number(start))
             || is_negated
@@ -171,7 +214,8 @@ impl<'a> Page<'a> {
     }
 }
 
-fn mentions(text: &str) -> bool {
-    let lower = text.to_lowercase();
-    MENTIONS.iter().any(|word| lower.contains(word))
+fn mentions(text: &str, words: &[&str]) -> bool {
+    const ENOUGH: usize = 4_000;
+    let lower = first_of(text, ENOUGH).to_lowercase();
+    words.iter().any(|word| lower.contains(word))
 }

@@ -44,6 +44,12 @@ async fn keep_taking_up(app: App, row: TaskRow) {
         if app.is_closing() {
             return;
         }
+        // It may have been cancelled since, or be over.
+        let row = match app.book.read(|connection| rows::get(connection, &row.id)) {
+            Ok(Some(now)) if now.finished_at.is_none() => now,
+            Ok(_) => return,
+            Err(_) => continue,
+        };
         match take_up(&app, &row).await {
             Ok(_) => return,
             Err(error) if error.is_passing() => {}

@@ -75,6 +75,9 @@ enum Came {
     Left,
 }
 
+/// So often a task asks the model: each time costs what the first did.
+const MOST_ATTEMPTS: u32 = 5;
+
 impl Running {
     pub(super) async fn run(mut self, ticket: Ticket) {
         let came = AssertUnwindSafe(self.come(ticket)).catch_unwind().await;
@@ -135,7 +138,9 @@ impl Running {
         let _ = self.note_beginning().await;
         let began = Instant::now();
         let mut backoff = Backoff::default();
+        let mut attempts = 0;
         loop {
+            attempts += 1;
             let error = match self.attempt().await {
                 Ok(outcome) => return Came::To(Box::new(outcome)),
                 Err(error) => error,
@@ -144,7 +149,9 @@ impl Running {
             self.spent = Spent::default();
             // The commit may have been made though it was said to have failed.
             let mut looked = self.in_brain().await;
-            let goes_on = error.is_passing() && (self.job.durable || began.elapsed() < self.job.what.limits.deadline());
+            let deadline = self.job.what.limits.deadline();
+            let is_late = || !self.job.durable && began.elapsed() >= deadline;
+            let goes_on = error.is_passing() && attempts < MOST_ATTEMPTS && !is_late();
             if !goes_on && !matches!(looked, Ok(Some(_))) {
                 return Came::ToNothing(State::Failed, error.into());
             }
@@ -155,7 +162,9 @@ impl Running {
             loop {
                 match looked {
                     Ok(Some((status, outcome))) => return Came::ToWhatTheBrainHas(status, outcome),
-                    Err(error) if !error.is_passing() => return Came::ToNothing(State::Failed, error.into()),
+                    Err(error) if !error.is_passing() || is_late() => {
+                        return Came::ToNothing(State::Failed, error.into());
+                    }
                     Ok(None) | Err(_) => {}
                 }
                 tokio::select! {
