@@ -471,3 +471,22 @@ fn a_clock_past_the_year_9999_loses_no_brain() {
     assert_eq!(brains.open("1").expect("opened").lock().last_updated, Moment::LAST);
     sound(&brains);
 }
+
+#[test]
+fn what_is_no_receipt_behind_the_last_one_is_named_and_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let herm = herm_tests::Herm::new(crate::HERM, &dir.path().join("brains"));
+    assert_eq!(herm.run(&["init", "1"]).code, 0);
+    let log = dir.path().join("brains/1/receipts.ndjson");
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes.extend_from_slice(b"\nnot a receipt");
+    std::fs::write(&log, &bytes).unwrap();
+    assert_eq!(herm.run(&["skills", "pin", "1", "oracle-review"]).code, 7);
+    let told = herm.run(&["brain", "repair", "1"]);
+    assert!(told.code == 7 && told.stdout.contains("14 bytes that are no receipt"), "{told:?}");
+    assert_eq!(std::fs::read(&log).unwrap(), bytes, "looking changes nothing");
+    let repaired = herm.run(&["brain", "repair", "1", "--accept-loss"]);
+    assert_eq!(repaired.code, 0, "{repaired:?}");
+    assert_eq!(herm.run(&["skills", "pin", "1", "oracle-review"]).code, 0);
+    assert_eq!(herm.run(&["receipts", "verify", "1"]).code, 0);
+}

@@ -54,6 +54,8 @@ pub struct LostStep {
 /// What a repair found and did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Repaired {
+    /// So many bytes `receipts.ndjson` has behind the last receipt of `memory.db`.
+    pub surplus_bytes: u64,
     /// Steps that are lost.
     pub lost: Vec<LostStep>,
     /// Where the damaged files are kept, if anything was changed.
@@ -97,7 +99,7 @@ pub(crate) fn repair(
     let Some(ahead) = beside.ahead_of(&brain.lock, &last) else { return Ok(Repaired::default()) };
     let lost = Lost::read(&brain, &ahead, &last, receipts)?;
     if on_loss == OnLoss::Report {
-        return Ok(Repaired { lost: lost.steps, ..Repaired::default() });
+        return Ok(Repaired { lost: lost.steps, surplus_bytes: ahead.receipt_bytes, ..Repaired::default() });
     }
     let aside = set_aside(layout, id, &brain.root)?;
     brain.put_back_torn_files()?;
@@ -106,7 +108,7 @@ pub(crate) fn repair(
     let report = json!({ "repair": { "lost": lost.steps, "aside": name } });
     let settled = brain.take_over(Some((&lost, &report)))?;
     brain.close()?;
-    Ok(Repaired { lost: lost.steps, aside: Some(aside), settled })
+    Ok(Repaired { lost: lost.steps, surplus_bytes: ahead.receipt_bytes, aside: Some(aside), settled })
 }
 
 /// Copies everything that may hold evidence to a place where nothing is ever removed.
@@ -146,8 +148,11 @@ impl Lost {
         vouch: &mut dyn FnMut(&str) -> Result<Vouched>,
     ) -> Result<Self> {
         for kept in brain.receipts(1, u64::MAX)? {
-            // What is wrong with the receipts of memory.db is for `receipts verify` to say.
-            let _ = vouch(&kept.envelope);
+            // From a receipt that nobody vouches for, no later one can be told to continue the chain.
+            vouch(&kept.envelope).map_err(|error| {
+                Error::refused(format!("receipt {} in memory.db does not hold: {}", kept.seq, error.message()))
+                    .hint("see `herm receipts verify`; if another operator signed it, name that key as trusted")
+            })?;
         }
         let log = brain.root.read(&layout::rel(layout::RECEIPTS)?, u64::MAX)?.unwrap_or_default();
         let tail = usize::try_from(last.ends_at).ok().and_then(|end| log.get(end..)).unwrap_or_default();

@@ -73,7 +73,12 @@ impl Brain {
     pub fn taken_back(&self) -> Result<TakenBack> {
         // Each file that went, and the skill that went with it.
         let mut went: Vec<(Digest, Option<Slug>)> = Vec::new();
-        for (kind, moves) in self.moves_since_the_first_undo()? {
+        let steps = self.moves_since_the_first_undo()?;
+        let there: Vec<RelPath> = match steps.is_empty() {
+            true => Vec::new(),
+            false => journal::entries(&self.database.connection)?.into_iter().map(|(path, _)| path).collect(),
+        };
+        for (kind, moves) in steps {
             let came: BTreeSet<Digest> = moves.iter().filter_map(|moved| moved.after).collect();
             if kind != StepKind::Task {
                 went.retain(|(digest, _)| !came.contains(digest));
@@ -81,10 +86,16 @@ impl Brain {
             if kind != StepKind::Rollback {
                 continue;
             }
+            // Among all files: a support file looks like a skill of its own where it stands alone.
+            let mut paths = there.clone();
+            paths.extend(moves.iter().filter(|moved| moved.before.is_some()).map(|moved| moved.path.clone()));
+            paths.sort();
+            paths.dedup();
+            let places: BTreeMap<RelPath, Slug> =
+                all_skills(&paths, SKILLS_DIR).map(|place| (place.main, place.slug)).collect();
             for Moved { path, before, after } in moves {
                 let Some(digest) = before.filter(|digest| !came.contains(digest)) else { continue };
-                let place = all_skills(std::slice::from_ref(&path), SKILLS_DIR).next();
-                let gone = place.filter(|_| after.is_none()).map(|place| place.slug);
+                let gone = places.get(&path).filter(|_| after.is_none()).cloned();
                 went.push((digest, gone));
             }
         }

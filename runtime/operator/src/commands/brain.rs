@@ -267,13 +267,20 @@ fn repair(settings: &Settings, id: &BrainId, on_loss: OnLoss) -> Result<Answer> 
     if let Some(aside) = &repaired.aside {
         text.push_str(&format!("the damaged files are kept in {}\n", aside.display()));
     }
-    let is_open = !repaired.lost.is_empty() && repaired.settled.is_none();
+    let is_open = (!repaired.lost.is_empty() || repaired.surplus_bytes > 0) && repaired.settled.is_none();
+    if repaired.lost.is_empty() && is_open {
+        text.push_str(&format!(
+            "receipts.ndjson ends in {} bytes that are no receipt of this brain\n",
+            repaired.surplus_bytes
+        ));
+    }
     if text.is_empty() {
         text = format!("brain {id} has nothing to repair: nothing beside memory.db is ahead of it\n");
     }
     let json = json!({
         "id": id,
         "lost": to_json(&repaired.lost)?,
+        "surplusBytes": repaired.surplus_bytes,
         "settled": to_json(&repaired.settled)?,
         "aside": repaired.aside,
     });
