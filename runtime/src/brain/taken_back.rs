@@ -76,7 +76,7 @@ impl Brain {
         let steps = self.moves_since_the_first_undo()?;
         let there: Vec<RelPath> = match steps.is_empty() {
             true => Vec::new(),
-            false => journal::entries(&self.database.connection)?.into_iter().map(|(path, _)| path).collect(),
+            false => journal::entries(&self.database.connection)?.into_keys().collect(),
         };
         for (kind, moves) in steps {
             let came: BTreeSet<Digest> = moves.iter().filter_map(|moved| moved.after).collect();
