@@ -11,6 +11,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+/// So many tests are named for one thing that they need; each was named when it was left out.
+const MOST_NAMED: usize = 8;
+
 /// Records that a test did not run because this machine lacks `needs`; `get` says how to get it.
 ///
 /// # Panics
@@ -73,8 +76,11 @@ fn summarise(directory: &Path) -> String {
     let mut text = format!("NOT RUN on this machine: {count} {}\n", plural(count, "test", "tests"));
     for ((needs, get), tests) in by_need {
         let _ = writeln!(text, "\n  needs {needs}: {get}");
-        for test in tests {
+        for test in tests.iter().take(MOST_NAMED) {
             let _ = writeln!(text, "    {test}");
+        }
+        if tests.len() > MOST_NAMED {
+            let _ = writeln!(text, "    and {} more", tests.len() - MOST_NAMED);
         }
     }
     text.push_str("\nEverything else was run. `.ci/run` installs all of it on a Debian-like Linux.\n");
@@ -93,6 +99,11 @@ mod tests {
     fn what_was_left_out_is_listed_once_by_what_it_needs() {
         let directory = std::env::temp_dir().join(format!("herm-untested-{}", std::process::id()));
         assert_eq!(summarise(&directory), "", "nothing was left out");
+        for number in 1..=10 {
+            record(&directory, &format!("n{number}"), "root", "sudo").unwrap();
+        }
+        assert!(summarise(&directory).contains("    n8\n    and 2 more\n"), "{}", summarise(&directory));
+        std::fs::remove_dir_all(&directory).unwrap();
         for (test, needs, get) in [
             ("kills", "strace", "apt-get install strace"),
             ("page\nviews", "Chromium", "apt-get install chromium"),
