@@ -15,7 +15,7 @@ use crate::skill::{State, Usage};
 use crate::tuning::Tuning;
 
 /// How the summary of a pass begins.
-pub(crate) const SUMMARY: &str = "curator: ";
+const SUMMARY: &str = "curator: ";
 /// The most skills that move in one pass; the next pass goes on. Each move reads where all others are.
 const MOST_MOVES: usize = 250;
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1_000;
@@ -214,7 +214,7 @@ pub fn run(brain: &mut Brain, policy: Policy) -> Result<Report> {
     });
     plan.skipped.append(&mut refused);
     plan.skipped.sort_by(|a, b| a.slug.cmp(&b.slug));
-    let settled = brain.settle(&draft, StepKind::Maintenance, &summary(&plan.transitioned))?;
+    let settled = brain.settle(&draft, StepKind::Curate, &summary(&plan.transitioned))?;
     Ok(Report { plan, settled: settled.moved.then_some(settled) })
 }
 

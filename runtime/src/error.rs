@@ -133,12 +133,19 @@ impl Error {
         error.because(source)
     }
 
-    /// Whether the machine lacks something for now that it may have again: room on the disk, descriptors, memory. The same
-    /// call may work later, without anyone changing the input.
+    /// Whether the machine lacks something for now that it may have again: room on the disk, descriptors, memory, a lock or
+    /// a lease that another process holds. The same call may work later, without anyone changing the input.
     ///
-    /// Missing permissions, a read-only file system and what SQLite forbids are not: waiting does not mend them.
+    /// Missing permissions, a read-only file system and what SQLite forbids are not: waiting does not mend them. Nor is any
+    /// other conflict.
     pub fn is_passing(&self) -> bool {
-        self.kind == ErrorKind::Unavailable && self.source.as_deref().is_some_and(passes)
+        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Conflict) && self.source.as_deref().is_some_and(passes)
+    }
+
+    /// Adds the cause of a conflict with someone who holds the thing and will let it go.
+    #[must_use]
+    pub(crate) fn while_held(self) -> Self {
+        self.because(std::io::Error::from(std::io::ErrorKind::WouldBlock))
     }
 
     /// What the caller can do.
@@ -213,6 +220,9 @@ mod tests {
             assert!(!of(Io::from(kind)), "{kind:?}");
         }
         assert!(!Error::unavailable("a rule of ours").is_passing());
+        assert!(Error::conflict("someone holds it").while_held().is_passing());
+        assert!(!Error::conflict("it changed underneath").is_passing());
+        assert!(!Error::refused("a policy").while_held().is_passing());
         let full = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None);
         assert!(Error::unavailable("x").because(full).is_passing());
         let forbidden =

@@ -137,7 +137,7 @@ fn shaped(shape: &Shape, text: &str, hit: &Hit, end_of: End) -> Option<Found> {
     if !is_cut && runs().any(value::is_stand_in) {
         return None;
     }
-    let sample = runs().any(value::is_sample);
+    let sample = runs().any(|run| value::is_sample(value::core(run)));
     Some(Found { what: shape.what, whose: shape.whose, start: hit.start, end: hit.end, sample })
 }
 

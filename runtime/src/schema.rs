@@ -6,6 +6,7 @@
 //! `schema::tests` says which optional parts are not covered.
 
 mod check;
+mod extent;
 mod pattern;
 mod resources;
 #[cfg(test)]

@@ -78,13 +78,7 @@ fn machine() {
         context_bytes: 1 << 20,
         ..Rules::default()
     };
-    let report = ToolReport {
-        status: EvidenceStatus::Ok,
-        text: "L1 hit".to_owned(),
-        summary: "1 hit".to_owned(),
-        millis: 1,
-        recorded: false,
-    };
+    let report = ToolReport::new(EvidenceStatus::Ok, "L1 hit", "1 hit");
     let call = r#"I look first. {"tool": "scan", "args": {"limit": 3}}"#;
     let (system, input): (Arc<str>, Arc<str>) = ("role".repeat(1_000).into(), "input".into());
     let started = cpu_now();

@@ -1,4 +1,4 @@
-//! What must hold of brain 1 after anything.
+//! What must hold of a brain after anything.
 
 use std::path::Path;
 use std::process::Command;
@@ -50,11 +50,11 @@ fn opening() -> Opening {
     }
 }
 
-/// Opens brain 1, which recovers it, and checks everything: it is at the step that was acknowledged last,
+/// Opens a brain, which recovers it, and checks everything: it is at the step that was acknowledged last,
 /// or one further. The version it is at.
-pub fn settled_state(brains: &Path, acked: Option<(u64, String)>) -> Result<u64, String> {
+pub fn settled_state(brains: &Path, id: &str, acked: Option<(u64, String)>) -> Result<u64, String> {
     let last = acked.as_ref().map(|(version, _)| *version);
-    let version = settled_state_since(brains, acked)?;
+    let version = settled_state_since(brains, id, acked)?;
     match last {
         // One step may have been settled without its acknowledgement getting out.
         Some(last) if version > last + 1 => Err(format!("step {last} was acknowledged and the brain is at {version}")),
@@ -63,9 +63,10 @@ pub fn settled_state(brains: &Path, acked: Option<(u64, String)>) -> Result<u64,
 }
 
 /// The same, where more steps may follow the one that was acknowledged.
-pub fn settled_state_since(brains: &Path, acked: Option<(u64, String)>) -> Result<u64, String> {
+pub fn settled_state_since(brains: &Path, id: &str, acked: Option<(u64, String)>) -> Result<u64, String> {
     let layout = Layout::new(brains);
-    let id = "1".parse().expect("an id");
+    let staging = brains.join(format!(".staging-{id}"));
+    let id = id.parse().expect("an id");
     let say = |error: herm::Error| format!("{error:?}");
     let brain = Brain::open(&layout, &id, &opening()).map_err(say)?;
     let report = brain.verify().map_err(say)?;
@@ -98,22 +99,19 @@ pub fn settled_state_since(brains: &Path, acked: Option<(u64, String)>) -> Resul
         return Err(format!("the receipts are not the steps, the chain is broken: {chain:?}"));
     }
     brain.close().map_err(say)?;
-    for left in
-        [layout.brain(&id).join(".herm/tmp"), brains.join(".staging-1"), layout.brain(&id).join("memory.db-wal")]
-    {
+    for left in [layout.brain(&id).join(".herm/tmp"), staging, layout.brain(&id).join("memory.db-wal")] {
         if left.exists() {
             return Err(format!("{} is left behind", left.display()));
         }
     }
-    same_step_everywhere(&layout, version)?;
+    same_step_everywhere(&layout, &id, version)?;
     Ok(version)
 }
 
 /// Every file and row of the last settled step says the same number.
-fn same_step_everywhere(layout: &Layout, version: u64) -> Result<(), String> {
-    let id = "1".parse().expect("an id");
-    let reader = Reader::open(layout, &id).map_err(|error| format!("{error:?}"))?;
-    let read = |path: &str| std::fs::read_to_string(layout.brain(&id).join(path)).unwrap_or_default();
+fn same_step_everywhere(layout: &Layout, id: &herm::BrainId, version: u64) -> Result<(), String> {
+    let reader = Reader::open(layout, id).map_err(|error| format!("{error:?}"))?;
+    let read = |path: &str| std::fs::read_to_string(layout.brain(id).join(path)).unwrap_or_default();
     let history = reader.history(1).map_err(|error| format!("{error:?}"))?;
     let Some(step) = history.first().filter(|step| step.summary.starts_with("step ")) else { return Ok(()) };
     let said = &step.summary;

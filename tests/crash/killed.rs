@@ -57,7 +57,7 @@ fn a_killed_loop_loses_no_acknowledged_step() {
     for kill in 0..kills {
         let acked = kill_at(&brains, "settle-loop", Kill::random(&mut random));
         let floor = acked.as_ref().map_or(version, |(acked, _)| *acked);
-        let now = settled_state(&brains.path(), acked).unwrap_or_else(|why| panic!("kill {kill}: {why}"));
+        let now = settled_state(&brains.path(), "1", acked).unwrap_or_else(|why| panic!("kill {kill}: {why}"));
         assert!(now >= floor && now >= version, "kill {kill}: from {version} to {now}");
         version = now;
     }
@@ -74,7 +74,7 @@ fn a_killed_evolver_leaves_a_skill_before_or_after_a_change_and_never_between() 
     let mut version = 1;
     for kill in 0..kills {
         let acked = kill_at(&brains, "evolve-loop", Kill::random(&mut random));
-        let now = settled_state(&brains.path(), acked).unwrap_or_else(|why| panic!("kill {kill}: {why}"));
+        let now = settled_state(&brains.path(), "1", acked).unwrap_or_else(|why| panic!("kill {kill}: {why}"));
         assert!(now >= version, "kill {kill}: from {version} to {now}");
         version = now;
         let read = |name: &str| std::fs::read_to_string(brains.file("1", name)).unwrap_or_default();
@@ -100,7 +100,7 @@ fn a_killed_maker_of_vectors_leaves_a_sound_brain_and_the_next_goes_on() {
     let (mut version, mut seen) = (1, 0);
     for kill in 0..kills {
         let acked = kill_at(&brains, "vectors-loop", Kill::random(&mut random));
-        let now = settled_state(&brains.path(), acked).unwrap_or_else(|why| panic!("kill {kill}: {why}"));
+        let now = settled_state(&brains.path(), "1", acked).unwrap_or_else(|why| panic!("kill {kill}: {why}"));
         assert!(now >= version, "kill {kill}: from {version} to {now}");
         version = now;
         let memory = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("memory.db");
@@ -130,7 +130,7 @@ fn without_journal_replay_the_same_kills_are_noticed() {
         brains.make("1").close().expect("closed");
         let acked = kill_at(&brains, "settle-loop", Kill::random(&mut random));
         switch_replay_off(&brains.path());
-        is_red(&settled_state(&brains.path(), acked))
+        is_red(&settled_state(&brains.path(), "1", acked))
     });
     assert!(red, "400 kills without replay went unnoticed: the check cannot fail");
 }

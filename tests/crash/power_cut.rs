@@ -130,7 +130,7 @@ fn cut(disk: &mut Disk, delay: Duration, preload: Option<&Path>) -> Result<(), S
     killed.map_err(|error| error.to_string())?;
     disk.umount()?;
     disk.mount()?;
-    let version = settled_state_since(&brains, last_ack(&before_the_cut))?;
+    let version = settled_state_since(&brains, "1", last_ack(&before_the_cut))?;
     match last_ack(&after_the_cut) {
         Some((last, _)) if version > last + 1 => Err(format!("the brain is at {version}, and {last} was said last")),
         _ => Ok(()),

@@ -8,16 +8,22 @@ use herm_tests::operator::Operator;
 
 const HERM: &str = env!("CARGO_BIN_EXE_herm-under-test");
 
-#[test]
-fn the_public_mcp_client_runs_tasks_recalls_and_verifies_over_http_and_stdio() {
+/// A Python that has the public MCP package; where there is none, the test is recorded as not run.
+pub fn python(test: &str) -> Option<PathBuf> {
     let python = std::env::var_os("HERM_PYTHON").map(PathBuf::from);
     let has = |python: &PathBuf| {
         Command::new(python).args(["-c", "import mcp"]).output().is_ok_and(|run| run.status.success())
     };
-    let Some(python) = python.filter(has) else {
-        let get = "pip install mcp, and HERM_PYTHON names that Python";
-        return herm_untested::not_run("the public MCP client against herm as a server", "Python with mcp", get);
-    };
+    let found = python.filter(has);
+    if found.is_none() {
+        herm_untested::not_run(test, "Python with mcp", "pip install mcp, and HERM_PYTHON names that Python");
+    }
+    found
+}
+
+#[test]
+fn the_public_mcp_client_runs_tasks_recalls_and_verifies_over_http_and_stdio() {
+    let Some(python) = python("the public MCP client against herm as a server") else { return };
     let model = ModelServer::always(Step::chat(r#"{"done":"yes"}"#));
     let config = format!(
         "backend = \"fake\"\n[backends.fake]\nkind = \"openai\"\nbase_url = \"{}/v1\"\nmodel = \"m-1\"\nstream = false\n",
@@ -69,4 +75,36 @@ fn where_tasks_are_paid_for_mcp_refuses_them_and_looks_all_the_same() {
     assert_eq!(model.requests().len(), 0);
     let looked = call("skills", serde_json::json!({ "agent": "7" }));
     assert_eq!(looked["structuredContent"]["total"], 0, "{looked}");
+}
+
+#[test]
+fn a_command_that_no_skill_has_is_an_error_over_mcp_and_never_reaches_the_model() {
+    let model = ModelServer::always(Step::chat(r#"{"done":"yes"}"#));
+    let config = format!(
+        "backend = \"fake\"\n[backends.fake]\nkind = \"openai\"\nbase_url = \"{}/v1\"\nmodel = \"m-1\"\nstream = false\n",
+        model.url()
+    );
+    let operator = Operator::new(HERM).configured(&config).with_plain_brain("7");
+    let serving = operator.serve();
+    let client = serving.client().with("accept", "application/json, text/event-stream");
+    let ask = |input: &str| {
+        serde_json::json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": { "name": "run_task", "arguments": { "agent": "7", "input": input } },
+        })
+    };
+    for input in ["/no-such-command", "/no-such-command with words", "  /no-such-command"] {
+        let answer = client.post("/mcp", &ask(input));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let result = &answer.json()["result"];
+        assert_eq!(result["isError"], true, "{input:?}: {result}");
+        let said = result["content"][0]["text"].as_str().unwrap();
+        assert!(said.contains("no-such-command"), "{input:?}: {said}");
+    }
+    assert_eq!(model.requests().len(), 0);
+    assert_eq!(client.get("/v1/agents/7/receipts").json()["last"], 1, "nothing was settled");
+    // What only begins like one is a task.
+    let answered = client.post("/mcp", &ask("/etc/passwd is a file")).json();
+    assert_ne!(answered["result"]["isError"], true, "{answered}");
+    assert_eq!(model.requests().len(), 1);
 }

@@ -399,10 +399,10 @@ async fn a_header_is_sent_and_a_refusal_is_told() {
     assert!(!bench.warnings[0].contains("token-1234") && !bench.warnings[0].contains(&address), "{:?}", bench.warnings);
 }
 
-/// Against the reference implementation: HERM_MCP_PYTHON names a Python that has the package `mcp`.
+/// Against the reference implementation.
 #[tokio::test]
 async fn the_python_reference_server_is_understood() {
-    let Some(python) = std::env::var_os("HERM_MCP_PYTHON") else { return };
+    let Some(python) = as_server::python("herm against the public MCP server") else { return };
     // The class has another name since version 2.
     let script = "try:\n    from mcp.server.mcpserver import MCPServer as Server\n\
                   except ImportError:\n    from mcp.server.fastmcp import FastMCP as Server\n\

@@ -1,6 +1,7 @@
 //! The operator's process over real sockets: tasks, keys, limits, doors, what is seen from outside.
 
 mod access;
+mod again;
 mod asking;
 mod bad_input;
 mod doors;

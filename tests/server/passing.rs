@@ -150,3 +150,32 @@ fn tasks_that_were_accepted_are_done_after_the_process_was_out_of_descriptors() 
     prlimit(pid, Resource::Nofile, limit(1_024)).unwrap();
     all_done(&operator, serving, &names, 3);
 }
+
+#[test]
+fn a_step_waits_for_a_brain_that_another_process_took_after_a_commit_had_failed() {
+    let gate = Gate::default();
+    let model = ModelServer::always(Step::chat(DONE).after(&gate));
+    let (disk, operator) = match on_small_disk(&model) {
+        Ok(made) => made,
+        Err(why) => {
+            let test = "a_step_waits_for_a_brain_that_another_process_took_after_a_commit_had_failed";
+            herm_untested::not_run(test, "the right to mount a tmpfs", &format!("run it as root: {}", why.trim()));
+            return;
+        }
+    };
+    let serving = operator.serve();
+    let names = accept(&serving.client(), 1);
+    until("all agents at work", || (model.requests().len() == AGENTS.len()).then_some(()));
+    disk.fill();
+    gate.open();
+    // The brain is let go while nobody knows what the disk holds.
+    let file = herm::Layout::new(operator.brains()).lock_file(&AGENTS[0].parse().unwrap());
+    let held = until("a brain that is let go", || {
+        herm::fsio::OsLock::acquire(&file, "the brain", std::time::Duration::ZERO).ok()
+    });
+    disk.free();
+    until("a step that waits for its brain", || operator.logged().contains("is held by process").then_some(()));
+    drop(held);
+    all_done(&operator, serving, &names, 1);
+    assert_eq!(model.requests().len(), names.len(), "what the model said is not asked for again");
+}

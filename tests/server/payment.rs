@@ -47,7 +47,7 @@ fn unbase64(text: &str) -> Value {
 pub(crate) struct Facilitator(Arc<Mutex<Vec<(String, Value)>>>);
 
 impl Facilitator {
-    fn asked(&self, what: &str) -> usize {
+    pub(crate) fn asked(&self, what: &str) -> usize {
         self.0.lock().unwrap().iter().filter(|(path, _)| path == what).count()
     }
 
@@ -334,6 +334,58 @@ async fn a_payment_that_was_taken_before_the_kill_is_not_taken_again() {
         let view = crate::over(&serving.client(), &task);
         assert_eq!((&view["state"], &view["payment"]), (&json!("done"), &first["payment"]), "{view}");
         assert_eq!((facilitator.asked("/settle"), model.requests().len()), (1, 2));
+    })
+    .await
+    .unwrap();
+}
+
+/// A first edition took payments after the step was settled: the next start takes what was left, once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_payment_that_was_left_open_is_taken_once_though_the_book_cannot_be_written_at_first() {
+    let facilitator = Facilitator::default();
+    let holding: Arc<Mutex<Option<rusqlite::Connection>>> = Arc::default();
+    let book: Arc<Mutex<Option<std::path::PathBuf>>> = Arc::default();
+    let (answering, held, file) = (facilitator.clone(), Arc::clone(&holding), Arc::clone(&book));
+    let address = web_server::serve(Arc::new(move |asked| {
+        if let (Some(file), "/settle") = (file.lock().unwrap().take(), asked.path.as_str()) {
+            let connection = rusqlite::Connection::open(file).unwrap();
+            connection.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+            connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+            *held.lock().unwrap() = Some(connection);
+        }
+        answering.answer(asked)
+    }))
+    .await;
+    let more = price(&address);
+    tokio::task::spawn_blocking(move || {
+        let model = crate::saying(DONE);
+        let operator = with_model_and(&model, &more);
+        let serving = operator.serve();
+        let first = run(&serving.client().with("payment-signature", &paid("one", "1000")), "7", "go").json();
+        let task = first["task"].as_str().unwrap().to_owned();
+        crate::over(&serving.client(), &task);
+        serving.kill();
+        let path = operator.brains().join(".operator/book.db");
+        let request = json!({ "input": "go", "limits": {}, "dryRun": false, "subscriber": null }).to_string();
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection
+            .execute(
+                "UPDATE tasks SET state = 'running', finished_at = NULL, outcome = NULL, status = NULL, payment = NULL, request = ?1",
+                [request],
+            )
+            .unwrap();
+        connection
+            .execute("UPDATE payments SET is_open = 1, payment = replace(payment, '\"one\"', '\"two\"')", [])
+            .unwrap();
+        drop(connection);
+        *book.lock().unwrap() = Some(path);
+        let serving = operator.serve();
+        until("a book that cannot be written", || operator.logged().contains("is not taken up yet").then_some(()));
+        drop(holding.lock().unwrap().take());
+        let view = crate::over(&serving.client(), &task);
+        assert_eq!((&view["state"], &view["outcome"]["answer"]), (&json!("done"), &json!(DONE)), "{view}");
+        assert_eq!(unbase64(view["payment"].as_str().unwrap())["transaction"], "0xabc");
+        assert_eq!((facilitator.asked("/settle"), model.requests().len()), (2, 1), "one payment each");
     })
     .await
     .unwrap();

@@ -74,6 +74,25 @@ fn a_task_that_was_settled_before_the_kill_is_read_back_and_not_run_again() {
 }
 
 #[test]
+fn an_outcome_names_the_changes_that_wait_for_review_also_when_it_is_read_back() {
+    let archive =
+        json!({ "tool": "skill_manage", "args": { "action": "archive", "name": "oracle-review" } }).to_string();
+    let model = ModelServer::start([archive.as_str(), DONE].map(Step::chat).into());
+    let operator = with_model(&model);
+    let serving = operator.serve();
+    let first = run(&serving.client(), "1", "go").json();
+    let proposed = json!([{ "slug": "oracle-review", "change": "archived" }]);
+    assert_eq!((&first["outcome"]["skillsProposed"], &first["outcome"]["skillsChanged"]), (&proposed, &json!([])));
+    serving.kill();
+    let book = rusqlite::Connection::open(operator.brains().join(".operator/book.db")).unwrap();
+    book.execute("UPDATE tasks SET state = 'running', finished_at = NULL, outcome = NULL, status = NULL", []).unwrap();
+    drop(book);
+    let serving = operator.serve();
+    let again = over(&serving.client(), first["task"].as_str().unwrap());
+    assert_eq!(again["outcome"]["skillsProposed"], proposed, "{again}");
+}
+
+#[test]
 fn a_cancelled_task_is_not_taken_up_again() {
     let model = ModelServer::always(Step::never());
     let operator = with_model(&model);

@@ -197,3 +197,24 @@ fn a_patch_with_a_program_needs_the_permission_to_start_processes_and_then_works
     let outlined = run["calls"].as_array().unwrap().iter().find(|call| call["tool"] == "outline").unwrap();
     assert_eq!(outlined["summary"], "spoke", "{run:#}");
 }
+
+#[test]
+fn the_doctor_warns_while_a_verdict_waits_for_a_steward_that_nobody_named() {
+    if !can_sandbox() {
+        return;
+    }
+    let gate = Gate::new();
+    let level = |herm: &Herm| {
+        let (_, said) = herm.json(&["doctor"]);
+        let found = said["checks"].as_array().unwrap().iter().find(|check| check["check"] == "gates").unwrap().clone();
+        (found["level"].as_str().unwrap().to_owned(), found["detail"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(level(gate.bench.herm()).0, "ok", "nothing waits");
+    let name = Gate::name(&gate.approved());
+    let (warned, detail) = level(gate.bench.herm());
+    assert!(warned == "warn" && detail.contains(&name), "{warned}: {detail}");
+    assert_eq!(level(&gate.herm).0, "ok", "there are stewards");
+    gate.approve(&name);
+    assert_eq!(gate.herm.run(&["successor", "apply", &name]).code, 0);
+    assert_eq!(level(gate.bench.herm()).0, "ok", "it waits no longer");
+}

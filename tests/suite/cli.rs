@@ -270,6 +270,40 @@ fn the_doctor_says_what_is_wrong() {
 }
 
 #[test]
+fn the_doctor_warns_of_a_gate_without_stewards_only_where_something_waits_for_one() {
+    let (brains, herm) = herm();
+    let config = brains.path().join("herm.toml");
+    let gates = |text: &str| {
+        std::fs::write(&config, text).expect("written");
+        let (_, said) = herm.clone().config(&config).json(&["doctor"]);
+        let found = said["checks"].as_array().expect("checks").iter().find(|check| check["check"] == "gates").cloned();
+        let found = found.expect("the gates");
+        (
+            found["level"].as_str().unwrap_or_default().to_owned(),
+            found["detail"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    let (level, detail) = gates("");
+    assert_eq!((level.as_str(), detail.contains("no stewards")), ("ok", true), "{detail}");
+    for nothing in ["[successor]\napply = \"command\"\n", "[successor]\nwindow = \"2-5\"\n", "[stewards]\nkeys = []\n"]
+    {
+        assert_eq!(gates(nothing).0, "ok", "{nothing}");
+    }
+    let (level, detail) = gates("[successor]\napply = \"automatic\"\n");
+    assert_eq!((level.as_str(), detail.contains("it cannot open")), ("warn", true), "{detail}");
+    // Chosen by hand, a gate that nobody can open is a mistake.
+    assert_eq!(gates("[successor]\ngate = \"human\"\n").0, "error");
+    let key = "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK";
+    let member =
+        |name: &str, key: &str| format!("[mesh.members.{name}]\nkey = \"{key}\"\nurl = \"http://127.0.0.1:1\"\n");
+    let other = "did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp";
+    let mesh = member("alpha", key) + &member("beta", other);
+    assert_eq!(gates(&mesh).0, "warn");
+    let steward = format!("[successor]\napply = \"automatic\"\n[stewards]\nkeys = [{key:?}]\n");
+    assert_eq!(gates(&steward).0, "ok");
+}
+
+#[test]
 fn a_result_that_cannot_be_written_is_exit_6() {
     let (_brains, herm) = herm();
     herm.run(&["init", "1"]);

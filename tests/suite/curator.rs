@@ -80,7 +80,7 @@ fn an_idle_skill_grows_stale_is_archived_and_comes_back_byte_for_byte() {
     assert!(brain.skills().expect("skills").get(&slug("mine")).is_none());
     assert_eq!(files(&brains, "skills/.archive/mine"), before, "moved with all its files");
     let last = brain.history(1).expect("history").remove(0);
-    assert_eq!((last.kind, last.summary.as_str()), (StepKind::Maintenance, "curator: 1 archived"));
+    assert_eq!((last.kind, last.summary.as_str()), (StepKind::Curate, "curator: 1 archived"));
 
     let mut draft = Draft::new();
     brain.edit(&mut draft).restore_skill(&slug("mine")).expect("restored");

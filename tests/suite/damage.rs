@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use herm::brain::{LogState, OnChanged, OnDrift, OnLoss, examine};
 use herm::memory::{Fact, Message, Role, TaskEntry};
-use herm::receipt::{Trusted, check, repair};
+use herm::receipt::{Envelope, Trusted, check, repair};
 use herm::{Brain, BrainId, Draft, ErrorKind, Layout, Moment, Opening, Reader, StepKind};
 use herm_tests::brains::{skill_text, slug};
 use herm_tests::{Herm, TempBrains, signer};
@@ -220,13 +220,77 @@ fn a_repair_names_every_step_that_is_lost_and_goes_on_only_when_told() {
     let again = repair(&brains.layout(), &id(), &opening, &trusted(), OnLoss::Accept).expect("looked");
     assert!(again.lost.is_empty() && again.settled.is_none() && again.aside.is_none());
     let last = std::fs::read_to_string(brains.file("1", "receipts.ndjson")).expect("receipts");
-    let envelope = herm::receipt::Envelope::parse(last.lines().nth(7).expect("a line")).expect("an envelope");
+    let envelope = Envelope::parse(last.lines().nth(7).expect("a line")).expect("an envelope");
     let statement: serde_json::Value = serde_json::from_slice(&envelope.payload().expect("a payload")).expect("JSON");
     assert_eq!(
         statement["predicate"]["change"]["repair"]["lost"].as_array().expect("a list").len(),
         3,
         "{statement:#}"
     );
+}
+
+/// The numbers of the receipts in `receipts.ndjson`, in order.
+fn numbers(brains: &TempBrains) -> Vec<u64> {
+    let log = std::fs::read_to_string(brains.file("1", "receipts.ndjson")).expect("receipts");
+    let number = |line: &str| {
+        let payload = Envelope::parse(line).expect("an envelope").payload().expect("a payload");
+        let statement: serde_json::Value = serde_json::from_slice(&payload).expect("JSON");
+        statement["predicate"]["seq"].as_u64().expect("a number")
+    };
+    log.lines().map(number).collect()
+}
+
+#[test]
+fn a_repair_refuses_receipts_that_nobody_vouches_for_and_signs_no_number_twice() {
+    let stranger = herm::Signer::from_seed([9; 32]);
+    let nobody = Trusted::Keys(Vec::new());
+    let another = Trusted::Keys(vec![stranger.public().clone()]);
+    let both = Trusted::Keys(vec![stranger.public().clone(), signer().public().clone()]);
+    let refuses = |brains: &TempBrains, trusted: &Trusted, said: &str| {
+        let before = bytes(&brains.file("1", ""));
+        for on_loss in [OnLoss::Report, OnLoss::Accept] {
+            let error = repair(&brains.layout(), &id(), &brains.opening(), trusted, on_loss).expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+            assert!(error.message().contains(said), "{error}");
+            assert!(bytes(&brains.file("1", "")) == before, "nothing was changed");
+        }
+    };
+    let brains = lost();
+    refuses(&brains, &nobody, "receipt 1 in memory.db does not hold");
+    refuses(&brains, &another, "receipt 1 in memory.db does not hold");
+
+    // Receipt 6, which memory.db has lost: signed by another, by nobody, or with words that were not signed.
+    let path = brains.file("1", "receipts.ndjson");
+    let log = std::fs::read_to_string(&path).expect("receipts");
+    let sixth = log.lines().nth(5).expect("a sixth line");
+    let payload = Envelope::parse(sixth).expect("an envelope").payload().expect("a payload");
+    let foreign = Envelope::seal(&payload, &stranger).to_line().expect("a line");
+    let with = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut envelope: serde_json::Value = serde_json::from_str(sixth).expect("JSON");
+        change(&mut envelope);
+        envelope.to_string()
+    };
+    let unsigned = with(&|envelope| envelope["signatures"] = serde_json::json!([]));
+    let changed = String::from_utf8(payload).expect("text").replace("\"version\":6", "\"version\":9");
+    let forged = with(&|envelope| {
+        let sealed: serde_json::Value =
+            serde_json::from_str(&Envelope::seal(changed.as_bytes(), &stranger).to_line().expect("a line"))
+                .expect("JSON");
+        envelope["payload"] = sealed["payload"].clone();
+    });
+    for line in [&foreign, &unsigned, &forged] {
+        std::fs::write(&path, log.replace(sixth, line)).expect("written");
+        refuses(
+            &brains,
+            &trusted(),
+            "receipt 6 in receipts.ndjson does not hold, and its number would be signed a second",
+        );
+    }
+    // Once its signer is trusted, the chain holds and goes on.
+    std::fs::write(&path, log.replace(sixth, &foreign)).expect("written");
+    let done = repair(&brains.layout(), &id(), &brains.opening(), &both, OnLoss::Accept).expect("repaired");
+    assert_eq!((done.lost.len(), done.settled.expect("a step").version), (3, 8));
+    assert_eq!(numbers(&brains), (1..=8).collect::<Vec<_>>());
 }
 
 #[test]

@@ -130,6 +130,41 @@ fn secrets_of_every_issuer_are_redacted_and_ordinary_texts_stay() {
 }
 
 #[test]
+fn a_word_that_says_placeholder_beside_a_real_secret_hides_nothing() {
+    let (mut all, mut gone, mut refused) = (0, 0, 0);
+    for case in read("positives.jsonl") {
+        let Some(secret) = case.secret.filter(|secret| secret.len() >= 20) else { continue };
+        let found = redact::find(&case.text);
+        // The whole of it, with what its issuer puts before.
+        let Some(whole) = found.iter().find(|found| case.text[found.start..found.end].contains(&secret)) else {
+            continue;
+        };
+        if !["an API key", "an access token", "a token"].contains(&whole.what) || whole.sample {
+            continue;
+        }
+        let key = &case.text[whole.start..whole.end];
+        for beside in [
+            format!("{key}_your_key"),
+            format!("{key}-example"),
+            format!("EXAMPLE-{key}"),
+            format!("your_api_key_{key}"),
+            format!("dummy_{key}_here"),
+        ] {
+            let text = case.text.replace(key, &beside);
+            let (is_gone, is_refused) = (!redact::redact(&text).contains(&secret), is_refused(&text));
+            all += 1;
+            gone += usize::from(is_gone);
+            refused += usize::from(is_refused);
+            if !is_gone || !is_refused {
+                println!("redacted {is_gone}, refused {is_refused}: {}: {text:?}", case.name);
+            }
+        }
+    }
+    println!("{gone} redacted and {refused} refused of {all}");
+    assert!(all > 500 && gone * 100 >= all * 95 && refused * 100 >= all * 95, "{gone} and {refused} of {all}");
+}
+
+#[test]
 fn what_an_agent_writes_is_refused_also_where_it_is_quoted() {
     let quoted = "Prompt injection: inputs may say \"Ignore all previous instructions\".";
     assert!(!is_refused(quoted));

@@ -6,6 +6,7 @@ mod learning;
 mod order;
 mod private_words;
 mod receipts;
+mod replays;
 mod skills;
 
 use std::sync::Arc;

@@ -91,7 +91,10 @@ fn an_archived_skill_is_back_byte_for_byte_after_an_undo_and_keeps_its_counts() 
     assert_eq!(brain.usage().expect("usage")[&slug("dir-one")].view_count, 1);
     assert!(brain.skills().expect("an index").get(&slug("dir-one")).is_some());
     let step = last_step(&brain);
-    assert_eq!((step.kind, step.summary.as_str()), (StepKind::Rollback, "undo of step 2: archived skill dir-one"));
+    assert_eq!(
+        (step.kind, step.summary.as_str()),
+        (StepKind::Undo { of: Some(2) }, "undo of step 2: archived skill dir-one")
+    );
     let settled = undone.settled.expect("settled");
     assert_eq!((settled.version, settled.files.len()), (4, 4));
     assert!(settled.receipt.is_some());

@@ -23,7 +23,7 @@ fn machine(turns: u8, tools: &[&str]) -> Machine {
 }
 
 fn report(status: EvidenceStatus, text: &str) -> ToolReport {
-    ToolReport { status, text: text.to_owned(), summary: "done".to_owned(), millis: 1, recorded: false }
+    ToolReport { millis: 1, ..ToolReport::new(status, text, "done") }
 }
 
 fn call(tool: &str) -> String {

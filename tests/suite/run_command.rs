@@ -170,6 +170,25 @@ fn bad_input_is_a_sentence_and_an_exit_code() {
 }
 
 #[test]
+fn a_change_of_a_skill_that_waits_for_review_is_said() {
+    let (_dir, herm) = herm();
+    let archive = json!({ "tool": "skill_manage", "args": { "action": "archive", "name": "oracle-review" } });
+    let answer = "{\"summary\": \"seen\", \"findings\": [], \"checked\": [], \"limits\": []}";
+    for (arguments, waits) in [(&[][..], true), (&["--dry-run"], false)] {
+        let server = ModelServer::start(vec![Step::chat(&archive.to_string()), Step::chat(answer)]);
+        let run = run_on(
+            &herm,
+            &server,
+            &[&["run", "1", "contract A {}", "--backend", "openai", "--model", "m"], arguments].concat(),
+        );
+        assert_eq!(run.code, 0, "{run:?}");
+        let said = "waits for review: archive oracle-review · see `herm evolve queue list 1`";
+        assert_eq!(run.stderr.contains(said), waits, "{}", run.stderr);
+    }
+    assert!(herm.run(&["evolve", "queue", "list", "1"]).stdout.contains("oracle-review"));
+}
+
+#[test]
 fn a_real_endpoint_answers_and_the_key_is_nowhere() {
     let (dir, herm) = herm();
     let server = ModelServer::start(vec![

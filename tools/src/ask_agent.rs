@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use herm::tool::{Card, Context, Output, Permission, Replay, Tool};
+use herm::tool::{Card, Context, Output, Permission, Replay, Told, Tool};
 use herm::{BrainId, Error, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -68,7 +68,7 @@ impl Tool for AskAgent {
         let agents = cx.agents().ok_or_else(|| {
             Error::unavailable("there are no other agents here").hint("do it in this task, or say that it was not done")
         })?;
-        let answer = agents.ask(task, to.clone(), args.input).await?;
+        let answer = cx.secrets().redact(agents.ask(task, to.clone(), args.input).await?);
         // It was asked in the subscriber's name, and may say what it knows of them.
         let heard = answer.clone();
         cx.desk(move |desk| {
@@ -77,6 +77,7 @@ impl Tool for AskAgent {
         })
         .await?;
         let summary = format!("agent {to} answered, {}", fit::count(answer.chars().count(), "character"));
-        Ok(Output::new(format!("Agent {to} answered:\n{answer}"), summary))
+        let output = Output::new(format!("Agent {to} answered:\n{answer}"), summary);
+        Ok(if cx.task().is_private() { output.telling(vec![Told::Text(answer)]) } else { output })
     }
 }

@@ -101,10 +101,10 @@ fn change(desk: &mut Desk, layer: Layer, name: &str, edit: &Edit) -> Result<Outp
     let edits = std::slice::from_ref(edit);
     let after = layers::apply(&before, edits, layer.cap())?;
     if let Edit::Add { content } | Edit::Replace { content, .. } = edit {
-        guard::check(content)?;
+        desk.check_text(content)?;
         // Two harmless entries may read as one instruction.
         if guard::objections(&before).is_empty() {
-            guard::check(&after)?;
+            desk.check_text(&after)?;
         }
     }
     desk.edit()?.edit_layer(layer, edits)?;

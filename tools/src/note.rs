@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use herm::memory::Fact;
-use herm::skill::guard;
 use herm::tool::{Card, Context, Output, Permission, Tool};
 use herm::{Error, Result};
 use schemars::JsonSchema;
@@ -52,15 +51,16 @@ impl Tool for Note {
         if key.chars().any(char::is_control) {
             return Err(Error::invalid("the key has a control character").hint("use plain words"));
         }
-        guard::check(&format!("{key}: {value}"))?;
         let task = cx.task();
         let subscriber = task.subscriber;
         let done = match subscriber {
             Some(_) => "Noted for this user.",
             None => "Noted for everyone.",
         };
+        let said = format!("{key}: {value}");
         let fact = Fact { subscriber, key, value, task: task.task.to_string(), at: task.at };
         cx.desk(move |desk| {
+            desk.check_text(&said)?;
             desk.fact(fact);
             Ok(())
         })

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use herm::Result;
 use herm::memory::search::Hit;
 use herm::memory::{FoundNear, Scope, Search, Source};
-use herm::tool::{Card, Context, Output, Permission, Tool};
+use herm::tool::{Card, Context, Output, Permission, Told, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -76,9 +76,11 @@ impl Tool for Recall {
             .await?;
         let summary = format!("{}{failure}", fit::count(found.hits.len(), "hit"));
         // What a model had a part in is not asked for again in a replay.
-        let output = |text: String| {
-            let output = Output::new(text, summary);
-            if by_meaning { output.recorded() } else { output }
+        let heard = || found.hits.iter().map(|hit| Told::Row(hit.source, hit.id)).collect();
+        let output = |text: String| match (Output::new(text, summary), cx.task().is_private()) {
+            (output, _) if !by_meaning => output,
+            (output, false) => output.recorded(),
+            (output, true) => output.recorded().telling(heard()),
         };
         if found.hits.is_empty() {
             return Ok(output("Nothing found. Try other or fewer words.".to_owned()));

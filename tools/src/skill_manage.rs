@@ -1,7 +1,7 @@
 //! `skill_manage`: makes and improves skills.
 
 use async_trait::async_trait;
-use herm::skill::{Document, guard};
+use herm::skill::Document;
 use herm::tool::{Card, Context, Desk, Output, Permission, Tool, Written};
 use herm::{Error, Result, Slug};
 use schemars::JsonSchema;
@@ -81,26 +81,7 @@ impl Tool for SkillManage {
 
     async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
         let args: Args = arguments::read(args)?;
-        let task = cx.task();
-        let input = task.is_private().then(|| task.input.clone());
-        cx.desk(move |desk| {
-            if let Some(input) = input.filter(|_| !desk.is_gated()) {
-                check_as_before(&args, &input)?;
-            }
-            manage(desk, &args)
-        })
-        .await
-    }
-}
-
-/// What was compared before the desk compared everything: a task of that time is replayed.
-fn check_as_before(args: &Args, input: &str) -> Result<()> {
-    let written = [&args.content, &args.replace, &args.description].into_iter().flatten();
-    let written = written.cloned().collect::<Vec<_>>().join("\n");
-    match guard::quotes(&written, input) {
-        None => Ok(()),
-        Some(words) => Err(Error::refused(format!("that repeats the subscriber's own words ({words:?})"))
-            .hint("write the procedure in words of your own")),
+        cx.desk(move |desk| manage(desk, &args)).await
     }
 }
 
@@ -137,7 +118,7 @@ fn manage(desk: &mut Desk, args: &Args) -> Result<Output> {
     };
     Ok(match written {
         Written::Done => Output::new(done.clone(), done),
-        Written::Waits(told) => Output::new(told, format!("a change of skill {slug} waits for a person")),
+        Written::Waits(told) => Output::new(told, format!("a change of skill {slug} waits for a person")).waiting(),
     })
 }
 

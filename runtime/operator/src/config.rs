@@ -26,7 +26,7 @@ pub(crate) use elsewhere::{EnsEntry, WalrusEntry};
 pub(crate) use evolver::EvolverEntry;
 pub(crate) use semantic::{SemanticEntry, SemanticModels};
 pub(crate) use serve::{PaymentEntry, ServeEntry, ServeLimits};
-pub(crate) use successor::{MeshEntry, StewardsEntry, SuccessorEntry};
+pub(crate) use successor::{Gates, MeshEntry, StewardsEntry, SuccessorEntry};
 
 /// The configuration file.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]

@@ -84,3 +84,12 @@ pub(crate) fn verb(change: herm::tool::SkillChange) -> &'static str {
         herm::tool::SkillChange::Archived => "archived",
     }
 }
+
+/// The same of what is not done yet.
+pub(crate) fn wish(change: herm::tool::SkillChange) -> &'static str {
+    match change {
+        herm::tool::SkillChange::Created => "create",
+        herm::tool::SkillChange::Changed => "change",
+        herm::tool::SkillChange::Archived => "archive",
+    }
+}

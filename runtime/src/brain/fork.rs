@@ -2,19 +2,18 @@
 
 use std::path::Path;
 
+use super::commit::{self, AlreadyKept, Base, StepPlan, Summary};
 use super::history::StepKind;
 use super::journal::{self, FileChange};
 use super::open::{self, Opening};
 use super::reader::Reader;
 use super::settle;
-use super::tape;
-use super::witness::Move;
-use crate::bundle::{LOCK_SCHEMA, Lockfile, Origin, Tree};
+use crate::bundle::{Lockfile, Origin, Tree};
 use crate::error::{Error, Result};
 use crate::fsio::{self, Root, Sync};
 use crate::ids::BrainId;
 use crate::layout::{self, Layout};
-use crate::memory::{self, Database, Flow, SCHEMA_VERSION, Table, sql};
+use crate::memory::{self, Database, Flow, SCHEMA_VERSION, Table};
 
 impl Reader {
     /// Makes brain `new` from this one as it was at a version, or as it is. Its files, memory and usage are
@@ -89,55 +88,27 @@ fn put_together(
             .hint(format!("see what differs with `herm brain verify {id}`")));
     }
     let origin = Origin::Fork { brain: id.clone(), version: original.version, bundle_hash: original.bundle_hash };
-    let lock = Lockfile {
-        schema: LOCK_SCHEMA.to_owned(),
-        bundle_hash: parts.root(),
-        version: 1,
-        last_updated: now,
-        parent: None,
-        parts,
-        origin,
-    };
     let summary = format!("forked from version {} of brain {id}", original.version);
-    let transaction = connection.unchecked_transaction().map_err(|source| sql("fork memory.db", source))?;
-    journal::create_state(&transaction, &lock)?;
-    let seq = journal::add_step(&transaction, StepKind::Create, &summary, now, &lock, None)?;
-    let mut files = Vec::new();
-    for (file, digest) in tree.iter() {
-        let change = FileChange { path: file.clone(), before: None, after: Some(digest) };
-        journal::add_change(&transaction, seq, &change)?;
-        files.push(change.record());
-    }
-    let moved = Move {
+    let changes: Vec<FileChange> = tree
+        .iter()
+        .map(|(path, digest)| FileChange { path: path.clone(), before: None, after: Some(digest) })
+        .collect();
+    let plan = StepPlan {
         brain: new,
-        seq: 0,
+        signer: opening.witness.as_deref(),
+        now,
         kind: StepKind::Create,
-        summary: &summary,
-        at: now,
-        before: None,
-        after: &lock,
-        files: &files,
-        previous: None,
-        journal: None,
+        summary: Summary::Text(&summary),
         report: None,
+        base: Base::New { origin: &origin, expected: Some(original.bundle_hash) },
+        changes: &changes,
+        contents: &AlreadyKept,
+        telemetry: None,
+        transcript: None,
     };
-    let receipt = tape::attest(&transaction, opening.witness.as_deref(), seq, moved)?;
-    journal::mark_flushed(&transaction, seq, false)?;
-    transaction.commit().map_err(|source| sql("fork memory.db", source))?;
-    settle::write_sidecar(&database, &root)?;
-    root.replace(&layout::rel(layout::LOCK)?, &lock.to_bytes()?, Sync::Later)?;
-    if let Some(receipt) = receipt {
-        let line = format!("{}\n", receipt.envelope);
-        root.replace(&layout::rel(layout::RECEIPTS)?, line.as_bytes(), Sync::Later)?;
-    }
-    drop(database);
-    root.clear_temporaries()?;
-    let mut paths: Vec<_> = tree.iter().map(|(file, _)| file.clone()).collect();
-    for name in [layout::LOCK, layout::USAGE_SIDECAR, layout::DATABASE, layout::RECEIPTS] {
-        paths.push(layout::rel(name)?);
-    }
-    if !root.sync_file_system()? {
-        settle::sync_files(&root, &paths)?;
-    }
+    let committed = commit::commit_step(connection, &mut tree, &plan, |_| Ok(Vec::new()))?
+        .ok_or_else(|| Error::internal("a new brain has no first step"))?;
+    let lock = committed.lock.clone();
+    commit::finish_new_brain(&root, database, &committed, changes.into_iter().map(|change| change.path))?;
     Ok(lock)
 }

@@ -7,43 +7,116 @@ use crate::ids::{BrainId, Digest, RelPath};
 use crate::memory::{Database, sql};
 
 /// Why a brain moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepKind {
-    /// It was made.
+    /// The brain was made.
     Create,
     /// A subscriber's call.
     Task,
-    /// The operator, the curator or the evolver.
+    /// The operator changed skills or memory.
     Maintenance,
-    /// Content from elsewhere, or edits by hand, taken over.
+    /// The curator retired skills, or brought some back.
+    Curate,
+    /// The evolver changed a skill.
+    Evolve,
+    /// A patch of the runtime's settings, role or skills was applied.
+    Patch,
+    /// Content from elsewhere was taken in.
     Import,
-    /// A snapshot put in place.
-    Restore,
-    /// An earlier change undone.
-    Rollback,
+    /// Edits by hand were taken over.
+    Adopt,
+    /// The brain goes on after a loss.
+    Repair,
+    /// An earlier step was undone.
+    Undo {
+        /// The step. Unknown where only a receipt of herm 0.1 is left of the undo.
+        of: Option<i64>,
+    },
 }
 
 impl StepKind {
-    /// The kind's name, as stored.
+    /// The kind as receipts, history and the HTTP interface name it. Finer kinds share a name:
+    /// [`action`](Self::action) tells them apart.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
             Self::Task => "task",
-            Self::Maintenance => "maintenance",
-            Self::Import => "import",
-            Self::Restore => "restore",
-            Self::Rollback => "rollback",
+            Self::Maintenance | Self::Curate | Self::Evolve | Self::Patch => "maintenance",
+            Self::Import | Self::Adopt => "import",
+            Self::Repair => "restore",
+            Self::Undo { .. } => "rollback",
         }
     }
 
-    pub(super) fn parse(name: &str) -> Result<Self> {
-        [Self::Create, Self::Task, Self::Maintenance, Self::Import, Self::Restore, Self::Rollback]
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| {
-                Error::corrupt(format!("{name:?} is not a kind of step")).hint("restore the brain from a snapshot")
-            })
+    /// What was done, where the name does not say it.
+    pub fn action(self) -> Option<&'static str> {
+        match self {
+            Self::Curate => Some("curate"),
+            Self::Evolve => Some("evolve"),
+            Self::Patch => Some("patch"),
+            Self::Adopt => Some("adopt"),
+            Self::Undo { of: Some(_) } => Some("undo"),
+            Self::Create | Self::Task | Self::Maintenance | Self::Import | Self::Repair | Self::Undo { of: None } => {
+                None
+            }
+        }
+    }
+
+    /// The step that this one undoes.
+    pub fn undoes(self) -> Option<i64> {
+        match self {
+            Self::Undo { of } => of,
+            _ => None,
+        }
+    }
+
+    /// The kind as the journal stores it: its action where there is one, and the step that an undo undoes.
+    pub(super) fn stored(self) -> String {
+        match (self.action(), self.undoes()) {
+            (Some(action), Some(step)) => format!("{action}:{step}"),
+            (Some(action), None) => action.to_owned(),
+            (None, _) => self.name().to_owned(),
+        }
+    }
+
+    /// Reads the kind of a stored step. Herm 0.1 stored the name alone: there the summary, which it wrote itself, has
+    /// to tell the action.
+    pub(super) fn read(stored: &str, summary: &str) -> Result<Self> {
+        if let Some(step) = stored.strip_prefix("undo:") {
+            let of = step.parse().ok().filter(|step| *step > 0);
+            return of.map(|of| Self::Undo { of: Some(of) }).ok_or_else(|| unknown(stored));
+        }
+        match stored {
+            "create" => Ok(Self::Create),
+            "task" => Ok(Self::Task),
+            "curate" => Ok(Self::Curate),
+            "evolve" => Ok(Self::Evolve),
+            "patch" => Ok(Self::Patch),
+            "adopt" => Ok(Self::Adopt),
+            "restore" => Ok(Self::Repair),
+            "maintenance" if summary.starts_with("curator: ") => Ok(Self::Curate),
+            "maintenance" if summary.starts_with("evolver: ") => Ok(Self::Evolve),
+            "maintenance" if summary.starts_with("patch: ") => Ok(Self::Patch),
+            "maintenance" => Ok(Self::Maintenance),
+            "import" if summary.starts_with("adopted ") => Ok(Self::Adopt),
+            "import" => Ok(Self::Import),
+            "rollback" => {
+                let rest = summary.strip_prefix("undo of step ").unwrap_or_default();
+                let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+                Ok(Self::Undo { of: rest.get(..digits).and_then(|digits| digits.parse().ok()) })
+            }
+            other => Err(unknown(other)),
+        }
+    }
+}
+
+fn unknown(kind: &str) -> Error {
+    Error::corrupt(format!("{kind:?} is not a kind of step")).hint("restore the brain from a snapshot")
+}
+
+impl serde::Serialize for StepKind {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }
 
@@ -67,7 +140,7 @@ pub struct StepRecord {
     pub version: i64,
     /// Why.
     pub kind: StepKind,
-    /// What, in one line.
+    /// What, in one line. For people: nothing is decided by it.
     pub summary: String,
     /// When.
     pub at: Moment,
@@ -117,7 +190,7 @@ fn steps(database: &Database, which: &str, number: i64) -> Result<Vec<StepRecord
     let mut rows = statement.query([number]).map_err(failed)?;
     let mut steps = Vec::new();
     while let Some(row) = rows.next().map_err(failed)? {
-        let kind: String = row.get(2).map_err(failed)?;
+        let (kind, summary): (String, String) = (row.get(2).map_err(failed)?, row.get(3).map_err(failed)?);
         let before: Option<String> = row.get(5).map_err(failed)?;
         let after: String = row.get(6).map_err(failed)?;
         let seq = row.get(0).map_err(failed)?;
@@ -126,8 +199,8 @@ fn steps(database: &Database, which: &str, number: i64) -> Result<Vec<StepRecord
         steps.push(StepRecord {
             seq,
             version: row.get(1).map_err(failed)?,
-            kind: StepKind::parse(&kind)?,
-            summary: row.get(3).map_err(failed)?,
+            kind: StepKind::read(&kind, &summary)?,
+            summary,
             at: Moment(row.get(4).map_err(failed)?),
             before: before.map(|text| text.parse()).transpose()?,
             after: after.parse()?,
@@ -137,12 +210,63 @@ fn steps(database: &Database, which: &str, number: i64) -> Result<Vec<StepRecord
     Ok(steps)
 }
 
-/// When the last step of a kind was whose summary begins like this.
-pub(super) fn last_like(database: &Database, kind: StepKind, beginning: &str) -> Result<Option<Moment>> {
+/// When the curator last moved a brain.
+pub(super) fn last_curated(database: &Database) -> Result<Option<Moment>> {
     database
         .connection
-        .prepare_cached("SELECT max(at) FROM steps WHERE kind = ?1 AND substr(summary, 1, length(?2)) = ?2")
-        .and_then(|mut last| last.query_row((kind.name(), beginning), |row| row.get::<_, Option<i64>>(0)))
+        // Herm 0.1 stored its steps as maintenance, with this summary.
+        .prepare_cached(
+            "SELECT max(at) FROM steps WHERE kind = 'curate' OR \
+             (kind = 'maintenance' AND substr(summary, 1, 9) = 'curator: ')",
+        )
+        .and_then(|mut last| last.query_row([], |row| row.get::<_, Option<i64>>(0)))
         .map(|at| at.map(Moment))
         .map_err(|source| sql("read memory.db", source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_read_back_as_it_was_stored() {
+        let all = [
+            StepKind::Create,
+            StepKind::Task,
+            StepKind::Maintenance,
+            StepKind::Curate,
+            StepKind::Evolve,
+            StepKind::Patch,
+            StepKind::Import,
+            StepKind::Adopt,
+            StepKind::Repair,
+            StepKind::Undo { of: Some(17) },
+        ];
+        for kind in all {
+            // The summary has no say in it: it reads like that of another kind.
+            assert_eq!(StepKind::read(&kind.stored(), "a line").unwrap(), kind);
+            if kind.action().is_some() {
+                assert_eq!(StepKind::read(&kind.stored(), "undo of step 4: x").unwrap(), kind);
+            }
+        }
+    }
+
+    #[test]
+    fn steps_of_herm_0_1_are_read_by_their_summaries() {
+        let read = |kind, summary| StepKind::read(kind, summary).unwrap();
+        assert_eq!(read("maintenance", "curator: archived 2 skills"), StepKind::Curate);
+        assert_eq!(read("maintenance", "evolver: notes of report-writing"), StepKind::Evolve);
+        assert_eq!(read("maintenance", "patch: a larger budget"), StepKind::Patch);
+        assert_eq!(read("maintenance", "archived skill x"), StepKind::Maintenance);
+        assert_eq!(read("import", "adopted 2 files changed by hand"), StepKind::Adopt);
+        assert_eq!(read("rollback", "undo of step 12 (forced): x"), StepKind::Undo { of: Some(12) });
+        assert_eq!(read("rollback", "lost: only its receipt is left"), StepKind::Undo { of: None });
+    }
+
+    #[test]
+    fn a_kind_that_no_herm_wrote_is_refused() {
+        for kind in ["", "undo", "undo:", "undo:x", "undo:-1", "undo:0", "Task", "purge"] {
+            assert_eq!(StepKind::read(kind, "").unwrap_err().kind(), crate::error::ErrorKind::Corrupt, "{kind}");
+        }
+    }
 }

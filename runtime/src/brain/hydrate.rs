@@ -4,23 +4,23 @@
 //! *manifest* or a directory, checked against its hash; or a snapshot, which `snapshot` restores. A
 //! new brain is put together aside and renamed into place, so it is either whole or not there.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use super::bundle_files::BundleFiles;
+use super::commit::{self, Base, Contents, StepPlan, Summary};
 use super::draft::Draft;
 use super::history::StepKind;
-use super::journal::{self, FileChange};
+use super::journal::FileChange;
 use super::open::{self, Brain, Opening};
 use super::settle;
-use super::tape;
-use super::witness::Move;
-use crate::bundle::{LOCK_SCHEMA, Lockfile, Tree};
+use crate::bundle::Tree;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::fsio::{self, Root, Sync};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout::{self, Layout};
-use crate::memory::{self, Database, sql};
+use crate::memory::Database;
 use crate::skill::{Usage, all_skills};
 
 /// A canonical agent, as data.
@@ -98,66 +98,34 @@ fn put_together(path: &Path, id: &BrainId, bundle: &BundleFiles, opening: &Openi
         tree.set(path, Digest::of(content));
     }
     let database = Database::create(&path.join(layout::DATABASE))?;
-    let failed = |source| sql("make memory.db", source);
-    let transaction = database.connection.unchecked_transaction().map_err(failed)?;
-    let undo = settle::write_rows(&transaction, &first_rows(bundle))?;
-    let parts = settle::parts(&mut tree, &transaction)?;
-    let bundle_hash = parts.root();
-    if let Some(expected) = bundle.expected.filter(|expected| *expected != bundle_hash) {
-        return Err(Error::refused(format!("the bundle hashes to {bundle_hash}, and {expected} was expected"))
-            .hint("get the bundle again from where the hash comes from; nothing was written"));
-    }
-    let lock = Lockfile {
-        schema: LOCK_SCHEMA.to_owned(),
-        bundle_hash,
-        version: 1,
-        last_updated: now,
-        parent: None,
-        parts,
-        origin: bundle.origin.clone(),
-    };
-    journal::create_state(&transaction, &lock)?;
-    let seq = journal::add_step(&transaction, StepKind::Create, &bundle.summary, now, &lock, None)?;
-    memory::undo::keep(&transaction, seq, &undo)?;
-    let mut files = Vec::new();
-    for (path, digest) in tree.iter() {
-        if let Some(content) = bundle.files.get(path) {
-            journal::keep_blob(&transaction, &digest, content)?;
-        }
-        let change = FileChange { path: path.clone(), before: None, after: Some(digest) };
-        journal::add_change(&transaction, seq, &change)?;
-        files.push(change.record());
-    }
-    let moved = Move {
+    let changes: Vec<FileChange> = tree
+        .iter()
+        .map(|(path, digest)| FileChange { path: path.clone(), before: None, after: Some(digest) })
+        .collect();
+    let plan = StepPlan {
         brain: id,
-        seq: 0,
+        signer: opening.witness.as_deref(),
+        now,
         kind: StepKind::Create,
-        summary: &bundle.summary,
-        at: now,
-        before: None,
-        after: &lock,
-        files: &files,
-        previous: None,
-        journal: None,
+        summary: Summary::Text(&bundle.summary),
         report: None,
+        base: Base::New { origin: &bundle.origin, expected: bundle.expected },
+        changes: &changes,
+        contents: bundle,
+        telemetry: None,
+        transcript: None,
     };
-    let receipt = tape::attest(&transaction, opening.witness.as_deref(), seq, moved)?;
-    journal::mark_flushed(&transaction, seq, false)?;
-    transaction.commit().map_err(failed)?;
-    settle::write_sidecar(&database, &root)?;
-    root.replace(&layout::rel(layout::LOCK)?, &lock.to_bytes()?, Sync::Later)?;
-    if let Some(receipt) = receipt {
-        let line = format!("{}\n", receipt.envelope);
-        root.replace(&layout::rel(layout::RECEIPTS)?, line.as_bytes(), Sync::Later)?;
+    let committed = commit::commit_step(&database.connection, &mut tree, &plan, |connection| {
+        settle::write_rows(connection, &first_rows(bundle))
+    })?
+    .ok_or_else(|| Error::internal("a new brain has no first step"))?;
+    commit::finish_new_brain(&root, database, &committed, bundle.files.keys().cloned())
+}
+
+impl Contents for BundleFiles {
+    fn of(&self, change: &FileChange) -> Result<[Option<Cow<'_, [u8]>>; 2]> {
+        Ok([None, self.files.get(&change.path).map(|content| Cow::Borrowed(content.as_slice()))])
     }
-    drop(database);
-    root.clear_temporaries()?;
-    let mut paths: Vec<RelPath> = bundle.files.keys().cloned().collect();
-    for name in [layout::LOCK, layout::USAGE_SIDECAR, layout::DATABASE, layout::RECEIPTS] {
-        paths.push(layout::rel(name)?);
-    }
-    // Syncing thousands of files one by one takes seconds; the whole file system takes one call.
-    if paths.len() > 64 && root.sync_file_system()? { Ok(()) } else { settle::sync_files(&root, &paths) }
 }
 
 /// The telemetry of the skills a brain begins with. It depends on the files alone and not on the

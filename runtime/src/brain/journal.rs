@@ -117,7 +117,7 @@ pub(super) fn add_step(
         .prepare_cached("INSERT INTO steps (kind, summary, at, version, before, after) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
         .and_then(|mut add| {
             add.insert((
-                kind.name(),
+                kind.stored(),
                 summary,
                 at.millis(),
                 i64::try_from(lock.version).unwrap_or(i64::MAX),

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use rusqlite::Connection;
 use serde_json::Value;
 
+use super::history::StepKind;
 use super::journal;
 use crate::bundle::Parts;
 use crate::clock::Moment;
@@ -38,6 +39,8 @@ pub struct JournalCheck {
 #[derive(Debug, Clone)]
 pub(super) struct Said {
     pub(super) kind: String,
+    action: Option<String>,
+    undoes: Option<i64>,
     pub(super) at: String,
     pub(super) version: u64,
     pub(super) before: Option<Digest>,
@@ -68,6 +71,8 @@ pub(super) fn said(envelope: &str) -> Result<Said> {
     let lost = predicate["change"]["repair"]["lost"].as_array();
     Ok(Said {
         kind: text(&predicate["kind"]),
+        action: predicate["action"].as_str().map(str::to_owned),
+        undoes: predicate["undoes"].as_i64(),
         at: text(&predicate["at"]),
         version: predicate["version"].as_u64().unwrap_or_default(),
         before: subject("bundle/before"),
@@ -80,6 +85,17 @@ pub(super) fn said(envelope: &str) -> Result<Said> {
     })
 }
 
+impl Said {
+    /// The kind of the step, as far as the receipt tells it.
+    pub(super) fn step_kind(&self) -> Result<StepKind> {
+        match (self.action.as_deref(), self.undoes) {
+            (Some("undo"), Some(step)) => Ok(StepKind::Undo { of: Some(step) }),
+            (Some(action), _) => StepKind::read(action, ""),
+            (None, _) => StepKind::read(&self.kind, ""),
+        }
+    }
+}
+
 /// Checks the journal of the steps from `first` on against their receipts.
 pub(super) fn check(connection: &Connection, first: i64) -> Result<JournalCheck> {
     let failed = |source| sql("read memory.db", source);
@@ -89,7 +105,7 @@ pub(super) fn check(connection: &Connection, first: i64) -> Result<JournalCheck>
     let mut statement = connection
         .prepare_cached(
             "SELECT steps.seq, kind, at, version, before, after, receipts.seq, envelope, \
-             (SELECT count(*) FROM changes WHERE changes.seq = steps.seq) \
+             (SELECT count(*) FROM changes WHERE changes.seq = steps.seq), summary \
              FROM steps LEFT JOIN receipts ON receipts.step = steps.seq WHERE steps.seq >= ?1 ORDER BY steps.seq DESC",
         )
         .map_err(failed)?;
@@ -115,15 +131,26 @@ pub(super) fn check(connection: &Connection, first: i64) -> Result<JournalCheck>
             continue;
         }
         let digest = |text: Option<String>| text.and_then(|text| text.parse::<Digest>().ok());
+        let stored: String = row.get(1).map_err(failed)?;
+        let kind = match StepKind::read(&stored, &row.get::<_, String>(9).map_err(failed)?) {
+            Ok(kind) => kind,
+            Err(error) => {
+                found.note(format!("step {seq}: {}", error.message()));
+                continue;
+            }
+        };
+        // Receipts of herm 0.1 name the kind alone.
+        let says_action =
+            said.action.is_none() || (said.action.as_deref(), said.undoes) == (kind.action(), kind.undoes());
         let kept = (
-            row.get::<_, String>(1).map_err(failed)?,
+            kind.name().to_owned(),
             Moment(row.get(2).map_err(failed)?).to_string(),
             row.get::<_, i64>(3).map_err(failed)?.unsigned_abs(),
             digest(row.get(4).map_err(failed)?),
             digest(row.get(5).map_err(failed)?),
             row.get::<_, i64>(8).map_err(failed)?.unsigned_abs(),
         );
-        if kept != (said.kind, said.at, said.version, said.before, said.after, said.files) {
+        if !says_action || kept != (said.kind, said.at, said.version, said.before, said.after, said.files) {
             found.note(format!("step {seq} of the journal is not the one that receipt {receipt} speaks of"));
             continue;
         }

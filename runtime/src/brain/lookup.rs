@@ -125,7 +125,7 @@ impl Reader {
             .database
             .connection
             .prepare_cached(
-                "SELECT s.seq, s.version, s.at, s.kind, c.after FROM changes c JOIN steps s ON s.seq = c.seq \
+                "SELECT s.seq, s.version, s.at, s.kind, c.after, s.summary FROM changes c JOIN steps s ON s.seq = c.seq \
                  WHERE c.path = ?1 ORDER BY c.seq DESC LIMIT ?2",
             )
             .map_err(failed)?;
@@ -134,12 +134,12 @@ impl Reader {
             let most = i64::try_from(limit).unwrap_or(i64::MAX);
             let mut rows = statement.query((path.as_str(), most)).map_err(failed)?;
             while let Some(row) = rows.next().map_err(failed)? {
-                let kind: String = row.get(3).map_err(failed)?;
+                let (kind, summary): (String, String) = (row.get(3).map_err(failed)?, row.get(5).map_err(failed)?);
                 versions.push(FileVersion {
                     step: row.get(0).map_err(failed)?,
                     version: row.get(1).map_err(failed)?,
                     at: Moment(row.get(2).map_err(failed)?),
-                    kind: StepKind::parse(&kind)?,
+                    kind: StepKind::read(&kind, &summary)?,
                     digest: row.get::<_, Option<[u8; 32]>>(4).map_err(failed)?.map(Digest::from),
                     path: path.clone(),
                 });

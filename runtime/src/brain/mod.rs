@@ -10,12 +10,14 @@
 //!
 //! The layout is described in `docs/formats/brain.md`.
 
+mod adopt;
 mod ahead;
 mod arrival;
 mod behind;
 mod beside;
 mod bundle_files;
 mod carry;
+mod commit;
 mod copy;
 mod draft;
 mod editor;

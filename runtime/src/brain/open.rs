@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Dir, OsLock, Root};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout::{self, Layout};
-use crate::memory::{self, Access, Database, Found, FoundNear, Hit, Search, Sought, hybrid, search};
+use crate::memory::{self, Access, Database, Found, FoundNear, Search, Sought, Source, hybrid, search};
 use crate::skill::command::Commands;
 use crate::skill::{Catalog, Index};
 use crate::tuning::{Migration, Tuning};
@@ -342,11 +342,17 @@ impl Brain {
         !self.poisoned && !self.settling && self.drift.is_none()
     }
 
-    pub(super) fn check_usable(&self) -> Result<()> {
+    /// Whether a step may be committed at all, edits by hand or not.
+    pub(super) fn check_committable(&self) -> Result<()> {
         if self.poisoned || self.settling {
             return Err(Error::unavailable(format!("brain {} must be opened again after a failed write", self.id))
                 .hint("close it and open it again; the open finds out which step is the last"));
         }
+        Ok(())
+    }
+
+    pub(super) fn check_usable(&self) -> Result<()> {
+        self.check_committable()?;
         match &self.drift {
             Some(drift) => Err(drift.clone().into_error(&self.id)),
             None => Ok(()),
@@ -386,8 +392,8 @@ impl Brain {
     }
 
     /// The whole texts of hits that belong to one subscriber.
-    pub(crate) fn private_texts(&self, hits: &[Hit]) -> Result<Vec<String>> {
-        search::private_texts(&self.database.connection, hits)
+    pub(crate) fn private_texts(&self, rows: impl IntoIterator<Item = (Source, i64)>) -> Result<Vec<String>> {
+        search::private_texts(&self.database.connection, rows)
     }
 
     /// Builds damaged full-text indexes again from the rows.

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use super::ahead::Ahead;
 use super::arrival::{Vouched, free_place};
 use super::behind;
-use super::history::StepKind;
 use super::journal;
 use super::journal_check::{self, Said};
 use super::open::{self, Brain, Opening};
@@ -162,9 +161,24 @@ impl Lost {
         lines.pop();
         for (line, seq) in lines.into_iter().zip(last.seq + 1..) {
             let Ok(line) = std::str::from_utf8(line) else { break };
-            // What does not continue the chain proves nothing.
-            let Ok(vouched) = vouch(line) else { break };
-            let said = journal_check::said(line)?;
+            let said = journal_check::said(line);
+            let vouched = match (vouch(line), &said) {
+                (Ok(vouched), _) => vouched,
+                // What is no receipt proves nothing.
+                (Err(_), Err(_)) => break,
+                // Someone may hold this receipt: another of the same number would make it a lie.
+                (Err(error), Ok(_)) => {
+                    return Err(Error::refused(format!(
+                        "receipt {seq} in receipts.ndjson does not hold, and its number would be signed a second time: {}",
+                        error.message()
+                    ))
+                    .hint(
+                        "if another operator signed it, name that key as trusted; if nobody did, keep a copy of \
+                         receipts.ndjson, take the line out, and repair again",
+                    ));
+                }
+            };
+            let said = said?;
             receipts.push(LostReceipt {
                 receipt: Receipt { seq, envelope: line.to_owned(), digest: vouched.digest },
                 said,
@@ -211,7 +225,7 @@ impl Lost {
     /// Keeps what is left of the lost steps: a row each, without files and rows, and their receipts.
     pub(super) fn keep(&self, connection: &Connection, lock: &Lockfile) -> Result<()> {
         for lost in &self.receipts {
-            let (kind, at) = (StepKind::parse(&lost.said.kind)?, Moment::parse(&lost.said.at)?);
+            let (kind, at) = (lost.said.step_kind()?, Moment::parse(&lost.said.at)?);
             let summary = "lost: only its receipt is left";
             let seq = journal::add_step(connection, kind, summary, at, &lost.lock(lock)?, lost.said.before)?;
             tape::add(connection, seq, &tape::head(connection)?, &lost.receipt)?;

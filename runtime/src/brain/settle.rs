@@ -1,15 +1,15 @@
 //! One step: a single transaction, then files that can be made again from it.
 
-use rusqlite::TransactionBehavior;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use super::commit::{self, Base, CommitError, Committed, Contents, StepPlan, Summary};
 use super::draft::Draft;
-use super::evidence;
-use super::history::{ChangeRecord, StepKind};
+use super::history::StepKind;
 use super::journal::{self, FileChange};
 use super::open::Brain;
-use super::tape;
 use super::verify::Drift;
-use super::witness::{Move, Receipt};
+use super::witness::Receipt;
 use crate::bundle::{Lockfile, Part, Parts, Tree};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
@@ -40,6 +40,50 @@ pub struct Settled {
     /// The receipt, where the brain was opened with someone to sign.
     #[serde(skip)]
     pub receipt: Option<Receipt>,
+}
+
+impl Settled {
+    /// A step that led to `committed`.
+    pub(super) fn moved(before: &Lockfile, committed: &Committed, changes: &[FileChange]) -> Self {
+        let after = &committed.lock;
+        Self {
+            moved: true,
+            version: after.version,
+            before: before.bundle_hash,
+            after: after.bundle_hash,
+            parts: before.parts.moved(&after.parts),
+            files: changes.iter().map(|change| change.path.clone()).collect(),
+            receipt: committed.receipt.clone(),
+        }
+    }
+
+    fn unmoved(lock: &Lockfile) -> Self {
+        Self {
+            moved: false,
+            version: lock.version,
+            before: lock.bundle_hash,
+            after: lock.bundle_hash,
+            parts: Vec::new(),
+            files: Vec::new(),
+            receipt: None,
+        }
+    }
+}
+
+/// What files held before a step, by path.
+type OldContents = BTreeMap<RelPath, Vec<u8>>;
+
+/// The contents of a draft's files.
+struct DraftContents<'a> {
+    draft: &'a Draft,
+    old: &'a OldContents,
+}
+
+impl Contents for DraftContents<'_> {
+    fn of(&self, change: &FileChange) -> Result<[Option<Cow<'_, [u8]>>; 2]> {
+        let new = self.draft.files.get(&change.path).and_then(Option::as_ref);
+        Ok([self.old.get(&change.path), new].map(|content| content.map(|content| Cow::Borrowed(content.as_slice()))))
+    }
 }
 
 /// What a step is, beside what it changes.
@@ -87,36 +131,29 @@ impl Brain {
             self.materialise()?;
         }
         self.tree()?;
-        let changes = self.changes_of(draft)?;
+        let (changes, old) = self.changes_of(draft)?;
         let before = self.lock.clone();
         self.put_in_tree(&changes, |change| change.after);
         let now = self.clock().now();
-        let mut committed = self.commit(draft, &changes, step, now);
+        let mut committed = self.commit(draft, &changes, &old, step, now);
         let is_damaged =
             |error: &Error| error.kind() == ErrorKind::Corrupt && std::error::Error::source(error).is_some();
         if committed.as_ref().is_err_and(is_damaged) && !self.poisoned {
             // A damaged index is derived data and is built again; damaged rows fail here as well.
             committed = self.heal_indexes().and_then(|()| {
                 tracing::warn!(brain = %self.id(), "the full-text index was damaged and has been rebuilt");
-                self.commit(draft, &changes, step, now)
+                self.commit(draft, &changes, &old, step, now)
             });
         }
-        let (lock, receipt) = match committed {
-            Ok(Some(moved)) => moved,
+        let committed = match committed {
+            Ok(Some(committed)) => committed,
             unmoved_or_failed => {
                 self.put_in_tree(&changes, |change| change.before);
-                return unmoved_or_failed.map(|_| Settled {
-                    moved: false,
-                    version: before.version,
-                    before: before.bundle_hash,
-                    after: before.bundle_hash,
-                    parts: Vec::new(),
-                    files: Vec::new(),
-                    receipt: None,
-                });
+                return unmoved_or_failed.map(|_| Settled::unmoved(&before));
             }
         };
-        self.lock = lock;
+        let settled = Settled::moved(&before, &committed, &changes);
+        self.lock = committed.lock;
         self.unflushed = true;
         self.steps_since_flush += 1;
         self.behind = true;
@@ -125,28 +162,20 @@ impl Brain {
         if let Err(error) = self.materialise() {
             tracing::warn!(brain = %self.id(), %error, "files of a settled step are still to be written");
         }
-        Ok(Settled {
-            moved: true,
-            version: self.lock.version,
-            before: before.bundle_hash,
-            after: self.lock.bundle_hash,
-            parts: before.parts.moved(&self.lock.parts),
-            files: changes.into_iter().map(|(change, _)| change.path).collect(),
-            receipt,
-        })
+        Ok(settled)
     }
 
-    fn put_in_tree(&mut self, changes: &[(FileChange, Option<Vec<u8>>)], to: impl Fn(&FileChange) -> Option<Digest>) {
+    fn put_in_tree(&mut self, changes: &[FileChange], to: impl Fn(&FileChange) -> Option<Digest>) {
         if let Some(tree) = self.tree.get_mut() {
-            for (change, _) in changes {
+            for change in changes {
                 tree.put(&change.path, to(change));
             }
         }
     }
 
-    /// The file changes a draft really makes, with the content of each before.
-    fn changes_of(&self, draft: &Draft) -> Result<Vec<(FileChange, Option<Vec<u8>>)>> {
-        let mut changes = Vec::new();
+    /// The file changes a draft really makes, and what the files held before.
+    fn changes_of(&self, draft: &Draft) -> Result<(Vec<FileChange>, OldContents)> {
+        let (mut changes, mut old) = (Vec::new(), OldContents::new());
         for (path, content) in &draft.files {
             if Part::of(path.as_str()).is_none() {
                 return Err(Error::invalid(format!("{path} is not part of a brain"))
@@ -171,70 +200,51 @@ impl Brain {
                         self.id()
                     )));
                 }
-                let old = self.read_content(path)?;
-                changes.push((FileChange { path: path.clone(), before, after }, old));
+                old.extend(self.read_content(path)?.map(|content| (path.clone(), content)));
+                changes.push(FileChange { path: path.clone(), before, after });
             }
         }
-        Ok(changes)
+        Ok((changes, old))
     }
 
-    /// The transaction. `None` where the bundle would not move.
+    /// Commits the draft's step. `None` where the bundle would not move.
     fn commit(
         &mut self,
         draft: &Draft,
-        changes: &[(FileChange, Option<Vec<u8>>)],
+        changes: &[FileChange],
+        old: &OldContents,
         step: &Step<'_>,
         now: Moment,
-    ) -> Result<Option<(Lockfile, Option<Receipt>)>> {
-        let failed = |source| sql("settle", source);
-        let transaction =
-            self.database.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        if row_parts(&transaction)? != (self.lock.parts.usage, self.lock.parts.memory) {
-            return Err(Drift::default().into_error(&self.id));
-        }
-        let undo = write_rows(&transaction, draft)?;
+    ) -> Result<Option<Committed>> {
         let tree = self.tree.get_mut().ok_or_else(|| Error::internal("the tree is not built"))?;
-        let parts = parts(tree, &transaction)?;
-        let Some(lock) = self.lock.next(parts, now) else { return Ok(None) };
-        let seq = journal::add_step(&transaction, step.kind, step.summary, now, &lock, Some(self.lock.bundle_hash))?;
-        memory::undo::keep(&transaction, seq, &undo)?;
-        let first_evidence = evidence::keep(&transaction, draft, seq, now)?;
-        if let Some(transcript) = &step.transcript {
-            journal::keep_transcript(&transaction, seq, transcript, first_evidence)?;
-        }
-        for (change, old) in changes {
-            journal::add_change(&transaction, seq, change)?;
-            let new = draft.files.get(&change.path).and_then(Option::as_ref);
-            for (digest, content) in [(change.before, old.as_ref()), (change.after, new)] {
-                if let (Some(digest), Some(content)) = (digest, content) {
-                    journal::keep_blob(&transaction, &digest, content)?;
-                }
-            }
-        }
-        journal::save_lock(&transaction, &lock, !draft.usage.is_empty())?;
-        let files: Vec<ChangeRecord> = changes.iter().map(|(change, _)| change.record()).collect();
-        let moved = Move {
+        let plan = StepPlan {
             brain: &self.id,
-            seq: 0,
+            signer: self.witness.as_deref(),
+            now,
             kind: step.kind,
-            summary: step.summary,
-            at: now,
-            before: Some(&self.lock),
-            after: &lock,
-            files: &files,
-            previous: None,
-            journal: None,
+            summary: Summary::Text(step.summary),
             report: step.report,
+            base: Base::Lock(&self.lock),
+            changes,
+            contents: &DraftContents { draft, old },
+            telemetry: Some(draft),
+            transcript: step.transcript.as_ref(),
         };
-        let receipt = tape::attest(&transaction, self.witness.as_deref(), seq, moved)?;
-        if let Err(source) = transaction.commit() {
-            let error = failed(source);
-            // After a failed sync nobody knows what the disk holds: only a fresh open can tell.
-            // A damaged index shows here too, but then nothing was written.
-            self.poisoned = error.kind() != ErrorKind::Corrupt;
-            return Err(error);
-        }
-        Ok(Some((lock, receipt)))
+        let committed = commit::commit_step(&self.database.connection, tree, &plan, |connection| {
+            if row_parts(connection)? != (self.lock.parts.usage, self.lock.parts.memory) {
+                return Err(Drift::default().into_error(&self.id));
+            }
+            write_rows(connection, draft)
+        });
+        self.or_poison(committed)
+    }
+
+    /// After a COMMIT that failed, nobody knows what the disk holds: only a fresh open can tell.
+    pub(super) fn or_poison<T>(&mut self, committed: std::result::Result<T, CommitError>) -> Result<T> {
+        committed.map_err(|failed| {
+            self.poisoned |= failed.in_doubt;
+            failed.error
+        })
     }
 
     /// Brings the files to what the journal says. Can be repeated at any time.
@@ -251,6 +261,11 @@ impl Brain {
             self.survey.forget(path);
             self.changed_files.push(path.clone());
         }
+        self.write_lock_and_receipts()
+    }
+
+    /// Writes the lock and the receipts of the steps since the files were last written.
+    pub(super) fn write_lock_and_receipts(&mut self) -> Result<()> {
         self.root.replace(&layout::rel(layout::LOCK)?, &self.lock.to_bytes()?, Sync::Later)?;
         self.write_tape(self.materialised)?;
         self.materialised = journal::last_step(&self.database.connection)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::history::{self, StepKind};
+use super::history;
 use super::journal;
 use super::open::Brain;
 use super::settle::{self, Settled};
@@ -154,8 +154,8 @@ impl Brain {
     }
 
     /// When the last step of a kind was whose summary begins like this.
-    pub(crate) fn last_step_like(&self, kind: StepKind, beginning: &str) -> Result<Option<Moment>> {
-        history::last_like(&self.database, kind, beginning)
+    pub(crate) fn last_curated(&self) -> Result<Option<Moment>> {
+        history::last_curated(&self.database)
     }
 
     /// How many skills are due to move between active, stale and archived.

@@ -12,12 +12,11 @@ use crate::error::Result;
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout::{ARCHIVE_DIR, SKILLS_DIR};
 use crate::memory::sql;
+use crate::skill::all_skills;
+use crate::skill::change::Proposed;
 use crate::skill::provenance::Undone;
-use crate::skill::quotation::Shape;
-use crate::skill::{Document, all_skills};
+use crate::skill::quotation::{ALIKE, Gist, Shape};
 
-/// Two skills that share this part of their words say nearly the same.
-const ALIKE: f64 = 0.7;
 /// So many texts are compared, the last that were taken back.
 const MOST: usize = 500;
 
@@ -40,7 +39,7 @@ impl TakenBack {
         if self.texts.is_empty() {
             return Undone::Nothing;
         }
-        let shape = shape_of(content);
+        let shape = Shape::of_file(content);
         if !shape.is_empty() && self.texts.iter().any(|text| text.shape == shape) {
             return Undone::Same;
         }
@@ -48,16 +47,6 @@ impl TakenBack {
         let is_alike =
             |text: &Text| text.gone.as_ref().is_some_and(|gone| gone == new || text.shape.likeness(&shape) >= ALIKE);
         if self.texts.iter().any(is_alike) { Undone::Alike } else { Undone::Nothing }
-    }
-}
-
-/// What a file of a skill says, apart from its name, its version and where it comes from.
-fn shape_of(content: &[u8]) -> Shape {
-    match Document::read(content) {
-        Ok(document) if document.has_front_matter() => {
-            Shape::of(&format!("{}\n{}", document.description().unwrap_or_default(), document.body()))
-        }
-        _ => Shape::of(&String::from_utf8_lossy(content)),
     }
 }
 
@@ -83,7 +72,7 @@ impl Brain {
             if kind != StepKind::Task {
                 went.retain(|(digest, _)| !came.contains(digest));
             }
-            if kind != StepKind::Rollback {
+            if !matches!(kind, StepKind::Undo { .. }) {
                 continue;
             }
             // Among all files: a support file looks like a skill of its own where it stands alone.
@@ -104,10 +93,28 @@ impl Brain {
         for (digest, gone) in went.into_iter().skip(skip) {
             // Content that the journal has lost cannot be compared.
             if let Some(content) = ledger::content(&self.database, &self.root, &digest)? {
-                texts.push(Text { shape: shape_of(&content), gone });
+                texts.push(Text { shape: Shape::of_file(&content), gone });
             }
         }
         Ok(TakenBack { texts })
+    }
+
+    /// What a proposed change says; `None` where what it was made for is lost.
+    pub(crate) fn gist(&self, proposed: &Proposed) -> Result<Option<Gist>> {
+        let change = &proposed.change;
+        let written = change.support.iter().filter_map(|(name, _)| *proposed.before.get(name)?);
+        let mut before = Vec::new();
+        for digest in [change.expected].into_iter().chain(written) {
+            match ledger::content(&self.database, &self.root, &digest)? {
+                Some(content) => before.push(content),
+                // A skill that is to be made was nothing.
+                None if digest == Digest::of(b"") => {}
+                None => return Ok(None),
+            }
+        }
+        let support = change.support.iter().filter_map(|(_, content)| content.as_deref());
+        let after = [change.content.as_str()].into_iter().chain(support).map(str::as_bytes);
+        Ok(Some(Gist::of(before.iter().map(Vec::as_slice), after)))
     }
 
     /// What the steps from the first undo on did to the files of skills.
@@ -115,16 +122,17 @@ impl Brain {
         let failed = |source| sql("read memory.db", source);
         let connection = &self.database.connection;
         let first: Option<i64> = connection
-            .prepare_cached("SELECT min(seq) FROM steps WHERE kind = 'rollback'")
+            .prepare_cached("SELECT min(seq) FROM steps WHERE kind = 'rollback' OR kind LIKE 'undo:%'")
             .and_then(|mut first| first.query_row([], |row| row.get(0)))
             .map_err(failed)?;
         let Some(first) = first else { return Ok(Vec::new()) };
         let mut kinds: BTreeMap<i64, StepKind> = BTreeMap::new();
-        let mut statement = connection.prepare_cached("SELECT seq, kind FROM steps WHERE seq >= ?1").map_err(failed)?;
+        let mut statement =
+            connection.prepare_cached("SELECT seq, kind, summary FROM steps WHERE seq >= ?1").map_err(failed)?;
         let mut rows = statement.query([first]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
-            let kind: String = row.get(1).map_err(failed)?;
-            kinds.insert(row.get(0).map_err(failed)?, StepKind::parse(&kind)?);
+            let (kind, summary): (String, String) = (row.get(1).map_err(failed)?, row.get(2).map_err(failed)?);
+            kinds.insert(row.get(0).map_err(failed)?, StepKind::read(&kind, &summary)?);
         }
         let (skills, archive) = (format!("{SKILLS_DIR}/"), format!("{ARCHIVE_DIR}/"));
         let mut steps: BTreeMap<i64, Vec<Moved>> = BTreeMap::new();

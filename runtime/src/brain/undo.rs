@@ -120,7 +120,7 @@ impl Brain {
             return Ok(Undone { plan, settled: None });
         }
         draft.rolled_back(seq);
-        let settled = self.settle(&draft, StepKind::Rollback, &plan.line())?;
+        let settled = self.settle(&draft, StepKind::Undo { of: Some(seq) }, &plan.line())?;
         Ok(Undone { plan, settled: Some(settled) })
     }
 

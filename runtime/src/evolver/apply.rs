@@ -123,8 +123,8 @@ pub fn apply_proposed(
         let detail = format!("it has {original}, and the change was made for {}", change.expected);
         return Ok(report.because(detail));
     }
-    if let Some(file) = changed_file(&editor, &place, proposed)? {
-        return Ok(report.because(format!("{file} beside it is not as it was when the change was made")));
+    if let Some(detail) = changed_file(&editor, &place, proposed)? {
+        return Ok(report.because(detail));
     }
     let files = match write(brain, &mut draft, proposed, &before) {
         Ok(files) => files,
@@ -157,7 +157,7 @@ pub fn apply_proposed(
     if let Some(fields) = told.as_object_mut() {
         fields.insert("verify".to_owned(), json!({ "enabled": verified.enabled, "passed": verified.passed }));
     }
-    let step = Step { kind: StepKind::Maintenance, summary: &summary, report: Some(&told), transcript: None };
+    let step = Step { kind: StepKind::Evolve, summary: &summary, report: Some(&told), transcript: None };
     let settled = brain.settle_step(&draft, &step)?;
     if !settled.moved {
         return Ok(Applied { reason: "unchanged", verify: Some(verified), ..report });
@@ -197,7 +197,8 @@ fn find(editor: &Editor<'_>, proposed: &Proposed) -> Result<Result<Place, (&'sta
     })
 }
 
-/// A support file that is not as the change expects it.
+/// A support file that is not as the change expects it, in a sentence. An archive takes the whole directory, so every file
+/// in it must be known.
 fn changed_file(editor: &Editor<'_>, place: &Place, proposed: &Proposed) -> Result<Option<String>> {
     for (file, expected) in &proposed.before {
         let there = match place.dir() {
@@ -205,10 +206,21 @@ fn changed_file(editor: &Editor<'_>, place: &Place, proposed: &Proposed) -> Resu
             None => None,
         };
         if there.as_deref().map(Digest::of) != *expected {
-            return Ok(Some(file.clone()));
+            return Ok(Some(format!("{file} beside it is not as it was when the change was made")));
         }
     }
-    Ok(None)
+    let Some(dir) = place.dir().filter(|_| proposed.act == Act::Archive) else { return Ok(None) };
+    let inside = format!("{dir}/");
+    let mut files = editor.below(dir.as_str())?.into_iter().filter(|path| *path != place.main);
+    let added = files.find_map(|path| {
+        let file = path.as_str().strip_prefix(&inside)?;
+        (!proposed.before.contains_key(file)).then(|| file.to_owned())
+    });
+    Ok(added.map(|file| {
+        format!(
+            "{file} was added since the change was made, and would go with it: archive the skill by hand, or reject"
+        )
+    }))
 }
 
 /// Whether everything is as the change would make it.

@@ -60,4 +60,5 @@ fn held_by(file: &mut File, what: &str, wait: Duration) -> Error {
     };
     Error::conflict(format!("{what} is held by {holder}; waited {} ms", wait.as_millis()))
         .hint("wait for it to finish, or raise the wait in the configuration (lock_wait_ms)")
+        .while_held()
 }

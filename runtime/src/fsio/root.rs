@@ -625,6 +625,17 @@ mod tests {
     }
 
     #[test]
+    fn a_scratch_directory_is_new_and_its_owner_alone_can_enter_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (one, two) = (create_scratch("herm-test").unwrap(), create_scratch("herm-test").unwrap());
+        let modes = [&one, &two].map(|path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777);
+        [&one, &two].into_iter().for_each(|path| remove_tree(path).unwrap());
+        assert_ne!(one, two);
+        assert_eq!(modes, [0o700, 0o700]);
+        assert!(!one.exists());
+    }
+
+    #[test]
     fn a_replaced_file_reads_back_and_leaves_no_temporary() {
         let (dir, root) = root();
         for content in [b"one".to_vec(), vec![b'x'; 100_000]] {

@@ -1,7 +1,7 @@
 //! One agent asking another of the same harness.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,44 +16,63 @@ use crate::tool::{Agents, AskRules, TaskFrame};
 /// How many agents may ask one another in a row.
 const MAX_DEPTH: usize = 3;
 
-/// Which brain waits for which: a task holds the first and has asked the second. A brain is held by one task, and a task
-/// asks one agent at a time, so no brain waits for two.
+/// Which brain waits for which, one entry for each call: a task of the first has asked the second.
 #[derive(Debug, Default)]
-pub(super) struct Waits(Mutex<HashMap<BrainId, BrainId>>);
+pub(super) struct Waits(Mutex<Calls>);
 
-impl Waits {
-    /// Notes that a brain waits for another, unless the other waits for it already: through however many others, and
-    /// whoever's tasks they are.
-    fn begin(&self, from: &BrainId, to: &BrainId) -> Result<()> {
-        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut at = Some(to);
-        while let Some(next) = at {
-            if next == from {
-                return Err(Error::refused(format!(
-                    "agent {to} waits for agent {from} already, so neither would answer"
-                ))
-                .hint("answer with what you have, or ask another agent"));
+#[derive(Debug, Default)]
+struct Calls {
+    /// The number of the next call.
+    next: u64,
+    open: HashMap<u64, (BrainId, BrainId)>,
+}
+
+impl Calls {
+    /// Whether a brain waits for another, directly or through others.
+    fn reach(&self, from: &BrainId, to: &BrainId) -> bool {
+        let (mut seen, mut left) = (HashSet::new(), vec![from]);
+        while let Some(at) = left.pop() {
+            if at == to {
+                return true;
             }
-            at = waits.get(next);
+            if seen.insert(at) {
+                left.extend(self.open.values().filter(|(asks, _)| asks == at).map(|(_, asked)| asked));
+            }
         }
-        waits.insert(from.clone(), to.clone());
-        Ok(())
-    }
-
-    fn end(&self, from: &BrainId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(from);
+        false
     }
 }
 
-/// A brain waits for another for as long as this lives.
+impl Waits {
+    /// Notes a call of one brain to another, unless the other waits for it already: through however many others, and
+    /// whoever's tasks they are.
+    fn begin(&self, from: &BrainId, to: &BrainId) -> Result<Waiting<'_>> {
+        let mut calls = self.calls();
+        if calls.reach(to, from) {
+            return Err(Error::refused(format!("agent {to} waits for agent {from} already, so neither would answer"))
+                .hint("answer with what you have, or ask another agent"));
+        }
+        let call = calls.next;
+        calls.next += 1;
+        calls.open.insert(call, (from.clone(), to.clone()));
+        Ok(Waiting { waits: self, call })
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call of one brain to another, open for as long as this lives.
+#[derive(Debug)]
 struct Waiting<'a> {
-    inner: &'a Inner,
-    from: &'a BrainId,
+    waits: &'a Waits,
+    call: u64,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.inner.waits.end(self.from);
+        self.waits.calls().open.remove(&self.call);
     }
 }
 
@@ -102,8 +121,7 @@ impl Agents for Neighbours {
         }
         let inner = self.inner.upgrade().ok_or_else(|| Error::unavailable("the harness is shutting down"))?;
         let name = self.name(from, &to, &input);
-        inner.waits.begin(&from.brain, &to)?;
-        let _waiting = Waiting { inner: &inner, from: &from.brain };
+        let _waiting = inner.waits.begin(&from.brain, &to)?;
         let left = from.until.saturating_duration_since(tokio::time::Instant::now());
         let limits =
             Limits { deadline_secs: left.as_secs().clamp(1, Limits::default().deadline_secs), ..Limits::default() };
@@ -173,16 +191,34 @@ mod tests {
     fn whoever_would_wait_for_itself_is_refused_whatever_the_length_of_the_circle() {
         let waits = Waits::default();
         assert!(waits.begin(&id("1"), &id("1")).is_err());
-        waits.begin(&id("1"), &id("2")).unwrap();
+        let first = waits.begin(&id("1"), &id("2")).unwrap();
         assert!(waits.begin(&id("2"), &id("1")).is_err(), "two");
-        waits.begin(&id("2"), &id("3")).unwrap();
+        let _second = waits.begin(&id("2"), &id("3")).unwrap();
         assert!(waits.begin(&id("3"), &id("1")).is_err(), "three");
         // A brain that others wait for can be waited for by more.
-        waits.begin(&id("4"), &id("2")).unwrap();
+        let _third = waits.begin(&id("4"), &id("2")).unwrap();
         assert!(waits.begin(&id("3"), &id("4")).is_err(), "a side branch closes a circle too");
-        waits.begin(&id("3"), &id("5")).unwrap();
-        waits.end(&id("1"));
+        let _fourth = waits.begin(&id("3"), &id("5")).unwrap();
+        drop(first);
         waits.begin(&id("5"), &id("1")).unwrap();
+    }
+
+    #[test]
+    fn a_call_that_ends_takes_no_other_call_of_the_same_brain_with_it() {
+        let waits = Waits::default();
+        let first = waits.begin(&id("1"), &id("2")).unwrap();
+        let second = waits.begin(&id("1"), &id("3")).unwrap();
+        assert!(waits.begin(&id("2"), &id("1")).is_err(), "the later call does not hide the earlier one");
+        let same = waits.begin(&id("1"), &id("2")).unwrap();
+        drop(first);
+        assert!(waits.begin(&id("2"), &id("1")).is_err(), "one of two calls to agent 2 is open");
+        assert!(waits.begin(&id("3"), &id("1")).is_err(), "the call to agent 3 is open");
+        drop(same);
+        drop(waits.begin(&id("2"), &id("1")).unwrap());
+        assert!(waits.begin(&id("3"), &id("1")).is_err());
+        drop(second);
+        waits.begin(&id("3"), &id("1")).unwrap();
+        assert!(waits.calls().open.is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::{Harness, Inner, Place, Wanting, let_go};
-use crate::brain::{Brain, OnDrift, Opening, STEPS_BETWEEN_FLUSHES, StepKind};
+use crate::brain::{Brain, OnDrift, Opening, STEPS_BETWEEN_FLUSHES};
 use crate::clock::Moment;
 use crate::curator;
 use crate::error::{Error, Result};
@@ -233,8 +233,7 @@ impl Inner {
             return Ok(None);
         }
         if !curating.every.is_zero() {
-            let passed =
-                brain.last_step_like(StepKind::Maintenance, curator::SUMMARY)?.into_iter().chain(last.at).max();
+            let passed = brain.last_curated()?.into_iter().chain(last.at).max();
             let since = passed.map(|passed| now.millis().saturating_sub(passed.millis()));
             // A clock that was ahead once does not keep the curator away.
             if since.is_some_and(|since| (0..curating.every_millis()).contains(&since)) {

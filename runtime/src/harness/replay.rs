@@ -18,7 +18,7 @@ use crate::brain::{Brain, OnDrift, Opening, Reader};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, Result};
 use crate::fsio;
-use crate::ids::{BrainId, Digest, SystemRandom, sha256};
+use crate::ids::{BrainId, Digest, Slug, SystemRandom, sha256};
 use crate::layout::Layout;
 use crate::memory::EvidenceStatus;
 use crate::receipt::Envelope;
@@ -26,10 +26,10 @@ use crate::session::machine::Call;
 use crate::session::reply::Edition;
 use crate::session::{Caller, Cancel, Finished, Live, Run, Transcript, Turn};
 use crate::skill::command;
-use crate::task::Limits;
+use crate::task::{Limits, Status};
 use crate::tool::{
-    Around, Card, Context, Desk, Output, Permission, Program, Programs, Replay, Secrets, Surroundings, TaskFrame, Tool,
-    ToolReport, Toolbox,
+    Around, Card, Context, Desk, Moved, Output, Permission, Program, Programs, Replay, Secrets, Surroundings,
+    TaskFrame, Told, Tool, ToolReport, Toolbox,
 };
 
 /// How a replay went.
@@ -59,7 +59,7 @@ impl Replayed {
     }
 }
 
-/// Tools whose results may hold what is known of a subscriber, also where they are not run again.
+/// Tools whose results may hold what is known of a subscriber; for transcripts that do not say what a call told of them.
 const TELLS_OF_SUBSCRIBER: [&str; 2] = ["ask_agent", "recall"];
 
 /// A clock that stands still.
@@ -112,6 +112,25 @@ impl FromRecord {
         found.1.report.as_ref().filter(|_| found.1.call.as_ref() == Some(call))
     }
 
+    /// Runs a call for what it does to the step, and lets the record decide whether it does: what went well is not judged
+    /// again, and what failed does nothing where it would go well now.
+    async fn call_as_recorded(&self, call: &Call, before: &ToolReport, cx: &Context, until: Instant) -> ToolReport {
+        if before.status == EvidenceStatus::Ok {
+            return self.live.call(call, &cx.for_call_that_went_well(), until).await;
+        }
+        let kept = cx.desk(|desk| Ok(desk.kept())).await;
+        let now = self.live.call(call, cx, until).await;
+        if let (EvidenceStatus::Ok, Ok(kept)) = (now.status, kept) {
+            let _ = cx
+                .desk(move |desk| {
+                    desk.put_back(kept);
+                    Ok(())
+                })
+                .await;
+        }
+        now
+    }
+
     fn note(&self, note: impl FnOnce(&mut Vec<String>, &mut Vec<String>)) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let (recorded, diverged) = &mut *notes;
@@ -137,19 +156,20 @@ impl Caller for FromRecord {
         }
         if !again || before.recorded {
             self.note(|recorded, _| recorded.push(call.tool.clone()));
-            if TELLS_OF_SUBSCRIBER.contains(&call.tool.as_str()) {
-                let text = before.text.clone();
+            let told =
+                || TELLS_OF_SUBSCRIBER.contains(&call.tool.as_str()).then(|| vec![Told::Text(before.text.clone())]);
+            if let Some(heard) = before.told.clone().or_else(told) {
                 // The desk is there for as long as the task is.
-                let _ = cx
-                    .desk(move |desk| {
-                        desk.heard_in_private(&text);
-                        Ok(())
-                    })
-                    .await;
+                let _ = cx.desk(move |desk| desk.hear_again(&heard)).await;
             }
             return before.clone();
         }
-        let now = self.live.call(call, cx, until).await;
+        let now = match self.goes_on_with {
+            GoesOnWith::WhatIsNow => self.live.call(call, cx, until).await,
+            // It changed nothing in the step.
+            GoesOnWith::TheRecord if before.waits => return before.clone(),
+            GoesOnWith::TheRecord => self.call_as_recorded(call, before, cx, until).await,
+        };
         if (now.status, &now.text) != (before.status, &before.text) {
             self.note(|_, diverged| diverged.push(format!("{} returned something else", call.tool)));
         }
@@ -224,10 +244,11 @@ async fn replay_in(
     speaker: Option<Arc<dyn Backend>>,
 ) -> Result<Replayed> {
     let (source, id_too, target) = (layout.clone(), id.clone(), copy.clone());
-    let (transcript, brain, before, expected) = blocking(move || rewind(&source, &id_too, seq, &target)).await?;
+    let rewound = blocking(move || rewind(&source, &id_too, seq, &target)).await?;
+    let Rewound { transcript, brain, before, expected, moved } = rewound;
     let speaker = speaker.unwrap_or_else(|| speaks_from_record(&transcript));
     let goes_on_with = GoesOnWith::TheRecord;
-    let again = Again { original: layout, transcript: &transcript, toolbox, speaker, goes_on_with };
+    let again = Again { original: layout, transcript: &transcript, moved, toolbox, speaker, goes_on_with };
     let (finished, desk, frame, caller) = again.run(brain).await?;
     let same_prompt = finished.transcript.prompt == transcript.prompt;
     let settled = task_run::settle(&desk, &frame, finished, &transcript.limits, None).await?;
@@ -251,7 +272,7 @@ pub(crate) async fn rerun(
     let copy = Layout::new(workspace.join(format!("rerun-{}-{id}-{seq}", std::process::id())));
     let (source, id_too, target) = (layout.clone(), id.clone(), copy.clone());
     let rewound = blocking(move || {
-        let (transcript, mut brain, _, _) = rewind(&source, &id_too, seq, &target)?;
+        let Rewound { transcript, mut brain, .. } = rewind(&source, &id_too, seq, &target)?;
         change(&mut brain)?;
         Ok((transcript, brain))
     });
@@ -263,9 +284,10 @@ pub(crate) async fn rerun(
         transcript.skills = None;
         // How it would go now: by the rules of now.
         transcript.reading = Edition::default();
+        transcript.gated = true;
         let speaker = speaker(&transcript);
         let goes_on_with = GoesOnWith::WhatIsNow;
-        let again = Again { original: layout, transcript: &transcript, toolbox, speaker, goes_on_with };
+        let again = Again { original: layout, transcript: &transcript, moved: None, toolbox, speaker, goes_on_with };
         again.run(brain).await.map(|(finished, ..)| finished)
     }
     .await;
@@ -277,6 +299,8 @@ pub(crate) async fn rerun(
 struct Again<'a> {
     original: &'a Layout,
     transcript: &'a Transcript,
+    /// What the receipt says that it did to skills, where the record decides.
+    moved: Option<Moved>,
     toolbox: &'a Toolbox,
     speaker: Arc<dyn Backend>,
     goes_on_with: GoesOnWith,
@@ -284,7 +308,7 @@ struct Again<'a> {
 
 impl Again<'_> {
     async fn run(self, brain: Brain) -> Result<(Finished, Arc<Mutex<Desk>>, Arc<TaskFrame>, FromRecord)> {
-        let Self { original: layout, transcript, toolbox, speaker, goes_on_with } = self;
+        let Self { original: layout, transcript, moved, toolbox, speaker, goes_on_with } = self;
         let id = &transcript.brain;
         let at = transcript.at;
         let tuning = Arc::new(brain.tuning()?);
@@ -299,6 +323,7 @@ impl Again<'_> {
             original: Some(layout.brain(id)),
             tuning: Arc::clone(&tuning),
             rules: transcript.rules(),
+            moved: moved.map(Arc::new),
         };
         let desk = Arc::new(Mutex::new(Desk::new(slot.lock_owned().await, at).in_session(around)));
         let until = Instant::now() + Duration::from_secs(3_600);
@@ -371,8 +396,33 @@ fn answered_by_nobody(transcript: &Transcript) -> Option<String> {
     transcript.stop.answer.clone().filter(|_| is_one)
 }
 
+/// A brain as it was before a task.
+struct Rewound {
+    transcript: Transcript,
+    brain: Brain,
+    /// The bundle hash before the task and after it, by the receipt.
+    before: Digest,
+    expected: Digest,
+    /// What the receipt says that the task did to skills. One that failed did nothing in the end, and the receipt does not
+    /// say what it had begun.
+    moved: Option<Moved>,
+}
+
+/// What a receipt says that its task did to skills.
+fn moved(task: &Value) -> Result<Option<Moved>> {
+    if task["status"] == Status::Failed.name() {
+        return Ok(None);
+    }
+    let changed = task["skills"]["changed"].as_array().into_iter().flatten();
+    let skills = changed.map(|skill| {
+        let slug = skill["slug"].as_str().unwrap_or_default().parse::<Slug>()?;
+        Ok((slug, skill["sha256"].as_str().map(str::to_owned)))
+    });
+    skills.collect::<Result<_>>().map(|skills| Some(Moved(skills)))
+}
+
 /// The transcript of a receipt, and the brain as it was before it.
-fn rewind(layout: &Layout, id: &BrainId, seq: u64, copy: &Layout) -> Result<(Transcript, Brain, Digest, Digest)> {
+fn rewind(layout: &Layout, id: &BrainId, seq: u64, copy: &Layout) -> Result<Rewound> {
     let reader = Reader::open(layout, id)?;
     let taped = reader.receipts(seq, seq)?.pop().ok_or_else(|| {
         Error::not_found(format!("brain {id} has no receipt {seq}"))
@@ -401,7 +451,9 @@ fn rewind(layout: &Layout, id: &BrainId, seq: u64, copy: &Layout) -> Result<(Tra
         on_drift: OnDrift::Refuse,
         witness: None,
     };
-    Ok((transcript, Brain::open(copy, id, &opening)?, lock.bundle_hash, step.after))
+    let brain = Brain::open(copy, id, &opening)?;
+    let moved = moved(&statement["predicate"]["task"])?;
+    Ok(Rewound { transcript, brain, before: lock.bundle_hash, expected: step.after, moved })
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

@@ -415,7 +415,8 @@ impl Inner {
             // lives has renewed by then.
             if has_waited || wait > LONGEST_WAIT {
                 return Err(Error::conflict(format!("{owner} works on brain {id}"))
-                    .hint(format!("ask there, or try again; it is free {} s after its last renewal", ttl.as_secs())));
+                    .hint(format!("ask there, or try again; it is free {} s after its last renewal", ttl.as_secs()))
+                    .while_held());
             }
             has_waited = true;
             tracing::info!(brain = %id, owner, seconds = wait.as_secs(), "waiting for a lease that may be nobody's");

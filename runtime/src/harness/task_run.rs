@@ -108,6 +108,7 @@ impl Harness {
             original: None,
             tuning: Arc::clone(&tuning),
             rules: SkillRules::Gated,
+            moved: None,
         };
         let desk = Arc::new(Mutex::new(Desk::new(place, at).in_session(around)));
         let agents = Arc::new(Neighbours::new(inner, task.asking.clone()));

@@ -244,10 +244,13 @@ impl<'c> Notes<'c> {
     }
 
     /// Says what became of something that is queued; whether there is such a thing. What it would have
-    /// written is let go.
+    /// written is let go, unless it was rejected: then the like of it is not asked again.
     pub fn set_status(&self, id: &str, status: &str, at: Moment) -> Result<bool> {
         self.connection
-            .prepare_cached("UPDATE evolver_queue SET status = ?2, updated_at = ?3, content = NULL WHERE id = ?1")
+            .prepare_cached(
+                "UPDATE evolver_queue SET status = ?2, updated_at = ?3, \
+                 content = CASE ?2 WHEN 'rejected' THEN content END WHERE id = ?1",
+            )
             .and_then(|mut put| put.execute((id, status, at.millis())))
             .map(|changed| changed > 0)
             .map_err(|source| sql("write memory.db", source))

@@ -331,15 +331,18 @@ pub(super) fn show(connection: &Connection, shaped: &Shaped, hits: &mut [Hit]) -
     Ok(())
 }
 
-/// The whole texts of the hits that belong to one subscriber.
-pub(crate) fn private_texts(connection: &Connection, hits: &[Hit]) -> Result<Vec<String>> {
+/// The whole texts of the rows that belong to one subscriber.
+pub(crate) fn private_texts(
+    connection: &Connection,
+    rows: impl IntoIterator<Item = (Source, i64)>,
+) -> Result<Vec<String>> {
     let mut texts = Vec::new();
-    for hit in hits {
-        let (text, table) = (hit.source.text(), hit.source.table());
+    for (source, id) in rows {
+        let (text, table) = (source.text(), source.table());
         let query = format!("SELECT {text} FROM {table} WHERE id = ?1 AND scope <> {SHARED}");
         let found: Option<String> = connection
             .prepare_cached(&query)
-            .and_then(|mut get| get.query_row([hit.id], |row| row.get(0)).optional())
+            .and_then(|mut get| get.query_row([id], |row| row.get(0)).optional())
             .map_err(|source| sql("search memory.db", source))?;
         texts.extend(found);
     }

@@ -65,6 +65,12 @@ fn statement(moved: &Move<'_>) -> Value {
             "task": moved.report.filter(|_| is_task),
         }
     });
+    if let Some(action) = moved.kind.action() {
+        statement["predicate"]["action"] = json!(action);
+    }
+    if let Some(step) = moved.kind.undoes() {
+        statement["predicate"]["undoes"] = json!(step);
+    }
     if let Some(journal) = &moved.journal {
         statement["predicate"]["journal"] = json!({ "blake3": journal });
     }

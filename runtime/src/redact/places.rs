@@ -3,12 +3,15 @@
 
 use super::shapes::begins;
 use super::value::{
-    is_code, is_given, is_made_up, is_random, is_sample, is_stand_in, is_strong, is_wordy, looks_secret, says_stand_in,
+    is_code, is_given, is_made_up, is_random, is_sample, is_stand_in, is_strong, is_uuid, is_wordy, looks_secret,
+    says_stand_in,
 };
 use super::{Found, Keeping};
 
 /// A longer value is a text and no password.
 const LONGEST_VALUE: usize = 512;
+/// The body of the shortest private key there is: Ed25519 in PKCS #8.
+const SHORTEST_KEY: usize = 64;
 /// The longest private key that is looked for.
 const LONGEST_KEY: usize = 32 << 10;
 
@@ -158,8 +161,12 @@ pub(super) fn named(text: &str, start: usize, end: usize, keeping: Keeping) -> O
     let (from, until, is_quoted) = assigned(text, start, end)?;
     let value = text.get(from..until)?;
     let is_prose = name.contains(' ') || text.get(end..from).is_some_and(|between| between.contains("is "));
-    let looks = looks_secret(value, is_quoted);
     let lower = name.to_ascii_lowercase();
+    // In backticks stands code as often as a value.
+    let is_string = is_quoted && bytes.get(until) != Some(&b'`');
+    // Such a phrase is words, which nothing tells from other words.
+    let is_phrase = matches!(lower.as_str(), "mnemonic" | "seed phrase" | "seed_phrase" | "seed-phrase" | "seedphrase");
+    let looks = looks_secret(value, is_string) && !is_phrase;
     let sign = text.get(end..from).unwrap_or_default();
     let is_said = || !is_quoted && sign.contains(':') && !sign.contains('=') && is_sentence(text, from, until);
     let is_typed = || !is_quoted && matches!(bytes.get(until), Some(b'<' | b'(')) && !sign.contains('>');
@@ -175,7 +182,9 @@ pub(super) fn named(text: &str, start: usize, end: usize, keeping: Keeping) -> O
         _ => looks,
     };
     let is_password = lower.starts_with("pass") || lower == "pwd";
-    let is_real = is_random(value) || (is_password && is_quoted && is_strong(value));
+    // Whoever can read an address of an image may see the image.
+    let is_of_address = is_uuid(value) && matches!(bytes.get(start.wrapping_sub(1)), Some(b'?' | b'&' | b';'));
+    let is_real = !is_of_address && (is_random(value) || (is_password && is_quoted && is_strong(value)));
     kept.then_some(Found { what: "a password or key", whose: "", start: from, end: until, sample: !is_real })
 }
 
@@ -337,7 +346,7 @@ pub(super) fn private_key(text: &str, start: usize) -> Option<Found> {
         && !inside.contains("...")
         && !inside.contains('…');
     let spoken_of = inside.split_whitespace().filter(|word| word.bytes().all(|b| b.is_ascii_lowercase())).count() > 3;
-    let sample = letters < 40 || is_made_up(inside) || is_stand_in(inside) || is_sample_body(inside);
+    let sample = letters < SHORTEST_KEY || is_made_up(inside) || is_stand_in(inside) || is_sample_body(inside);
     (is_there && !spoken_of).then_some(Found { what: "a private key", whose: "", start, end, sample })
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use super::value::{follows_label, precedes_label};
+
 /// A kind of characters that tokens are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Class(u8);
@@ -77,7 +79,8 @@ impl Shape {
             return None;
         }
         // Before anything is read far ahead: inside of a word nothing begins.
-        if self.before.is_empty() && !begins(bytes, at) {
+        let starts = |at: usize| begins(bytes, at) || follows_label(bytes, at);
+        if self.before.is_empty() && !starts(at) {
             return None;
         }
         let mut runs = Vec::new();
@@ -101,7 +104,8 @@ impl Shape {
         }
         let is_open = matches!(self.after.last(), Some(Part::Run { most: usize::MAX, .. }));
         let goes_on = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        if !begins(bytes, start) || (!is_open && !is_cut && bytes.get(end).is_some_and(goes_on)) {
+        let is_longer = || bytes.get(end).is_some_and(goes_on) && !precedes_label(bytes, end);
+        if !starts(start) || (!is_open && !is_cut && is_longer()) {
             return None;
         }
         runs.retain(|(from, until)| until - from >= LONG_RUN);

@@ -87,6 +87,29 @@ fn texts_made_to_be_slow_are_not() {
 }
 
 #[test]
+fn what_public_skills_showed_is_no_real_secret() {
+    for text in [
+        "[{\"mnemonic\": \"FPF-ALLQHF_CDSDOWN250BPS_P5\"}]",
+        "dsn := \"root:******@tcp(10.10.10.1:2881)/test?charset=utf8mb4&parseTime=True\"",
+        "Token = `base64url(json_payload).base64url(hmac_sha256)`; payload carries `exp`",
+        "https://files.example.io/a.png?alt=media&token=99013e3d-30cb-43c2-bef2-97f8770a2801",
+        "AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KNKQi38OHD2g==;",
+        "\"GitHub Token\": r\"gh[pousr]_[A-Za-z0-9_]{36,}\",",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAAhello\nmorecontent\n-----END OPENSSH PRIVATE KEY-----",
+    ] {
+        assert!(find(text).iter().all(|found| found.sample), "{text}");
+    }
+    // Beside them, real ones are.
+    for text in [
+        "token: 883ada2fc996ab9487bed7a3ba21d2f1",
+        "Token = `k9Xw2mPq7RtZ4vBnL3sD`",
+        "password=99013e3d-30cb-43c2-bef2-97f8770a2801",
+    ] {
+        assert!(find(text).iter().any(|found| !found.sample), "{text}");
+    }
+}
+
+#[test]
 fn what_only_looks_like_one_stays() {
     for text in [
         "the password: ask the operator",

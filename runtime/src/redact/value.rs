@@ -28,6 +28,15 @@ const STAND_INS: [&str; 24] = [
     "notreal",
 ];
 
+/// Words that stand beside those.
+const COMPANIONS: [&str; 26] = [
+    "key", "keys", "api", "apikey", "token", "secret", "password", "pass", "my", "me", "this", "is", "a", "the", "not",
+    "real", "test", "demo", "value", "change", "use", "put", "with", "goes", "only", "for",
+];
+
+/// Marks that say that something was left out, or is filled in by a machine.
+const GAPS: [&str; 6] = ["...", "…", "<", "{{", "${", "****"];
+
 /// Words that people make up secrets from.
 const MADE_UP: [&str; 32] = [
     "secret", "password", "passwd", "token", "apikey", "test", "demo", "admin", "hunter", "welcome", "letmein",
@@ -36,13 +45,16 @@ const MADE_UP: [&str; 32] = [
 ];
 
 /// Published samples that everyone copies.
-const PUBLISHED: [&str; 6] = [
+const PUBLISHED: [&str; 8] = [
     "eyJzdWIiOiIxMjM0NTY3ODkw",
     "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
     "4eC39HqLyjWDarjtT1zdp7dc",
     "BQokikJOvBiI2HlWgH4olfQ2",
     "wJalrXUtnFEMI",
     "dGhpcyBpcyBhIHNlY3JldA",
+    // The keys of the emulators of Azure Storage and Cosmos DB.
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1",
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEH",
 ];
 
 /// There, and no placeholder: `$NAME`, `${NAME}`, `<name>`, `{name}`, `[redacted]`, `%NAME%`, `***`.
@@ -97,6 +109,10 @@ pub(super) fn is_code(value: &str, is_quoted: bool) -> bool {
     if WORDS.contains(&plain) || references.iter().any(|mark| lower.contains(mark)) {
         return true;
     }
+    // A regular expression says what keys look like.
+    if ["[a-z", "0-9]", "\\d", "\\w", "[^"].iter().any(|mark| lower.contains(mark)) {
+        return true;
+    }
     let is_path = value.starts_with(['/', '~']) || value.starts_with("./") || value.starts_with("../");
     let is_file = [".pem", ".key", ".json", ".txt", ".env", ".yaml", ".yml", ".crt", ".p8", ".p12"]
         .iter()
@@ -114,6 +130,14 @@ pub(super) fn is_code(value: &str, is_quoted: bool) -> bool {
     let dotted = value.split('.').collect::<Vec<_>>();
     let is_member = dotted.len() > 1 && dotted.iter().all(|part| is_name(part)) && !is_random(value);
     value.contains(['(', '[', '{', '<', '|', '\\']) || value.contains("::") || value.contains("->") || is_member
+}
+
+/// Whether a text is a UUID.
+pub(super) fn is_uuid(value: &str) -> bool {
+    let mut parts = value.split('-');
+    [8, 4, 4, 4, 12].iter().all(|length| {
+        parts.next().is_some_and(|part| part.len() == *length && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    }) && parts.next().is_none()
 }
 
 /// Whether a text is made of words: `your-api-key`, `settings_key_v2`.
@@ -140,8 +164,28 @@ pub(super) fn is_stand_in(value: &str) -> bool {
     says_stand_in(value) || is_wordy(value)
 }
 
-/// Whether a text says that something else is to be put here.
+/// Whether a text says that something else is to be put here, and is not a key beside such a word.
 pub(super) fn says_stand_in(value: &str) -> bool {
+    let mut distinct = [false; 256];
+    value.bytes().filter(u8::is_ascii_alphanumeric).for_each(|byte| {
+        if let Some(seen) = distinct.get_mut(usize::from(byte.to_ascii_lowercase())) {
+            *seen = true;
+        }
+    });
+    if distinct.iter().filter(|seen| **seen).count() <= 1 {
+        return true;
+    }
+    let words = stand_ins(value);
+    let is_no_key = || !is_varied(value) || GAPS.iter().any(|gap| value.contains(gap));
+    !words.is_empty() && (is_no_key() || !beside(value, &words).any(|rest| is_token(rest) && is_unguessed(core(rest))))
+}
+
+fn is_token(value: &str) -> bool {
+    value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_+/=.~".contains(&byte))
+}
+
+/// Where a text says that something else is to be put here.
+fn stand_ins(value: &str) -> Vec<(usize, usize)> {
     let lower = value.to_ascii_lowercase();
     let bytes = lower.as_bytes();
     let is_part = |at: usize, word: &str| {
@@ -149,20 +193,72 @@ pub(super) fn says_stand_in(value: &str) -> bool {
             |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_none_or(|byte| !byte.is_ascii_alphanumeric());
         apart(at.checked_sub(1)) && apart(Some(at + word.len()))
     };
-    let says = |word: &str| {
-        lower.match_indices(word).any(|(at, found)| {
+    let mut found = Vec::new();
+    for word in STAND_INS {
+        let says = |at: usize| {
             // Four letters turn up by chance in a long key, so short words stand alone.
-            let is_short = found.len() <= 4 && found.starts_with(|c: char| c.is_ascii_alphabetic()) && found != "xxxx";
-            !is_short || is_part(at, found) || (found == "your" && is_wordy(value))
-        })
-    };
-    let mut distinct = [false; 256];
-    bytes.iter().filter(|byte| byte.is_ascii_alphanumeric()).for_each(|byte| {
-        if let Some(seen) = distinct.get_mut(usize::from(*byte)) {
-            *seen = true;
-        }
-    });
-    STAND_INS.iter().any(|word| says(word)) || distinct.iter().filter(|seen| **seen).count() <= 1
+            let is_short = word.len() <= 4 && word.starts_with(|c: char| c.is_ascii_alphabetic()) && word != "xxxx";
+            !is_short || is_part(at, word) || (word == "your" && is_wordy(value))
+        };
+        found.extend(lower.match_indices(word).filter(|(at, _)| says(*at)).map(|(at, _)| (at, at + word.len())));
+    }
+    found.sort_unstable();
+    found
+}
+
+/// What is left of a text without some places.
+fn beside<'a>(value: &'a str, places: &[(usize, usize)]) -> impl Iterator<Item = &'a str> {
+    let ends = places.iter().map(|(_, until)| *until);
+    let starts = places.iter().map(|(from, _)| *from).chain([value.len()]);
+    std::iter::once(0).chain(ends).zip(starts).filter_map(|(from, until)| value.get(from..until))
+}
+
+/// A text without the words at its ends that say what it is, or that something else is to be put here.
+pub(super) fn core(value: &str) -> &str {
+    let is_sign = |c: char| !c.is_ascii_alphanumeric();
+    let mut core = value.trim_matches(is_sign);
+    loop {
+        let first = core.find(is_sign).and_then(|at| core.get(..at)).filter(|word| is_label(word));
+        let last =
+            core.rfind(is_sign).and_then(|at| core.get(at..)).filter(|word| is_label(word.trim_matches(is_sign)));
+        let Some(shorter) =
+            first.map(|word| core.get(word.len()..)).or(last.map(|word| core.get(..core.len() - word.len())))
+        else {
+            return core;
+        };
+        core = shorter.unwrap_or_default().trim_matches(is_sign);
+    }
+}
+
+/// Whether a word says what a value is, or that another is to be put in its place.
+fn is_label(word: &str) -> bool {
+    STAND_INS.iter().chain(&COMPANIONS).any(|label| label.eq_ignore_ascii_case(word))
+}
+
+/// Whether a word that says so, and a sign that joins it, stand right before a place.
+pub(super) fn follows_label(bytes: &[u8], at: usize) -> bool {
+    let before = bytes.get(..at).unwrap_or_default();
+    let Some((b'-' | b'_', before)) = before.split_last() else { return false };
+    let length = before.iter().rev().take(16).take_while(|byte| byte.is_ascii_alphabetic()).count();
+    std::str::from_utf8(before.get(before.len() - length..).unwrap_or_default()).is_ok_and(is_label)
+}
+
+/// Whether a sign that joins it, and a word that says so, stand right behind a place.
+pub(super) fn precedes_label(bytes: &[u8], at: usize) -> bool {
+    let Some((b'-' | b'_', behind)) = bytes.get(at..).and_then(<[u8]>::split_first) else { return false };
+    let length = behind.iter().take(16).take_while(|byte| byte.is_ascii_alphabetic()).count();
+    std::str::from_utf8(behind.get(..length).unwrap_or_default()).is_ok_and(is_label)
+}
+
+/// Long, varied, and neither words nor a sample.
+fn is_unguessed(value: &str) -> bool {
+    is_varied(value) && !is_wordy(value) && !is_sample(value)
+}
+
+fn is_varied(value: &str) -> bool {
+    let digits = value.bytes().filter(u8::is_ascii_digit).count();
+    let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
+    value.len() >= 16 && digits >= 2 && letters >= 2
 }
 
 /// Whether a text was written to look like a secret: a sequence, a repetition, a word, a published sample.
@@ -201,9 +297,7 @@ pub(super) fn is_made_up(value: &str) -> bool {
 
 /// Whether nobody made a text up: long, varied, no sample and no words.
 pub(super) fn is_random(value: &str) -> bool {
-    let digits = value.bytes().filter(u8::is_ascii_digit).count();
-    let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
-    value.len() >= 16 && digits >= 2 && letters >= 2 && !is_stand_in(value) && !is_sample(value)
+    is_varied(value) && !says_stand_in(value) && is_unguessed(core(value))
 }
 
 /// Whether a password looks like one that is in use: three kinds of characters and no word that says otherwise.
@@ -286,6 +380,15 @@ mod tests {
         for value in ["k9Xw2mPq7RtZ4vBn", "3f2a9c81d04be765", "hunter2hunter2", "AbCdEfGh1jKlMnOp"] {
             assert!(!is_stand_in(value), "{value}");
         }
+        // A key stays one beside a word that says otherwise.
+        for value in [
+            "k9Xw2mPq7RtZ4vBn_your_key",
+            "example-3f2a9c81d04be765",
+            "k9Xw2mPq7RtZ4vBnEXAMPLE",
+            "my_fake_k9Xw2mPq7RtZ4vBn",
+        ] {
+            assert!(!is_stand_in(value) && is_random(value), "{value}");
+        }
     }
 
     #[test]
@@ -315,9 +418,11 @@ mod tests {
             "https://a.example/x1",
             "/etc/key1.pem",
             "Foo::new1()",
+            "gh[pousr]_[A-Za-z0-9_]{36,}",
         ] {
             assert!(is_code(value, false), "{value}");
         }
+        assert!(is_code("xox[baprs]-[0-9]{12}-\\w+", true));
         assert!(!is_code("k9Xw2mPq7RtZ4vBn", false) && !is_code("pa(ss)w0rd", true));
     }
 }

@@ -18,6 +18,10 @@ const SHORT_TEXT: usize = 4 << 10;
 /// Longer texts are not matched.
 const LONG_TEXT: usize = 1 << 20;
 
+/// What compiling may cost in one check: some hundred large patterns, or ten thousand small ones. How large the value is
+/// does not matter, since each pattern is compiled once.
+const MOST_COMPILING: u64 = 6_000_000;
+
 /// A compiled pattern.
 #[derive(Debug, Clone)]
 enum Compiled {
@@ -28,20 +32,32 @@ enum Compiled {
 
 /// The patterns of one check, each compiled once.
 #[derive(Debug, Default)]
-pub(super) struct Patterns<'s>(HashMap<&'s str, Compiled>);
+pub(super) struct Patterns<'s> {
+    compiled: HashMap<&'s str, Compiled>,
+    /// What compiling has cost.
+    spent: u64,
+}
 
 impl<'s> Patterns<'s> {
-    /// Whether a text matches, and what finding out has cost; `None` where nobody can tell.
+    /// Whether a text matches, and what finding out has cost; `None` where nobody can tell. Where compiling has cost too
+    /// much, the cost is more than any check may have.
     pub(super) fn matches(&mut self, pattern: &'s str, text: &str) -> (Option<bool>, u64) {
-        let (mut cost, known) = (1 + text.len() as u64, self.0.contains_key(pattern));
-        if !known {
-            cost += 500 + 10 * pattern.len() as u64;
-            self.0.insert(pattern, compile(pattern));
+        if !self.compiled.contains_key(pattern) {
+            if self.spent > MOST_COMPILING {
+                return (None, u64::MAX);
+            }
+            let compiled = compile(pattern);
+            self.spent += 500 + 10 * pattern.len() as u64;
+            if !matches!(compiled, Compiled::Small(_)) {
+                self.spent += 20_000;
+            }
+            self.compiled.insert(pattern, compiled);
         }
-        match self.0.get(pattern) {
+        let cost = 1 + text.len() as u64;
+        match self.compiled.get(pattern) {
             Some(Compiled::Small(regex)) if text.len() <= LONG_TEXT => (Some(regex.is_match(text)), cost),
-            Some(Compiled::Large(regex)) if text.len() <= SHORT_TEXT => (Some(regex.is_match(text)), 16 * cost),
-            _ => (None, cost),
+            Some(Compiled::Large(regex)) if text.len() <= SHORT_TEXT => (Some(regex.is_match(text)), 8 * cost),
+            _ => (None, 1),
         }
     }
 }
@@ -52,11 +68,7 @@ fn compile(pattern: &str) -> Compiled {
     }
     let Some(translated) = translated(pattern) else { return Compiled::Unknown };
     let build = |size| RegexBuilder::new(&translated).size_limit(size).dfa_size_limit(1 << 20).nest_limit(64).build();
-    match (build(SMALL), build(LARGE)) {
-        (Ok(regex), _) => Compiled::Small(regex),
-        (Err(_), Ok(regex)) => Compiled::Large(regex),
-        _ => Compiled::Unknown,
-    }
+    build(SMALL).map(Compiled::Small).or_else(|_| build(LARGE).map(Compiled::Large)).unwrap_or(Compiled::Unknown)
 }
 
 /// A pattern of ECMA-262 in the syntax of the engine; `None` where it has no counterpart.

@@ -70,19 +70,25 @@ pub(super) struct Resources<'s> {
     list: Vec<Resource<'s>>,
     by_uri: HashMap<String, usize>,
     documents: &'s [(String, Value)],
+    is_dynamic: bool,
 }
 
 impl<'s> Resources<'s> {
     /// The resources of a schema. `documents` are others that it may refer to, by their names; `otherwise` is the
     /// dialect of a schema that names none.
     pub(super) fn of(schema: &'s Value, documents: &'s [(String, Value)], otherwise: Dialect) -> Self {
-        let mut resources = Self { list: Vec::new(), by_uri: HashMap::new(), documents };
+        let mut resources = Self { list: Vec::new(), by_uri: HashMap::new(), documents, is_dynamic: false };
         resources.add(String::new(), schema, otherwise);
         resources
     }
 
     pub(super) fn get(&self, at: usize) -> Option<&Resource<'s>> {
         self.list.get(at)
+    }
+
+    /// Whether where a reference leads may depend on the way to it.
+    pub(super) fn is_dynamic(&self) -> bool {
+        self.is_dynamic
     }
 
     pub(super) fn dialect(&self, at: usize) -> Dialect {
@@ -155,6 +161,7 @@ impl<'s> Resources<'s> {
             }
             if let Some(name) = map.get("$dynamicAnchor").and_then(Value::as_str) {
                 resource.dynamic.insert(name, schema);
+                self.is_dynamic = true;
             }
         }
         for (key, value) in map {

@@ -187,7 +187,7 @@ fn a_hostile_schema_ends_in_a_sentence() {
     }
     doubling.insert("l40".to_owned(), json!({ "type": "string" }));
     let evil = "(a|aa|aaa|.)*".repeat(300);
-    let many: Vec<Value> = (0..20_000).map(|n| json!({ "pattern": format!("^(x|y){{{n}}}z") })).collect();
+    let many: Vec<Value> = (0..20_000).map(|n| json!({ "pattern": format!("^(a|b){{0,{n}}}") })).collect();
     for (schema, value) in [
         (json!({ "$ref": "#" }), json!(1)),
         (json!({ "allOf": [{ "$ref": "#" }, { "$ref": "#" }] }), json!({})),
@@ -202,4 +202,124 @@ fn a_hostile_schema_ends_in_a_sentence() {
     let _ = problems(&json!({ "pattern": format!("{evil}$") }), &json!("a".repeat(100_000)));
     let huge = json!({ "pattern": "((((a{1,999}){1,999}){1,999}){1,999})" });
     assert_eq!(problems(&huge, &json!("b")), Vec::<String>::new());
+}
+
+/// An object of so many levels, each with two children that say the same of theirs.
+fn tree(levels: usize) -> Value {
+    (0..levels).fold(json!({ "kind": "leaf", "n": 1 }), |below, level| {
+        let kind = ["add", "sub", "mul"][level % 3];
+        json!({ "left": below, "right": { "kind": "leaf", "n": 2 }, "kind": kind })
+    })
+}
+
+/// Expressions: each branch has both children before the word that tells it apart.
+fn expressions() -> Value {
+    let node = json!({ "$ref": "#/$defs/node" });
+    let branch = |kind: &str| {
+        json!({ "type": "object", "required": ["kind", "left", "right"], "additionalProperties": false,
+            "properties": { "left": node, "right": node, "kind": { "const": kind } } })
+    };
+    let leaf = json!({ "type": "object", "required": ["kind", "n"], "additionalProperties": false,
+        "properties": { "kind": { "const": "leaf" }, "n": { "type": "integer" } } });
+    json!({ "$ref": "#/$defs/node",
+        "$defs": { "node": { "oneOf": [branch("add"), branch("sub"), branch("mul"), leaf] } } })
+}
+
+#[test]
+fn a_deep_value_is_checked_in_every_branch() {
+    let schema = expressions();
+    for levels in [1, 5, 40, 120] {
+        assert_eq!(problems(&schema, &tree(levels)), Vec::<String>::new(), "{levels}");
+        let mut wrong = tree(levels).to_string();
+        wrong = wrong.replacen("\"n\":1", "\"n\":\"one\"", 1);
+        let wrong = serde_json::from_str(&wrong).expect("JSON");
+        assert_eq!(
+            problems(&schema, &wrong),
+            ["the arguments: it must fit exactly one of the allowed shapes, and fits 0"],
+            "{levels}"
+        );
+    }
+    // The same without branches: each level is four schemas deep.
+    let list = json!({ "$ref": "#/$defs/a", "$defs": {
+        "a": { "allOf": [{ "$ref": "#/$defs/b" }] },
+        "b": { "anyOf": [{ "type": "null" }, { "properties": { "next": { "$ref": "#/$defs/a" } } }] } } });
+    let nested = |levels| (0..levels).fold(Value::Null, |below, _| json!({ "next": below }));
+    assert_eq!(problems(&list, &nested(126)), Vec::<String>::new());
+}
+
+#[test]
+fn large_calls_that_fit_are_accepted() {
+    let word = |n: usize| format!("word-{n}-{}", "x".repeat(n % 40));
+    let shapes: Vec<Value> = (0..60)
+        .map(|n| {
+            json!({ "type": "object", "required": ["kind"],
+                "properties": { "id": { "type": "integer" }, "text": { "type": "string" }, "kind": { "const": format!("k{n}") } } })
+        })
+        .collect();
+    let items = |count: usize| -> Vec<Value> {
+        (0..count).map(|n| json!({ "id": n, "text": word(n), "kind": format!("k{}", n % 60) })).collect()
+    };
+    let patterned: serde_json::Map<String, Value> = (0..150)
+        .map(|n| (format!("p{n}"), json!({ "type": "string", "pattern": format!("^.{{1,{}}}$", 200 + n) })))
+        .collect();
+    let texts: serde_json::Map<String, Value> = (0..150).map(|n| (format!("p{n}"), json!(word(n)))).collect();
+    for (what, schema, value) in [
+        ("many shapes", json!({ "items": { "oneOf": shapes } }), json!(items(2_500))),
+        ("any of many shapes", json!({ "items": { "anyOf": shapes } }), json!(items(2_500))),
+        ("a megabyte that matches", json!({ "pattern": r"^[\s\S]*$" }), json!("a b\n".repeat(1 << 18))),
+        (
+            "a pattern with a count",
+            json!({ "items": { "pattern": "^.{1,255}$" } }),
+            json!((0..5_000).map(|n| format!("{}{n}", "é".repeat(80))).collect::<Vec<_>>()),
+        ),
+        ("many patterns with counts", json!({ "properties": patterned }), Value::Object(texts)),
+        (
+            "many numbers",
+            json!({ "items": { "type": "integer", "minimum": 0 } }),
+            json!((0..150_000).collect::<Vec<_>>()),
+        ),
+        ("different items", json!({ "uniqueItems": true }), json!((0..20_000).map(word).collect::<Vec<_>>())),
+        (
+            "a long list of names",
+            json!({ "items": { "enum": (0..2_000).map(word).collect::<Vec<_>>() } }),
+            json!((0..2_000).map(word).collect::<Vec<_>>()),
+        ),
+    ] {
+        assert_eq!(problems(&schema, &value), Vec::<String>::new(), "{what}");
+    }
+}
+
+#[test]
+fn a_verdict_that_was_found_quietly_is_told_where_it_counts() {
+    // The same schema fails in a branch first, and then where it must hold.
+    let schema = json!({ "anyOf": [{ "$ref": "#/$defs/it" }, true], "allOf": [{ "$ref": "#/$defs/it" }],
+        "$defs": { "it": { "type": "object", "required": ["a"] } } });
+    assert_eq!(problems(&schema, &json!({})), ["the arguments: \"a\" is missing"]);
+    let after = json!({ "allOf": [{ "anyOf": [{ "$ref": "#/$defs/it" }, true] }, { "$ref": "#/$defs/it" }],
+        "$defs": { "it": { "type": "object", "required": ["a"] } } });
+    assert_eq!(problems(&after, &json!({})), ["the arguments: \"a\" is missing"]);
+}
+
+#[test]
+fn sentences_are_made_for_the_problems_that_are_told_and_no_longer_than_they_are_shown() {
+    // To write each sentence in full would take hours.
+    let many: Vec<String> = (0..200_000).map(|n| format!("name-{n}")).collect();
+    let known: serde_json::Map<String, Value> = many.iter().map(|name| (name.clone(), json!(true))).collect();
+    let given: serde_json::Map<String, Value> = many.iter().map(|name| (format!("x{name}"), json!(1))).collect();
+    let closed = json!({ "properties": known, "additionalProperties": false });
+    let wide = json!({ "items": { "enum": many } });
+    let deep = json!({ "items": { "const": many } });
+    let branches = json!({ "items": { "anyOf": [{ "not": { "const": 1 } }, { "const": many }] } });
+    let ones = json!(vec![1; 100_000]);
+    for (schema, value, begins) in [
+        (&closed, &Value::Object(given), "xname-0: there is no such argument; there are: name-0, name-1, "),
+        (&wide, &ones, "[0]: it must be one of \"name-0\", \"name-1\", "),
+        (&deep, &ones, "[0]: it must be [\"name-0\",\"name-1\","),
+        (&branches, &ones, "[0]: it fits none of the allowed shapes"),
+    ] {
+        let found = problems(schema, value);
+        assert_eq!(found.len(), 5, "{found:?}");
+        assert!(found[0].starts_with(begins), "{}", found[0]);
+        assert!(found.iter().all(|line| line.len() < 600), "{found:?}");
+    }
 }

@@ -71,11 +71,16 @@ impl Cancel {
         self.0.notify.notify_waiters();
     }
 
+    /// Whether it was asked for.
+    pub fn is_asked(&self) -> bool {
+        self.0.asked.load(std::sync::atomic::Ordering::SeqCst)
+    }
+
     /// Waits until it is asked for.
     pub async fn asked(&self) {
         loop {
             let notified = self.0.notify.notified();
-            if self.0.asked.load(std::sync::atomic::Ordering::SeqCst) {
+            if self.is_asked() {
                 return;
             }
             notified.await;

@@ -24,7 +24,7 @@ mod tests;
 pub use foreign::ForeignCall;
 
 use comments::{Comments, comment_end, odd_blank};
-use foreign::Announced;
+use foreign::{Announced, Speaks};
 use outline::Outline;
 
 /// The most objects that one reading returns, calls not counted.
@@ -289,6 +289,7 @@ enum Opening {
 
 /// A brace of prose that is open.
 struct OpenBrace {
+    from: usize,
     /// How many candidates were there before it.
     before: usize,
     /// Whether what is inside it cannot be an answer, even if it is never closed.
@@ -344,14 +345,14 @@ impl<'r> Scan<'r> {
                     }
                     None => {
                         self.unclosed = true;
-                        self.open_brace(OpenBrace { before: self.candidates.len(), unreadable: true, doubled: false });
+                        self.open_brace(at, true, false);
                         at + 1
                     }
                 }
             }
             Opening::Prose { doubled } => {
                 if self.edition == Edition::Second {
-                    self.open_brace(OpenBrace { before: self.candidates.len(), unreadable: false, doubled });
+                    self.open_brace(at, false, doubled);
                 }
                 at + 1
             }
@@ -376,9 +377,9 @@ impl<'r> Scan<'r> {
         }
     }
 
-    fn open_brace(&mut self, brace: OpenBrace) {
+    fn open_brace(&mut self, from: usize, unreadable: bool, doubled: bool) {
         if self.open.len() < MOST_OPEN {
-            self.open.push(brace);
+            self.open.push(OpenBrace { from, before: self.candidates.len(), unreadable, doubled });
         } else {
             self.open_beyond += 1;
         }
@@ -391,9 +392,29 @@ impl<'r> Scan<'r> {
         } else if let Some(brace) = self.open.pop()
             && !brace.doubled
         {
-            self.enclosed.push((brace.before, self.candidates.len()));
+            // The outermost pair alone, so that no place is read for two of them.
+            if self.open.is_empty() && self.was_a_call(&brace, at) {
+                self.candidates.truncate(brace.before);
+                while self.enclosed.pop_if(|(from, _)| *from >= brace.before).is_some() {}
+                let text = self.text.get(brace.from..=at).unwrap_or_default();
+                self.keep(Candidate { text, from: brace.from, depth: 0, ends_thought: false });
+            } else {
+                self.enclosed.push((brace.before, self.candidates.len()));
+            }
         }
         at + 1
+    }
+
+    /// Whether what stands behind a brace up to a place was meant to be a call; objects in it speak for themselves.
+    fn was_a_call(&self, brace: &OpenBrace, to: usize) -> bool {
+        let mut speaks = Speaks::default();
+        let mut from = brace.from;
+        for candidate in self.candidates.iter().skip(brace.before) {
+            speaks.read(self.text.get(from..candidate.from).unwrap_or_default(), true);
+            from = candidate.from + candidate.text.len();
+        }
+        speaks.read(self.text.get(from..to).unwrap_or_default(), true);
+        speaks.of_a_call()
     }
 
     /// Passes a thought, a tag that ends one, or one `<`.
@@ -466,6 +487,11 @@ impl<'r> Scan<'r> {
     /// Parses what was found.
     fn reading(mut self) -> Reading<'r> {
         let all = self.candidates.len();
+        if self.open.first().is_some_and(|brace| self.was_a_call(brace, self.text.len()))
+            && let Some(brace) = self.open.first_mut()
+        {
+            brace.unreadable = true;
+        }
         for brace in self.open.iter().filter(|brace| brace.unreadable) {
             self.enclosed.push((brace.before, all));
             if self.end == End::Clean {
@@ -485,13 +511,15 @@ impl<'r> Scan<'r> {
         let mut objects = Vec::new();
         for (candidate, step) in self.candidates.iter().zip(steps) {
             around += step;
-            let mut object = candidate.object(self.text, self.edition);
+            let announced = candidate.announced(self.text, self.edition);
+            let mut object = candidate.object(&announced, self.edition);
+            // A piece of something else is no answer.
+            let is_piece = around > 0 || announced == Announced::Member;
             match &mut object {
                 Object::Call { .. } => {}
-                Object::Foreign { otherwise, .. } if around > 0 => *otherwise = None,
+                Object::Foreign { otherwise, .. } if is_piece => *otherwise = None,
                 Object::Foreign { .. } => {}
-                // A piece of something else is no answer.
-                Object::Final { .. } if around > 0 => continue,
+                Object::Final { .. } if is_piece => continue,
                 Object::Final { .. } | Object::Broken { .. } => {
                     others += 1;
                     if others > MOST_OBJECTS {
@@ -517,11 +545,14 @@ fn is_bare_key(text: &str, at: usize) -> bool {
     next_solid(text, end) == Some(b':')
 }
 
-/// Whether something that cannot be read speaks of a call.
+/// Whether something whose keys have no quotes speaks of a call.
 fn speaks_of_a_call(text: &str) -> bool {
-    ["tool", "args", "arguments", "action_input", "function", "parameters", "params"]
-        .iter()
-        .any(|word| text.contains(word))
+    let mut speaks = Speaks::default();
+    speaks.read(text, false);
+    speaks.of_a_call()
+        || ["tool", "args", "arguments", "action_input", "function", "parameters", "params"]
+            .iter()
+            .any(|word| text.contains(word))
 }
 
 /// A tag that opens or closes a thought.
@@ -643,22 +674,29 @@ impl<'r> Candidate<'r> {
         None
     }
 
-    /// What the candidate is, if need be after a repair. `reply` is the text it stands in.
-    fn object(&self, reply: &'r str, edition: Edition) -> Object<'r> {
+    /// What stands around it in the reply and says what it is.
+    fn announced(&self, reply: &'r str, edition: Edition) -> Announced<'r> {
+        match edition {
+            Edition::First => Announced::Nothing,
+            Edition::Second => Announced::around(reply, self.from, self.from + self.text.len()),
+        }
+    }
+
+    /// What the candidate is, if need be after a repair.
+    fn object(&self, announced: &Announced<'_>, edition: Edition) -> Object<'r> {
         if self.depth > DEEPEST {
             return broken(Problem::TooDeep);
         }
-        let announced = match edition {
-            Edition::First => Announced::Nothing,
-            Edition::Second => Announced::before(reply, self.from),
-        };
+        if *announced == Announced::Argument {
+            return broken(Problem::NotJson);
+        }
         if let Ok(outline) = serde_json::from_str::<Outline>(self.text) {
-            return outline.object(Cow::Borrowed(self.text), &announced, edition);
+            return outline.object(Cow::Borrowed(self.text), announced, edition);
         }
         if let Some(text) = repair::repair(self.text, edition)
             && let Ok(outline) = serde_json::from_str::<Outline>(&text)
         {
-            return outline.object(Cow::Owned(text), &announced, edition);
+            return outline.object(Cow::Owned(text), announced, edition);
         }
         broken(Problem::NotJson)
     }

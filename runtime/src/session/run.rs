@@ -19,7 +19,6 @@ use crate::error::{Error, Result};
 use crate::ids::{Digest, Random, Slug};
 use crate::layout;
 use crate::memory::layers;
-use crate::skill::guard;
 use crate::task::{CallRecord, Event, Limits, SkillMove, Status, StopReason, Usage};
 use crate::tool::{
     Card, Context, Desk, SkillRules, TaskFrame, TaskProposal, Toolbox, Written, at_desk, at_desk_quickly,
@@ -339,20 +338,21 @@ impl Run<'_> {
             .map_err(|why| Error::unavailable(format!("nobody wrote it down: {why}")))?;
         transcript.synthesis = Some(completion.clone());
         let Some(lesson) = synthesis::decide(&completion, transcript.reading)? else { return Ok(None) };
-        // What was compared before the desk compared everything.
-        if self.rules() == SkillRules::Before
-            && self.frame.is_private()
-            && let Some(words) = guard::quotes(&format!("{} {}", lesson.description, lesson.body), &self.frame.input)
-        {
-            return Err(Error::refused(format!("it repeats the subscriber's own words (\"{words}\")")));
-        }
         let executed = machine.calls().len();
         let task = self.frame.task.clone();
+        let is_replayed = self.replayed.is_some();
         let (slug, change, written) = at_desk(&self.desk, move |desk| {
             let first = desk.brain()?.next_evidence()?;
             let evidence = (first..).take(executed).collect();
             let from = Provenance { task: &task, evidence };
-            synthesis::write(desk, &lesson, &archived, &from)
+            // In a replay the receipt says whether it was written.
+            desk.or_nothing(|desk| {
+                let done = desk.by_the_record(is_replayed, |desk| synthesis::write(desk, &lesson, &archived, &from))?;
+                if is_replayed && done.2 == Written::Done {
+                    desk.check_moved(&done.0)?;
+                }
+                Ok(done)
+            })
         })
         .await?;
         match written {

@@ -64,7 +64,7 @@ pub struct Proposed {
     #[serde(default, skip_serializing_if = "Act::is_edit")]
     pub act: Act,
     /// The digests that support files must have now; `None` where there must be none. Files that are not named may be
-    /// anything.
+    /// anything, but for an archive, which names all that it takes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub before: BTreeMap<String, Option<Digest>>,
 }

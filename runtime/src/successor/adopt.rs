@@ -136,21 +136,17 @@ pub struct InLineage {
 /// The patches that were applied to a brain, newest first.
 pub fn lineage(reader: &Reader) -> Result<Vec<InLineage>> {
     let steps = reader.history(MOST_STEPS)?;
-    let patched = steps.iter().filter(|step| step.kind == StepKind::Maintenance).filter_map(|step| {
-        let title = step.summary.strip_prefix(apply::SUMMARY)?.to_owned();
+    let patched = steps.iter().filter(|step| step.kind == StepKind::Patch).map(|step| {
+        let title = step.summary.strip_prefix(apply::SUMMARY).unwrap_or(&step.summary).to_owned();
         let taken_back = !stands(&steps, step.seq);
-        Some(InLineage { step: step.seq, version: step.version, title, at: step.at, taken_back })
+        InLineage { step: step.seq, version: step.version, title, at: step.at, taken_back }
     });
     Ok(patched.collect())
 }
 
 /// Whether a step still stands: it was not undone, or the undo was.
 pub(super) fn stands(steps: &[StepRecord], seq: i64) -> bool {
-    let undo = format!("undo of step {seq}");
-    let is_undo = |step: &&StepRecord| {
-        let rest = step.summary.strip_prefix(&undo);
-        step.seq > seq && step.kind == StepKind::Rollback && rest.is_some_and(|rest| rest.starts_with([':', ' ']))
-    };
+    let is_undo = |step: &&StepRecord| step.seq > seq && step.kind.undoes() == Some(seq);
     // Newest first. Steps only ever undo earlier ones, so this ends.
     steps.iter().find(is_undo).is_none_or(|undo| !stands(steps, undo.seq))
 }

@@ -173,7 +173,7 @@ pub fn apply(brain: &mut Brain, patch: &Patch, because: Value) -> Result<Applied
         "because": because,
     });
     let summary = format!("{SUMMARY}{}", patch.title());
-    let step = Step { kind: StepKind::Maintenance, summary: &summary, report: Some(&report), transcript: None };
+    let step = Step { kind: StepKind::Patch, summary: &summary, report: Some(&report), transcript: None };
     match brain.settle_step(&draft, &step) {
         Ok(settled) => Ok(Applied { settled, identity: (before, after) }),
         Err(error) => {

@@ -138,6 +138,8 @@ pub struct Context {
     agents: Option<Arc<dyn Agents>>,
     meaning: Option<Arc<Meaning>>,
     quick: bool,
+    /// A call that went well then is replayed.
+    went_well: bool,
 }
 
 impl Context {
@@ -152,7 +154,7 @@ impl Context {
             // Whoever makes a context of a subscriber's task guards its words: nobody has to think of it.
             desk.lock().unwrap_or_else(PoisonError::into_inner).keep_private(&frame.input);
         }
-        Self { frame, desk, secrets, agents, meaning: None, quick: false }
+        Self { frame, desk, secrets, agents, meaning: None, quick: false, went_well: false }
     }
 
     /// The same with a model that says what texts mean.
@@ -180,6 +182,11 @@ impl Context {
         self.agents.as_ref()
     }
 
+    /// The same for a call that is replayed and went well then: what it writes is not judged again.
+    pub(crate) fn for_call_that_went_well(&self) -> Self {
+        Self { went_well: true, ..self.clone() }
+    }
+
     /// The same for a call that does very little.
     pub(super) fn for_quick_call(&self) -> Self {
         Self { quick: true, ..self.clone() }
@@ -201,11 +208,12 @@ impl Context {
         T: Send + 'static,
         W: FnOnce(&mut Desk) -> Result<T> + Send + 'static,
     {
-        let work = |desk: &mut Desk| {
+        let went_well = self.went_well;
+        let work = move |desk: &mut Desk| {
             if desk.is_closed() {
                 return Err(Error::conflict("the task is over").hint("nothing is written any more"));
             }
-            work(desk)
+            desk.by_the_record(went_well, work)
         };
         match self.quick {
             true => at_desk_quickly(&self.desk, work).await,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
 
-use super::gate::{Gate, Write, Written};
+use super::dispatch::Told;
+use super::gate::{Gate, Overlay, Write, Written};
 use super::loading::Around;
 use super::outside::Heard;
 use crate::brain::{Brain, Draft, Editor, Layer};
@@ -13,7 +14,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
-use crate::memory::{Fact, Found, FoundNear, Search, Sought};
+use crate::memory::{Fact, Found, FoundNear, Search, Sought, Source};
 use crate::skill::provenance::Writer;
 use crate::skill::visible::{Filter, Seen, visible};
 use crate::skill::{Document, Files as _, Form, MAIN_FILES, Place, all_skills, guard, store};
@@ -64,6 +65,15 @@ pub enum SkillChange {
     Changed,
     /// It went to the archive.
     Archived,
+}
+
+/// What a task has made of its step so far.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    draft: Draft,
+    loaded: BTreeMap<Slug, Digest>,
+    changed: BTreeMap<Slug, SkillChange>,
+    proposed: BTreeMap<Slug, Overlay>,
 }
 
 /// A brain that a task works on. The brain's place in the pool is held until this value is gone.
@@ -384,12 +394,29 @@ impl Desk {
     pub fn search_near(&mut self, wanted: &Search<'_>, sought: Option<&Sought>) -> Result<FoundNear> {
         let weights = self.around.tuning.search();
         let near = self.brain()?.search_near(&Search { weights, ..wanted.clone() }, sought)?;
+        self.saw_rows(near.found.hits.iter().map(|hit| (hit.source, hit.id)))?;
+        Ok(near)
+    }
+
+    /// The task has seen these rows; what the subscriber has said in them is not to be repeated.
+    fn saw_rows(&mut self, rows: impl IntoIterator<Item = (Source, i64)>) -> Result<()> {
         if self.is_private() {
-            for text in self.brain()?.private_texts(&near.found.hits)? {
+            for text in self.brain()?.private_texts(rows)? {
                 self.saw_private(&text);
             }
         }
-        Ok(near)
+        Ok(())
+    }
+
+    /// A call that is not run again told this of the subscriber.
+    pub(crate) fn hear_again(&mut self, heard: &[Told]) -> Result<()> {
+        for heard in heard {
+            match heard {
+                Told::Row(source, id) => self.saw_rows([(*source, *id)])?,
+                Told::Text(text) => self.saw_private(text),
+            }
+        }
+        Ok(())
     }
 
     /// The names of the patterns.
@@ -425,14 +452,28 @@ impl Desk {
 
     /// Does `work`; where it fails, the step is as it was before.
     pub(crate) fn or_nothing<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let (draft, changed) = (self.draft.clone(), self.changed.clone());
-        let proposed: BTreeSet<Slug> = self.gate.proposed.keys().cloned().collect();
+        let kept = self.kept();
         let done = work(self);
         if done.is_err() {
-            (self.draft, self.changed) = (draft, changed);
-            self.gate.proposed.retain(|slug, _| proposed.contains(slug));
+            self.put_back(kept);
         }
         done
+    }
+
+    /// The step as it is now.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept {
+            draft: self.draft.clone(),
+            loaded: self.loaded.clone(),
+            changed: self.changed.clone(),
+            proposed: self.gate.proposed.clone(),
+        }
+    }
+
+    /// Makes the step what it was.
+    pub(crate) fn put_back(&mut self, kept: Kept) {
+        let Kept { draft, loaded, changed, proposed } = kept;
+        (self.draft, self.loaded, self.changed, self.gate.proposed) = (draft, loaded, changed, proposed);
     }
 
     /// Throws away what the task changed; its account of itself stays.

@@ -11,9 +11,19 @@ use tokio::time::Instant;
 
 use super::context::Context;
 use super::{Output, Tool};
-use crate::memory::EvidenceStatus;
+use crate::memory::{EvidenceStatus, Source};
 use crate::schema;
 use crate::text;
+
+/// Something that a call told of the subscriber.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Told {
+    /// A row of the memory, where it is the subscriber's own.
+    Row(Source, i64),
+    /// A text from elsewhere.
+    Text(String),
+}
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,16 +40,28 @@ pub struct ToolReport {
     /// Whether a replay reads it from the record, although the tool could run again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recorded: bool,
+    /// Whether what it was to do waits for a person, and the step is as it was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
+    /// What it told of the subscriber, where a replay does not run it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Vec<Told>>,
 }
 
 impl ToolReport {
     /// A call that was not run.
     pub fn refused(text: impl Into<String>, summary: impl Into<String>) -> Self {
-        Self { status: EvidenceStatus::Refused, text: text.into(), summary: summary.into(), millis: 0, recorded: false }
+        Self::new(EvidenceStatus::Refused, text, summary)
+    }
+
+    /// A call that ended so, and nothing more to say of it.
+    pub fn new(status: EvidenceStatus, text: impl Into<String>, summary: impl Into<String>) -> Self {
+        let (text, summary) = (text.into(), summary.into());
+        Self { status, text, summary, millis: 0, recorded: false, waits: false, told: None }
     }
 
     fn failed(text: String, summary: &str) -> Self {
-        Self { status: EvidenceStatus::Failed, text, summary: summary.to_owned(), millis: 0, recorded: false }
+        Self::new(EvidenceStatus::Failed, text, summary)
     }
 }
 
@@ -66,6 +88,11 @@ pub async fn dispatch(tool: &Arc<dyn Tool>, args: Map<String, Value>, cx: &Conte
     let mut report = report_of(called, card.timeout);
     report.millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.text = text::cut(cx.secrets().redact(report.text), card.output_cap);
+    for heard in report.told.iter_mut().flatten() {
+        if let Told::Text(text) = heard {
+            *text = cx.secrets().redact(std::mem::take(text));
+        }
+    }
     report.summary = text::line(&cx.secrets().redact(report.summary), SUMMARY_CHARS);
     report
 }
@@ -113,8 +140,8 @@ async fn call_apart(
 fn report_of(called: Result<crate::Result<Output>, Cut>, most: Duration) -> ToolReport {
     match called {
         Ok(Ok(output)) => {
-            let Output { text, summary, recorded } = output;
-            ToolReport { status: EvidenceStatus::Ok, text, summary, millis: 0, recorded }
+            let Output { text, summary, recorded, waits, told } = output;
+            ToolReport { recorded, waits, told, ..ToolReport::new(EvidenceStatus::Ok, text, summary) }
         }
         Ok(Err(error)) => {
             let hint = error.hint_text().map(|hint| format!("\nHint: {hint}")).unwrap_or_default();

@@ -9,17 +9,19 @@ use serde_json::json;
 use super::desk::{Desk, SkillChange};
 use crate::brain::{Draft, Editor, TakenBack};
 use crate::error::{Error, Result};
-use crate::ids::{Digest, RelPath, Slug};
+use crate::ids::{Digest, RelPath, Slug, sha256};
 use crate::layout;
 use crate::memory::QueueRow;
 use crate::skill::change::{Act, Change, Proposed};
 use crate::skill::provenance::{Reason, Ruling, Source, Subject, Undone, Writer, rule, says_pinned};
-use crate::skill::quotation::Sources;
+use crate::skill::quotation::{SoFar, Sources};
 use crate::skill::{CreatedBy, Document, Files as _, Place, Value, all_skills, guard, store};
 
 /// So many proposals of tasks may wait for one skill, and for a brain: a person has to read them.
 const MOST_WAITING_OF_SKILL: usize = 10;
 const MOST_WAITING: usize = 100;
+/// With so many changes that a person rejected a new one is compared, the last ones.
+const MOST_REJECTED: usize = 200;
 
 /// Which rules hold for what a task writes into skills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,6 +32,11 @@ pub enum SkillRules {
     /// As before there was a gate: a task of that time is replayed.
     Before,
 }
+
+/// The skills that a receipt says a task moved, with the SHA-256 of the main file as the task left it; with none where
+/// it left no skill.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Moved(pub BTreeMap<Slug, Option<String>>);
 
 /// What became of a change of a skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +114,7 @@ struct Leaves {
 }
 
 /// The step that a proposal would be, and the proposal.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Overlay {
     draft: Draft,
     proposal: TaskProposal,
@@ -118,8 +125,12 @@ pub(super) struct Overlay {
 pub(super) struct Gate {
     /// What the task has seen of its subscriber; nothing where the task is not private.
     private: Option<Sources>,
+    /// What the task has written into skills that its subscriber said, in pieces too short to be a quotation.
+    so_far: SoFar,
     taken_back: Option<TakenBack>,
     pub(super) proposed: BTreeMap<Slug, Overlay>,
+    /// Something that went well then is replayed: it is not judged again.
+    went_well: bool,
 }
 
 impl Desk {
@@ -145,14 +156,38 @@ impl Desk {
         self.gate.private.as_ref()
     }
 
-    /// Another answer that was given in the subscriber's name: what another agent said.
+    /// Another answer that was given in the subscriber's name: what another agent said. A call that a replay does not run
+    /// again also names it in its output: see [`Output::telling`](super::Output::telling).
     pub fn heard_in_private(&mut self, text: &str) {
         self.saw_private(text);
     }
 
-    /// Whether the gate rules here; not where a task from before it is replayed.
-    pub fn is_gated(&self) -> bool {
-        self.around.rules == SkillRules::Gated
+    /// Does something that is replayed. Where it went well then, what was decided then holds, and nothing is judged
+    /// again.
+    pub(crate) fn by_the_record<T>(&mut self, went_well: bool, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.gate.went_well = went_well;
+        let done = work(self);
+        self.gate.went_well = false;
+        done
+    }
+
+    /// Refuses a text that may not be written down. Tools ask here and not the guard, so that a replay comes to what was
+    /// decided then.
+    pub fn check_text(&self, text: &str) -> Result<()> {
+        if self.gate.went_well { Ok(()) } else { guard::check(text) }
+    }
+
+    /// Refuses a skill that the record has otherwise than it is now.
+    pub(crate) fn check_moved(&mut self, slug: &Slug) -> Result<()> {
+        let Some(moved) = self.around.moved.clone() else { return Ok(()) };
+        let now = match self.skill_place(slug)? {
+            Some(place) => self.read(&place.main)?.map(|content| sha256(&content)),
+            None => None,
+        };
+        match moved.0.get(slug) == Some(&now) {
+            true => Ok(()),
+            false => Err(Error::refused(format!("the record has skill {slug} otherwise"))),
+        }
     }
 
     /// The changes that the task proposes, by skill.
@@ -162,10 +197,10 @@ impl Desk {
 
     /// Changes a skill, or says why not.
     pub(crate) fn write_skill(&mut self, by: Writer, slug: &Slug, write: Write<'_>) -> Result<Written> {
-        if !self.is_gated() {
-            return self.write_as_before(slug, write).map(|()| Written::Done);
-        }
         let there = self.subject(slug)?;
+        if self.gate.went_well {
+            return self.write_as_recorded(by, slug, there, write);
+        }
         let first = match self.gate.proposed.contains_key(slug) {
             true => Ruling::Propose(Reason::Undone(Undone::Alike)),
             false => rule(by, there, Undone::Nothing),
@@ -177,12 +212,13 @@ impl Desk {
             Ruling::Refuse(reason) => return Err(refused(slug, reason)),
         };
         let (staged, leaves) = self.stage(&base, slug, write)?;
+        let mut so_far = self.gate.so_far.clone();
         for file in &leaves {
             check(file)?;
-            self.check_words(file)?;
+            self.check_words(file, &mut so_far)?;
         }
         let undone = self.undone(slug, there, &leaves)?;
-        match rule(by, there, undone) {
+        let written = match rule(by, there, undone) {
             Ruling::Refuse(reason) => Err(refused(slug, reason)),
             Ruling::Allow if first == Ruling::Allow => {
                 *self.step()?.1 = staged;
@@ -198,7 +234,9 @@ impl Desk {
                 };
                 self.propose(by, slug, write.change(), staged, reason)
             }
-        }
+        }?;
+        self.gate.so_far = so_far;
+        Ok(written)
     }
 
     /// A draft with the change in it, and the files as it leaves them.
@@ -268,9 +306,9 @@ impl Desk {
         Ok(all)
     }
 
-    /// Refuses a file that repeats what the task has seen of its subscriber: in its name or its content, where it did
-    /// not stand there already.
-    fn check_words(&self, file: &Leaves) -> Result<()> {
+    /// Refuses a file that repeats what the task has seen of its subscriber, alone or together with what the task wrote
+    /// before: in its name or its content, where it did not stand there already.
+    fn check_words(&self, file: &Leaves, so_far: &mut SoFar) -> Result<()> {
         let Some(private) = &self.gate.private else { return Ok(()) };
         let Some(after) = &file.after else { return Ok(()) };
         let name = file.path.as_str().strip_prefix(layout::SKILLS_DIR).unwrap_or_default();
@@ -283,19 +321,24 @@ impl Desk {
                 let others = others.collect::<Vec<_>>().join(" ");
                 format!("{} {}\n\u{b6}\n{others}", fields.join(" "), document.body())
             });
-            [format!("{name} {text}"), read.unwrap_or_default()]
+            let decoded = guard::decoded_text(&text).unwrap_or_default();
+            format!("{name} {text}\n\u{b6}\n{}\n\u{b6}\n{decoded}", read.unwrap_or_default())
         };
         let before = match &file.before {
-            Some(before) => said(before, if file.is_new { "" } else { name }).join("\n\u{b6}\n"),
+            Some(before) => said(before, if file.is_new { "" } else { name }),
             None => String::new(),
         };
-        for text in said(after, name) {
-            if let Some(words) = private.repeated(&text, &before) {
-                return Err(Error::refused(format!("that repeats the subscriber's own words ({words:?})"))
-                    .hint("write the procedure in words of your own"));
-            }
+        let mut words = private.repeated_after(so_far, &said(after, name), &before);
+        if file.before.is_none() {
+            let body = Document::read(after).map(|document| document.body().to_owned());
+            let body = body.unwrap_or_else(|_| String::from_utf8_lossy(after).into_owned());
+            words = words.or(private.goes_on(so_far, &body));
         }
-        Ok(())
+        match words {
+            Some(words) => Err(Error::refused(format!("that repeats the subscriber's own words ({words:?})"))
+                .hint("write the procedure in words of your own")),
+            None => Ok(()),
+        }
     }
 
     fn propose(
@@ -309,14 +352,9 @@ impl Desk {
         let proposed = self.proposed_by(by, slug, &staged, reason)?;
         self.check_queue(slug, &proposed)?;
         let why = format!("a task would {}: skill {slug} {}", verb(change), reason.words());
-        let told = format!(
-            "Skill {slug} {}: only a person changes that. The change is not made; it waits for a person in the review \
-             queue. Go on without it.",
-            reason.words()
-        );
         let proposal = TaskProposal { proposed, change, why };
         self.gate.proposed.insert(slug.clone(), Overlay { draft: staged, proposal });
-        Ok(Written::Waits(told))
+        Ok(waits(slug, reason))
     }
 
     /// What a draft does to one skill, as a change that a person can accept.
@@ -396,6 +434,10 @@ impl Desk {
             }
             _ => {}
         }
+        if self.says_what_was_rejected(slug, proposed, &rows)? {
+            return Err(Error::refused(format!("a person rejected a change of skill {slug} that says the same"))
+                .hint("go on without it"));
+        }
         let of_tasks = || rows.iter().filter(|row| row.status == "pending" && row.entry["metadata"]["by"] == "task");
         let of_skill = of_tasks().filter(|row| row.skill.as_ref() == Some(slug)).count();
         if of_skill >= MOST_WAITING_OF_SKILL || of_tasks().count() >= MOST_WAITING {
@@ -407,10 +449,31 @@ impl Desk {
         Ok(())
     }
 
+    /// Whether a change says, in the same words or nearly, what a person rejected for this skill; a new skill, for any.
+    fn says_what_was_rejected(&mut self, slug: &Slug, proposed: &Proposed, rows: &[QueueRow]) -> Result<bool> {
+        let creates = proposed.act == Act::Create;
+        let is_asked = |row: &&QueueRow| {
+            let of_skill = row.skill.as_ref() == Some(slug);
+            row.status == "rejected" && (of_skill || creates && row.entry["metadata"]["act"] == json!(Act::Create))
+        };
+        let brain = self.brain()?;
+        let Some(gist) = brain.gist(proposed)? else { return Ok(false) };
+        for row in rows.iter().rev().filter(is_asked).take(MOST_REJECTED) {
+            let content = brain.evolver_rows().queued(&row.id)?.and_then(|row| row.content);
+            let known = content.and_then(|content| serde_json::from_str::<Proposed>(&content).ok());
+            let known = known.map(|known| brain.gist(&known)).transpose()?.flatten();
+            if known.is_some_and(|known| known.says_the_same(&gist)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Takes out of the step what reached skills past the gate, through the editor itself: an import by a tool, for one.
     /// It waits for a person like everything else; what cannot wait is said, and does not happen.
     pub(crate) fn gate_the_rest(&mut self) -> Result<Vec<String>> {
-        if !self.is_gated() {
+        // Not in a replay of a task from before there was a gate.
+        if self.around.rules == SkillRules::Before {
             return Ok(Vec::new());
         }
         let mut said = Vec::new();
@@ -469,20 +532,36 @@ impl Desk {
         Ok(all_skills(&paths, layout::SKILLS_DIR).filter(touches).collect())
     }
 
-    /// As it was before there was a gate.
-    fn write_as_before(&mut self, slug: &Slug, write: Write<'_>) -> Result<()> {
-        if matches!(write, Write::Archive) && self.edit()?.usage(slug)?.pinned {
-            return Err(
-                Error::refused(format!("skill {slug} is pinned by the operator and stays")).hint("leave it as it is")
-            );
+    /// Makes a change that was made then, whatever would be ruled now. A skill that the record does not have among
+    /// those that moved was not changed: the change waited.
+    fn write_as_recorded(
+        &mut self,
+        by: Writer,
+        slug: &Slug,
+        there: Option<Subject>,
+        write: Write<'_>,
+    ) -> Result<Written> {
+        if self.around.moved.as_ref().is_some_and(|moved| !moved.0.contains_key(slug)) {
+            let reason = match rule(by, there, Undone::Nothing) {
+                Ruling::Propose(reason) | Ruling::Refuse(reason) => reason,
+                Ruling::Allow => Reason::Undone(Undone::Alike),
+            };
+            return Ok(waits(slug, reason));
         }
         let base = self.step()?.1.clone();
-        let (staged, leaves) = self.stage(&base, slug, write)?;
-        leaves.iter().try_for_each(check)?;
+        let (staged, _) = self.stage(&base, slug, write)?;
         *self.step()?.1 = staged;
         self.note_change(slug, write.change());
-        Ok(())
+        Ok(Written::Done)
     }
+}
+
+fn waits(slug: &Slug, reason: Reason) -> Written {
+    Written::Waits(format!(
+        "Skill {slug} {}: only a person changes that. The change is not made; it waits for a person in the review queue. \
+         Go on without it.",
+        reason.words()
+    ))
 }
 
 /// What no skill may say: the whole file as it would stand, so that what stood there before cannot complete what a

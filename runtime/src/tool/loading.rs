@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::desk::{Desk, no_such_skill};
-use super::gate::SkillRules;
+use super::gate::{Moved, SkillRules};
 use super::meaning::Meaning;
 use super::outside::{self, Heard, Outside};
 use crate::error::{Error, Result};
@@ -59,6 +59,8 @@ pub struct Around {
     pub tuning: Arc<Tuning>,
     /// Which rules hold for what it writes into skills.
     pub rules: SkillRules,
+    /// What the record says that the task did to skills, where a task that did not fail is replayed.
+    pub moved: Option<Arc<Moved>>,
 }
 
 impl Around {

@@ -21,9 +21,9 @@ mod toolbox;
 pub use context::{Agents, AskRules, Context, Secrets, TaskFrame};
 pub(crate) use context::{at_desk, at_desk_quickly};
 pub use desk::{Category, Desk, SkillCard, SkillChange};
-pub use dispatch::{ToolReport, dispatch};
+pub use dispatch::{Told, ToolReport, dispatch};
 pub(crate) use gate::Write;
-pub use gate::{SkillRules, TaskProposal, Written};
+pub use gate::{Moved, SkillRules, TaskProposal, Written};
 pub use loading::{Around, Surroundings};
 pub use meaning::{Meaning, MeaningUses};
 pub use outside::Outside;
@@ -139,17 +139,31 @@ pub struct Output {
     pub summary: String,
     /// Whether more than the brain and the task had a part in this one: a replay then reads it from the record.
     pub recorded: bool,
+    /// Whether what the call was to do waits for a person: the step is as it was.
+    pub waits: bool,
+    /// What it told of the subscriber, for a replay that does not run the call.
+    pub told: Option<Vec<Told>>,
 }
 
 impl Output {
     /// An output.
     pub fn new(text: impl Into<String>, summary: impl Into<String>) -> Self {
-        Self { text: text.into(), summary: summary.into(), recorded: false }
+        Self { text: text.into(), summary: summary.into(), recorded: false, waits: false, told: None }
     }
 
     /// The same, for a replay to read from the record: see [`Output::recorded`].
     pub fn recorded(self) -> Self {
         Self { recorded: true, ..self }
+    }
+
+    /// The same of a call whose change waits for a person: see [`Output::waits`].
+    pub fn waiting(self) -> Self {
+        Self { waits: true, ..self }
+    }
+
+    /// The same with what it told of the subscriber: see [`Output::told`].
+    pub fn telling(self, told: Vec<Told>) -> Self {
+        Self { told: Some(told), ..self }
     }
 }
 

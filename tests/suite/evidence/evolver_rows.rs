@@ -34,7 +34,7 @@ fn a_change_is_kept_under_its_step_if_the_step_happens() {
     // Taken back with the step that takes it back, or by a note.
     let mut back = change(&brain, "As before.", "dir-one", json!(1));
     back.rolled_back(2);
-    brain.settle(&back, StepKind::Rollback, "back").expect("settled");
+    brain.settle(&back, StepKind::Undo { of: None }, "back").expect("settled");
     let now = brain.clock().now();
     let third = EvolverChange { step: 3, skill: slug("dir-one"), manifest: json!(1), rolled_back_at: None };
     let rolled_back = EvolverChange { rolled_back_at: Some(now), ..kept };

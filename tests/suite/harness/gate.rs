@@ -432,13 +432,44 @@ async fn a_learned_skill_that_was_undone_stays_undone_until_a_person_brings_it_b
     assert_eq!(made_by(&brains, "tally-up"), CreatedBy::Agent, "an agent thought of it");
     // A person brings it back: the undo is undone.
     let mut brain = brains.open("1").expect("opened");
-    let undo =
-        brain.history(50).expect("history").into_iter().find(|step| step.kind == StepKind::Rollback).expect("it");
+    let undo = brain
+        .history(50)
+        .expect("history")
+        .into_iter()
+        .find(|step| matches!(step.kind, StepKind::Undo { .. }))
+        .expect("it");
     brain.undo(undo.seq, OnChanged::Refuse).expect("undone");
     brain.close().expect("closed");
     assert!(there("count-things"));
     let (outcome, _) = run(&brains, hard(), &lesson("update", "count-things", COUNTS, "1. Count twice.")).await;
     assert_eq!(outcome.skills_changed.len(), 1, "{:?}", outcome.warnings);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_support_file_that_was_undone_blocks_no_skill_of_its_name() {
+    let brains = TempBrains::new();
+    all_makers(&brains);
+    // Files of the skill by-person, which alone would look like skills.
+    for file in ["tally-up.md", "count-things/SKILL.md"] {
+        let path = brains.file("1", &format!("skills/by-person/{file}"));
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        std::fs::write(path, skill_text("support", "Notes of a person.")).expect("written");
+    }
+    let reporting = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &reporting).expect("opened");
+    let adopted = brain.adopt().expect("adopted").expect("a step");
+    assert_eq!(adopted.files.len(), 2, "{adopted:?}");
+    brain.close().expect("closed");
+    undo_last(&brains);
+    for name in ["tally-up", "count-things"] {
+        assert!(!brains.file("1", &format!("skills/by-person/{name}.md")).exists());
+        let body = format!("1. Call `echo` for {name}.\n2. Say the last number.");
+        let learned = lesson("create", name, &format!("Does {name} with numbers. Use when {name} is wanted."), &body);
+        let (outcome, _) = run(&brains, hard(), &learned).await;
+        assert_eq!(outcome.skills_changed.len(), 1, "{name}: {outcome:?}");
+        assert!(brains.file("1", &format!("skills/{name}.md")).exists(), "{name}");
+    }
+    assert_eq!(waiting(&brains), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -481,4 +512,82 @@ async fn a_task_whose_changes_wait_replays_to_the_same_hash() {
     assert!(replayed.is_same() && replayed.diverged.is_empty(), "{replayed:?}");
     let kept = reader(&brains).transcript(i64::try_from(seq).expect("a number")).expect("read").expect("kept");
     assert!(String::from_utf8(kept).expect("text").contains("\"gated\":true"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lesson_that_a_person_rejected_is_not_asked_again_in_slightly_other_words() {
+    let brains = TempBrains::new();
+    all_makers(&brains);
+    let reject_all = || {
+        let mut brain = brains.open("1").expect("opened");
+        for row in waiting(&brains) {
+            lane::reject(&mut brain, &row.id).expect("rejected");
+        }
+        brain.close().expect("closed");
+    };
+    let said = |body: &str| lesson("update", "by-person", COUNTS, body);
+    let (outcome, _) = run(&brains, hard(), &said(BODY)).await;
+    assert_eq!(outcome.skills_proposed.len(), 1, "{:?}", outcome.warnings);
+    reject_all();
+    // The very same from another task, in other letters and marks, and with a word changed.
+    let slightly = BODY.replace("Go on until", "Continue until");
+    for body in [BODY.to_owned(), BODY.to_uppercase().replace('`', ""), slightly] {
+        let (outcome, _) = run(&brains, hard(), &said(&body)).await;
+        assert_eq!(outcome.skills_proposed, [], "{body}");
+        assert!(outcome.warnings.iter().any(|said| said.contains("a person rejected")), "{:?}", outcome.warnings);
+    }
+    // Another lesson about the same skill is another question.
+    let other =
+        lesson("update", "by-person", "Finds a book. Use when a book is wanted.", "Look on every shelf upstairs.");
+    let (outcome, _) = run(&brains, hard(), &other).await;
+    assert_eq!(outcome.skills_proposed.len(), 1, "{:?}", outcome.warnings);
+    reject_all();
+    // What changes little in a long skill is told apart by what it changes.
+    let long: String = (0..60).map(|n| format!("{n}. Step number{n} of the long way.\n")).collect();
+    let mut brain = brains.open("1").expect("opened");
+    step(&mut brain, |editor| {
+        drop(editor.edit_skill(&slug("by-hub"), &skill_text("by-hub", &long)).expect("edited"));
+    });
+    brain.close().expect("closed");
+    let patch = |find: &str, replace: &str| {
+        let args = json!({ "action": "patch", "name": "by-hub", "find": find, "replace": replace });
+        vec![call("skill_manage", args), ANSWER.to_owned()]
+    };
+    run(&brains, patch("Step number7 of", "Ask the bank before noon, step number7 of"), "").await;
+    reject_all();
+    let (outcome, told) =
+        run(&brains, patch("Step number7 of", "First ask the bank before noon, step number7 of"), "").await;
+    assert!(told.contains("a person rejected") && outcome.skills_proposed.is_empty(), "{told}");
+    for (find, replace) in [
+        ("Step number7 of", "Never call anybody at night, step number7 of"),
+        ("5. Step number5 of the long way.\n", ""),
+        ("Step number9 of", "Step ninety of"),
+    ] {
+        let (outcome, told) = run(&brains, patch(find, replace), "").await;
+        assert_eq!(outcome.skills_proposed.len(), 1, "{replace}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_that_was_proposed_before_a_file_was_added_takes_nothing() {
+    let brains = TempBrains::new();
+    all_makers(&brains);
+    for (name, file) in [("by-hub", "references/more.md"), ("flat-one", "references/first.md")] {
+        let words = vec![call("skill_manage", json!({ "action": "archive", "name": name })), ANSWER.to_owned()];
+        run(&brains, words, "").await;
+        let id = waiting(&brains).into_iter().find(|row| row.skill == Some(slug(name))).expect("queued").id;
+        let mut brain = brains.open("1").expect("opened");
+        step(&mut brain, |editor| {
+            drop(editor.write_skill_file(&slug(name), file, b"mine\n".to_vec()).expect("written"));
+        });
+        brain.close().expect("closed");
+        let herm = Herm::new(super::super::HERM, &brains.path());
+        let accepted = herm.run(&["evolve", "queue", "accept", "1", &id]);
+        let said = format!("{}{}", accepted.stdout, accepted.stderr);
+        assert!(said.contains(&format!("{file} was added since")), "{name}: {accepted:?}");
+        assert_ne!(accepted.code, 0);
+        assert!(brains.file("1", &format!("skills/{name}/{file}")).exists(), "{name}");
+        let accepted = accept(&brains, &id);
+        assert!(matches!(&accepted, Accepted::Change(applied) if applied.reason == "hash-mismatch"), "{accepted:?}");
+    }
 }

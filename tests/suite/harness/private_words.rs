@@ -189,6 +189,50 @@ async fn words_that_are_patched_in_by_pieces_are_seen_in_the_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn words_in_disguise_are_still_theirs() {
+    let spelled: String = SECRET.chars().flat_map(|c| [c, ' ']).collect();
+    let brains = prepared().await;
+    let before = skills(&brains);
+    for disguised in [
+        "ourunreleased vaultat seven".to_owned(),
+        spelled.clone(),
+        spelled.to_uppercase(),
+        SECRET.replace('e', "е\u{301}").replace('a', "а"),
+        SECRET.replace("ea", "e-a").replace("ol", "o-l").replace("re", "r-e").replace("un", "u-n"),
+        "b3VyIHVucmVsZWFzZWQgdmF1bHQgYXQgc2V2ZW4gZWxtIHN0cmVldCBob2xkcyBhbGw=".to_owned(),
+        SECRET.replace('a', "&#97;").replace('u', "\\x75"),
+    ] {
+        for args in [
+            json!({ "action": "create", "name": "fresh", "content": skill_text("fresh", &disguised) }),
+            json!({ "action": "write_file", "name": "own", "file": "references/a.md", "content": &disguised }),
+        ] {
+            let (_, told) = run(&brains, of_alice(SECRET), vec![manage(args), ANSWER.to_owned()], "").await;
+            assert!(told[1].contains("own words"), "{disguised}: {}", told[1]);
+        }
+    }
+    assert_eq!(skills(&brains), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_that_are_spread_over_several_files_are_seen_together() {
+    let pieces: Vec<String> = SECRET.split(' ').collect::<Vec<_>>().chunks(4).map(|words| words.join(" ")).collect();
+    let brains = prepared().await;
+    let file = |number: usize, piece: &str| {
+        let content = format!("# Part {number}\n\nNote: {piece}. That is all.\n");
+        manage(
+            json!({ "action": "write_file", "name": "own", "file": format!("references/{number}.md"), "content": content }),
+        )
+    };
+    let calls = pieces.iter().enumerate().map(|(number, piece)| file(number, piece));
+    let (_, told) = run(&brains, of_alice(SECRET), calls.chain([ANSWER.to_owned()]).collect(), "").await;
+    assert!(told.last().is_some_and(|said| said.contains("own words")), "{told:?}");
+    // A task that repeats no more than common words writes as many files as it likes.
+    let calls = (0..4).map(|number| file(number, "the funds in the vault, all of them, until march"));
+    let (_, told) = run(&brains, of_alice(SECRET), calls.chain([ANSWER.to_owned()]).collect(), "").await;
+    assert!(!told.concat().contains("own words"), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_skill_that_says_it_already_can_be_changed_elsewhere() {
     let brains = TempBrains::new();
     brain(&brains);

@@ -327,7 +327,7 @@ async fn the_curator_passes_by_itself_after_a_session_and_not_too_often() {
     let outcome = harness.run(&id, task("something else")).await.expect("an outcome");
     harness.shutdown().await.expect("closed");
     let steps = reader(&brains).history(1).expect("history");
-    assert_eq!((steps[0].kind, steps[0].summary.as_str()), (StepKind::Maintenance, "curator: 1 archived"));
+    assert_eq!((steps[0].kind, steps[0].summary.as_str()), (StepKind::Curate, "curator: 1 archived"));
     assert!(steps[0].version > i64::try_from(outcome.settled.expect("settled").version).expect("small"));
     assert_eq!(reader(&brains).last_receipt().expect("receipts"), steps[0].seq.unsigned_abs(), "with its own receipt");
 

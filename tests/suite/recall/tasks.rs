@@ -129,3 +129,46 @@ async fn many_texts_take_many_passes_and_all_get_their_vectors() {
     assert_eq!((harness.make_vectors(&id).await.expect("made"), model.asked()), (0, 150));
     harness.shutdown().await.expect("closed");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_guards_the_words_that_a_recall_by_meaning_heard_and_no_others() {
+    const SHARED: &str = "The flowerpot by the door is watered on every second monday of the month";
+    let filler = "and so on and so forth, as it was told many times before in this place ".repeat(4);
+    let tail = "the combination of the safe is written behind the picture of the old lighthouse";
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    note(&mut brain, "watering", SHARED);
+    say(&mut brain, Some(who("alice")), &[&format!("The spare key is under the flowerpot {filler} {tail}")]);
+    brain.close().expect("closed");
+    let look = json!({ "tool": "recall", "args": { "query": "flowrpot" } }).to_string();
+    for _ in 0..2 {
+        let backend = Scripted::new([look.clone(), ANSWER.to_owned()]);
+        let harness = recall_for(Arc::new(Letters::default()), builder(&brains)).backend(backend);
+        let harness = harness.build().expect("a harness");
+        let asked = Task { subscriber: Some("alice".parse().expect("an id")), ..Task::new("tell me") };
+        harness.run(&"1".parse().expect("an id"), asked).await.expect("an outcome");
+        harness.shutdown().await.expect("closed");
+    }
+    let seq = reader(&brains).lock().version;
+    let create = |name: &str, body: &str| {
+        let text = herm_tests::brains::skill_text(name, body);
+        json!({ "tool": "skill_manage", "args": { "action": "create", "name": name, "content": text } }).to_string()
+    };
+    // The model says more than it said then: what it writes now is judged by what the task had heard.
+    let words = [look, create("watering", SHARED), create("safe", tail), ANSWER.to_owned()];
+    let speaker = Arc::new(Scripted::new(words));
+    let (id, toolbox) = ("1".parse().expect("an id"), herm_tools::standard().expect("the standard tools"));
+    let work = tempfile::tempdir().expect("a directory");
+    let spoken = Arc::clone(&speaker) as _;
+    let layout = brains.layout();
+    let replayed = herm::harness::replay_speaking(&layout, &id, seq, &toolbox, work.path(), spoken).await.expect("it");
+    assert_eq!(replayed.recorded, ["recall"]);
+    let told: Vec<String> =
+        speaker.asked().iter().map(|ask| ask.messages.last().expect("a message").content.to_string()).collect();
+    assert!(
+        told[1].contains("watered") && told[1].contains("spare key") && !told[1].contains("lighthouse"),
+        "{told:?}"
+    );
+    assert!(told[2].contains("Created skill watering"), "what everyone knows is nobody's secret: {}", told[2]);
+    assert!(told[3].contains("own words"), "the whole text was heard: {}", told[3]);
+}

@@ -9,9 +9,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::brain::OnDrift;
+use herm::brain::{InPlace, OnDrift};
+use herm::ids::SystemRandom;
 use herm::memory::{Message, Role, TaskEntry, layers};
 use herm::skill::CreatedBy;
+use herm::snapshot::store::LocalStore;
+use herm::snapshot::{OperatorKey, Restoring, Secrecy, Vault};
 use herm::{Brain, Draft, Error, Layout, Opening, Result, Settled, StepKind};
 use herm_tests::brains::{seed_files, skill_text, slug};
 use herm_tests::meaning::{Letters, embed_all};
@@ -27,6 +30,12 @@ fn main() -> ExitCode {
         "vectors-loop" => vectors_loop(&layout),
         "archive" => once(&layout, archive),
         "hydrate" => hydrate(&layout),
+        "adopt" => adopt(&layout),
+        "undo" => once(&layout, undo),
+        "fork" => fork(&layout),
+        "repair" => repair(&layout),
+        "push" => on_runtime(push(&layout)),
+        "restore" => on_runtime(restore(&layout)),
         "tasks" => {
             let name = rest.first().map_or("", String::as_str);
             tasks(&layout, name, rest.get(1).and_then(|count| count.parse().ok()).unwrap_or(1))
@@ -129,6 +138,65 @@ fn archive(brain: &mut Brain) -> Result<Settled> {
     let mut draft = Draft::new();
     brain.edit(&mut draft).archive_skill(&slug("dir-one"))?;
     brain.settle(&draft, StepKind::Maintenance, "archive")
+}
+
+/// Takes over what was changed by hand.
+fn adopt(layout: &Layout) -> Result<()> {
+    let mut brain = Brain::open(layout, &"1".parse()?, &Opening { on_drift: OnDrift::Report, ..opening() })?;
+    let settled = brain.adopt()?.ok_or_else(|| Error::internal("nothing was changed by hand"))?;
+    acknowledge(&settled)?;
+    brain.close()
+}
+
+/// Undoes the last step.
+fn undo(brain: &mut Brain) -> Result<Settled> {
+    let last = brain.history(1)?.first().map_or(0, |step| step.seq);
+    let undone = brain.undo(last, herm::brain::OnChanged::Refuse)?;
+    undone.settled.ok_or_else(|| Error::internal("nothing was undone"))
+}
+
+/// Makes brain 2 from brain 1.
+fn fork(layout: &Layout) -> Result<()> {
+    let reader = herm::Reader::open(layout, &"1".parse()?)?;
+    let lock = reader.fork(None, layout, &"2".parse()?, &opening())?;
+    say(&format!("ack {} {}", lock.version, lock.bundle_hash))
+}
+
+/// Goes on without the step that `memory.db` has lost.
+fn repair(layout: &Layout) -> Result<()> {
+    let trusted = herm::receipt::Trusted::Keys(vec![herm_tests::signer().public().clone()]);
+    let repaired = herm::receipt::repair(layout, &"1".parse()?, &opening(), &trusted, herm::brain::OnLoss::Accept)?;
+    acknowledge(&repaired.settled.ok_or_else(|| Error::internal("nothing was lost"))?)
+}
+
+fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|source| Error::internal("no runtime").because(source))?.block_on(work)
+}
+
+fn vault(layout: &Layout) -> Result<Vault> {
+    let store = Arc::new(LocalStore::open(&layout.brains().join(".store"))?);
+    let key = Secrecy::Key(OperatorKey::from_bytes([1; 32]));
+    Ok(Vault::new(store, key, "the child", Arc::new(SystemRandom), Arc::new(herm::SystemClock)))
+}
+
+async fn push(layout: &Layout) -> Result<()> {
+    vault(layout)?.push(layout, &"1".parse()?).await.map(drop)
+}
+
+/// Restores brain 1 from the last snapshot.
+async fn restore(layout: &Layout) -> Result<()> {
+    let options = Restoring {
+        version: None,
+        in_place: InPlace::Refuse,
+        trusted: herm::receipt::Trusted::Keys(vec![herm_tests::signer().public().clone()]),
+        wait: Duration::from_secs(20),
+        progress: None,
+        inspect: None,
+    };
+    vault(layout)?.restore(layout, &"1".parse()?, &options).await?;
+    let lock = herm::Reader::open(layout, &"1".parse()?)?.lock().clone();
+    say(&format!("ack {} {}", lock.version, lock.bundle_hash))
 }
 
 fn hydrate(layout: &Layout) -> Result<()> {

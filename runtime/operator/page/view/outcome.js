@@ -4,6 +4,9 @@ import { badge, button, facts, h } from "../dom.js";
 import { trouble } from "../trouble.js";
 import { copy, count, hash, textOrJson } from "../words.js";
 
+/** What is to be done to a skill. */
+const WISHES = { created: "create", changed: "change", archived: "archive" };
+
 /** In a sentence. */
 export function sentence({ state, outcome, problem }) {
   if (state === "cancelled") return outcome?.turns ? `Cancelled after ${count(outcome.turns, "turn")}.` : "Cancelled.";
@@ -53,6 +56,18 @@ export function outcomeView({ state, outcome, problem }, frame) {
             )
           : "none",
       ],
+      ...(outcome.skillsProposed?.length
+        ? [
+            [
+              "Waits for review",
+              h(
+                "span",
+                { class: "chips" },
+                outcome.skillsProposed.map(({ slug, change }) => h("span", {}, skill(slug), ` ${WISHES[change] ?? change}`)),
+              ),
+            ],
+          ]
+        : []),
     ]),
   ];
 }

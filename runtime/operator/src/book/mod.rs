@@ -15,7 +15,8 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 /// The tables, in the order of their versions.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
 CREATE TABLE keys (
   id TEXT PRIMARY KEY,
   name TEXT NOT NULL,
@@ -69,7 +70,12 @@ CREATE TABLE generation (
   keys INTEGER NOT NULL
 ) STRICT;
 INSERT INTO generation (one, keys) VALUES (1, 0);
-"];
+",
+    "
+ALTER TABLE tasks ADD COLUMN spent INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN spent_last INTEGER NOT NULL DEFAULT 0;
+",
+];
 
 /// How many writes wait at most; whoever comes then waits for room.
 const WAITING: usize = 4_096;
@@ -246,14 +252,16 @@ fn one(connection: &Connection, work: Work, told: &mut Vec<Told>) -> Result<()> 
     run(connection, "RELEASE work")
 }
 
-/// The same error for one more who waits.
+/// The same error for one more who waits: what passes for one passes for the other.
 fn again(error: &Error) -> Error {
+    use std::io::ErrorKind as Io;
     let mut copy = Error::new(error.kind(), error.message());
     if let Some(hint) = error.hint_text() {
         copy = copy.hint(hint);
     }
+    let kind = if error.is_passing() { Io::ResourceBusy } else { Io::Other };
     match std::error::Error::source(error) {
-        Some(source) => copy.because(std::io::Error::other(source.to_string())),
+        Some(source) => copy.because(std::io::Error::new(kind, source.to_string())),
         None => copy,
     }
 }
@@ -272,6 +280,43 @@ mod tests {
 
     fn pause(connection: &Connection, agent: &str) -> Result<()> {
         connection.execute("INSERT INTO paused (agent, at) VALUES (?1, 1)", [agent]).map(|_| ()).map_err(failed)
+    }
+
+    #[test]
+    fn all_who_share_a_commit_hear_whether_its_failure_passes() {
+        let of = |code| failed(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
+        for (code, passes) in [
+            (rusqlite::ffi::SQLITE_BUSY, true),
+            (rusqlite::ffi::SQLITE_FULL, true),
+            (rusqlite::ffi::SQLITE_READONLY, false),
+            (rusqlite::ffi::SQLITE_CONSTRAINT, false),
+        ] {
+            let error = of(code);
+            let told = again(&error);
+            assert_eq!((error.is_passing(), told.is_passing()), (passes, passes), "{error:?}");
+            assert_eq!((error.kind(), error.message()), (told.kind(), told.message()));
+        }
+    }
+
+    #[test]
+    fn a_book_of_the_first_edition_keeps_its_tasks() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("book.db");
+        let old = Database::open_book(&path).unwrap();
+        old.execute_batch(MIGRATIONS[0]).unwrap();
+        old.pragma_update(None, "user_version", 1).unwrap();
+        old.execute(
+            "INSERT INTO tasks (id, agent, owner, digest, request, state, created_at) VALUES ('t-1', '7', 'o', ?1, '{}', 'running', 5)",
+            [[0_u8; 32]],
+        )
+        .unwrap();
+        drop(old);
+        let connection = open(&path).unwrap();
+        let row = tasks::unfinished(&connection).unwrap().pop().expect("the task");
+        assert_eq!((row.id.as_str(), row.tries), ("t-1", tasks::Tries::default()));
+        let tries = tasks::Tries { before: 3, last: 4 };
+        tasks::begin(&connection, &row.id, herm::Moment(6), tries).unwrap();
+        assert_eq!(tasks::get(&connection, &row.id).unwrap().map(|row| row.tries), Some(tries));
     }
 
     #[tokio::test]

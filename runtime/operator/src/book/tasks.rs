@@ -33,6 +33,33 @@ impl State {
     }
 }
 
+/// What attempts that came to no outcome have cost, in millionths of a dollar. The last one stands apart until it is known
+/// that its step is not in the brain: where it is, the receipt has its cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Tries {
+    /// All but the last.
+    pub(crate) before: u64,
+    /// The last one.
+    pub(crate) last: u64,
+}
+
+impl Tries {
+    /// All of them.
+    pub(crate) fn all(self) -> u64 {
+        self.before + self.last
+    }
+
+    /// One more.
+    pub(crate) fn add(&mut self, micro_usd: u64) {
+        *self = Self { before: self.all(), last: micro_usd };
+    }
+
+    /// Counts the last one with the others: its step is not in the brain.
+    pub(crate) fn count_last(&mut self) {
+        self.add(0);
+    }
+}
+
 /// One task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TaskRow {
@@ -68,13 +95,15 @@ pub(crate) struct TaskRow {
     pub(crate) problem: Option<String>,
     /// What the facilitator said when its payment was taken.
     pub(crate) payment: Option<String>,
+    /// What attempts that came to no outcome have cost.
+    pub(crate) tries: Tries,
 }
 
 const COLUMNS: &str = "id, agent, owner, key, idempotency, digest, request, state, cancelled, created_at, started_at, \
-    finished_at, status, outcome, problem, payment";
+    finished_at, status, outcome, problem, payment, spent, spent_last";
 /// The same for lists, which carry neither answers nor questions.
 const LISTED: &str = "id, agent, owner, key, idempotency, digest, NULL, state, cancelled, created_at, started_at, \
-    finished_at, status, NULL, problem, NULL";
+    finished_at, status, NULL, problem, NULL, spent, spent_last";
 
 /// What became of a task that was to be kept.
 #[derive(Debug)]
@@ -94,7 +123,8 @@ pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<Kept> {
     }
     connection
         .prepare_cached(&format!(
-            "INSERT INTO tasks ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"
+            "INSERT INTO tasks ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
+             ?17, ?18)"
         ))
         .and_then(|mut add| {
             add.execute(rusqlite::params![
@@ -114,19 +144,28 @@ pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<Kept> {
                 row.outcome,
                 row.problem,
                 row.payment,
+                stored(row.tries.before),
+                stored(row.tries.last),
             ])
         })
         .map(|_| Kept::New)
         .map_err(failed)
 }
 
-/// Notes that a task begins.
-pub(crate) fn begin(connection: &Connection, id: &TaskId, at: Moment) -> Result<()> {
+/// Notes that a task has begun, and what its attempts have cost so far.
+pub(crate) fn begin(connection: &Connection, id: &TaskId, at: Moment, tries: Tries) -> Result<()> {
     connection
-        .prepare_cached("UPDATE tasks SET state = 'running', started_at = ?2 WHERE id = ?1 AND finished_at IS NULL")
-        .and_then(|mut put| put.execute((id.as_str(), at.millis())))
+        .prepare_cached(
+            "UPDATE tasks SET state = 'running', started_at = ?2, spent = ?3, spent_last = ?4 \
+             WHERE id = ?1 AND finished_at IS NULL",
+        )
+        .and_then(|mut put| put.execute((id.as_str(), at.millis(), stored(tries.before), stored(tries.last))))
         .map(|_| ())
         .map_err(failed)
+}
+
+fn stored(micro_usd: u64) -> i64 {
+    i64::try_from(micro_usd).unwrap_or(i64::MAX)
 }
 
 /// Notes that nobody wants a task any more, so that no restart runs it.
@@ -187,7 +226,7 @@ pub(crate) fn charge(connection: &Connection, key: Option<&str>, micro_usd: u64)
     let (Some(key), true) = (key, micro_usd > 0) else { return Ok(()) };
     connection
         .prepare_cached("UPDATE keys SET spent = spent + ?2 WHERE id = ?1")
-        .and_then(|mut put| put.execute((key, i64::try_from(micro_usd).unwrap_or(i64::MAX))))
+        .and_then(|mut put| put.execute((key, stored(micro_usd))))
         .map(|_| ())
         .map_err(failed)
 }
@@ -280,6 +319,7 @@ pub(crate) fn forget(connection: &Connection, before: Moment) -> Result<usize> {
 fn read(row: &Row<'_>) -> Result<TaskRow> {
     let text = |column| row.get::<_, Option<String>>(column).map_err(failed);
     let needed = |column| row.get::<_, String>(column).map_err(failed);
+    let amount = |column| row.get::<_, i64>(column).map(i64::unsigned_abs).map_err(failed);
     let moment = |column| row.get::<_, Option<i64>>(column).map(|at| at.map(Moment)).map_err(failed);
     Ok(TaskRow {
         id: needed(0)?.try_into()?,
@@ -298,6 +338,7 @@ fn read(row: &Row<'_>) -> Result<TaskRow> {
         outcome: text(13)?,
         problem: text(14)?,
         payment: text(15)?,
+        tries: Tries { before: amount(16)?, last: amount(17)? },
     })
 }
 

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use herm::fsio::{self, OsLock, Root, Sync};
-use herm::{Clock as _, Moment, Result, SystemClock};
+use herm::successor::{Record, Records, Ruling, base_beside};
+use herm::{Clock as _, Moment, Reader, Result, SystemClock};
 use herm_tools::Pattern;
 use serde_json::json;
 
-use crate::config::Settings;
+use crate::config::{Gates, Settings};
 use crate::exit;
 use crate::output::{Answer, columns};
 use crate::seeds;
@@ -134,12 +135,38 @@ fn gates(settings: &Settings) -> Result<(Level, String)> {
     );
     if gates.gate.needs_steward() && gates.stewards.is_empty() {
         let gate = gates.gate.name();
-        let said = format!(
-            "{gate}: it cannot open, for there are no stewards: no patch can be applied; name their keys in `[stewards]`"
-        );
-        return Ok((Level::Warn, said));
+        return Ok(match wants_a_steward(settings, &gates)? {
+            Some(why) => (
+                Level::Warn,
+                format!(
+                    "{gate}: it cannot open, for there are no stewards, and {why}; name their keys in `[stewards]`"
+                ),
+            ),
+            None => {
+                (Level::Ok, format!("{gate}: no stewards, {mesh}; patches can be applied once `[stewards]` names keys"))
+            }
+        });
     }
     Ok((Level::Ok, format!("{}: {} stewards, {mesh}", gates.gate.name(), gates.stewards.len())))
+}
+
+/// What cannot go on without a steward; nothing, where no patch is expected.
+fn wants_a_steward(settings: &Settings, gates: &Gates) -> Result<Option<String>> {
+    if settings.applying()?.is_automatic() {
+        return Ok(Some("the server is to apply patches by itself".to_owned()));
+    }
+    if gates.mesh.is_some() {
+        return Ok(Some("a mesh is to agree on patches".to_owned()));
+    }
+    let (records, _) = Records::new(&settings.layout).all()?;
+    let waits = |record: &&Record| {
+        let base = &record.verdict.base;
+        // What cannot be compared waits for nothing.
+        let now = Reader::open(&settings.layout, &base.brain).and_then(|reader| base_beside(&reader, &record.patch));
+        record.verdict.verdict == Ruling::Approve && now.is_ok_and(|now| base.moved(&now).is_none())
+    };
+    let waiting: Vec<_> = records.iter().filter(waits).map(|record| record.name.as_str()).collect();
+    Ok((!waiting.is_empty()).then(|| format!("a verdict waits for one: {}", waiting.join(", "))))
 }
 
 /// Opens the models of `[semantic]` and reads what they are, not their weights.

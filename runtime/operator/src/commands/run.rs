@@ -16,7 +16,7 @@ use crate::backends;
 use crate::cli::{Cli, RunTask};
 use crate::config::Settings;
 use crate::exit;
-use crate::live::{Live, verb};
+use crate::live::{Live, verb, wish};
 use crate::mcp;
 use crate::output::{self, Answer};
 use crate::seeds;
@@ -223,6 +223,12 @@ fn note(outcome: &Outcome) -> String {
         said.push_str(&format!(" · {}", learned.join(", ")));
     }
     lines.push(said);
+    // After a dry run nothing waits.
+    if outcome.settled.is_some() && !outcome.skills_proposed.is_empty() {
+        let wishes = outcome.skills_proposed.iter().map(|moved| format!("{} {}", wish(moved.change), moved.slug));
+        let wishes = wishes.collect::<Vec<_>>().join(", ");
+        lines.push(format!("waits for review: {wishes} · see `herm evolve queue list {}`", outcome.brain));
+    }
     match &outcome.settled {
         Some(settled) => lines.push(format!(
             "brain {} is now version {} · receipt signed: look with `herm receipts verify {}`",

@@ -107,7 +107,7 @@ pub(crate) async fn list(
                 _ => false,
             };
             let shows_line = operates || is_own || record.kind == StepKind::Create;
-            let shows_files = shows_line || !matches!(record.kind, StepKind::Task | StepKind::Rollback);
+            let shows_files = shows_line || !matches!(record.kind, StepKind::Task | StepKind::Undo { .. });
             steps.push(StepView {
                 seq: record.seq,
                 version: record.version,

@@ -358,7 +358,9 @@ fn hidden(reader: &Reader, caller: Sees, places: &[RelPath]) -> Result<HashSet<D
 fn taken_back(versions: &[FileVersion]) -> Vec<bool> {
     let mut taken = vec![false; versions.len()];
     let mut undone: HashMap<usize, Vec<usize>> = HashMap::new();
-    for (at, version) in versions.iter().enumerate().filter(|(_, version)| version.kind == StepKind::Rollback) {
+    for (at, version) in
+        versions.iter().enumerate().filter(|(_, version)| matches!(version.kind, StepKind::Undo { .. }))
+    {
         let back_to = versions[..at].iter().rposition(|earlier| earlier.digest == version.digest);
         // Nothing like it stood there before: there was no file.
         let undoes = back_to.map_or(0, |back_to| back_to + 1);
@@ -446,26 +448,27 @@ mod tests {
 
     #[test]
     fn an_undo_takes_back_all_since_the_step_that_it_undoes_and_an_undone_undo_nothing() {
-        use StepKind::{Create, Rollback, Task};
+        use StepKind::{Create, Task};
+        const ROLLBACK: StepKind = StepKind::Undo { of: None };
         let history = [
             version(1, Create, Some("seed")),
             version(2, Task, Some("secret")),
             // It was built upon, and forced back.
             version(3, Task, Some("secret, and more")),
-            version(4, Rollback, Some("seed")),
+            version(4, ROLLBACK, Some("seed")),
         ];
         assert_eq!(taken_back(&history), [false, true, true, false]);
-        let again = [&history[..], &[version(5, Rollback, Some("secret, and more"))]].concat();
+        let again = [&history[..], &[version(5, ROLLBACK, Some("secret, and more"))]].concat();
         assert_eq!(taken_back(&again), [false, false, false, true, false]);
         let one_by_one = [
             version(1, Create, Some("seed")),
             version(2, Task, Some("secret")),
             version(3, Task, Some("secret, and more")),
-            version(4, Rollback, Some("secret")),
-            version(5, Rollback, Some("seed")),
+            version(4, ROLLBACK, Some("secret")),
+            version(5, ROLLBACK, Some("seed")),
         ];
         assert_eq!(taken_back(&one_by_one), [false, true, true, true, false]);
-        let made = [version(2, Task, Some("secret")), version(3, Rollback, None), version(4, Task, Some("fine"))];
+        let made = [version(2, Task, Some("secret")), version(3, ROLLBACK, None), version(4, Task, Some("fine"))];
         assert_eq!(taken_back(&made), [true, false, false]);
     }
 }

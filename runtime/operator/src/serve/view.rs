@@ -127,6 +127,10 @@ pub(crate) struct OutcomeView<'a> {
     /// What was done to skills.
     #[schema(value_type = Vec<Object>)]
     skills_changed: &'a [herm::task::SkillMove],
+    /// What was to be done to skills that are not the agent's own: it waits for review. Absent where nothing does.
+    #[schema(value_type = Vec<Object>, required = false)]
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    skills_proposed: &'a [herm::task::SkillMove],
     /// Whether it may be billed.
     billable: bool,
     /// The brain's version now; nothing after a dry run.
@@ -161,6 +165,7 @@ impl<'a> OutcomeView<'a> {
             usage: &outcome.usage,
             skills_loaded: &outcome.skills_loaded,
             skills_changed: &outcome.skills_changed,
+            skills_proposed: &outcome.skills_proposed,
             billable: outcome.billable,
             version: settled.map(|settled| settled.version),
             bundle_hash: settled.map(|settled| settled.after.to_string()),

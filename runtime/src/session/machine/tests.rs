@@ -17,13 +17,7 @@ fn after_a_call(keys: &[&str]) -> Machine {
 
 fn run_once(mut machine: Machine) -> Machine {
     assert_eq!(machine.hear(r#"{"tool":"recall","args":{"query":"first"}}"#, Finish::Stop), Heard::Call);
-    machine.take(&ToolReport {
-        status: EvidenceStatus::Ok,
-        text: "nothing".to_owned(),
-        summary: "0 hits".to_owned(),
-        millis: 1,
-        recorded: false,
-    });
+    machine.take(&ToolReport::new(EvidenceStatus::Ok, "nothing", "0 hits"));
     machine
 }
 
@@ -331,4 +325,147 @@ fn before_any_tool_has_run_what_looks_like_an_answer_and_a_call_is_a_call() {
     let rules = Rules { tools: vec!["recall".to_owned()], answer_keys: vec!["name".to_owned()], ..Rules::default() };
     let mut machine = Machine::new(rules, "role".into(), "input".into());
     assert_eq!(led(&mut machine, r#"{"name":"recall","arguments":{"query":"x"}}"#), recall());
+}
+
+/// A call of `recall` in every notation: what stands before the JSON, the JSON, and what stands behind it.
+const NOTATIONS: [(&str, &str, &str); 25] = [
+    ("", r#"{"tool":"recall","args":{"query":{"deep":"x"}}}"#, ""),
+    ("", r#"{"tool":"recall","arguments":{"query":{"deep":"x"}}}"#, ""),
+    ("", r#"{"name":"recall","arguments":{"query":{"deep":"x"}}}"#, ""),
+    ("", r#"{"name":"recall","input":{"query":{"deep":"x"}}}"#, ""),
+    ("", r#"{"name":"recall","parameters":{"query":{"deep":"x"}}}"#, ""),
+    ("", r#"{"name":"recall","arguments":"{\"query\":{\"deep\":\"x\"}}"}"#, ""),
+    ("<tool_call>", r#"{"name":"recall","arguments":{"query":{"deep":"x"}}}"#, "</tool_call>"),
+    ("<tool_call>\n```json\n", r#"{"name":"recall","arguments":{"query":{"deep":"x"}}}"#, "\n```\n</tool_call>"),
+    ("[TOOL_CALLS] [", r#"{"name":"recall","arguments":{"query":{"deep":"x"}},"id":"a1"}"#, "]"),
+    ("", r#"{"tool_name":"recall","parameters":{"query":{"deep":"x"}}}"#, ""),
+    ("", r#"{"function":"recall","arguments":{"query":{"deep":"x"}}}"#, ""),
+    ("", r#"{"action":"recall","action_input":{"query":{"deep":"x"}}}"#, ""),
+    ("", r#"{"type":"function","function":{"name":"recall","arguments":{"query":{"deep":"x"}}}}"#, ""),
+    ("", r#"{"function_call":{"name":"recall","arguments":"{\"query\":1}"}}"#, ""),
+    ("", r#"{"functionCall":{"name":"recall","args":{"query":{"deep":"x"}}}}"#, ""),
+    ("", r#"{"type":"tool_use","id":"t","name":"recall","input":{"query":{"deep":"x"}}}"#, ""),
+    (
+        "",
+        r#"{"role":"assistant","tool_calls":[{"function":{"name":"recall","arguments":{"query":{"deep":"x"}}}}]}"#,
+        "",
+    ),
+    ("", r#"{"tool_uses":[{"recipient_name":"functions.recall","parameters":{"query":{"deep":"x"}}}]}"#, ""),
+    ("<function=recall>", r#"{"query":{"deep":"x"}}"#, "</function>"),
+    ("Action: recall\nAction Input: ", r#"{"query":{"deep":"x"}}"#, "\nObservation:"),
+    ("✿FUNCTION✿: recall\n✿ARGS✿: ", r#"{"query":{"deep":"x"}}"#, "\n✿RESULT✿"),
+    (
+        "<|tool_call_begin|>functions.recall:0<|tool_call_argument_begin|>",
+        r#"{"query":{"deep":"x"}}"#,
+        "<|tool_call_end|>",
+    ),
+    ("<|channel|>commentary to=functions.recall <|constrain|>json<|message|>", r#"{"query":{"deep":"x"}}"#, "<|call|>"),
+    (
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>recall\n```json\n",
+        r#"{"query":{"deep":"x"}}"#,
+        "\n```<｜tool▁call▁end｜>",
+    ),
+    ("<tool_call>recall ", r#"{"query":{"deep":"x"}}"#, "</tool_call>"),
+];
+
+/// Whether a reply still has a whole object where the JSON was; then it says what it says.
+fn is_whole(json: &str) -> bool {
+    serde_json::from_str::<Map<String, Value>>(json).is_ok()
+}
+
+/// What is wrong with how a broken call was taken. It may be told of, refused, or still be made out as the call; it is not
+/// the answer, nor is what is in it.
+fn taken_wrongly(reply: &str) -> Option<String> {
+    for keys in [&[][..], &["query"], &["deep"]] {
+        match led(&mut after_a_call(keys), reply) {
+            Led::Answer(answer) => return Some(format!("{reply:?} is the answer {answer}")),
+            Led::Call(tool, _) if tool != "recall" => return Some(format!("{reply:?} is a call of {tool}")),
+            _ => {}
+        }
+    }
+    // Nor is it where nothing but an answer is legal. `{}` says nothing, and nothing of the call.
+    let rules = Rules { tools: vec!["recall".to_owned()], turns: 2, ..Rules::default() };
+    let mut last = run_once(Machine::new(rules, "role".into(), "input".into()));
+    last.hear(reply, Finish::Stop);
+    match last.next() {
+        Next::Done(Stop { answer: Some(answer), .. }) if answer != "{}" => {
+            Some(format!("{reply:?} is at last the answer {answer}"))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn a_call_that_is_cut_or_broken_anywhere_is_never_an_answer_in_any_notation() {
+    let mut replies = Vec::new();
+    for (before, json, after) in NOTATIONS {
+        let whole = format!("{before}{json}{after}");
+        let places = |text: &str| text.char_indices().map(|(at, _)| at).collect::<Vec<_>>();
+        let cuts = places(&whole).into_iter().filter(|cut| *cut < before.len() + json.len());
+        replies.extend(cuts.map(|cut| whole[..cut].to_owned()));
+        for at in places(json) {
+            for other in ["", "x", "“", "\\", "{", "}", "'", ":"] {
+                let changed = format!("{}{other}{}", &json[..at], &json[at + 1..]);
+                if !is_whole(&changed) {
+                    replies.push(format!("{before}{changed}{after}"));
+                }
+            }
+            // The beginning is lost, up to somewhere in a key.
+            let rest = &json[at..];
+            let is_in_key = rest.split('{').next().is_some_and(|first| first.contains(char::is_alphabetic));
+            if at > 0 && before.is_empty() && is_in_key {
+                replies.push(rest.to_owned());
+            }
+        }
+    }
+    let wrong: Vec<String> = replies.iter().filter_map(|reply| taken_wrongly(reply)).collect();
+    assert!(replies.len() > 5_000, "{}", replies.len());
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), replies.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_call_whose_opening_mark_is_misspelt_is_known_by_its_end() {
+    for reply in [
+        "<funktion=recall>{\"query\":\"x\"}</function>",
+        "<toolcall>{\"query\":\"x\"}</tool_call>",
+        "recall\n```json\n{\"query\":\"x\"}\n```<｜tool▁call▁end｜>",
+        "Acton: recall\nAction Input: {\"query\":\"x\"}",
+    ] {
+        assert_eq!(taken_wrongly(reply), None);
+    }
+}
+
+#[test]
+fn a_broken_call_beside_data_is_asked_for_again_and_the_data_is_not_the_answer() {
+    for call in [
+        "{name: \"recall\", input: {\"query\":\"x\"}}",
+        "{“name”: “recall”, “arguments”: {\"query\":\"x\"}}",
+        "{name\": \"recall\", \"input\": {\"query\":\"x\"}}",
+        "{,\"name\": \"recall\", \"arguments\": \"{}\"}",
+        "{\"name\": recall, \"input\": {\"query\":\"x\"}}",
+        "\"name\": \"recall\", \"arguments\": {\"query\":\"x\"}}",
+        "{“name”: “recall”, “arguments”: {\"tool\":\"note\",\"args\":{}}}",
+    ] {
+        for reply in [format!("{call} {{\"id\":7}}"), format!("{{\"id\":7}} {call}")] {
+            assert!(matches!(reads(&reply), Led::Told(_)), "{reply}: {:?}", reads(&reply));
+        }
+        let mut machine = after_a_call(&[]);
+        assert!(matches!(led(&mut machine, call), Led::Told(_)), "{call}");
+        assert_eq!(led(&mut machine, "{\"id\":7}"), Led::Answer("{\"id\":7}".to_owned()), "{call}");
+    }
+}
+
+#[test]
+fn prose_before_an_answer_may_hold_words_of_calls() {
+    for prose in [
+        "The \"answer\": ",
+        "Its name: Bob, and the input: none. ",
+        "I used {name} and {input}. ",
+        "if (x) { call(name, input); } ",
+        "The call had \"arguments\" and a \"name\". ",
+        "Result of the tool: ",
+        "- \"answer\": ",
+    ] {
+        assert_eq!(reads(&format!("{prose}{{\"id\":7}}")), Led::Answer("{\"id\":7}".to_owned()), "{prose}");
+    }
 }

@@ -39,6 +39,22 @@ const TYPES: [&str; 3] = ["function_call", "tool_use", "tool_call"];
 const NAME_LABELS: [&str; 4] = ["action", "tool", "tool name", "function"];
 const ARGUMENT_LABELS: [&str; 7] =
     ["action input", "args", "arguments", "input", "parameters", "tool input", "function args"];
+/// Marks that end a call, in lower case: what stands before one is a piece of a call, whatever begins it.
+const ENDS: [&str; 13] = [
+    "</tool_call>",
+    "</tool_calls>",
+    "</function>",
+    "</function_call>",
+    "</function_calls>",
+    "</tool_use>",
+    "</invoke>",
+    "</parameter>",
+    "</arguments>",
+    "</arg_value>",
+    "<|tool_call_end|>",
+    "<|call|>",
+    "<｜tool▁call▁end｜>",
+];
 /// How far back a mark before an object is looked for.
 const MARK_BYTES: usize = 200;
 
@@ -53,16 +69,38 @@ pub(super) enum Announced<'r> {
     Arguments { tool: &'r str, sure: bool },
     /// A mark that begins one argument of a call that is not written in JSON.
     Parameter,
+    /// A key that holds the arguments of a call, in an object that cannot be read.
+    Argument,
+    /// Another key of an object that cannot be read.
+    Member,
 }
 
 impl<'r> Announced<'r> {
+    /// The mark around the object that stands from one place to another.
+    pub(super) fn around(text: &'r str, from: usize, to: usize) -> Self {
+        let after = text.get(to..).unwrap_or_default();
+        match Self::before(text, from) {
+            Self::Nothing if ends_call(after) => Self::Call,
+            // A brace too many has cut something in two.
+            Self::Nothing => match key_after(after) {
+                Some(key) if holds_arguments(key) => Self::Argument,
+                Some(_) if !after.starts_with(char::is_whitespace) => Self::Member,
+                _ => Self::Nothing,
+            },
+            found => found,
+        }
+    }
+
     /// The mark before the object at this place.
-    pub(super) fn before(text: &'r str, at: usize) -> Self {
+    fn before(text: &'r str, at: usize) -> Self {
         let mut from = at.saturating_sub(MARK_BYTES);
         while !text.is_char_boundary(from) {
             from += 1;
         }
         let mut before = text.get(from..at).unwrap_or_default().trim_end();
+        if let Some(key) = key_before(before, from == 0) {
+            return Self::behind(key);
+        }
         // A fence of the reply's own may stand between the mark and the object.
         if let Some((rest, info)) = before.rsplit_once("```")
             && matches!(info.trim(), "" | "json")
@@ -79,6 +117,17 @@ impl<'r> Announced<'r> {
         match before.rsplit_once("<｜tool▁sep｜>") {
             Some((_, name)) if is_name(name) => Self::Arguments { tool: name, sure: true },
             _ => Self::Nothing,
+        }
+    }
+
+    /// What the key before an object says.
+    fn behind(key: &str) -> Self {
+        if holds_arguments(key) {
+            Self::Argument
+        } else if WRAPPERS.contains(&key) || LISTS.contains(&key) || key == "function" {
+            Self::Call
+        } else {
+            Self::Member
         }
     }
 
@@ -128,12 +177,98 @@ fn by_labels(before: &str) -> Option<Announced<'_>> {
     };
     let mut lines = before.lines().rev();
     let arguments = plain(lines.next()?);
-    let named = lines.find(|line| !line.trim().is_empty())?;
-    let (label, name) = named.split_once([':', '：'])?;
-    let name = name.trim().trim_matches(['*', '`', '"', ' ']);
-    let is_pair = ARGUMENT_LABELS.contains(&arguments.as_str()) && NAME_LABELS.contains(&plain(label).as_str());
+    if !ARGUMENT_LABELS.contains(&arguments.as_str()) {
+        return None;
+    }
     let sure = arguments == "action input";
-    (is_pair && is_name(name)).then_some(Announced::Arguments { tool: name, sure })
+    let named = lines.find(|line| !line.trim().is_empty()).and_then(|line| line.split_once([':', '：']));
+    let named = named.filter(|(label, _)| NAME_LABELS.contains(&plain(label).as_str()));
+    let name = named.map(|(_, name)| name.trim().trim_matches(['*', '`', '"', ' ']));
+    match name.filter(|name| is_name(name)) {
+        Some(tool) => Some(Announced::Arguments { tool, sure }),
+        // Nobody writes this before an answer.
+        None => sure.then_some(Announced::Call),
+    }
+}
+
+fn ends_call(after: &str) -> bool {
+    let after = after.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '`' | '}' | ']'));
+    ENDS.iter().any(|end| after.get(..end.len()).is_some_and(|found| found.eq_ignore_ascii_case(end)))
+}
+
+/// Quotes as models write them, for keys too.
+fn is_quote(c: char) -> bool {
+    matches!(c, '"' | '\'' | '“' | '”' | '„' | '‘' | '’' | '`' | '\\')
+}
+
+/// The key that a text ends with, as in `, "key": [`; `whole` says that the text begins where the reply does. A word in
+/// quotes in the middle of a sentence is none.
+fn key_before(text: &str, whole: bool) -> Option<&str> {
+    let text = text.trim_end_matches(|c: char| c == '[' || c.is_whitespace());
+    let text = text.strip_suffix([':', '='])?.trim_end();
+    let unquoted = text.trim_end_matches(is_quote);
+    if unquoted.len() == text.len() {
+        return None;
+    }
+    let before = unquoted.trim_end_matches(is_word);
+    let key = unquoted.get(before.len()..)?;
+    let before = before.trim_end_matches(is_quote);
+    let plain = before.trim_end_matches([' ', '\t']);
+    // In a sentence, a blank or a bracket stands before what is quoted.
+    let begins = match plain.is_empty() {
+        true => whole,
+        false => plain.ends_with(['{', '}', '[', ']', ',', ':', '>', '\n']) || before.ends_with(char::is_alphanumeric),
+    };
+    (begins && !key.is_empty()).then_some(key)
+}
+
+/// The key that a text begins with, as in `, "key": `.
+fn key_after(text: &str) -> Option<&str> {
+    let text = text.trim_start_matches(|c: char| c == ',' || c.is_whitespace()).trim_start_matches(is_quote);
+    let rest = text.trim_start_matches(is_word);
+    let colon = rest.trim_start_matches(is_quote);
+    (colon.len() < rest.len() && colon.trim_start().starts_with(':')).then(|| text.get(..text.len() - rest.len()))?
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '$')
+}
+
+fn holds_arguments(key: &str) -> bool {
+    SURE_ARGUMENTS.contains(&key) || LIKELY_ARGUMENTS.contains(&key)
+}
+
+/// What an object that cannot be read says of itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Speaks {
+    of_a_name: bool,
+    of_arguments: bool,
+}
+
+impl Speaks {
+    /// Reads one more piece of it. In prose and code, a word is a key only where it has a quote.
+    pub(super) fn read(&mut self, text: &str, in_quotes: bool) {
+        self.of_a_name = self.of_a_name || NAMES.iter().any(|key| has_key(text, key, in_quotes));
+        self.of_arguments = self.of_arguments
+            || SURE_ARGUMENTS.iter().chain(&LIKELY_ARGUMENTS).any(|key| has_key(text, key, in_quotes));
+    }
+
+    /// Whether it was meant to be a call.
+    pub(super) fn of_a_call(self) -> bool {
+        self.of_a_name && self.of_arguments
+    }
+}
+
+fn has_key(text: &str, key: &str, in_quotes: bool) -> bool {
+    text.match_indices(key).any(|(at, _)| {
+        let before = text.get(..at).and_then(|before| before.chars().next_back());
+        let after = text.get(at + key.len()..).unwrap_or_default();
+        let rest = after.trim_start_matches(is_quote);
+        let (opens, closes) = (before.is_some_and(is_quote), rest.len() < after.len());
+        let is_alone = !before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        let is_key = (opens && closes) || rest.trim_start().starts_with([':', '=']);
+        is_alone && is_key && (opens || closes || !in_quotes)
+    })
 }
 
 fn is_name(text: &str) -> bool {

@@ -179,7 +179,7 @@ mod braces {
             "{color: red, inner: {\"a\":1}} {\"b\":2}" => [answer("{\"b\":2}")], Clean;
         an_open_object_without_quotes_around_its_keys_lends_nothing:
             "{tool: \"x\", args: {\"a\":1}" => [], Truncated;
-        an_object_in_typographic_quotes_lends_nothing: "{“tool”: “x”, “args”: {\"a\":1}}" => [], Clean;
+        an_object_in_typographic_quotes_lends_nothing: "{“tool”: “x”, “args”: {\"a\":1}}" => [broken(Problem::NotJson)], Clean;
         code_lends_no_answer: "fn f() { return {\"a\":1}; } {\"b\":2}" => [answer("{\"b\":2}")], Clean;
         a_call_in_braces_of_prose_is_a_call: "{so: I call} {see {\"tool\":\"x\"}}" => [call("x", json!({}))], Clean;
         an_emoticon_does_no_harm: ":{ sad. {\"a\":1}" => [answer("{\"a\":1}")], Clean;

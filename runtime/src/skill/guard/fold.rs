@@ -24,11 +24,27 @@ pub(super) fn is_picture(c: char) -> bool {
     !c.is_ascii() && (PICTOGRAPHIC.contains(c) || matches!(c, '\u{1f1e6}'..='\u{1f1ff}' | '\u{1f3fb}'..='\u{1f3ff}'))
 }
 
+/// A text, folded: its words, and all their letters in a row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Words {
+    pub(super) letters: String,
+    pub(super) words: Vec<Word>,
+}
+
+impl Words {
+    /// A word as it sounds.
+    pub(super) fn text(&self, word: &Word) -> &str {
+        self.letters.get(word.from..word.until).unwrap_or_default()
+    }
+}
+
 /// A word of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
-    /// As it sounds.
-    pub(super) text: String,
+    /// Where its letters stand among all letters.
+    pub(super) from: usize,
+    pub(super) until: usize,
+    /// Where it stands in the text.
     pub(super) start: usize,
     pub(super) end: usize,
     /// From 1.
@@ -40,7 +56,8 @@ pub(super) struct Word {
 }
 
 /// The words of a text, folded.
-pub(super) fn words(text: &str) -> Vec<Word> {
+pub(super) fn words(text: &str) -> Words {
+    let mut letters = String::with_capacity(text.len());
     let mut words = Vec::new();
     let mut word: Option<Word> = None;
     let (mut line, mut sentence) = (1, 0);
@@ -56,15 +73,17 @@ pub(super) fn words(text: &str) -> Vec<Word> {
                 }
             }
             Folded::Letter(letter, is_disguise) => {
-                let open = word.get_or_insert_with(|| Word {
-                    text: String::new(),
+                let open = word.get_or_insert(Word {
+                    from: letters.len(),
+                    until: letters.len(),
                     start: at,
                     end: at,
                     line,
                     sentence,
                     is_disguised: false,
                 });
-                open.text.push(letter);
+                letters.push(letter);
+                open.until = letters.len();
                 open.end = at + c.len_utf8();
                 open.is_disguised |= is_disguise;
                 was_newline = false;
@@ -83,7 +102,7 @@ pub(super) fn words(text: &str) -> Vec<Word> {
         before = c;
     }
     words.extend(word);
-    words
+    Words { letters, words }
 }
 
 /// A word of a phrase, folded as the words of a text are.
@@ -115,9 +134,7 @@ fn fold(c: char) -> Folded {
     if c == '’' || is_combining_mark(c) {
         return Folded::Nothing(false);
     }
-    // Scripts that have no look-alikes of Latin letters need not be looked up.
-    let is_apart = matches!(c, '\u{600}'..='\u{109f}' | '\u{1100}'..='\u{11ff}' | '\u{3040}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}');
-    if is_apart {
+    if is_apart(c) {
         return if c.is_alphanumeric() { Folded::Letter(c, false) } else { Folded::Between };
     }
     let mut plain = std::iter::once(c).nfkd().filter(|c| !is_combining_mark(*c));
@@ -151,12 +168,73 @@ fn ascii(c: char) -> Option<char> {
     })
 }
 
+/// Gives every letter of a text as it is compared with other texts, and where it stands; `None` between words. Both
+/// cases of a letter, its look-alikes and its compatible forms are one letter, so what comes out is to be compared and not
+/// to be read.
+pub(in crate::skill) fn each_letter(text: &str, mut each: impl FnMut(usize, Option<char>)) {
+    for (at, c) in text.char_indices() {
+        if c.is_ascii() {
+            match ascii(c).map(alike) {
+                Some(letters) => letters.for_each(|letter| each(at, Some(letter))),
+                None if c == '\'' => {}
+                None => each(at, None),
+            }
+        } else if !is_unseen(c) && c != '’' {
+            for base in std::iter::once(c).nfkd().filter(|c| !is_combining_mark(*c) && !is_unseen(*c)) {
+                each_alike(base, |letter| each(at, letter));
+            }
+        }
+    }
+}
+
+/// ASCII letters that are one when they are compared. Some are told apart by one case alone: a small nu is a `v`, a capital
+/// one an `N`. An `m` is `rn`, as Unicode has it.
+fn alike(letter: char) -> impl Iterator<Item = char> {
+    let (first, second) = match letter {
+        'm' => ('r', Some('n')),
+        'h' | 'v' => ('n', None),
+        'y' => ('u', None),
+        letter => (letter, None),
+    };
+    std::iter::once(first).chain(second)
+}
+
+fn each_alike(c: char, mut each: impl FnMut(Option<char>)) {
+    if let Some(letter) = ascii(c) {
+        return alike(letter).for_each(|letter| each(Some(letter)));
+    }
+    if !c.is_alphanumeric() {
+        return each(None);
+    }
+    if matches!(c, 'ß' | 'ẞ') {
+        return ['s', 's'].into_iter().for_each(|letter| each(Some(letter)));
+    }
+    let capital = c.to_uppercase().next().filter(|_| c.to_uppercase().count() == 1).unwrap_or(c);
+    let small = capital.to_lowercase().next().unwrap_or(c);
+    let looks = |c: char| {
+        let mut bytes = [0; 4];
+        let letters: Option<Vec<char>> = skeleton(c.encode_utf8(&mut bytes)).map(ascii).collect();
+        letters.filter(|letters| !letters.is_empty())
+    };
+    // One way for both cases.
+    match (!is_apart(c)).then(|| looks(capital).or_else(|| looks(small))).flatten() {
+        Some(letters) => letters.into_iter().flat_map(alike).for_each(|letter| each(Some(letter))),
+        None => each(Some(small)),
+    }
+}
+
+/// Scripts that have no look-alikes of Latin letters need not be looked up.
+fn is_apart(c: char) -> bool {
+    matches!(c, '\u{600}'..='\u{109f}' | '\u{1100}'..='\u{11ff}' | '\u{3040}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn said(text: &str) -> Vec<String> {
-        words(text).into_iter().map(|word| word.text).collect()
+        let words = words(text);
+        words.words.iter().map(|word| words.text(word).to_owned()).collect()
     }
 
     #[test]
@@ -177,7 +255,7 @@ mod tests {
         ] {
             assert_eq!(said(text), plain, "{text:?}");
         }
-        assert!(words("ignоre").iter().all(|word| word.is_disguised));
-        assert!(!words("précédentes naïve don't").iter().any(|word| word.is_disguised));
+        assert!(words("ignоre").words.iter().all(|word| word.is_disguised));
+        assert!(!words("précédentes naïve don't").words.iter().any(|word| word.is_disguised));
     }
 }

@@ -43,6 +43,14 @@ const TEMPLATE_MARKS: [(&str, Weight); 9] = [
     ("<|eot_id|>", Weight::Warning),
 ];
 
+/// Marks that begin a message only together with a role.
+const ROLE_FOLLOWS: [&str; 2] = ["<|im_start|>", "<|start_header_id|>"];
+
+fn begins_with_role(text: &str) -> bool {
+    let text = text.trim_start();
+    ["system", "user", "assistant", "developer", "tool", "ipython"].iter().any(|role| text.starts_with(role))
+}
+
 /// Everything that speaks against a text.
 pub fn objections(text: &str) -> Vec<Objection> {
     let page = Page::new(text);
@@ -64,25 +72,25 @@ pub fn objections(text: &str) -> Vec<Objection> {
     }
     let words = fold::words(text);
     for found in phrases::find(&words) {
-        let span = words.get(found.first..=found.last).unwrap_or_default();
+        let span = words.words.get(found.first..=found.last).unwrap_or_default();
         let (Some(first), Some(last)) = (span.first(), span.last()) else { continue };
-        let is_spaced_out = found.last - found.first >= 9;
-        let is_disguised = is_spaced_out || span.iter().any(|word| word.is_disguised);
+        let is_spelled = span.len() >= 10;
+        let is_disguised = is_spelled || span.iter().any(|word| word.is_disguised);
         let is_hidden =
             page.is_comment(first.start) && (found.phrase.is_strong || found.phrase.rule == "hides from people");
         let is_meant = found.phrase.is_strong && !page.is_quoted(first.start, last.end);
         let weight = if is_disguised || is_hidden || is_meant { Weight::Refusal } else { Weight::Warning };
-        all.add(found.phrase.rule, said(text, first.start, last.end), first.line, weight);
+        let words = if found.is_in_pieces { "in pieces".to_owned() } else { said(text, first.start, last.end) };
+        all.add(found.phrase.rule, words, first.line, weight);
     }
-    // Words that are put together, or read, only by who wants to obey them.
-    for (view, how) in [(joined(text), "in pieces"), (hidden::unescaped(text), "in escapes")] {
-        let Some(view) = view else { continue };
+    // Words that are read only by a reader who wants to obey them.
+    if let Some(view) = hidden::unescaped(text) {
         let words = fold::words(&view);
         for found in phrases::find(&words).into_iter().filter(|found| found.phrase.is_strong) {
-            let line = words.get(found.first).map_or(0, |word| word.line);
+            let line = words.words.get(found.first).map_or(0, |word| word.line);
             if !all.0.iter().any(|known| known.line == line && known.rule == found.phrase.rule) {
                 let weight = if page.is_shown(line) { Weight::Warning } else { Weight::Refusal };
-                all.add(found.phrase.rule, how.to_owned(), line, weight);
+                all.add(found.phrase.rule, "in escapes".to_owned(), line, weight);
             }
         }
     }
@@ -101,7 +109,10 @@ pub fn objections(text: &str) -> Vec<Objection> {
             if mark == "</s>" && (line.contains("<s>") || line.contains("<s ")) {
                 continue;
             }
-            let weight = if page.is_quoted(at, at + mark.len()) { Weight::Warning } else { weight };
+            let is_spoken_of =
+                ROLE_FOLLOWS.contains(&mark) && !lower.get(at + mark.len()..).is_some_and(begins_with_role);
+            let is_quoted = is_spoken_of || page.is_quoted(at, at + mark.len());
+            let weight = if is_quoted { Weight::Warning } else { weight };
             all.add("fakes a message", mark.to_owned(), page.number(at), weight);
         }
     }
@@ -133,25 +144,4 @@ fn said(text: &str, start: usize, end: usize) -> String {
     let words = text.get(start..end).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
     let shown = |c: &char| !c.is_control() && !fold::is_unseen(*c);
     words.chars().filter(shown).take(ENOUGH).collect()
-}
-
-/// The text without what stands inside of words: `ig-nore`, `pre**vious**`. `None` where nothing does.
-fn joined(text: &str) -> Option<String> {
-    let mut joined = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    let mut is_changed = false;
-    let is_between = |c: char| matches!(c, '-' | '.' | '_' | '*' | '~' | '`' | '"' | '|' | '\\' | '/' | '+');
-    while let Some(c) = chars.next() {
-        let after_word = joined.ends_with(char::is_alphanumeric);
-        if after_word && is_between(c) {
-            let ahead = chars.clone().find(|c| !is_between(*c));
-            if ahead.is_some_and(char::is_alphanumeric) {
-                while chars.next_if(|c| is_between(*c)).is_some() {}
-                is_changed = true;
-                continue;
-            }
-        }
-        joined.push(c);
-    }
-    is_changed.then_some(joined)
 }

@@ -6,6 +6,8 @@ use std::cell::OnceCell;
 pub(super) struct Page<'a> {
     text: &'a str,
     lines: Vec<Line<'a>>,
+    /// Headings and announcements, and whether they speak of attacks; found out once for all lines below.
+    above: Vec<(&'a str, OnceCell<bool>)>,
     /// HTML comments outside of code, in bytes.
     comments: Vec<(usize, usize)>,
 }
@@ -14,9 +16,10 @@ struct Line<'a> {
     start: usize,
     text: &'a str,
     is_code: bool,
-    /// The nearest heading above, or the line that announces what follows.
-    above: (&'a str, &'a str),
-    /// Whether the line, or what stands above it, speaks of attacks; found out once.
+    /// The nearest heading above, and the line that announces what follows, by number.
+    heading: Option<usize>,
+    announced: Option<usize>,
+    /// Whether the line speaks of attacks; found out once.
     speaks: OnceCell<bool>,
 }
 
@@ -33,65 +36,27 @@ fn first_of(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
 }
 
-/// Words that speak *of* an attack.
-const MENTIONS: [&str; 36] = [
+/// Words that speak of attacks: on a line, in the heading above it, or in the line that announces it. "This file
+/// contains:" and "Examples" are none.
+const ATTACKS: [&str; 18] = [
     "inject",
     "attack",
     "adversar",
     "malicious",
     "jailbreak",
     "untrusted",
+    "red flag",
+    "suspicious",
+    "exploit",
+    "payload",
+    "poison",
+    "hijack",
+    "threat",
+    "sanitiz",
+    "social engineering",
+    "red team",
+    "red-team",
     "phrase",
-    "pattern",
-    "such as",
-    "e.g.",
-    "for example",
-    "example",
-    "attempt",
-    "detect",
-    "red flag",
-    "asks you",
-    "tells you",
-    "telling you",
-    "instructs you",
-    "instructing you",
-    "says",
-    "contain",
-    "suspicious",
-    "exploit",
-    "payload",
-    "treat ",
-    "as data",
-    "poison",
-    "hijack",
-    "threat",
-    "flag ",
-    "sanitiz",
-    "refuse",
-    "social engineering",
-    "red team",
-    "red-team",
-];
-
-/// Words of a heading under which attacks are shown: "Usage patterns" and "Examples" are none.
-const ATTACKS: [&str; 17] = [
-    "inject",
-    "attack",
-    "adversar",
-    "malicious",
-    "jailbreak",
-    "untrusted",
-    "red flag",
-    "suspicious",
-    "exploit",
-    "payload",
-    "poison",
-    "hijack",
-    "threat",
-    "sanitiz",
-    "social engineering",
-    "red team",
-    "red-team",
 ];
 
 /// Words right before an order that turn it round.
@@ -101,7 +66,8 @@ const NEGATIONS: [&str; 9] =
 impl<'a> Page<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let mut lines = Vec::new();
-        let (mut start, mut fence, mut heading, mut announced) = (0, None::<&str>, "", "");
+        let (mut start, mut fence, mut heading, mut announced) = (0, None::<&str>, None, None);
+        let mut above = Vec::new();
         for line in text.split('\n') {
             let trimmed = line.trim_start();
             let opens = ["```", "~~~"].into_iter().find(|mark| trimmed.starts_with(mark));
@@ -117,20 +83,24 @@ impl<'a> Page<'a> {
                 _ => false,
             };
             let is_code = is_fence_line || fence.is_some() || line.starts_with("    ") || line.starts_with('\t');
-            lines.push(Line { start, text: line, is_code, above: (heading, announced), speaks: OnceCell::new() });
+            lines.push(Line { start, text: line, is_code, heading, announced, speaks: OnceCell::new() });
+            let mut keep = || {
+                above.push((trimmed, OnceCell::new()));
+                Some(above.len() - 1)
+            };
             if !is_code && trimmed.starts_with('#') {
-                heading = trimmed;
+                heading = keep();
             }
             let is_item =
                 trimmed.starts_with(['-', '*', '+', '>', '|']) || trimmed.starts_with(|c: char| c.is_ascii_digit());
             if trimmed.trim_end().ends_with(':') {
-                announced = trimmed;
+                announced = keep();
             } else if !trimmed.is_empty() && !is_item && !is_code {
-                announced = "";
+                announced = None;
             }
             start += line.len() + 1;
         }
-        let mut page = Self { text, lines, comments: Vec::new() };
+        let mut page = Self { text, lines, above, comments: Vec::new() };
         page.comments = page.find_comments();
         page
     }
@@ -178,15 +148,21 @@ impl<'a> Page<'a> {
     pub(super) fn is_shown(&self, number: usize) -> bool {
         let Some(line) = number.checked_sub(1).and_then(|at| self.lines.get(at)) else { return false };
         let is_quotation = line.text.trim_start().starts_with(['>', '|']);
-        let (heading, announced) = line.above;
-        let speaks = || mentions(line.text, &MENTIONS) || mentions(announced, &MENTIONS) || mentions(heading, &ATTACKS);
-        line.is_code || is_quotation || *line.speaks.get_or_init(speaks)
+        let above = |number: Option<usize>| {
+            let found = number.and_then(|number| self.above.get(number));
+            found.is_some_and(|(text, speaks)| *speaks.get_or_init(|| speaks_of_attacks(text)))
+        };
+        line.is_code
+            || is_quotation
+            || *line.speaks.get_or_init(|| speaks_of_attacks(line.text))
+            || above(line.announced)
+            || above(line.heading)
     }
 
     /// Whether something is quoted, or spoken of, rather than said.
     pub(super) fn is_quoted(&self, start: usize, end: usize) -> bool {
         let before = self.before(start);
-        let line_end = self.text.get(end..).and_then(|rest| rest.find('\n')).map_or(self.text.len(), |at| end + at);
+        let line_end = self.line(end).map_or(end, |line| line.start + line.text.len());
         let after = first_of(self.text.get(end..line_end).unwrap_or_default(), AROUND);
         let same = |quote: char| before.matches(quote).count() % 2 == 1 && after.contains(quote);
         let pair = |open: char, close: char| {
@@ -214,8 +190,8 @@ impl<'a> Page<'a> {
     }
 }
 
-fn mentions(text: &str, words: &[&str]) -> bool {
+fn speaks_of_attacks(text: &str) -> bool {
     const ENOUGH: usize = 4_000;
     let lower = first_of(text, ENOUGH).to_lowercase();
-    words.iter().any(|word| lower.contains(word))
+    ATTACKS.iter().any(|word| lower.contains(word))
 }

@@ -1,9 +1,9 @@
 //! Phrases that give orders about whom to obey, found in folded words.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use super::fold::{Word, fold_word};
+use super::fold::{Words, fold_word};
 
 /// A line of the table.
 #[derive(Debug)]
@@ -26,15 +26,19 @@ pub(super) struct Match {
     pub(super) phrase: &'static Phrase,
     pub(super) first: usize,
     pub(super) last: usize,
+    /// Its words are cut otherwise than words are: `i g n o r e`, `ig-nore`, `ignoreprevious`.
+    pub(super) is_in_pieces: bool,
 }
 
 struct Table {
     phrases: Vec<Phrase>,
     /// Phrases by their first word.
     by_word: HashMap<String, Vec<usize>>,
+    /// Their first words by the letter they begin with.
+    by_letter: HashMap<char, Vec<String>>,
     /// Texts without spaces, with their phrase.
     unspaced: Vec<(String, usize)>,
-    fillers: Vec<String>,
+    fillers: HashSet<String>,
 }
 
 /// The most words that change nothing in a row.
@@ -51,6 +55,7 @@ fn table() -> &'static Table {
         let mut table = Table {
             phrases: Vec::new(),
             by_word: HashMap::new(),
+            by_letter: HashMap::new(),
             unspaced: Vec::new(),
             fillers: FILLERS.split_whitespace().map(fold_word).collect(),
         };
@@ -79,45 +84,50 @@ fn table() -> &'static Table {
             }
             table.phrases.push(Phrase { rule, is_strong: sure == "strong", slots });
         }
+        for word in table.by_word.keys() {
+            if let Some(letter) = word.chars().next() {
+                table.by_letter.entry(letter).or_default().push(word.clone());
+            }
+        }
         table
     })
 }
 
 /// Every phrase in these words; of those that begin at one word, the surest.
-pub(super) fn find(words: &[Word]) -> Vec<Match> {
+pub(super) fn find(words: &Words) -> Vec<Match> {
     let table = table();
     let mut found = Vec::new();
-    for (first, word) in words.iter().enumerate() {
-        let numbers = table.by_word.get(&word.text).into_iter().flatten();
+    for (first, word) in words.words.iter().enumerate() {
+        let numbers = table.by_word.get(words.text(word)).into_iter().flatten();
         let matches = numbers.filter_map(|number| {
             let phrase = table.phrases.get(*number)?;
-            Some(Match { phrase, first, last: last_of(table, phrase, words, first)? })
+            Some(Match { phrase, first, last: last_of(table, phrase, words, first)?, is_in_pieces: false })
         });
-        found.extend(matches.max_by_key(|found| (found.phrase.is_strong, found.last)));
-        if !word.text.is_ascii() {
-            let holds = |text: &&(String, usize)| word.text.contains(&text.0);
-            let phrase = table.unspaced.iter().find(holds).and_then(|(_, number)| table.phrases.get(*number));
-            found.extend(phrase.map(|phrase| Match { phrase, first, last: first }));
-        }
+        let whole = matches.max_by_key(|found| (found.phrase.is_strong, found.last));
+        let found_here = whole.or_else(|| in_pieces(table, words, first));
+        found.extend(found_here);
     }
-    found.extend(spaced_out(table, words));
+    if !words.letters.is_ascii() {
+        found.extend(unspaced(table, words));
+    }
     found
 }
 
 /// Where a phrase that begins at a word ends.
-fn last_of(table: &Table, phrase: &Phrase, words: &[Word], first: usize) -> Option<usize> {
-    let sentence = words.get(first)?.sentence;
+fn last_of(table: &Table, phrase: &Phrase, words: &Words, first: usize) -> Option<usize> {
+    let sentence = words.words.get(first)?.sentence;
     let mut at = first;
     for slot in phrase.slots.iter().skip(1) {
         let mut fillers = if slot.is_apart { MOST_FILLERS } else { 0 };
         loop {
             at += 1;
-            let word = words.get(at).filter(|word| word.sentence == sentence)?;
-            if slot.words.contains(&word.text) {
+            let word = words.words.get(at).filter(|word| word.sentence == sentence)?;
+            let text = words.text(word);
+            if slot.words.iter().any(|wanted| wanted == text) {
                 break;
             }
             fillers = fillers.checked_sub(1)?;
-            if !table.fillers.contains(&word.text) {
+            if !table.fillers.contains(text) {
                 return None;
             }
         }
@@ -125,38 +135,63 @@ fn last_of(table: &Table, phrase: &Phrase, words: &[Word], first: usize) -> Opti
     Some(at)
 }
 
-/// Letters that stand apart, or unspaced scripts with spaces in them: `i g n o r e`, `忽略 之前的 指令`.
-fn spaced_out(table: &'static Table, words: &[Word]) -> Vec<Match> {
-    const LEAST: usize = 10;
-    const JOINED: [&str; 12] = [
-        "ignoreprevious",
-        "ignoreallprevious",
-        "ignoretheprevious",
-        "ignoreyour",
-        "ignoreallprior",
-        "ignoreprior",
-        "ignoretheabove",
-        "disregardprevious",
-        "disregardall",
-        "forgetprevious",
-        "forgetallprevious",
-        "revealyoursystem",
-    ];
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < words.len() {
-        let is_piece = |word: &&Word| word.text.chars().count() == 1 || !word.text.is_ascii();
-        let run = words.get(at..).unwrap_or_default().iter().take_while(is_piece).count();
-        if run >= 2 {
-            let joined: String = words.iter().skip(at).take(run).map(|word| word.text.as_str()).collect();
-            let is_order = run >= LEAST && JOINED.iter().any(|order| joined.contains(&fold_word(order)));
-            let unspaced = || table.unspaced.iter().find(|(text, _)| joined.contains(text)).map(|(_, number)| *number);
-            let number = if is_order { Some(0) } else { unspaced() };
-            let whole = (at, at + run - 1);
-            let phrase = number.and_then(|number| table.phrases.get(number));
-            found.extend(phrase.map(|phrase| Match { phrase, first: whole.0, last: whole.1 }));
+/// A strong phrase whose letters begin with a word, whatever stands between them.
+fn in_pieces(table: &'static Table, words: &Words, first: usize) -> Option<Match> {
+    let word = words.words.get(first)?;
+    let rest = words.letters.get(word.from..)?;
+    let begins = table.by_letter.get(&rest.chars().next()?)?.iter().filter(|begin| rest.starts_with(begin.as_str()));
+    for begin in begins {
+        for phrase in table.by_word.get(begin)?.iter().filter_map(|number| table.phrases.get(*number)) {
+            if !phrase.is_strong {
+                continue;
+            }
+            let ends = |at: usize| {
+                let last = words.words.partition_point(|word| word.until < at);
+                words.words.get(last).is_some_and(|last| last.until == at && last.sentence == word.sentence)
+            };
+            let slots = phrase.slots.get(1..).unwrap_or_default();
+            if let Some(end) = end_of(table, slots, &words.letters, word.from + begin.len(), MOST_FILLERS, &ends) {
+                let last = words.words.partition_point(|word| word.until < end);
+                return Some(Match { phrase, first, last, is_in_pieces: true });
+            }
         }
-        at += run.max(1);
+    }
+    None
+}
+
+/// Where the letters end that the slots of a phrase ask for from a place on, if a word ends there.
+fn end_of(
+    table: &Table,
+    slots: &[Slot],
+    letters: &str,
+    at: usize,
+    fillers: usize,
+    ends: &impl Fn(usize) -> bool,
+) -> Option<usize> {
+    let Some((slot, others)) = slots.split_first() else { return ends(at).then_some(at) };
+    let rest = letters.get(at..)?;
+    let wanted = slot.words.iter().filter(|word| rest.starts_with(word.as_str()));
+    let next = wanted.filter_map(|word| end_of(table, others, letters, at + word.len(), MOST_FILLERS, ends)).next();
+    if next.is_some() || !slot.is_apart {
+        return next;
+    }
+    let left = fillers.checked_sub(1)?;
+    let filler = table.fillers.iter().filter(|word| !word.is_empty() && rest.starts_with(word.as_str()));
+    filler.filter_map(|word| end_of(table, slots, letters, at + word.len(), left, ends)).next()
+}
+
+/// Phrases in scripts without spaces, also where there are some: `忽略 之前的 指令`.
+fn unspaced(table: &'static Table, words: &Words) -> Vec<Match> {
+    let mut found: Vec<Match> = Vec::new();
+    for (text, number) in &table.unspaced {
+        let Some(phrase) = table.phrases.get(*number) else { continue };
+        for (at, _) in words.letters.match_indices(text.as_str()) {
+            let first = words.words.partition_point(|word| word.until <= at);
+            let last = words.words.partition_point(|word| word.until < at + text.len());
+            if !found.iter().any(|known| known.first == first) {
+                found.push(Match { phrase, first, last, is_in_pieces: false });
+            }
+        }
     }
     found
 }

@@ -4,10 +4,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::brain::{Reader, StepKind, StepRecord};
+use crate::brain::{Reader, StepKind};
 use crate::error::{Error, Result};
 use crate::receipt::Envelope;
-use crate::successor::apply;
 
 /// Tasks after a patch that are watched, unless said.
 pub const WATCHED: usize = 16;
@@ -121,14 +120,8 @@ pub fn fisher(before: usize, of_before: usize, after: usize, since: usize) -> f6
 /// The last patch that was applied and stands, with the tasks around it.
 pub(super) fn last_patch(reader: &Reader, watched: usize) -> Result<Option<Patched>> {
     let steps = reader.history(MOST_STEPS)?;
-    let is_patch = |step: &&StepRecord| step.kind == StepKind::Maintenance && step.summary.starts_with(apply::SUMMARY);
-    let Some(patch) = steps.iter().find(is_patch) else { return Ok(None) };
-    let undo = format!("undo of step {}", patch.seq);
-    let is_undone = |step: &StepRecord| {
-        step.kind == StepKind::Rollback
-            && step.summary.strip_prefix(&undo).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    if steps.iter().any(is_undone) {
+    let Some(patch) = steps.iter().find(|step| step.kind == StepKind::Patch) else { return Ok(None) };
+    if steps.iter().any(|step| step.kind.undoes() == Some(patch.seq)) {
         return Ok(None);
     }
     let mut patched =

@@ -182,13 +182,10 @@ pub(in crate::successor) fn run(session: &Generated, tuning: &Tuning, context_by
                     machine.hear("{\"answer\":\"as read\"}", Finish::Stop);
                 }
             }
-            Next::Call(_) => machine.take(&ToolReport {
-                status: EvidenceStatus::Ok,
-                text: results.next().cloned().unwrap_or_default(),
-                summary: "read".to_owned(),
-                millis: 0,
-                recorded: false,
-            }),
+            Next::Call(_) => {
+                let text = results.next().cloned().unwrap_or_default();
+                machine.take(&ToolReport::new(EvidenceStatus::Ok, text, "read"));
+            }
             Next::Done(_) => break,
         }
     }

@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use herm::harness::Spent;
+use herm::memory::QueueRow;
 use herm::session::Transcript;
+use herm::task::SkillMove;
+use herm::tool::SkillChange;
 use herm::{BrainId, Reader, Result, Status, TaskId};
 use serde_json::{Value, json};
 
@@ -22,8 +25,8 @@ use crate::book::tasks::{self as rows, End, State, TaskRow};
 pub(crate) async fn resume(app: &App) -> Result<usize> {
     let left = app.book.read(rows::unfinished)?;
     let mut again = 0;
-    for row in left {
-        match take_up(app, &row).await {
+    for mut row in left {
+        match take_up(app, &mut row).await {
             Ok(runs) => again += usize::from(runs),
             Err(error) if error.is_passing() => {
                 tracing::warn!(task = %row.id, agent = %row.agent, %error, "a task was left and is not taken up yet");
@@ -37,7 +40,7 @@ pub(crate) async fn resume(app: &App) -> Result<usize> {
     Ok(again)
 }
 
-async fn keep_taking_up(app: App, row: TaskRow) {
+async fn keep_taking_up(app: App, mut row: TaskRow) {
     let mut backoff = Backoff::default();
     loop {
         backoff.wait().await;
@@ -45,12 +48,13 @@ async fn keep_taking_up(app: App, row: TaskRow) {
             return;
         }
         // It may have been cancelled since, or be over.
-        let row = match app.book.read(|connection| rows::get(connection, &row.id)) {
-            Ok(Some(now)) if now.finished_at.is_none() => now,
+        row = match app.book.read(|connection| rows::get(connection, &row.id)) {
+            // A payment that was taken a moment ago may not be in the book yet.
+            Ok(Some(now)) if now.finished_at.is_none() => TaskRow { payment: now.payment.or(row.payment), ..now },
             Ok(_) => return,
             Err(_) => continue,
         };
-        match take_up(&app, &row).await {
+        match take_up(&app, &mut row).await {
             Ok(_) => return,
             Err(error) if error.is_passing() => {}
             Err(error) => {
@@ -61,26 +65,29 @@ async fn keep_taking_up(app: App, row: TaskRow) {
     }
 }
 
-/// Takes one task up: writes down how it ended, or runs it; whether it runs.
-async fn take_up(app: &App, row: &TaskRow) -> Result<bool> {
+/// Takes one task up: writes down how it ended, or runs it; whether it runs. A payment that is taken on the way is noted in
+/// the row, so that the next try does not take it again.
+async fn take_up(app: &App, row: &mut TaskRow) -> Result<bool> {
     let (looking, looked_at) = (app.clone(), row.clone());
     let settled = tokio::task::spawn_blocking(move || settled(&looking, &looked_at));
     let settled = settled.await.map_err(|_| herm::Error::internal("looking for a task was interrupted"))?;
     match settled? {
-        Some(end) => finish(app, end, row.clone()).await.map(|()| false),
+        Some(end) => finish(app, end, row).await.map(|()| false),
         None => run_again(app, row.clone()),
     }
 }
 
 /// Writes down how a task of an earlier process ended, and takes its payment if it is billable.
-async fn finish(app: &App, mut end: End, row: TaskRow) -> Result<()> {
-    // Taken before the step was settled, as it always is now; a first edition took it after.
-    end.payment.clone_from(&row.payment);
-    let held = app.book.read(|connection| payments::open(connection, &row.id))?;
+async fn finish(app: &App, mut end: End, row: &mut TaskRow) -> Result<()> {
     let billable = end.outcome.as_deref().is_some_and(|outcome| outcome.contains("\"billable\":true"));
-    if let (Some(payment), Some(gate), true) = (held, &app.gate, billable) {
+    // Taken before the step was settled, as it always is now; a first edition took it after.
+    if row.payment.is_none()
+        && billable
+        && let Some(gate) = &app.gate
+        && let Some(payment) = app.book.read(|connection| payments::open(connection, &row.id))?
+    {
         match gate.taken_up(payment).settle().await {
-            Ok(response) => end.payment = Some(response),
+            Ok(response) => row.payment = Some(response),
             Err(problem) => {
                 end.state = State::Failed;
                 end.outcome = None;
@@ -88,10 +95,11 @@ async fn finish(app: &App, mut end: End, row: TaskRow) -> Result<()> {
             }
         }
     }
-    let key = row.key.clone();
+    end.payment.clone_from(&row.payment);
+    let (id, key) = (row.id.clone(), row.key.clone());
     let write = move |connection: &rusqlite::Connection| {
-        payments::close(connection, &row.id)?;
-        rows::finish(connection, &row.id, key.as_deref(), &end)
+        payments::close(connection, &id)?;
+        rows::finish(connection, &id, key.as_deref(), &end)
     };
     app.book.write(write).await
 }
@@ -100,7 +108,9 @@ async fn finish(app: &App, mut end: End, row: TaskRow) -> Result<()> {
 fn settled(app: &App, row: &TaskRow) -> Result<Option<End>> {
     let at = app.clock.now();
     if let Some((status, outcome)) = in_brain(app, &row.agent, &row.id)? {
-        let micro_usd = outcome["usage"]["microUsd"].as_u64().unwrap_or(0);
+        // The last attempt that was written down is the one that was settled, or was known not to be.
+        let last = outcome["usage"]["microUsd"].as_u64().unwrap_or(0);
+        let micro_usd = row.tries.before + last;
         let (status, outcome) = (Some(status), Some(outcome.to_string()));
         return Ok(Some(End { status, outcome, micro_usd, ..nothing(State::Done, at) }));
     }
@@ -108,7 +118,7 @@ fn settled(app: &App, row: &TaskRow) -> Result<Option<End>> {
         let problem =
             json!({ "kind": "conflict", "status": 409, "detail": "the task was cancelled before it was over" });
         let problem = Some(problem.to_string());
-        return Ok(Some(End { problem, ..nothing(State::Cancelled, at) }));
+        return Ok(Some(End { problem, micro_usd: row.tries.all(), ..nothing(State::Cancelled, at) }));
     }
     Ok(None)
 }
@@ -145,6 +155,10 @@ fn read_back(reader: &Reader, id: &TaskId, status: &str) -> Result<Value> {
     outcome["backend"] = json!(transcript.backend);
     outcome["turns"] = json!(transcript.turns.len());
     outcome["warnings"] = json!(["read back from the brain after a restart"]);
+    let proposed = proposed_by(reader, id)?;
+    if !proposed.is_empty() {
+        outcome["skillsProposed"] = json!(proposed);
+    }
     if let Some(seq) = reader.receipt_of(kept.step)?
         && let Some(taped) = reader.receipts(seq, seq)?.pop()
     {
@@ -161,6 +175,21 @@ fn read_back(reader: &Reader, id: &TaskId, status: &str) -> Result<Value> {
         outcome["receipt"] = serde_json::from_str(&taped.envelope).unwrap_or_default();
     }
     Ok(outcome)
+}
+
+/// What a task proposed to do to skills, from the review queue.
+fn proposed_by(reader: &Reader, id: &TaskId) -> Result<Vec<SkillMove>> {
+    let rows = reader.evolver_rows().queue(None, Some(QueueRow::CHANGE))?;
+    let of_task = rows.into_iter().filter(|row| row.entry["metadata"]["task"] == json!(id));
+    let moves = of_task.filter_map(|row| {
+        let change = match row.entry["metadata"]["act"].as_str() {
+            Some("create") => SkillChange::Created,
+            Some("archive") => SkillChange::Archived,
+            _ => SkillChange::Changed,
+        };
+        Some(SkillMove { slug: row.skill?, change })
+    });
+    Ok(moves.collect())
 }
 
 fn slugs(loaded: &Value) -> Value {
@@ -196,6 +225,6 @@ fn run_again(app: &App, row: TaskRow) -> Result<bool> {
     let live = Arc::new(Live::new(row.id, row.agent, row.owner, true, row.created_at));
     let ticket = app.hall.enter_again(Arc::clone(&live));
     let (app, till, parent) = (app.clone(), till.map(Arc::new), None);
-    start(Running { app, job, live, till, reserved, parent, spent: Spent::default(), earlier: 0 }, ticket);
+    start(Running { app, job, live, till, reserved, parent, spent: Spent::default(), earlier: row.tries }, ticket);
     Ok(true)
 }

@@ -20,7 +20,7 @@ use super::paying::Till;
 use super::request::{OnDisconnect, TaskRequest};
 use super::running::Running;
 use crate::book::payments;
-use crate::book::tasks::{self as rows, Kept, State, TaskRow};
+use crate::book::tasks::{self as rows, Kept, State, TaskRow, Tries};
 
 /// A task that is to run.
 #[derive(Debug, Clone)]
@@ -121,6 +121,7 @@ impl Job {
             outcome: None,
             problem: None,
             payment: None,
+            tries: Tries::default(),
         })
     }
 }
@@ -204,7 +205,10 @@ impl TakingIn {
             }
         }
         let till = paid.map(|paid| Arc::new(Till::shown(&app, &job.id, paid)));
-        start(Running { app, job, live, till, reserved, parent, spent: Spent::default(), earlier: 0 }, ticket);
+        start(
+            Running { app, job, live, till, reserved, parent, spent: Spent::default(), earlier: Tries::default() },
+            ticket,
+        );
         Ok(None)
     }
 }

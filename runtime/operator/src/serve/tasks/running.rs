@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use futures_util::FutureExt as _;
 use herm::harness::Spent;
 use herm::session::Release;
-use herm::{Error, Event, Outcome, Result, Status, Watch};
+use herm::{Error, ErrorKind, Event, Outcome, Result, Status, Watch};
 use serde_json::Value;
 
 use super::super::app::App;
@@ -24,7 +24,7 @@ use super::paying::{Payment, Till};
 use super::restart;
 use super::run::Job;
 use crate::book::payments;
-use crate::book::tasks::{self as rows, End, State, TaskRow};
+use crate::book::tasks::{self as rows, End, State, TaskRow, Tries};
 
 /// For how long the step of a task is tried again where it stands, before the task is run again.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ pub(super) struct Running {
     /// What this try has cost, whatever comes of it.
     pub(super) spent: Spent,
     /// What tries before it have cost.
-    pub(super) earlier: u64,
+    pub(super) earlier: Tries,
 }
 
 /// How a task ended, before anyone is told.
@@ -78,6 +78,36 @@ enum Came {
 /// So often a task asks the model: each time costs what the first did.
 const MOST_ATTEMPTS: u32 = 5;
 
+/// When a task is tried again.
+struct Trying {
+    durable: bool,
+    deadline: Duration,
+    began: Instant,
+    /// All attempts so far.
+    attempts: u32,
+    /// Those that were more than waiting for what the machine lacks.
+    counted: u32,
+}
+
+impl Trying {
+    /// Whether a task that cannot have its brain is given up: like one that waits for its turn.
+    fn is_late(&self) -> bool {
+        self.began.elapsed() >= self.deadline
+    }
+
+    /// Counts an attempt that came to nothing; whether another follows.
+    fn goes_on(&mut self, error: &Error, has_asked: bool) -> bool {
+        let (is_conflict, is_passing) = (error.kind() == ErrorKind::Conflict, error.is_passing());
+        let only_waited = is_passing && !has_asked;
+        self.attempts += 1;
+        self.counted += u32::from(!only_waited);
+        // Whoever waits without a promise hears of a conflict at once, and may look for themselves.
+        let may = if self.durable { is_passing || is_conflict } else { is_passing && !is_conflict };
+        let late = self.is_late() && (!self.durable || only_waited && self.attempts >= MOST_ATTEMPTS);
+        may && self.counted < MOST_ATTEMPTS && !late
+    }
+}
+
 impl Running {
     pub(super) async fn run(mut self, ticket: Ticket) {
         let came = AssertUnwindSafe(self.come(ticket)).catch_unwind().await;
@@ -89,6 +119,10 @@ impl Running {
         };
         let (is_in_brain, (end, ended)) = match (came, payment) {
             (Came::Left, _) => {
+                if self.live.started_at().is_some() {
+                    // What cannot be written now was written before, unless the machine could not then either.
+                    let _ = self.note().await;
+                }
                 self.live.leave();
                 self.app.hall.forget(&self.job.id);
                 return;
@@ -100,6 +134,11 @@ impl Running {
             }
             (Came::To(outcome), payment) => (outcome.settled.is_some(), self.outcome(&outcome, payment)),
             (Came::ToWhatTheBrainHas(status, outcome), payment) => (true, self.read_back(status, outcome, payment)),
+            // Who paid finds the payment under the same key.
+            (Came::ToNothing(state, problem), Some(Payment::Taken(_))) => {
+                let (end, ended) = self.nothing(state, problem);
+                (false, (End { may_be_tried_again: false, ..end }, ended))
+            }
             (Came::ToNothing(state, problem), _) => (false, self.nothing(state, problem)),
         };
         // What the brain has stays so, whatever becomes of the book, and nobody was promised more of a task that is not in
@@ -134,38 +173,48 @@ impl Running {
             None => return cancelled(),
         };
         self.live.begin(app.clock.now());
+        // What a process before this one has left is not in the brain, or the task would not run.
+        self.earlier.count_last();
         // Only tells that it has begun: a restart asks the brain.
-        let _ = self.note_beginning().await;
-        let began = Instant::now();
+        let _ = self.note().await;
+        let mut trying = Trying {
+            durable: self.job.durable,
+            deadline: self.job.what.limits.deadline(),
+            began: Instant::now(),
+            attempts: 0,
+            counted: 0,
+        };
         let mut backoff = Backoff::default();
-        let mut attempts = 0;
         loop {
-            attempts += 1;
-            let error = match self.attempt().await {
+            let (came, has_asked) = self.attempt().await;
+            let error = match came {
                 Ok(outcome) => return Came::To(Box::new(outcome)),
                 Err(error) => error,
             };
-            self.earlier += self.spent.micro_usd();
-            self.spent = Spent::default();
+            self.earlier.add(std::mem::take(&mut self.spent).micro_usd());
+            // Written again below, and before the next attempt for certain.
+            let _ = self.note().await;
             // The commit may have been made though it was said to have failed.
             let mut looked = self.in_brain().await;
-            let deadline = self.job.what.limits.deadline();
-            let is_late = || !self.job.durable && began.elapsed() >= deadline;
-            let goes_on = error.is_passing() && attempts < MOST_ATTEMPTS && !is_late();
-            if !goes_on && !matches!(looked, Ok(Some(_))) {
-                return Came::ToNothing(State::Failed, error.into());
-            }
+            let goes_on = trying.goes_on(&error, has_asked);
             if !matches!(looked, Ok(Some(_))) {
-                tracing::warn!(task = %self.job.id, agent = %self.job.agent, %error, "the machine could not; the task is tried again");
+                if self.live.cancel.is_asked() {
+                    return cancelled();
+                }
+                if !goes_on {
+                    return Came::ToNothing(State::Failed, error.into());
+                }
+                tracing::warn!(task = %self.job.id, agent = %self.job.agent, %error, "no outcome; the task is tried again");
             }
             // The model is not asked again before the machine can keep what it says.
             loop {
                 match looked {
                     Ok(Some((status, outcome))) => return Came::ToWhatTheBrainHas(status, outcome),
-                    Err(error) if !error.is_passing() || is_late() => {
+                    Err(error) if !error.is_passing() || !self.job.durable && trying.is_late() => {
                         return Came::ToNothing(State::Failed, error.into());
                     }
-                    Ok(None) | Err(_) => {}
+                    Ok(None) => self.earlier.count_last(),
+                    Err(_) => {}
                 }
                 tokio::select! {
                     biased;
@@ -173,21 +222,25 @@ impl Running {
                     _ = closing.wait_for(|closing| *closing) => return self.stopped(),
                     () = backoff.wait() => {}
                 }
-                let written = self.note_beginning().await;
                 looked = self.in_brain().await;
-                if written.is_ok() && matches!(looked, Ok(None)) {
-                    break;
+                if matches!(looked, Ok(None)) {
+                    self.earlier.count_last();
+                    if self.note().await.is_ok() {
+                        break;
+                    }
                 }
             }
         }
     }
 
-    async fn note_beginning(&self) -> Result<()> {
+    /// Writes down that the task has begun and what its attempts have cost, so that a restart adds it.
+    async fn note(&self) -> Result<()> {
         if !self.job.durable {
             return Ok(());
         }
-        let (id, at) = (self.job.id.clone(), self.app.clock.now());
-        self.app.book.write(move |connection| rows::begin(connection, &id, at)).await
+        let at = self.live.started_at().unwrap_or_else(|| self.app.clock.now());
+        let (id, tries) = (self.job.id.clone(), self.earlier);
+        self.app.book.write(move |connection| rows::begin(connection, &id, at, tries)).await
     }
 
     /// How the task went, if its step is in the brain.
@@ -197,8 +250,8 @@ impl Running {
         looking.await.map_err(|_| Error::internal("looking for a task was interrupted"))?
     }
 
-    /// Runs it once.
-    async fn attempt(&self) -> Result<Outcome> {
+    /// Runs it once; also whether it came as far as asking the model.
+    async fn attempt(&self) -> (Result<Outcome>, bool) {
         let (app, job) = (&self.app, &self.job);
         let mut trace = app.traces.as_ref().map(|traces| traces.task(app, job, self.parent.as_deref()));
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
@@ -212,23 +265,28 @@ impl Running {
         let mut task = job.task();
         task.asking = Some(Arc::new(Asking::new(app.clone(), job.key.clone(), self.till.is_some())));
         // What earlier tries have cost is gone.
-        task.limits.micro_usd = task.limits.micro_usd.map(|most| most.saturating_sub(self.earlier));
+        task.limits.micro_usd = task.limits.micro_usd.map(|most| most.saturating_sub(self.earlier.all()));
         let run = app.harness.run_watched(&job.agent, task, watch);
         tokio::pin!(run);
+        let mut has_asked = false;
+        let mut hear = |event: Event| {
+            has_asked |= matches!(event, Event::TurnStarted { .. });
+            self.heard(event, trace.as_mut());
+        };
         let came = loop {
             tokio::select! {
                 biased;
-                Some(event) = heard.recv() => self.heard(event, trace.as_mut()),
+                Some(event) = heard.recv() => hear(event),
                 came = &mut run => break came,
             }
         };
         while let Ok(event) = heard.try_recv() {
-            self.heard(event, trace.as_mut());
+            hear(event);
         }
         if let Some(trace) = trace {
             trace.end(came.as_ref());
         }
-        came
+        (came, has_asked)
     }
 
     /// Counts, traces and passes on what happened.
@@ -258,7 +316,7 @@ impl Running {
         let json = serde_json::to_value(OutcomeView::of(outcome)).unwrap_or_default();
         let cancelled = outcome.status == Status::Failed && outcome.stop == herm::StopReason::Cancelled;
         let state = if cancelled { State::Cancelled } else { State::Done };
-        let cost = self.earlier + outcome.usage.micro_usd.unwrap_or(0);
+        let cost = self.earlier.all() + outcome.usage.micro_usd.unwrap_or(0);
         self.over(state, outcome.status.name().to_owned(), json, payment, cost)
     }
 
@@ -267,7 +325,7 @@ impl Running {
         let cancelled = status == Status::Failed.name() && outcome["stop"] == herm::StopReason::Cancelled.name();
         let state = if cancelled { State::Cancelled } else { State::Done };
         // Its last try is among those that were counted.
-        self.over(state, status, outcome, payment, self.earlier)
+        self.over(state, status, outcome, payment, self.earlier.all())
     }
 
     fn over(&self, state: State, status: String, json: Value, payment: Option<Payment>, cost: u64) -> (End, Ended) {
@@ -307,9 +365,12 @@ impl Running {
             outcome: None,
             problem: Some(json.to_string()),
             payment: None,
-            may_be_tried_again: problem.status == StatusCode::SERVICE_UNAVAILABLE.as_u16(),
+            may_be_tried_again: state == State::Failed
+                && [StatusCode::SERVICE_UNAVAILABLE, StatusCode::CONFLICT]
+                    .iter()
+                    .any(|one| problem.status == one.as_u16()),
             // The replies were paid for, though no outcome came of them.
-            micro_usd: self.earlier + self.spent.micro_usd(),
+            micro_usd: self.earlier.all() + self.spent.micro_usd(),
             at,
         };
         let view = TaskView {
@@ -374,6 +435,6 @@ fn unpaid(event: Event) -> Option<Event> {
 }
 
 fn cancelled() -> Came {
-    let problem = Problem::new(StatusCode::CONFLICT, "conflict", "the task was cancelled before it began");
+    let problem = Problem::new(StatusCode::CONFLICT, "conflict", "the task was cancelled before it was over");
     Came::ToNothing(State::Cancelled, problem)
 }

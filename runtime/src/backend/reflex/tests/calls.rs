@@ -5,7 +5,7 @@ use crate::backend::{Backend as _, ChatMessage, Speaker, Tokens};
 use proptest::prelude::*;
 
 fn ok(text: &str) -> ToolReport {
-    ToolReport { status: EvidenceStatus::Ok, text: text.into(), summary: String::new(), millis: 1, recorded: false }
+    ToolReport::new(EvidenceStatus::Ok, text, "")
 }
 
 fn scene(tools: Vec<Card>) -> Scene<'static> {

@@ -183,7 +183,7 @@ impl Seed {
             "recall" => "2026-11-16 fact: HarborVault was reviewed before\n".to_owned(),
             other => panic!("nobody expected a call of {other}"),
         };
-        ToolReport { status: EvidenceStatus::Ok, text: output, summary: String::new(), millis: 1, recorded: false }
+        ToolReport::new(EvidenceStatus::Ok, output, "")
     }
 }
 
@@ -318,5 +318,5 @@ pub(super) fn schema_of(role: &str) -> Value {
 }
 
 pub(super) fn failed(text: &str) -> ToolReport {
-    ToolReport { status: EvidenceStatus::Failed, text: text.into(), summary: text.into(), millis: 1, recorded: false }
+    ToolReport::new(EvidenceStatus::Failed, text, text)
 }

@@ -1,0 +1,260 @@
+//! The one way a step is committed.
+//!
+//! Every step of a brain ends in [`commit_step`], whatever made it: a task, an adoption, a fork, a repair, or the
+//! creation of the brain. It holds the rows, the journal, the lock and the receipt in one `BEGIN IMMEDIATE` transaction.
+//! A step has happened exactly if that transaction was committed; files are made from it afterwards.
+
+use std::borrow::Cow;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use serde_json::Value;
+
+use super::draft::Draft;
+use super::evidence;
+use super::history::{ChangeRecord, StepKind};
+use super::journal::{self, FileChange};
+use super::repair::Lost;
+use super::settle::{self, Transcript};
+use super::tape;
+use super::witness::{Move, Receipt, Witness};
+use crate::bundle::{LOCK_SCHEMA, Lockfile, Origin, Parts, Tree};
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fsio::{Root, Sync};
+use crate::ids::{BrainId, Digest, RelPath};
+use crate::layout;
+use crate::memory::undo::RowUndo;
+use crate::memory::{self, Database, sql};
+
+/// A step, complete but for its rows.
+pub(super) struct StepPlan<'a> {
+    /// The brain that moves.
+    pub(super) brain: &'a BrainId,
+    /// Who signs the receipt; without one the step has none.
+    pub(super) signer: Option<&'a dyn Witness>,
+    pub(super) now: Moment,
+    pub(super) kind: StepKind,
+    pub(super) summary: Summary<'a>,
+    /// What the receipt says beyond the move.
+    pub(super) report: Option<&'a Value>,
+    /// What the step follows.
+    pub(super) base: Base<'a>,
+    pub(super) changes: &'a [FileChange],
+    pub(super) contents: &'a dyn Contents,
+    /// The telemetry that is written with the step.
+    pub(super) telemetry: Option<&'a Draft>,
+    pub(super) transcript: Option<&'a Transcript<'a>>,
+}
+
+/// The step in a line.
+pub(super) enum Summary<'a> {
+    Text(&'a str),
+    /// Made from the parts that the step leads to.
+    OfParts(&'a dyn Fn(&Parts) -> String),
+}
+
+/// What a step follows.
+#[derive(Clone, Copy)]
+pub(super) enum Base<'a> {
+    /// Nothing: the step makes the brain.
+    New { origin: &'a Origin, expected: Option<Digest> },
+    /// The lock of the step before. A step that leaves the bundle as it was is not made.
+    Lock(&'a Lockfile),
+    /// Like `Lock`, for rows that others wrote: they are kept also where no step is made.
+    Edited(&'a Lockfile),
+    /// Steps that are lost, behind the last lock that `memory.db` still has.
+    Lost { lost: &'a Lost, lock: &'a Lockfile },
+}
+
+/// What changed files held before the step and hold after it. The journal keeps it.
+pub(super) trait Contents {
+    /// The content before and after; `None` where there is none, or where the journal has it already.
+    fn of(&self, change: &FileChange) -> Result<[Option<Cow<'_, [u8]>>; 2]>;
+}
+
+/// For steps whose contents the journal has already.
+pub(super) struct AlreadyKept;
+
+impl Contents for AlreadyKept {
+    fn of(&self, _: &FileChange) -> Result<[Option<Cow<'_, [u8]>>; 2]> {
+        Ok([None, None])
+    }
+}
+
+/// What a committed step led to.
+pub(super) struct Committed {
+    pub(super) lock: Lockfile,
+    pub(super) receipt: Option<Receipt>,
+}
+
+/// Why a step was not committed.
+pub(super) struct CommitError {
+    pub(super) error: Error,
+    /// COMMIT itself failed: whether the disk has the step is known only after a fresh open.
+    pub(super) in_doubt: bool,
+}
+
+impl From<Error> for CommitError {
+    fn from(error: Error) -> Self {
+        Self { error, in_doubt: false }
+    }
+}
+
+impl From<CommitError> for Error {
+    fn from(failed: CommitError) -> Self {
+        failed.error
+    }
+}
+
+/// Commits a step. `write_rows` writes its rows and returns what they were before; `tree` has the files as the step
+/// leaves them. `None` where the bundle would not move.
+pub(super) fn commit_step(
+    connection: &Connection,
+    tree: &mut Tree,
+    plan: &StepPlan<'_>,
+    write_rows: impl FnOnce(&Connection) -> Result<Vec<RowUndo>>,
+) -> Result<Option<Committed>, CommitError> {
+    let failed = |source| sql("commit a step", source);
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(failed)?;
+    let undo = write_rows(&transaction)?;
+    let parts = settle::parts(tree, &transaction)?;
+    let committed = match plan.base.next(parts, plan.now)? {
+        Some(lock) => {
+            let receipt = write_step(&transaction, plan, &lock, &undo)?;
+            Some(Committed { lock, receipt })
+        }
+        None if matches!(plan.base, Base::Edited(_)) => None,
+        None => return Ok(None),
+    };
+    transaction.commit().map_err(|source| {
+        let error = failed(source);
+        // A damaged index shows here too, but then nothing was written.
+        CommitError { in_doubt: error.kind() != ErrorKind::Corrupt, error }
+    })?;
+    Ok(committed)
+}
+
+/// Writes everything of a step but its rows: the journal, the lock, the receipt.
+fn write_step(
+    connection: &Connection,
+    plan: &StepPlan<'_>,
+    lock: &Lockfile,
+    undo: &[RowUndo],
+) -> Result<Option<Receipt>> {
+    let text;
+    let summary = match plan.summary {
+        Summary::Text(summary) => summary,
+        Summary::OfParts(of) => {
+            text = of(&lock.parts);
+            &text
+        }
+    };
+    match plan.base {
+        Base::New { .. } => journal::create_state(connection, lock)?,
+        Base::Lost { lost, lock } => lost.keep(connection, lock)?,
+        Base::Lock(_) | Base::Edited(_) => {}
+    }
+    let before = plan.base.before();
+    let seq =
+        journal::add_step(connection, plan.kind, summary, plan.now, lock, before.map(|before| before.bundle_hash))?;
+    memory::undo::keep(connection, seq, undo)?;
+    if let Some(draft) = plan.telemetry {
+        let first_evidence = evidence::keep(connection, draft, seq, plan.now)?;
+        if let Some(transcript) = plan.transcript {
+            journal::keep_transcript(connection, seq, transcript, first_evidence)?;
+        }
+    }
+    for change in plan.changes {
+        journal::add_change(connection, seq, change)?;
+        for (digest, content) in [change.before, change.after].into_iter().zip(plan.contents.of(change)?) {
+            if let (Some(digest), Some(content)) = (digest, content) {
+                journal::keep_blob(connection, &digest, &content)?;
+            }
+        }
+    }
+    let usage_moved = before.is_none_or(|before| before.parts.usage != lock.parts.usage);
+    match plan.base {
+        // Its files are written before anyone sees it.
+        Base::New { .. } => journal::mark_flushed(connection, seq, false)?,
+        Base::Lock(_) | Base::Edited(_) | Base::Lost { .. } => journal::save_lock(connection, lock, usage_moved)?,
+    }
+    let files: Vec<ChangeRecord> = plan.changes.iter().map(FileChange::record).collect();
+    let moved = Move {
+        brain: plan.brain,
+        seq: 0,
+        kind: plan.kind,
+        summary,
+        at: plan.now,
+        before,
+        after: lock,
+        files: &files,
+        previous: None,
+        journal: None,
+        report: plan.report,
+    };
+    tape::attest(connection, plan.signer, seq, moved)
+}
+
+impl<'a> Base<'a> {
+    /// The lock before the step; `None` for the step that makes the brain.
+    fn before(self) -> Option<&'a Lockfile> {
+        match self {
+            Self::New { .. } => None,
+            Self::Lock(lock) | Self::Edited(lock) => Some(lock),
+            Self::Lost { lost, .. } => Some(&lost.chained),
+        }
+    }
+
+    /// The lock after the step; `None` where the bundle does not move.
+    fn next(self, parts: Parts, now: Moment) -> Result<Option<Lockfile>> {
+        match self {
+            Self::New { origin, expected } => {
+                let bundle_hash = parts.root();
+                if let Some(expected) = expected.filter(|expected| *expected != bundle_hash) {
+                    return Err(Error::refused(format!(
+                        "the bundle hashes to {bundle_hash}, and {expected} was expected"
+                    ))
+                    .hint("get the bundle again from where the hash comes from; nothing was written"));
+                }
+                Ok(Some(Lockfile {
+                    schema: LOCK_SCHEMA.to_owned(),
+                    bundle_hash,
+                    version: 1,
+                    last_updated: now,
+                    parent: None,
+                    parts,
+                    origin: origin.clone(),
+                }))
+            }
+            Self::Lock(lock) | Self::Edited(lock) => Ok(lock.next(parts, now)),
+            Self::Lost { lost, .. } => Ok(Some(lost.chained.follow(lost.version, parts, now))),
+        }
+    }
+}
+
+/// Writes the files of a brain that nobody sees yet, beside its content, and makes everything durable.
+pub(super) fn finish_new_brain(
+    root: &Root,
+    database: Database,
+    committed: &Committed,
+    content: impl Iterator<Item = RelPath>,
+) -> Result<()> {
+    /// Up to so many files are synced one by one; for more, one call for the whole file system is faster.
+    const FILES_ONE_BY_ONE: usize = 64;
+    settle::write_sidecar(&database, root)?;
+    root.replace(&layout::rel(layout::LOCK)?, &committed.lock.to_bytes()?, Sync::Later)?;
+    if let Some(receipt) = &committed.receipt {
+        let line = format!("{}\n", receipt.envelope);
+        root.replace(&layout::rel(layout::RECEIPTS)?, line.as_bytes(), Sync::Later)?;
+    }
+    drop(database);
+    root.clear_temporaries()?;
+    let mut paths: Vec<RelPath> = content.collect();
+    for name in [layout::LOCK, layout::USAGE_SIDECAR, layout::DATABASE, layout::RECEIPTS] {
+        paths.push(layout::rel(name)?);
+    }
+    if paths.len() > FILES_ONE_BY_ONE && root.sync_file_system()? {
+        return Ok(());
+    }
+    settle::sync_files(root, &paths)
+}
