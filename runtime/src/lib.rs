@@ -28,30 +28,18 @@
 //!
 //! The map of the house is `docs/ARCHITECTURE.md`; the formats are in `docs/formats/`.
 
-pub mod backend;
-pub mod brain;
-pub mod bundle;
-pub mod clock;
-pub mod curator;
-pub mod error;
-pub mod evolver;
-pub mod fsio;
-pub mod harness;
-pub mod ids;
-pub mod layout;
-pub mod memory;
-pub mod receipt;
-pub mod redact;
-pub mod schema;
-pub mod semantic;
-pub mod session;
-pub mod skill;
-pub mod snapshot;
-pub mod successor;
-pub mod task;
-pub mod text;
-pub mod tool;
-pub mod tuning;
+pub use herm_agent::{session, task, tool};
+pub use herm_brain::{brain, bundle, memory, receipt, tuning};
+pub use herm_core::{clock, error, fsio, ids, layout, redact, schema, text};
+pub use herm_harness as harness;
+#[cfg(feature = "http")]
+pub use herm_http as http;
+pub use herm_learning::{curator, evolver};
+pub use herm_skills as skill;
+#[cfg(feature = "snapshot")]
+pub use herm_snapshot as snapshot;
+#[cfg(feature = "successor")]
+pub use herm_successor as successor;
 
 pub use brain::{Brain, Draft, Opening, Reader, Seed, Settled, Source, StepKind};
 pub use clock::{Clock, Moment, SystemClock};
@@ -62,3 +50,42 @@ pub use layout::Layout;
 pub use receipt::Signer;
 pub use session::Cancel;
 pub use task::{Event, Limits, Outcome, Status, StopReason, Task};
+
+/// Who speaks for the agent: the trait, and the backends of this build.
+pub mod backend {
+    pub use herm_agent::backend::*;
+    #[cfg(any(feature = "http", feature = "reflex", feature = "local"))]
+    pub use herm_backends::*;
+    #[cfg(feature = "http")]
+    pub use herm_http::Client;
+}
+
+/// What texts mean: the traits, and with the feature `semantic` models that run inside the process.
+pub mod semantic {
+    pub use herm_brain::semantic::*;
+    #[cfg(feature = "semantic")]
+    pub use herm_semantic::{embedder, reranker};
+
+    /// Whether this build can run models.
+    pub const fn is_built_in() -> bool {
+        cfg!(feature = "semantic")
+    }
+
+    /// Fails: this build has no models.
+    #[cfg(not(feature = "semantic"))]
+    pub fn embedder(_: &std::path::Path, _: Running) -> crate::Result<std::sync::Arc<dyn Embedder>> {
+        Err(not_built_in())
+    }
+
+    /// Fails: this build has no models.
+    #[cfg(not(feature = "semantic"))]
+    pub fn reranker(_: &std::path::Path, _: Running) -> crate::Result<std::sync::Arc<dyn Reranker>> {
+        Err(not_built_in())
+    }
+
+    #[cfg(not(feature = "semantic"))]
+    fn not_built_in() -> crate::Error {
+        crate::Error::unavailable("this build runs no embedding models and no rerankers")
+            .hint("build herm with `--features semantic`")
+    }
+}

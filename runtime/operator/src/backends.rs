@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use herm::backend::{
-    Anthropic, Ask, Backend, BackendError, Client, Completion, EMBEDDED, EndpointSettings, ErrorClass, OpenAi, Price,
-    Router, SchemaWay,
+    Anthropic, Ask, Backend, BackendError, Client, Completion, EndpointSettings, ErrorClass, OpenAi, Price, Router,
+    SchemaWay,
 };
 use herm::harness::{AfterSession, Snapshotting};
 use herm::semantic::Embedder;
@@ -15,6 +15,9 @@ use secrecy::SecretString;
 
 use crate::config::{BackendEntry, BackendKind, File, SchemaEntry, SecretEntry, Settings};
 use crate::locals::Locals;
+
+/// The name of the backend that needs no configuration.
+const EMBEDDED: &str = "reflex";
 
 /// Endpoints that need no entry in the configuration: name, kind, address, and the variables that
 /// hold the key and another address.

@@ -1,0 +1,173 @@
+//! Who speaks for the agent. A [`Backend`] takes the messages of a turn and returns one reply.
+//!
+//! - [`Ask`] and [`Completion`] are all a backend sees and says; the loop never learns which wire
+//!   format stood behind them.
+//! - [`BackendError`] carries a class, and the class says what to do about it (see [`Advice`]).
+//! - [`Chain`] asks with retries and falls back; [`Router`] picks the chain of a brain.
+//! - [`Scripted`] says what it was told to say: for tests and for replays.
+
+mod chain;
+mod error;
+mod router;
+mod scripted;
+
+pub use chain::{Answered, Attempt, Chain, RetryPolicy};
+pub use error::{Advice, BackendError, ErrorClass};
+pub use router::Router;
+pub use scripted::Scripted;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+/// Who says a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Speaker {
+    /// The runtime: role, memory, tools, rules.
+    System,
+    /// The subscriber, and what tools returned.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Speaker {
+    /// The name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChatMessage {
+    /// Who says it.
+    pub role: Speaker,
+    /// What is said.
+    pub content: Arc<str>,
+}
+
+/// What a reply is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Purpose {
+    /// A turn of a task.
+    Turn,
+    /// Writing down what a hard task taught.
+    Synthesis,
+    /// A draft for a person to read.
+    Draft,
+}
+
+/// One question to a backend.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// The conversation so far. The first message is the system's.
+    pub messages: Vec<ChatMessage>,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Which replies are legal, as a JSON Schema, for a backend that says in its
+    /// [`Capabilities`] that it constrains replies; otherwise it allows anything. The loop checks the
+    /// reply all the same.
+    pub legal: Arc<serde_json::Value>,
+    /// The most tokens the reply may have.
+    pub max_output_tokens: u32,
+    /// The most bytes the reply may have; more is cut and reported as [`Finish::Length`].
+    pub max_output_bytes: usize,
+    /// How much the model may vary.
+    pub temperature: f32,
+}
+
+/// Why a reply ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Finish {
+    /// The model was done.
+    Stop,
+    /// It was cut at a limit: nothing in it is ever executed.
+    Length,
+    /// The endpoint gave another reason, or none.
+    Other,
+}
+
+/// Tokens as the endpoint counted them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tokens {
+    /// Read, cached ones included.
+    pub input: u64,
+    /// Written, reasoning included.
+    pub output: u64,
+    /// Of the input: served from a cache.
+    #[serde(default)]
+    pub cached: u64,
+}
+
+/// One reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Completion {
+    /// What the model wrote.
+    pub text: String,
+    /// Why it ended.
+    pub finish: Finish,
+    /// The model that spoke, as it names itself.
+    pub model: String,
+    /// Tokens; absent where the endpoint does not say.
+    pub tokens: Option<Tokens>,
+    /// What the endpoint gave as proof of where it ran.
+    pub attestation: Option<String>,
+}
+
+/// What tokens cost, in millionths of a dollar for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Read.
+    pub input: u64,
+    /// Written.
+    pub output: u64,
+}
+
+impl Price {
+    /// What these tokens cost, in millionths of a dollar, rounded up.
+    pub fn of(self, tokens: Tokens) -> u64 {
+        let cost =
+            u128::from(tokens.input) * u128::from(self.input) + u128::from(tokens.output) * u128::from(self.output);
+        u64::try_from(cost.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a backend can do beyond answering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities {
+    /// It holds replies to [`Ask::legal`] while decoding.
+    pub constrains_replies: bool,
+    /// It needs worked examples of calls in the prompt.
+    pub needs_examples: bool,
+    /// The most bytes a conversation may have, where it is known.
+    pub context_bytes: Option<usize>,
+    /// What it costs, where it is known.
+    pub price: Option<Price>,
+}
+
+/// Someone who answers.
+#[async_trait]
+pub trait Backend: Send + Sync + std::fmt::Debug {
+    /// Its short name: `openai`, `reflex`.
+    fn name(&self) -> &str;
+
+    /// What it can do beyond answering.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    /// Answers once: no retries, no deadline of its own. Dropping the future gives up.
+    async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError>;
+}

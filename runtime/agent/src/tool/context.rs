@@ -1,0 +1,267 @@
+//! What a running tool sees.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
+
+use async_trait::async_trait;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::desk::Desk;
+use super::meaning::Meaning;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{BrainId, Digest, TaskId};
+use crate::skill::command;
+
+/// The task a tool runs for.
+#[derive(Debug, Clone)]
+pub struct TaskFrame {
+    /// The brain.
+    pub brain: BrainId,
+    /// The task.
+    pub task: TaskId,
+    /// Who asks: the digest that the brain knows them by.
+    pub subscriber: Option<Digest>,
+    /// What was asked.
+    pub input: Arc<str>,
+    /// When the task began. Everything it writes carries this moment.
+    pub at: Moment,
+    /// The brains whose tasks led to this one, this one last.
+    pub path: Vec<BrainId>,
+    /// When it has to be done.
+    pub until: tokio::time::Instant,
+    /// Whether what it does is kept; a dry run's is not, nor that of agents it asks.
+    pub settles: bool,
+    /// Whether what a subscriber says may be kept for everyone.
+    pub shares: bool,
+    /// Whether it has a budget of tokens or money.
+    pub has_budget: bool,
+    /// The backend its caller wished for.
+    pub backend: Option<String>,
+    /// Set once it is known that the input begins with a command.
+    pub commanded: OnceLock<()>,
+}
+
+impl TaskFrame {
+    /// What was asked, without the command it may begin with.
+    pub fn words(&self) -> &str {
+        match self.commanded.get() {
+            Some(()) => command::parse(&self.input).map_or(&*self.input, |typed| typed.rest),
+            None => &self.input,
+        }
+    }
+
+    /// Whether what it writes must not reach others: a subscriber's words, unless the operator
+    /// chose to share.
+    pub fn is_private(&self) -> bool {
+        self.subscriber.is_some() && !self.shares
+    }
+}
+
+/// Named secrets of the operator. Nothing prints them.
+#[derive(Clone, Default)]
+pub struct Secrets(BTreeMap<String, Secret>);
+
+#[derive(Clone)]
+struct Secret {
+    value: SecretString,
+    /// The hosts it may be sent to.
+    hosts: Vec<String>,
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// A shorter secret is not searched for in texts: it would cut words apart.
+const SHORTEST_REDACTED: usize = 6;
+
+impl Secrets {
+    /// Adds a secret by name, with the hosts it may be sent to. A secret that is itself an address
+    /// needs none.
+    pub fn add(&mut self, name: &str, value: SecretString, hosts: &[String]) {
+        let hosts = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+        self.0.insert(name.to_owned(), Secret { value, hosts });
+    }
+
+    /// A secret by name.
+    pub fn get(&self, name: &str) -> Option<&SecretString> {
+        self.0.get(name).map(|secret| &secret.value)
+    }
+
+    /// Whether a secret may be sent to a host.
+    pub fn may_go_to(&self, name: &str, host: &str) -> bool {
+        self.0.get(name).is_some_and(|secret| secret.hosts.contains(&host.to_ascii_lowercase()))
+    }
+
+    /// The names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The text with every secret in it replaced by its name.
+    pub fn redact(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, (name, secret)| {
+            let value = secret.value.expose_secret();
+            if value.len() >= SHORTEST_REDACTED && text.contains(value) {
+                text.replace(value, &format!("[secret {name}]"))
+            } else {
+                text
+            }
+        })
+    }
+}
+
+/// Other agents of the same harness.
+#[async_trait]
+pub trait Agents: Send + Sync + fmt::Debug {
+    /// Runs a task of `from`'s making on another brain; its final answer.
+    async fn ask(&self, from: &TaskFrame, to: BrainId, input: String) -> Result<String>;
+}
+
+/// Which agents a task may ask, decided by whoever accepted the task. Holds for the tasks that it leads to as well.
+pub trait AskRules: Send + Sync + fmt::Debug {
+    /// Refuses an agent that must not be asked now. The model reads the sentence.
+    fn check(&self, to: &BrainId) -> Result<()>;
+}
+
+/// What a running tool sees.
+#[derive(Debug, Clone)]
+pub struct Context {
+    frame: Arc<TaskFrame>,
+    desk: Arc<Mutex<Desk>>,
+    secrets: Arc<Secrets>,
+    agents: Option<Arc<dyn Agents>>,
+    meaning: Option<Arc<Meaning>>,
+    quick: bool,
+    /// A call that went well then is replayed.
+    went_well: bool,
+}
+
+impl Context {
+    /// A context over a desk.
+    pub fn new(
+        frame: Arc<TaskFrame>,
+        desk: Arc<Mutex<Desk>>,
+        secrets: Arc<Secrets>,
+        agents: Option<Arc<dyn Agents>>,
+    ) -> Self {
+        if frame.is_private() {
+            // Whoever makes a context of a subscriber's task guards its words: nobody has to think of it.
+            desk.lock().unwrap_or_else(PoisonError::into_inner).keep_private(&frame.input);
+        }
+        Self { frame, desk, secrets, agents, meaning: None, quick: false, went_well: false }
+    }
+
+    /// The same with a model that says what texts mean.
+    pub fn with_meaning(self, meaning: Option<Arc<Meaning>>) -> Self {
+        Self { meaning, ..self }
+    }
+
+    /// What texts mean, where the harness has a model for it.
+    pub fn meaning(&self) -> Option<&Arc<Meaning>> {
+        self.meaning.as_ref()
+    }
+
+    /// The task.
+    pub fn task(&self) -> &TaskFrame {
+        &self.frame
+    }
+
+    /// The operator's secrets.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// Other agents, where the harness has them.
+    pub fn agents(&self) -> Option<&Arc<dyn Agents>> {
+        self.agents.as_ref()
+    }
+
+    /// The same for a call that is replayed and went well then: what it writes is not judged again.
+    pub fn for_call_that_went_well(&self) -> Self {
+        Self { went_well: true, ..self.clone() }
+    }
+
+    /// The same for a call that does very little.
+    pub(super) fn for_quick_call(&self) -> Self {
+        Self { quick: true, ..self.clone() }
+    }
+
+    /// What changed outside the brain since the session last heard of it. Only a remark: where it cannot
+    /// be had at once, there is none.
+    pub(crate) async fn news(&self) -> Option<String> {
+        let hears = self.desk.try_lock().is_ok_and(|desk| desk.hears_of_outside());
+        if !hears {
+            return None;
+        }
+        at_desk(&self.desk, Desk::news_from_outside).await.ok().flatten()
+    }
+
+    /// Works on the brain, off the executor's threads unless the call is a quick one.
+    pub async fn desk<T, W>(&self, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&mut Desk) -> Result<T> + Send + 'static,
+    {
+        let went_well = self.went_well;
+        let work = move |desk: &mut Desk| {
+            if desk.is_closed() {
+                return Err(Error::conflict("the task is over").hint("nothing is written any more"));
+            }
+            desk.by_the_record(went_well, work)
+        };
+        match self.quick {
+            true => at_desk_quickly(&self.desk, work).await,
+            false => at_desk(&self.desk, work).await,
+        }
+    }
+}
+
+/// Works at a desk, off the executor's threads. Once begun, the work is finished even if nobody
+/// waits for it any more.
+pub async fn at_desk<T, W>(desk: &Arc<Mutex<Desk>>, work: W) -> Result<T>
+where
+    T: Send + 'static,
+    W: FnOnce(&mut Desk) -> Result<T> + Send + 'static,
+{
+    let desk = Arc::clone(desk);
+    let worked = tokio::task::spawn_blocking(move || match desk.lock() {
+        Ok(mut desk) => work_at(&mut desk, work),
+        Err(_) => Err(left_in_the_middle()),
+    });
+    match worked.await {
+        Ok(done) => done,
+        Err(_) => Err(Error::unavailable("the runtime is shutting down").hint("start it again and retry")),
+    }
+}
+
+/// Works at a desk at once, where the work is little: on a small brain whose desk is free. Crossing
+/// to another thread and back costs more than such work. Otherwise like [`at_desk`].
+pub async fn at_desk_quickly<T, W>(desk: &Arc<Mutex<Desk>>, work: W) -> Result<T>
+where
+    T: Send + 'static,
+    W: FnOnce(&mut Desk) -> Result<T> + Send + 'static,
+{
+    match desk.try_lock() {
+        Ok(mut desk) if desk.is_light() => return work_at(&mut desk, work),
+        Err(TryLockError::Poisoned(_)) => return Err(left_in_the_middle()),
+        Ok(_) | Err(TryLockError::WouldBlock) => {}
+    }
+    at_desk(desk, work).await
+}
+
+/// A panic ends this piece of work and nothing else. What it had put into the step stays there, as
+/// with any tool that fails half-way; a brain that was settling notices by itself.
+fn work_at<T>(desk: &mut Desk, work: impl FnOnce(&mut Desk) -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(|| work(desk)))
+        .unwrap_or_else(|_| Err(Error::internal("the work on the brain panicked")))
+}
+
+fn left_in_the_middle() -> Error {
+    Error::internal("the desk was left in the middle of something")
+}

@@ -1,0 +1,156 @@
+//! Running one call within its limits.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::context::Context;
+use super::{Output, Tool};
+use crate::memory::{EvidenceStatus, Source};
+use crate::schema;
+use crate::text;
+
+/// Something that a call told of the subscriber.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Told {
+    /// A row of the memory, where it is the subscriber's own.
+    Row(Source, i64),
+    /// A text from elsewhere.
+    Text(String),
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolReport {
+    /// How it went.
+    pub status: EvidenceStatus,
+    /// What the model reads.
+    pub text: String,
+    /// What happened, in a line.
+    pub summary: String,
+    /// How long it took.
+    pub millis: u64,
+    /// Whether a replay reads it from the record, although the tool could run again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recorded: bool,
+    /// Whether what it was to do waits for a person, and the step is as it was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
+    /// What it told of the subscriber, where a replay does not run it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Vec<Told>>,
+}
+
+impl ToolReport {
+    /// A call that was not run.
+    pub fn refused(text: impl Into<String>, summary: impl Into<String>) -> Self {
+        Self::new(EvidenceStatus::Refused, text, summary)
+    }
+
+    /// A call that ended so, and nothing more to say of it.
+    pub fn new(status: EvidenceStatus, text: impl Into<String>, summary: impl Into<String>) -> Self {
+        let (text, summary) = (text.into(), summary.into());
+        Self { status, text, summary, millis: 0, recorded: false, waits: false, told: None }
+    }
+
+    fn failed(text: String, summary: &str) -> Self {
+        Self::new(EvidenceStatus::Failed, text, summary)
+    }
+}
+
+/// Summaries are lines, not texts.
+const SUMMARY_CHARS: usize = 160;
+
+/// Checks the arguments, runs the tool until its timeout or `until`, and caps what it says.
+pub async fn dispatch(tool: &Arc<dyn Tool>, args: Map<String, Value>, cx: &Context, until: Instant) -> ToolReport {
+    let card = tool.card();
+    let value = Value::Object(args);
+    let problems = schema::problems(&card.schema, &value);
+    if !problems.is_empty() {
+        let text =
+            format!("The call was not run: the arguments do not fit {}.\n- {}", card.name, problems.join("\n- "));
+        return ToolReport::refused(text, format!("arguments refused: {}", problems.join("; ")));
+    }
+    let Value::Object(args) = value else { return ToolReport::refused("the arguments are no object", "no object") };
+    let started = Instant::now();
+    let limit = until.min(started + card.timeout);
+    let called = match card.quick {
+        true => call_here(tool, args, cx, limit).await,
+        false => call_apart(Arc::clone(tool), args, cx.clone(), limit).await,
+    };
+    let mut report = report_of(called, card.timeout);
+    report.millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    report.text = text::cut(cx.secrets().redact(report.text), card.output_cap);
+    for heard in report.told.iter_mut().flatten() {
+        if let Told::Text(text) = heard {
+            *text = cx.secrets().redact(std::mem::take(text));
+        }
+    }
+    report.summary = text::line(&cx.secrets().redact(report.summary), SUMMARY_CHARS);
+    report
+}
+
+/// How a call can end beside returning.
+enum Cut {
+    Late,
+    Crashed,
+}
+
+/// Runs a quick call where its task runs.
+async fn call_here(
+    tool: &Arc<dyn Tool>,
+    args: Map<String, Value>,
+    cx: &Context,
+    limit: Instant,
+) -> Result<crate::error::Result<Output>, Cut> {
+    let cx = cx.for_quick_call();
+    let mut call = tool.call(args, &cx);
+    // A panic ends the call and nothing else.
+    let call = std::future::poll_fn(|waker| {
+        catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(waker)))
+            .map_or(Poll::Ready(Err(Cut::Crashed)), |polled| polled.map(Ok))
+    });
+    tokio::time::timeout_at(limit, call).await.unwrap_or(Err(Cut::Late))
+}
+
+/// Runs a call as a task of its own: a panic ends it and nothing else, and one that outstays its
+/// time is dropped, even where it blocks its thread.
+async fn call_apart(
+    tool: Arc<dyn Tool>,
+    args: Map<String, Value>,
+    cx: Context,
+    limit: Instant,
+) -> Result<crate::error::Result<Output>, Cut> {
+    let mut call = tokio::task::JoinSet::new();
+    call.spawn(async move { tool.call(args, &cx).await });
+    match tokio::time::timeout_at(limit, call.join_next()).await {
+        Err(_) => Err(Cut::Late),
+        Ok(Some(Ok(returned))) => Ok(returned),
+        Ok(Some(Err(_)) | None) => Err(Cut::Crashed),
+    }
+}
+
+fn report_of(called: Result<crate::error::Result<Output>, Cut>, most: Duration) -> ToolReport {
+    match called {
+        Ok(Ok(output)) => {
+            let Output { text, summary, recorded, waits, told } = output;
+            ToolReport { recorded, waits, told, ..ToolReport::new(EvidenceStatus::Ok, text, summary) }
+        }
+        Ok(Err(error)) => {
+            let hint = error.hint_text().map(|hint| format!("\nHint: {hint}")).unwrap_or_default();
+            ToolReport::failed(format!("The tool failed: {}{hint}", error.message()), error.message())
+        }
+        Err(Cut::Late) => ToolReport::failed(
+            format!("The tool was stopped: it took longer than {} seconds.", most.as_secs_f32()),
+            "stopped: took too long",
+        ),
+        Err(Cut::Crashed) => ToolReport::failed("The tool failed: it crashed. The task goes on.".to_owned(), "crashed"),
+    }
+}

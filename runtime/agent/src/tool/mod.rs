@@ -1,0 +1,181 @@
+//! What an agent can do. A [`Tool`] has a [`Card`] that the model reads and a call that runs.
+//!
+//! - [`Toolbox`] holds the tools of a harness; a brain's whitelist and the operator's
+//!   [`Permissions`] decide which of them a task may use.
+//! - [`Context`] is what a running tool sees: the task, and the brain with the step in the making
+//!   (its [`Desk`]).
+//! - [`dispatch`] checks arguments against the card's JSON Schema, holds the call to its time and
+//!   its output to its size, and turns a panic into an error result.
+
+mod context;
+mod desk;
+mod dispatch;
+mod gate;
+mod loading;
+mod meaning;
+mod outside;
+mod program;
+#[cfg(feature = "sandbox")]
+mod sandboxed;
+mod toolbox;
+
+pub use context::{Agents, AskRules, Context, Secrets, TaskFrame};
+pub use context::{at_desk, at_desk_quickly};
+pub use desk::{Category, Desk, SkillCard, SkillChange};
+pub use dispatch::{Told, ToolReport, dispatch};
+pub(crate) use gate::Write;
+pub use gate::{Moved, SkillRules, TaskProposal, Written};
+pub use loading::{Around, Surroundings};
+pub use meaning::{Meaning, MeaningUses};
+pub use outside::Outside;
+pub use program::{Program, Programs};
+#[cfg(feature = "sandbox")]
+pub use sandboxed::Sandboxed;
+pub use toolbox::{Permissions, Toolbox};
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+
+use crate::error::Result;
+
+/// What a tool touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Permission {
+    /// The brain and the task's input, without changing anything.
+    Read,
+    /// The step in the making.
+    WriteBrain,
+    /// The network.
+    Network,
+    /// Other processes.
+    Process,
+}
+
+/// Where a replay gets a tool's result from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replay {
+    /// It calls the tool again: the result depends on the brain and the task alone.
+    Again,
+    /// From the transcript: the world outside had a part in it.
+    Recorded,
+}
+
+/// What a tool is, for the model and for the dispatcher.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Card {
+    /// The name the model calls it by: 1 to 64 of `a-z 0-9 _ -`.
+    pub name: String,
+    /// What it does and when to use it, in a sentence or two.
+    pub description: String,
+    /// The JSON Schema of its arguments: an object.
+    pub schema: Value,
+    /// What it touches.
+    pub permission: Permission,
+    /// How long a call may take.
+    pub timeout: Duration,
+    /// How many characters of its output reach the model.
+    pub output_cap: usize,
+    /// Where a replay gets its result from.
+    pub replay: Replay,
+    /// Whether a call does very little and waits for nothing but the brain: it then runs where its
+    /// task runs, which saves waking other threads.
+    pub quick: bool,
+    /// A typical call from question to answer, for models that have to be shown one.
+    pub worked: Option<Worked>,
+}
+
+/// A call of a tool, worked from the question to the answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Worked {
+    /// What is asked.
+    pub question: String,
+    /// The arguments.
+    pub args: Value,
+    /// What the tool returns.
+    pub result: String,
+    /// What is answered.
+    pub answer: String,
+}
+
+impl Card {
+    /// A card with the usual limits: 10 seconds, 16,000 characters.
+    pub fn new(name: &str, description: &str, permission: Permission, schema: Value) -> Self {
+        let replay = match permission {
+            Permission::Read | Permission::WriteBrain => Replay::Again,
+            Permission::Network | Permission::Process => Replay::Recorded,
+        };
+        Self {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            schema,
+            permission,
+            timeout: Duration::from_secs(10),
+            output_cap: 16_000,
+            replay,
+            quick: false,
+            worked: None,
+        }
+    }
+
+    /// The card with a typical call on it, from the question to the answer.
+    pub fn worked(self, question: &str, args: Value, result: &str, answer: &str) -> Self {
+        let worked = Worked { question: question.into(), args, result: result.into(), answer: answer.into() };
+        Self { worked: Some(worked), ..self }
+    }
+
+    /// The card of a tool that does very little: see [`Card::quick`].
+    pub fn quick(self) -> Self {
+        Self { quick: true, ..self }
+    }
+}
+
+/// What a call returned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// What the model reads.
+    pub text: String,
+    /// What happened, in a line, for people and for the evidence.
+    pub summary: String,
+    /// Whether more than the brain and the task had a part in this one: a replay then reads it from the record.
+    pub recorded: bool,
+    /// Whether what the call was to do waits for a person: the step is as it was.
+    pub waits: bool,
+    /// What it told of the subscriber, for a replay that does not run the call.
+    pub told: Option<Vec<Told>>,
+}
+
+impl Output {
+    /// An output.
+    pub fn new(text: impl Into<String>, summary: impl Into<String>) -> Self {
+        Self { text: text.into(), summary: summary.into(), recorded: false, waits: false, told: None }
+    }
+
+    /// The same, for a replay to read from the record: see [`Output::recorded`].
+    pub fn recorded(self) -> Self {
+        Self { recorded: true, ..self }
+    }
+
+    /// The same of a call whose change waits for a person: see [`Output::waits`].
+    pub fn waiting(self) -> Self {
+        Self { waits: true, ..self }
+    }
+
+    /// The same with what it told of the subscriber: see [`Output::told`].
+    pub fn telling(self, told: Vec<Told>) -> Self {
+        Self { told: Some(told), ..self }
+    }
+}
+
+/// Something an agent can call.
+#[async_trait]
+pub trait Tool: Send + Sync + 'static {
+    /// What it is.
+    fn card(&self) -> &Card;
+
+    /// Runs. The arguments fit the card's schema. An error becomes a failed result that the model
+    /// reads (message and hint); it does not end the task.
+    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output>;
+}

@@ -1,0 +1,321 @@
+//! A desk with the three seeds on it: tools that return what the real ones do, and a session that
+//! runs to its end.
+
+mod answers;
+mod calls;
+mod filling;
+mod lessons;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::reply;
+use herm_agent::backend::{Ask, Finish, Purpose};
+use herm_agent::{session, task, tool};
+use herm_brain::memory::EvidenceStatus;
+use session::machine::{Legal, Machine, Next, Rules, Stop};
+use session::prompt::{self, Prompt, Shown};
+use task::Limits;
+use tool::{Card, Permission, SkillCard, ToolReport};
+
+/// A seed agent with a task, and the places where a scan hits.
+pub(super) struct Seed {
+    agent: &'static str,
+    example: &'static str,
+    hits: &'static [(usize, &'static str, &'static str)],
+    outline: &'static str,
+}
+
+pub(super) const AUDIT: Seed = Seed {
+    agent: "1",
+    example: "vault.sol",
+    hits: &[
+        (57, "high", "share-inflation"),
+        (67, "high", "share-inflation"),
+        (68, "high", "reentrancy"),
+        (79, "high", "spot-price-oracle"),
+        (84, "high", "share-inflation"),
+        (91, "high", "missing-access-control"),
+        (99, "high", "zero-slippage"),
+        (110, "high", "missing-access-control"),
+        (111, "high", "tx-origin-auth"),
+        (70, "medium", "unchecked-arithmetic"),
+        (88, "medium", "unchecked-call-return"),
+        (104, "medium", "unbounded-loop"),
+        (106, "medium", "unchecked-call-return"),
+        (85, "low", "division-before-multiplication"),
+        (2, "info", "compiler-version"),
+    ],
+    outline: "114 lines, 4310 characters; Solidity.\n4 contracts, 13 functions, 1 modifier\nL2 pragma solidity ^0.8.19\n\
+              L23 contract HarborVault\nL24   state address public owner\nL55   function deposit() external payable returns (uint256 minted)\n\
+              L64   function withdraw(uint256 amount) external\nL78   function ethPrice() public view returns (uint256)\n\
+              L83   function borrow(uint256 amount) external\nL91   function setKeeper(address newKeeper) external\n\
+              L95   function harvest(address[] calldata path) external\nL103   function payBonus() external payable onlyOwner\n\
+              L110   function emergencyWithdraw(address payable to) external\n",
+};
+
+pub(super) const TRIAGE: Seed = Seed {
+    agent: "2",
+    example: "checkout-outage.log",
+    hits: &[
+        (7, "high", "upstream-timeout"),
+        (10, "high", "connection-pool-exhausted"),
+        (12, "high", "connection-pool-exhausted"),
+        (22, "high", "retry-storm"),
+        (26, "high", "upstream-timeout"),
+        (34, "high", "data-integrity"),
+        (38, "high", "crash-loop"),
+        (42, "high", "secret-in-log"),
+        (2, "info", "recent-change"),
+        (48, "info", "recent-change"),
+    ],
+    outline: "51 lines, 5120 characters; a log.\nTime as written: 2025-03-11T13:41:02.118Z (L1) to 2025-03-11T14:19:00.012Z (L51)\n\
+              Levels: ERROR 4, WARN 11\nL12 java.sql.SQLTransientConnectionException: HikariPool-1\n",
+};
+
+pub(super) const CLAUSE: Seed = Seed {
+    agent: "3",
+    example: "saas-agreement.md",
+    hits: &[
+        (13, "high", "unilateral-change"),
+        (21, "high", "termination-imbalance"),
+        (35, "high", "content-licence"),
+        (19, "medium", "auto-renewal"),
+    ],
+    outline: "72 lines, 6000 characters; text.\nL1 Cloud Services Agreement\nL9   2. The Service\n\
+              L13     2.2 Provider may modify the Service\nL17   3. Term and renewal\nL19     3.1 The initial term\n\
+              L21     3.2 Provider may terminate\nL31   5. Data\nL35     5.1 Customer grants Provider\n",
+};
+
+impl Seed {
+    fn file(&self, path: &str) -> String {
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../seed/agents").join(self.agent);
+        std::fs::read_to_string(root.join(path)).unwrap()
+    }
+
+    pub(super) fn input(&self) -> String {
+        self.file(&format!("examples/{}", self.example))
+    }
+
+    pub(super) fn role(&self) -> String {
+        self.file("system.md")
+    }
+
+    fn scan(&self) -> String {
+        let input = self.input();
+        let lines: Vec<&str> = input.lines().collect();
+        let line = |(number, severity, pattern): &(usize, &str, &str)| {
+            let text: String = lines[number - 1].trim().chars().take(200).collect();
+            format!("L{number} {severity} {pattern}: {text}\n")
+        };
+        let mut text: String = self.hits.iter().map(line).collect();
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for (_, _, pattern) in self.hits {
+            match counts.iter_mut().find(|(known, _)| known == pattern) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((pattern, 1)),
+            }
+        }
+        let counts: Vec<String> = counts.iter().map(|(pattern, count)| format!("{pattern} {count}")).collect();
+        text.push_str(&format!("Hits in {} lines: {}\n", lines.len(), counts.join(", ")));
+        text
+    }
+
+    /// A pattern's first line and body, as `pattern_search` shows them.
+    fn pattern(&self, name: &str) -> (String, String) {
+        let text = self.file(&format!("patterns/{name}.md"));
+        let (head, body) = text.strip_prefix("---\n").unwrap().split_once("\n---\n").unwrap();
+        let field = |key: &str| head.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim();
+        (format!("{name} ({}): {}", field("severity:"), field("description:")), body.trim().to_owned())
+    }
+
+    fn patterns(&self, query: &str) -> String {
+        let mut text = String::new();
+        for name in query.split_whitespace() {
+            let (title, body) = self.pattern(name);
+            text.push_str(&format!("{title}\n"));
+            for line in body.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).take(6) {
+                let short: String = line.chars().take(240).collect();
+                let mark = if short.len() < line.len() { "…" } else { "" };
+                text.push_str(&format!("  {short}{mark}\n"));
+            }
+            text.push('\n');
+        }
+        text + "[first lines only: call with `name` for a whole pattern]\n"
+    }
+
+    pub(super) fn skills(&self) -> Vec<SkillCard> {
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../seed/agents").join(self.agent).join("skills");
+        let mut cards = Vec::new();
+        for entry in std::fs::read_dir(root).unwrap() {
+            let path = entry.unwrap().path();
+            let file = if path.is_dir() { path.join("SKILL.md") } else { path.clone() };
+            let text = std::fs::read_to_string(file).unwrap();
+            let description = text.lines().find_map(|line| line.strip_prefix("description: ")).unwrap().to_owned();
+            cards.push(SkillCard {
+                slug: path.file_stem().unwrap().to_str().unwrap().parse().unwrap(),
+                description: description.into(),
+                category: None,
+                external: false,
+            });
+        }
+        cards.sort_by(|a, b| a.slug.cmp(&b.slug));
+        cards
+    }
+
+    /// What the real tool would return.
+    pub(super) fn call(&self, tool: &str, args: &Map<String, Value>) -> ToolReport {
+        let text = |name: &str| args.get(name).and_then(Value::as_str);
+        let output = match tool {
+            "outline" => self.outline.to_owned(),
+            "scan" => self.scan(),
+            "pattern_search" => match (text("name"), text("query")) {
+                (Some(name), _) => {
+                    let (title, body) = self.pattern(name);
+                    format!("{title}\n\n{body}")
+                }
+                (None, query) => self.patterns(query.unwrap()),
+            },
+            "skill_view" => format!("# {}\n\n1. Do it.\n", text("name").unwrap()),
+            "recall" => "2026-11-16 fact: HarborVault was reviewed before\n".to_owned(),
+            other => panic!("nobody expected a call of {other}"),
+        };
+        ToolReport::new(EvidenceStatus::Ok, output, "")
+    }
+}
+
+fn card(name: &str, properties: Value, required: &[&str]) -> Card {
+    let schema =
+        json!({ "type": "object", "additionalProperties": false, "properties": properties, "required": required });
+    Card::new(name, "Does what it says.", Permission::Read, schema)
+}
+
+/// The tools of the seeds, in the order of their manifests.
+pub(super) fn seed_tools() -> Vec<Card> {
+    let text = json!({ "type": "string", "minLength": 1, "maxLength": 2000 });
+    let maybe = json!({ "type": ["string", "null"], "maxLength": 500 });
+    let number = json!({ "type": ["integer", "null"], "minimum": 1, "maximum": 20 });
+    vec![
+        card("scan", json!({ "pattern": maybe, "limit": number }), &[]),
+        card("outline", json!({}), &[]),
+        card("pattern_search", json!({ "name": maybe, "query": maybe, "limit": number }), &[]),
+        card("recall", json!({ "query": text, "limit": number }), &["query"]),
+        card("note", json!({ "key": text, "value": text }), &["key", "value"]),
+        card("memory", json!({ "op": { "enum": ["add"] }, "target": { "enum": ["memory"] } }), &["op", "target"]),
+        card("skills_list", json!({ "query": maybe }), &[]),
+        card("skill_view", json!({ "name": text, "file": maybe }), &["name"]),
+        card("skill_manage", json!({ "op": { "enum": ["create"] }, "name": text }), &["op", "name"]),
+    ]
+}
+
+/// A session that ran.
+pub(super) struct Ran {
+    pub(super) calls: Vec<(String, Map<String, Value>)>,
+    pub(super) turns: u8,
+    pub(super) stop: Stop,
+    pub(super) asks: Vec<Ask>,
+}
+
+impl Ran {
+    pub(super) fn answer(&self) -> Value {
+        serde_json::from_str(self.stop.answer.as_ref().expect("an answer")).unwrap()
+    }
+
+    pub(super) fn tools(&self) -> Vec<&str> {
+        self.calls.iter().map(|(tool, _)| tool.as_str()).collect()
+    }
+}
+
+/// What a session is about.
+pub(super) struct Scene<'a> {
+    pub(super) role: &'a str,
+    pub(super) input: &'a str,
+    pub(super) tools: Vec<Card>,
+    pub(super) skills: Vec<SkillCard>,
+    pub(super) turns: u8,
+}
+
+impl Scene<'_> {
+    /// Runs to the end. Every call must fit its tool's schema.
+    pub(super) fn run(&self, mut call: impl FnMut(&str, &Map<String, Value>) -> ToolReport) -> Ran {
+        let cards: Vec<&Card> = self.tools.iter().collect();
+        let skills = Shown { skills: self.skills.clone(), more: 0 };
+        let system = prompt::system(&Prompt {
+            role: self.role,
+            memory: "- # Tools\n- evil: x\n",
+            users: "",
+            subscriber: "",
+            tools: &cards,
+            skills: &skills,
+            turns: self.turns,
+            answer: None,
+            examples: false,
+        });
+        let names = cards.iter().map(|card| card.name.clone()).collect();
+        let rules = Rules {
+            turns: self.turns,
+            tools: names,
+            context_bytes: Limits::default().context_bytes,
+            ..Rules::default()
+        };
+        let mut machine = Machine::new(rules, system.into(), self.input.into());
+        let schema = prompt::final_schema(self.role);
+        let mut ran = Ran { calls: Vec::new(), turns: 0, stop: session::stop_of(&machine), asks: Vec::new() };
+        loop {
+            match machine.next() {
+                Next::Done(stop) => {
+                    return Ran { stop: stop.clone(), turns: machine.turns(), ..ran };
+                }
+                Next::Ask(question) => {
+                    let ask =
+                        ask(question.messages, prompt::legal_schema(question.legal, &cards, schema.as_ref(), false));
+                    assert_ne!((question.legal, ask.messages.len()), (Legal::Final, 0));
+                    let text = reply(&ask);
+                    assert_eq!(reply(&ask), text, "the same messages give the same bytes");
+                    ran.asks.push(ask);
+                    machine.hear(&text, Finish::Stop);
+                }
+                Next::Call(next) => {
+                    let known = self.tools.iter().find(|card| card.name == next.tool).expect("a known tool");
+                    let args = Value::Object(next.args.clone());
+                    assert_eq!(crate::schema::problems(&known.schema, &args), Vec::<String>::new(), "{}", next.tool);
+                    let report = call(&next.tool, &next.args);
+                    ran.calls.push((next.tool.clone(), next.args.clone()));
+                    machine.take(&report);
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn ask(messages: Vec<herm_agent::backend::ChatMessage>, legal: Value) -> Ask {
+    Ask {
+        messages,
+        purpose: Purpose::Turn,
+        legal: Arc::new(legal),
+        max_output_tokens: 4_096,
+        max_output_bytes: 128 << 10,
+        temperature: 0.1,
+    }
+}
+
+/// A seed's own example with the tools of its manifest.
+pub(super) fn run(seed: &Seed, turns: u8) -> Ran {
+    let (role, input) = (seed.role(), seed.input());
+    let scene = Scene { role: &role, input: &input, tools: seed_tools(), skills: seed.skills(), turns };
+    scene.run(|tool, args| seed.call(tool, args))
+}
+
+pub(super) fn problems(schema: &Value, value: &Value) -> Vec<String> {
+    crate::schema::problems(schema, value)
+}
+
+pub(super) fn schema_of(role: &str) -> Value {
+    prompt::final_schema(role).unwrap()
+}
+
+pub(super) fn failed(text: &str) -> ToolReport {
+    ToolReport::new(EvidenceStatus::Failed, text, text)
+}

@@ -1,0 +1,147 @@
+//! What a person took back of skills, from the journal: unattended code does not bring it up again.
+//!
+//! The steps of kind `rollback` say what went and the journal keeps what it said, so nothing more is written down. What
+//! a later step of a person's brings back is theirs again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::history::StepKind;
+use super::open::Brain;
+use super::{journal, ledger};
+use crate::error::Result;
+use crate::ids::{Digest, RelPath, Slug};
+use crate::layout::{ARCHIVE_DIR, SKILLS_DIR};
+use crate::memory::sql;
+use crate::skill::all_skills;
+use crate::skill::change::Proposed;
+use crate::skill::provenance::Undone;
+use crate::skill::quotation::{ALIKE, Gist, Shape};
+
+/// So many texts are compared, the last that were taken back.
+const MOST: usize = 500;
+
+/// The skills, and the texts of skills, that a person took back.
+#[derive(Debug, Clone, Default)]
+pub struct TakenBack {
+    texts: Vec<Text>,
+}
+
+#[derive(Debug, Clone)]
+struct Text {
+    shape: Shape,
+    /// The skill that went with it, where the undo left none.
+    gone: Option<Slug>,
+}
+
+impl TakenBack {
+    /// Whether a file of a skill is something that was taken back. `new` is the skill that it would make.
+    pub fn judge(&self, content: &[u8], new: Option<&Slug>) -> Undone {
+        if self.texts.is_empty() {
+            return Undone::Nothing;
+        }
+        let shape = Shape::of_file(content);
+        if !shape.is_empty() && self.texts.iter().any(|text| text.shape == shape) {
+            return Undone::Same;
+        }
+        let Some(new) = new else { return Undone::Nothing };
+        let is_alike =
+            |text: &Text| text.gone.as_ref().is_some_and(|gone| gone == new || text.shape.likeness(&shape) >= ALIKE);
+        if self.texts.iter().any(is_alike) { Undone::Alike } else { Undone::Nothing }
+    }
+}
+
+/// What a step did to one file.
+struct Moved {
+    path: RelPath,
+    before: Option<Digest>,
+    after: Option<Digest>,
+}
+
+impl Brain {
+    /// What a person took back of skills, and nobody brought back since.
+    pub fn taken_back(&self) -> Result<TakenBack> {
+        // Each file that went, and the skill that went with it.
+        let mut went: Vec<(Digest, Option<Slug>)> = Vec::new();
+        let steps = self.moves_since_the_first_undo()?;
+        let there: Vec<RelPath> = match steps.is_empty() {
+            true => Vec::new(),
+            false => journal::entries(&self.database.connection)?.into_keys().collect(),
+        };
+        for (kind, moves) in steps {
+            let came: BTreeSet<Digest> = moves.iter().filter_map(|moved| moved.after).collect();
+            if kind != StepKind::Task {
+                went.retain(|(digest, _)| !came.contains(digest));
+            }
+            if !matches!(kind, StepKind::Undo { .. }) {
+                continue;
+            }
+            // Among all files: a support file looks like a skill of its own where it stands alone.
+            let mut paths = there.clone();
+            paths.extend(moves.iter().filter(|moved| moved.before.is_some()).map(|moved| moved.path.clone()));
+            paths.sort();
+            paths.dedup();
+            let places: BTreeMap<RelPath, Slug> =
+                all_skills(&paths, SKILLS_DIR).map(|place| (place.main, place.slug)).collect();
+            for Moved { path, before, after } in moves {
+                let Some(digest) = before.filter(|digest| !came.contains(digest)) else { continue };
+                let gone = places.get(&path).filter(|_| after.is_none()).cloned();
+                went.push((digest, gone));
+            }
+        }
+        let skip = went.len().saturating_sub(MOST);
+        let mut texts = Vec::new();
+        for (digest, gone) in went.into_iter().skip(skip) {
+            // Content that the journal has lost cannot be compared.
+            if let Some(content) = ledger::content(&self.database, &self.root, &digest)? {
+                texts.push(Text { shape: Shape::of_file(&content), gone });
+            }
+        }
+        Ok(TakenBack { texts })
+    }
+
+    /// What a proposed change says; `None` where what it was made for is lost.
+    pub fn gist(&self, proposed: &Proposed) -> Result<Option<Gist>> {
+        let change = &proposed.change;
+        let written = change.support.iter().filter_map(|(name, _)| *proposed.before.get(name)?);
+        let mut before = Vec::new();
+        for digest in [change.expected].into_iter().chain(written) {
+            match ledger::content(&self.database, &self.root, &digest)? {
+                Some(content) => before.push(content),
+                // A skill that is to be made was nothing.
+                None if digest == Digest::of(b"") => {}
+                None => return Ok(None),
+            }
+        }
+        let support = change.support.iter().filter_map(|(_, content)| content.as_deref());
+        let after = [change.content.as_str()].into_iter().chain(support).map(str::as_bytes);
+        Ok(Some(Gist::of(before.iter().map(Vec::as_slice), after)))
+    }
+
+    /// What the steps from the first undo on did to the files of skills.
+    fn moves_since_the_first_undo(&self) -> Result<Vec<(StepKind, Vec<Moved>)>> {
+        let failed = |source| sql("read memory.db", source);
+        let connection = &self.database.connection;
+        let first: Option<i64> = connection
+            .prepare_cached("SELECT min(seq) FROM steps WHERE kind = 'rollback' OR kind LIKE 'undo:%'")
+            .and_then(|mut first| first.query_row([], |row| row.get(0)))
+            .map_err(failed)?;
+        let Some(first) = first else { return Ok(Vec::new()) };
+        let mut kinds: BTreeMap<i64, StepKind> = BTreeMap::new();
+        let mut statement =
+            connection.prepare_cached("SELECT seq, kind, summary FROM steps WHERE seq >= ?1").map_err(failed)?;
+        let mut rows = statement.query([first]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let (kind, summary): (String, String) = (row.get(1).map_err(failed)?, row.get(2).map_err(failed)?);
+            kinds.insert(row.get(0).map_err(failed)?, StepKind::read(&kind, &summary)?);
+        }
+        let (skills, archive) = (format!("{SKILLS_DIR}/"), format!("{ARCHIVE_DIR}/"));
+        let mut steps: BTreeMap<i64, Vec<Moved>> = BTreeMap::new();
+        for (seq, change) in journal::changes(connection, first, i64::MAX)? {
+            if change.path.as_str().starts_with(&skills) || change.path.as_str().starts_with(&archive) {
+                let moved = Moved { path: change.path, before: change.before, after: change.after };
+                steps.entry(seq).or_default().push(moved);
+            }
+        }
+        Ok(steps.into_iter().filter_map(|(seq, moves)| Some((*kinds.get(&seq)?, moves))).collect())
+    }
+}

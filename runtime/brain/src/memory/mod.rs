@@ -1,0 +1,53 @@
+//! Layer 1 and Layer 2 memory.
+//!
+//! - [`layers`]: the small Markdown files that are frozen into each prompt (pure).
+//! - [`Database`]: `memory.db`, one writer with read connections beside it.
+//! - [`Writer`]: row changes inside one transaction, with the logical hash kept in step.
+//! - [`Carried`]: the rows that travel in a snapshot.
+//! - [`Evidence`]: how tool calls went, for the evolver; beside the content, not part of it.
+//!   [`EvidenceView`] counts and finds it, [`EvolverRows`] is what the evolver did about it.
+//! - [`undo`]: what rows were before a step, so that it can be taken back exactly.
+//! - [`search`]: full-text search, shaped so that no user text is ever query syntax.
+//! - [`vectors`]: what rows mean, where a model says so; [`hybrid`] searches by both.
+
+mod carried;
+mod db;
+mod evidence;
+mod evolver_rows;
+mod grams;
+pub mod hybrid;
+mod index;
+mod index_beside;
+pub mod layers;
+mod logical;
+mod migrate;
+mod query;
+mod schema;
+pub mod search;
+pub mod undo;
+mod usage_rows;
+pub mod vectors;
+mod writer;
+
+pub use carried::{Carried, Changing, Flow, Place, RowRead, carried};
+pub use carried::{CellIn, chunk_of};
+pub use db::{Access, Database, sql};
+pub use evidence::{
+    Evidence, EvidenceStatus, EvidenceSummary, EvidenceTotals, EvidenceView, ImportedSession, ImportedTurn, Origin,
+    SessionSeen, SkillTally, TakenIn, ToolTally, TurnSeen, UNKNOWN_TOOL, preview, window_start,
+};
+pub(crate) use evidence::{fold as fold_evidence, keep_window, next_number, take_in as take_in_evidence};
+pub use evolver_rows::{EvolverChange, EvolverRows, Notes, QueueRow};
+pub(crate) use evolver_rows::{add_change, mark_rolled_back};
+pub use hybrid::FoundNear;
+pub use hybrid::fuse;
+pub use index::{Source, heal as heal_indexes, rebuild as rebuild_indexes};
+pub(crate) use index_beside::IndexBeside;
+pub use logical::{Table, recompute, rehash, stored};
+pub use migrate::PREFIX as MIGRATION_PREFIX;
+pub(crate) use migrate::reconcile as reconcile_migrations;
+pub use query::{MAX_QUERY_CHARS, Shaped, shape};
+pub use schema::SCHEMA_VERSION;
+pub use search::{Found, Hit, Scope, Search};
+pub use vectors::{Sought, Vector};
+pub use writer::{Fact, Message, Role, TaskEntry, Writer};

@@ -1,0 +1,243 @@
+//! The harness: brains, backends and tools in one process.
+//!
+//! ```no_run
+//! # async fn example() -> herm::Result<()> {
+//! let harness = herm::Harness::builder().brains("brains").build()?;
+//! let outcome = harness.run(&"1".parse()?, herm::Task::new("pragma solidity ^0.8.0; …")).await?;
+//! println!("{}", outcome.answer.unwrap_or_default());
+//! harness.shutdown().await
+//! # }
+//! ```
+
+use herm_agent::{backend, session, task, tool};
+use herm_brain::{brain, memory, receipt, semantic, tuning};
+use herm_core::{clock, error, fsio, ids, layout};
+use herm_learning::{curator, evolver};
+use herm_skills as skill;
+#[cfg(feature = "snapshot")]
+use herm_snapshot as snapshot;
+
+mod agents;
+mod builder;
+mod calls;
+mod evolve;
+mod maintain;
+mod pool;
+mod replay;
+#[cfg(feature = "snapshot")]
+mod snapshots;
+#[cfg(not(feature = "snapshot"))]
+#[path = "no_snapshots.rs"]
+mod snapshots;
+mod task_run;
+mod vectors;
+
+pub use builder::HarnessBuilder;
+pub use calls::ManyCalls;
+pub use evolve::Evolving;
+pub use maintain::{AfterSession, Curating, Maintained, MaintenanceCounters};
+pub use replay::rerun;
+pub use replay::{Replayed, replay, replay_speaking};
+#[cfg(feature = "snapshot")]
+pub use snapshots::{Pushing, SnapshotCounters, Snapshotting};
+pub use task_run::{Spent, Watch};
+pub use vectors::Indexed;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+use pool::{Place, Pool, Wanting};
+
+use crate::backend::{Chain, Router};
+use crate::brain::{Brain, Opening};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::ids::{BrainId, Random, sha256};
+use crate::layout::Layout;
+use crate::receipt::Signer;
+use crate::task::{Outcome, Task};
+use crate::tool::{Permissions, Program, Programs, Secrets, Surroundings, Toolbox};
+use crate::tuning::{ToolSwap, Tuning};
+
+/// Brains, backends and tools in one process. Cheap to clone; all clones are one harness.
+#[derive(Debug, Clone)]
+pub struct Harness {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    layout: Layout,
+    router: Router,
+    toolbox: Toolbox,
+    permissions: Permissions,
+    secrets: Arc<Secrets>,
+    opening: Opening,
+    signer: Arc<Signer>,
+    random: Arc<dyn Random>,
+    learning: bool,
+    sharing: bool,
+    pool: Pool,
+    keep_transcripts: u64,
+    surroundings: Arc<Surroundings>,
+    /// How the curator runs; not at all where it is off.
+    curating: Option<Curating>,
+    /// How the evolver runs; not at all where it is off.
+    evolving: Option<Evolving>,
+    /// The last pass over a brain, where there is something to remember of it.
+    curated: Mutex<HashMap<BrainId, maintain::Curated>>,
+    /// What maintenance changed.
+    counted: maintain::Counted,
+    /// Who looks at brains after their sessions; nobody, unless said.
+    after: Option<Arc<dyn AfterSession>>,
+    /// Who runs programs that stand in for tools; nobody, unless said.
+    programs: Option<Arc<dyn Programs>>,
+    /// What texts mean, where a model was given; nothing, unless said.
+    vectors: Option<vectors::Vectors>,
+    /// Where brains are snapshotted to; nowhere, unless said.
+    #[cfg_attr(not(feature = "snapshot"), expect(dead_code, reason = "nothing is pushed in this build"))]
+    snapshots: Option<snapshots::Snapshots>,
+    /// Which brain waits for which.
+    waits: agents::Waits,
+}
+
+impl Harness {
+    /// Begins with the embedded backend, no tools, and a key made on first use.
+    pub fn builder() -> HarnessBuilder {
+        HarnessBuilder::default()
+    }
+
+    /// Runs a task on a brain. Tasks of one brain run one at a time, first come first served;
+    /// different brains run side by side. Dropping the future leaves the brain before or after the
+    /// step, never between.
+    pub async fn run(&self, id: &BrainId, task: Task) -> Result<Outcome> {
+        self.run_watched(id, task, Watch::default()).await
+    }
+
+    /// Where the brains are.
+    pub fn layout(&self) -> &Layout {
+        &self.inner.layout
+    }
+
+    /// The tools.
+    pub fn toolbox(&self) -> &Toolbox {
+        &self.inner.toolbox
+    }
+
+    /// Who speaks for a brain, in the order they are asked: by this wish, or as always.
+    pub fn speakers(&self, id: &BrainId, wish: Option<&str>, manifest: Option<&str>) -> Result<Chain> {
+        self.inner.router.route(id, wish, manifest)
+    }
+
+    /// The moment, by the clock of the harness.
+    pub fn now(&self) -> Moment {
+        self.inner.opening.clock.now()
+    }
+
+    /// Where randomness comes from.
+    pub fn random(&self) -> &dyn Random {
+        &*self.inner.random
+    }
+
+    /// What tools may touch beyond the brain.
+    pub fn permissions(&self) -> Permissions {
+        self.inner.permissions
+    }
+
+    /// The key that signs.
+    pub fn signer(&self) -> &Signer {
+        &self.inner.signer
+    }
+
+    /// How many brains are open, and roughly how many bytes they take.
+    pub fn pool_weight(&self) -> (usize, usize) {
+        self.inner.pool.weight()
+    }
+
+    /// Waits for running tasks, for snapshots that are due, and closes every brain.
+    pub async fn shutdown(&self) -> Result<()> {
+        let mut closed = self.inner.close_all().await;
+        // Vectors in the making are kept, which opens their brains once more.
+        if self.inner.finish_vectors().await {
+            closed = closed.and(self.inner.close_all().await);
+        }
+        self.inner.pool.tidy();
+        let flushed = self.inner.flush_snapshots().await;
+        closed.and(flushed)
+    }
+}
+
+impl Inner {
+    /// Closes every brain, as its place becomes free.
+    async fn close_all(&self) -> Result<()> {
+        let mut all = Ok(());
+        for (place, id) in self.pool.all().await {
+            let closed = close(place, id).await;
+            all = all.and(closed);
+        }
+        all
+    }
+
+    /// The programs that stand in for tools of a brain, checked against their digests.
+    fn programs_of(&self, brain: &Brain, tuning: &Tuning) -> Result<BTreeMap<String, Program>> {
+        let Some(runner) = &self.programs else { return Ok(BTreeMap::new()) };
+        let mut programs = BTreeMap::new();
+        for (name, swap) in &tuning.tools {
+            let ToolSwap::Executable(said) = swap else { continue };
+            let path = layout::rel(&format!("{}/{name}", layout::TOOLS_DIR))?;
+            let content = brain.read_content(&path)?.filter(|content| sha256(content) == said.sha256);
+            let content = content.ok_or_else(|| {
+                Error::corrupt(format!("{path} is not the program that tuning.json names"))
+                    .hint("undo the change of tuning.json, or restore the brain from a snapshot")
+            })?;
+            programs.insert(name.clone(), Program::new(name, content.into(), Arc::clone(runner)));
+        }
+        Ok(programs)
+    }
+
+    /// Waits for a brain's place and sees to it that the brain is open in it.
+    async fn open(self: &Arc<Self>, id: &BrainId) -> Result<(Place, Wanting)> {
+        let (mut place, wanting) = self.pool.take(id).await;
+        self.prepare(id, &mut place).await?;
+        if place.as_ref().is_some_and(Brain::is_usable) {
+            return Ok((place, wanting));
+        }
+        let (inner, id) = (Arc::clone(self), id.clone());
+        let opened = tokio::task::spawn_blocking(move || {
+            // What cannot be used is let go first: it holds the lock.
+            drop(place.take());
+            let brain = Brain::open(&inner.layout, &id, &inner.opening)?;
+            wanting.weigh(brain.weight());
+            *place = Some(brain);
+            Ok((place, wanting))
+        });
+        match opened.await {
+            Ok(Ok(opened)) => Ok(opened),
+            Ok(Err(error)) => {
+                self.pool.tidy();
+                Err(error)
+            }
+            Err(_) => Err(Error::internal("opening the brain was interrupted")),
+        }
+    }
+}
+
+/// Closes a brain that makes room, off the executor's threads.
+async fn close_now(brain: Brain) -> Result<()> {
+    let closing = tokio::task::spawn_blocking(move || brain.close());
+    closing.await.map_err(|_| Error::internal("closing a brain was interrupted"))?
+}
+
+/// Closes a brain, off the executor's threads.
+async fn close(place: Place, id: BrainId) -> Result<()> {
+    let closing = tokio::task::spawn_blocking(move || let_go(place, &id, Brain::close));
+    closing.await.map_err(|_| Error::internal("closing a brain was interrupted"))?
+}
+
+fn let_go(mut place: Place, id: &BrainId, how: fn(Brain) -> Result<()>) -> Result<()> {
+    let closed = place.take().map_or(Ok(()), how);
+    if let Err(error) = &closed {
+        tracing::warn!(brain = %id, %error, "not closed cleanly; the next open finishes it");
+    }
+    closed
+}

@@ -1,0 +1,461 @@
+//! Replaying a receipt: the brain as it was before, the same words, the same tools, and then the same
+//! hash, or not.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::task_run;
+use crate::backend::{Backend, Capabilities, Chain, RetryPolicy, Scripted};
+use crate::brain::{Brain, OnDrift, Opening, Reader};
+use crate::clock::{Clock, Moment};
+use crate::error::{Error, Result};
+use crate::fsio;
+use crate::ids::{BrainId, Digest, Slug, SystemRandom, sha256};
+use crate::layout::Layout;
+use crate::memory::EvidenceStatus;
+use crate::receipt::Envelope;
+use crate::session::machine::Call;
+use crate::session::reply::Edition;
+use crate::session::{Caller, Cancel, Finished, Live, Run, Transcript, Turn};
+use crate::skill::command;
+use crate::task::{Limits, Status};
+use crate::tool::{
+    Around, Card, Context, Desk, Moved, Output, Permission, Program, Programs, Replay, Secrets, Surroundings,
+    TaskFrame, Told, Tool, ToolReport, Toolbox,
+};
+
+/// How a replay went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replayed {
+    /// The receipt.
+    pub seq: u64,
+    /// The bundle hash before, of the receipt and of the rewound copy.
+    pub before: Digest,
+    /// The bundle hash after, by the receipt.
+    pub expected: Digest,
+    /// The bundle hash after, by the replay.
+    pub reached: Digest,
+    /// Whether the model would have read the same system message.
+    pub same_prompt: bool,
+    /// Tools whose result was taken from the transcript, because the world outside had a part in it.
+    pub recorded: Vec<String>,
+    /// Where a tool returned something else than it did then.
+    pub diverged: Vec<String>,
+}
+
+impl Replayed {
+    /// Whether the replay reached what the receipt says.
+    pub fn is_same(&self) -> bool {
+        self.expected == self.reached
+    }
+}
+
+/// Tools whose results may hold what is known of a subscriber; for transcripts that do not say what a call told of them.
+const TELLS_OF_SUBSCRIBER: [&str; 2] = ["ask_agent", "recall"];
+
+/// A clock that stands still.
+#[derive(Debug)]
+struct Still(Moment);
+
+impl Clock for Still {
+    fn now(&self) -> Moment {
+        self.0
+    }
+}
+
+/// A tool that was there then and is not here now: it only speaks from the record.
+struct Absent(Card);
+
+#[async_trait]
+impl Tool for Absent {
+    fn card(&self) -> &Card {
+        &self.0
+    }
+
+    async fn call(&self, _: Map<String, Value>, _: &Context) -> Result<Output> {
+        Err(Error::unavailable(format!("the tool {} is not here", self.0.name)))
+    }
+}
+
+/// Whose results a task goes on with, where its tools depend on the brain alone and are run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GoesOnWith {
+    /// Those of the record: it is to be seen whether the same comes of it.
+    TheRecord,
+    /// Those of now: it is to be seen what comes of a change.
+    WhatIsNow,
+}
+
+/// Runs the tools again where they depend on the brain alone, and reads the record where they do not.
+struct FromRecord {
+    goes_on_with: GoesOnWith,
+    live: Live,
+    turns: Vec<Turn>,
+    next: AtomicUsize,
+    notes: Mutex<(Vec<String>, Vec<String>)>,
+}
+
+impl FromRecord {
+    fn next(&self, call: &Call) -> Option<&ToolReport> {
+        let from = self.next.load(Ordering::SeqCst);
+        let found = self.turns.iter().enumerate().skip(from).find(|(_, turn)| turn.call.is_some())?;
+        self.next.store(found.0 + 1, Ordering::SeqCst);
+        found.1.report.as_ref().filter(|_| found.1.call.as_ref() == Some(call))
+    }
+
+    /// Runs a call for what it does to the step, and lets the record decide whether it does: what went well is not judged
+    /// again, and what failed does nothing where it would go well now.
+    async fn call_as_recorded(&self, call: &Call, before: &ToolReport, cx: &Context, until: Instant) -> ToolReport {
+        if before.status == EvidenceStatus::Ok {
+            return self.live.call(call, &cx.for_call_that_went_well(), until).await;
+        }
+        let kept = cx.desk(|desk| Ok(desk.kept())).await;
+        let now = self.live.call(call, cx, until).await;
+        if let (EvidenceStatus::Ok, Ok(kept)) = (now.status, kept) {
+            let _ = cx
+                .desk(move |desk| {
+                    desk.put_back(kept);
+                    Ok(())
+                })
+                .await;
+        }
+        now
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Vec<String>, &mut Vec<String>)) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (recorded, diverged) = &mut *notes;
+        note(recorded, diverged);
+    }
+}
+
+#[async_trait]
+impl Caller for FromRecord {
+    async fn call(&self, call: &Call, cx: &Context, until: Instant) -> ToolReport {
+        let again = self.live.0.get(&call.tool).is_some_and(|tool| tool.card().replay == Replay::Again);
+        let Some(before) = self.next(call) else {
+            self.note(|_, diverged| diverged.push(format!("{} has no result in the record", call.tool)));
+            // Only what stays inside the brain is done again.
+            return match again {
+                true => self.live.call(call, cx, until).await,
+                false => ToolReport::refused("There is no record of this call.", "not in the record"),
+            };
+        };
+        // A call that was refused did nothing, whatever its tool would make of it now.
+        if before.status == EvidenceStatus::Refused {
+            return before.clone();
+        }
+        if !again || before.recorded {
+            self.note(|recorded, _| recorded.push(call.tool.clone()));
+            let told =
+                || TELLS_OF_SUBSCRIBER.contains(&call.tool.as_str()).then(|| vec![Told::Text(before.text.clone())]);
+            if let Some(heard) = before.told.clone().or_else(told) {
+                // The desk is there for as long as the task is.
+                let _ = cx.desk(move |desk| desk.hear_again(&heard)).await;
+            }
+            return before.clone();
+        }
+        let now = match self.goes_on_with {
+            GoesOnWith::WhatIsNow => self.live.call(call, cx, until).await,
+            // It changed nothing in the step.
+            GoesOnWith::TheRecord if before.waits => return before.clone(),
+            GoesOnWith::TheRecord => self.call_as_recorded(call, before, cx, until).await,
+        };
+        if (now.status, &now.text) != (before.status, &before.text) {
+            self.note(|_, diverged| diverged.push(format!("{} returned something else", call.tool)));
+        }
+        match self.goes_on_with {
+            GoesOnWith::TheRecord => before.clone(),
+            GoesOnWith::WhatIsNow => now,
+        }
+    }
+}
+
+/// A program that has its card and never runs: what it said is in the record.
+fn silent_program(name: &str) -> Program {
+    #[derive(Debug)]
+    struct Silent;
+    #[async_trait]
+    impl Programs for Silent {
+        async fn run(&self, name: &str, _: &Arc<[u8]>, _: Vec<u8>, _: Duration) -> Result<Vec<u8>> {
+            Err(Error::unavailable(format!("the program {name} does not run in a replay")))
+        }
+    }
+    Program::new(name, Arc::new([]), Arc::new(Silent))
+}
+
+/// Replays receipt `seq` of a brain in a copy below `workspace`, which is removed again.
+pub async fn replay(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, workspace: &Path) -> Result<Replayed> {
+    replay_by(layout, id, seq, toolbox, workspace, None).await
+}
+
+/// The same, but `speaker` speaks again instead of the record: a model that always says the same must reach the same
+/// hash without anyone having written its replies down.
+pub async fn replay_speaking(
+    layout: &Layout,
+    id: &BrainId,
+    seq: u64,
+    toolbox: &Toolbox,
+    workspace: &Path,
+    speaker: Arc<dyn Backend>,
+) -> Result<Replayed> {
+    replay_by(layout, id, seq, toolbox, workspace, Some(speaker)).await
+}
+
+async fn replay_by(
+    layout: &Layout,
+    id: &BrainId,
+    seq: u64,
+    toolbox: &Toolbox,
+    workspace: &Path,
+    speaker: Option<Arc<dyn Backend>>,
+) -> Result<Replayed> {
+    let copy = Layout::new(workspace.join(format!("replay-{}-{id}-{seq}", std::process::id())));
+    let replayed = replay_in(layout, id, seq, toolbox, &copy, speaker).await;
+    fsio::remove_tree(copy.brains())?;
+    replayed
+}
+
+/// Says what the record says.
+fn speaks_from_record(transcript: &Transcript) -> Arc<dyn Backend> {
+    let shown = Capabilities { needs_examples: transcript.examples, ..Capabilities::default() };
+    let speaker = Scripted::playing(transcript.turns.iter().map(|turn| Ok(turn.reply.clone()))).capable(shown);
+    Arc::new(match &transcript.synthesis {
+        Some(synthesis) => speaker.synthesising_with(Ok(synthesis.clone())),
+        None => speaker,
+    })
+}
+
+async fn replay_in(
+    layout: &Layout,
+    id: &BrainId,
+    seq: u64,
+    toolbox: &Toolbox,
+    copy: &Layout,
+    speaker: Option<Arc<dyn Backend>>,
+) -> Result<Replayed> {
+    let (source, id_too, target) = (layout.clone(), id.clone(), copy.clone());
+    let rewound = blocking(move || rewind(&source, &id_too, seq, &target)).await?;
+    let Rewound { transcript, brain, before, expected, moved } = rewound;
+    let speaker = speaker.unwrap_or_else(|| speaks_from_record(&transcript));
+    let goes_on_with = GoesOnWith::TheRecord;
+    let again = Again { original: layout, transcript: &transcript, moved, toolbox, speaker, goes_on_with };
+    let (finished, desk, frame, caller) = again.run(brain).await?;
+    let same_prompt = finished.transcript.prompt == transcript.prompt;
+    let settled = task_run::settle(&desk, &frame, finished, &transcript.limits, None).await?;
+    let (mut recorded, diverged) = caller.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    recorded.sort();
+    recorded.dedup();
+    Ok(Replayed { seq, before, expected, reached: settled.after, same_prompt, recorded, diverged })
+}
+
+/// A recorded task once more, on a brain that was changed first and with another speaker: how it would have gone.
+/// The brain is a copy below `workspace`, taken back to before the task, and is removed again; nothing is settled.
+pub async fn rerun(
+    layout: &Layout,
+    id: &BrainId,
+    seq: u64,
+    toolbox: &Toolbox,
+    workspace: &Path,
+    change: impl FnOnce(&mut Brain) -> Result<()> + Send + 'static,
+    speaker: impl FnOnce(&Transcript) -> Arc<dyn Backend>,
+) -> Result<Finished> {
+    let copy = Layout::new(workspace.join(format!("rerun-{}-{id}-{seq}", std::process::id())));
+    let (source, id_too, target) = (layout.clone(), id.clone(), copy.clone());
+    let rewound = blocking(move || {
+        let Rewound { transcript, mut brain, .. } = rewind(&source, &id_too, seq, &target)?;
+        change(&mut brain)?;
+        Ok((transcript, brain))
+    });
+    let finished = async {
+        let (mut transcript, brain) = rewound.await?;
+        // A skill would be written by whoever spoke then.
+        transcript.learning = false;
+        // The brain was changed: which skills are near is asked of the brain as it is now, by words.
+        transcript.skills = None;
+        // How it would go now: by the rules of now.
+        transcript.reading = Edition::default();
+        transcript.gated = true;
+        let speaker = speaker(&transcript);
+        let goes_on_with = GoesOnWith::WhatIsNow;
+        let again = Again { original: layout, transcript: &transcript, moved: None, toolbox, speaker, goes_on_with };
+        again.run(brain).await.map(|(finished, ..)| finished)
+    }
+    .await;
+    fsio::remove_tree(copy.brains())?;
+    finished
+}
+
+/// A recorded task, about to run again.
+struct Again<'a> {
+    original: &'a Layout,
+    transcript: &'a Transcript,
+    /// What the receipt says that it did to skills, where the record decides.
+    moved: Option<Moved>,
+    toolbox: &'a Toolbox,
+    speaker: Arc<dyn Backend>,
+    goes_on_with: GoesOnWith,
+}
+
+impl Again<'_> {
+    async fn run(self, brain: Brain) -> Result<(Finished, Arc<Mutex<Desk>>, Arc<TaskFrame>, FromRecord)> {
+        let Self { original: layout, transcript, moved, toolbox, speaker, goes_on_with } = self;
+        let id = &transcript.brain;
+        let at = transcript.at;
+        let tuning = Arc::new(brain.tuning()?);
+        let slot = Arc::new(tokio::sync::Mutex::new(Some(brain)));
+        let around = Around {
+            surroundings: Arc::new(Surroundings {
+                environment: super::builder::set_variables(),
+                ..Surroundings::default()
+            }),
+            task: Some(transcript.task.clone()),
+            until: None,
+            original: Some(layout.brain(id)),
+            tuning: Arc::clone(&tuning),
+            rules: transcript.rules(),
+            moved: moved.map(Arc::new),
+        };
+        let desk = Arc::new(Mutex::new(Desk::new(slot.lock_owned().await, at).in_session(around)));
+        let until = Instant::now() + Duration::from_secs(3_600);
+        let frame = Arc::new(TaskFrame {
+            brain: id.clone(),
+            task: transcript.task.clone(),
+            subscriber: transcript.subscriber,
+            input: transcript.input.as_str().into(),
+            at,
+            path: vec![id.clone()],
+            until,
+            settles: false,
+            shares: transcript.sharing,
+            has_budget: false,
+            backend: None,
+            commanded: OnceLock::new(),
+        });
+        let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::new(Secrets::default()), None);
+        // Programs in the place of tools speak from the record: they touched more than the brain.
+        let silent: BTreeMap<String, Program> =
+            tuning.tools.keys().map(|name| (name.clone(), silent_program(name))).collect();
+        let mut toolbox = toolbox.swapped(&tuning, &silent)?.only(&transcript.tools);
+        // Tools that this process does not have can still speak from the record.
+        for name in &transcript.tools {
+            if toolbox.get(name).is_some() {
+                continue;
+            }
+            toolbox.add(Arc::new(Absent(Card {
+                replay: Replay::Recorded,
+                ..Card::new(name, "", Permission::Read, json!({}))
+            })))?;
+        }
+        // What was spent then is not spent again.
+        let limits = Limits { total_tokens: None, micro_usd: None, ..transcript.limits.clone() };
+        let limits = limits.tuned(&tuning);
+        let chain = Chain { backends: vec![speaker], policy: RetryPolicy::default() };
+        let caller = FromRecord {
+            goes_on_with,
+            live: Live(toolbox.clone()),
+            turns: transcript.turns.clone(),
+            next: AtomicUsize::new(0),
+            notes: Mutex::default(),
+        };
+        let finished = Run {
+            frame: Arc::clone(&frame),
+            desk: Arc::clone(&desk),
+            cx,
+            chain: &chain,
+            toolbox: &toolbox,
+            caller: &caller,
+            limits: &limits,
+            tuning: Arc::clone(&tuning),
+            learning: transcript.learning,
+            cancel: &Cancel::new(),
+            events: None,
+            release: None,
+            random: &SystemRandom,
+            known: answered_by_nobody(transcript),
+            replayed: Some(transcript),
+        }
+        .run()
+        .await?;
+        Ok((finished, desk, frame, caller))
+    }
+}
+
+/// The answer of a task that asked no model: what was found then is not there to be found again.
+fn answered_by_nobody(transcript: &Transcript) -> Option<String> {
+    let is_one = transcript.turns.is_empty() && command::is_reload(&transcript.input).unwrap_or(false);
+    transcript.stop.answer.clone().filter(|_| is_one)
+}
+
+/// A brain as it was before a task.
+struct Rewound {
+    transcript: Transcript,
+    brain: Brain,
+    /// The bundle hash before the task and after it, by the receipt.
+    before: Digest,
+    expected: Digest,
+    /// What the receipt says that the task did to skills. One that failed did nothing in the end, and the receipt does not
+    /// say what it had begun.
+    moved: Option<Moved>,
+}
+
+/// What a receipt says that its task did to skills.
+fn moved(task: &Value) -> Result<Option<Moved>> {
+    if task["status"] == Status::Failed.name() {
+        return Ok(None);
+    }
+    let changed = task["skills"]["changed"].as_array().into_iter().flatten();
+    let skills = changed.map(|skill| {
+        let slug = skill["slug"].as_str().unwrap_or_default().parse::<Slug>()?;
+        Ok((slug, skill["sha256"].as_str().map(str::to_owned)))
+    });
+    skills.collect::<Result<_>>().map(|skills| Some(Moved(skills)))
+}
+
+/// The transcript of a receipt, and the brain as it was before it.
+fn rewind(layout: &Layout, id: &BrainId, seq: u64, copy: &Layout) -> Result<Rewound> {
+    let reader = Reader::open(layout, id)?;
+    let taped = reader.receipts(seq, seq)?.pop().ok_or_else(|| {
+        Error::not_found(format!("brain {id} has no receipt {seq}"))
+            .hint(format!("see them with `herm receipts list {id}`"))
+    })?;
+    let payload = Envelope::parse(&taped.envelope)?.payload()?;
+    let statement: Value =
+        serde_json::from_slice(&payload).map_err(|source| Error::corrupt("the receipt is not JSON").because(source))?;
+    let named = statement["predicate"]["task"]["transcript"]["sha256"]
+        .as_str()
+        .ok_or_else(|| Error::invalid(format!("receipt {seq} is not of a task")).hint("only tasks can be replayed"))?;
+    let content = reader.transcript(taped.step)?.ok_or_else(|| {
+        Error::not_found(format!("the transcript of receipt {seq} is no longer kept"))
+            .hint("keep more transcripts, or replay sooner")
+    })?;
+    if sha256(&content) != named {
+        return Err(Error::corrupt(format!("the transcript of receipt {seq} is not the one that was signed"))
+            .hint("restore the brain from a snapshot"));
+    }
+    let transcript = Transcript::parse(&content)?;
+    let step = reader.step(taped.step)?;
+    let lock = reader.rewind(taped.step, copy)?;
+    let opening = Opening {
+        wait: Duration::from_secs(5),
+        clock: Arc::new(Still(transcript.at)),
+        on_drift: OnDrift::Refuse,
+        witness: None,
+    };
+    let brain = Brain::open(copy, id, &opening)?;
+    let moved = moved(&statement["predicate"]["task"])?;
+    Ok(Rewound { transcript, brain, before: lock.bundle_hash, expected: step.after, moved })
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Error::internal("the replay was interrupted"))?
+}

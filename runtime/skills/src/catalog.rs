@@ -1,0 +1,207 @@
+//! Which skills fit a text best: BM25 over slug, description and triggers.
+//!
+//! A skill fits only by a term that tells skills apart. Words that say nothing are left out on both sides
+//! ([`crate::text::words`]); what a large part of all skills says counts, but alone it makes no match, unless no skill has
+//! any other.
+
+use std::collections::{HashMap, HashSet};
+
+use super::index::{Entry, Index};
+use crate::ids::Slug;
+use crate::text::words::each_term;
+
+const K1: f32 = 1.2;
+const B: f32 = 0.75;
+/// Terms of a text that are looked at, from its beginning: an input may be a megabyte.
+const MAX_TERMS: usize = 400;
+/// The stems of what descriptions say whatever the skill: "Use this skill when the user asks for help".
+const SAID_BY_ALL: [&str; 5] = ["skill", "us", "user", "ask", "help"];
+/// Of so many skills and more, a term that more than one in [`COMMON_PART`] has does not tell them apart.
+const MANY: usize = 40;
+const COMMON_PART: usize = 5;
+
+/// An inverted index over the skills of a brain.
+#[derive(Debug, Clone, Default)]
+pub struct Catalog {
+    slugs: Vec<Slug>,
+    lengths: Vec<f32>,
+    average: f32,
+    postings: HashMap<Box<str>, Vec<(u32, f32)>>,
+}
+
+impl Catalog {
+    /// Indexes every skill that suits this platform.
+    pub fn build(index: &Index) -> Self {
+        Self::of(index.entries())
+    }
+
+    /// The same for skills from anywhere.
+    pub fn of<'e>(entries: impl Iterator<Item = &'e Entry>) -> Self {
+        let mut catalog = Self::default();
+        let mut total = 0.0;
+        for entry in entries.filter(|entry| entry.suits_this_platform()) {
+            let number = u32::try_from(catalog.slugs.len()).unwrap_or(u32::MAX);
+            let mut length = 0.0;
+            // The name says most, and what the author said calls for it.
+            let triggers = entry.triggers.iter().map(|trigger| (trigger.as_str(), 2.0));
+            for (text, weight) in
+                [(entry.place.slug.as_str(), 2.0), (&*entry.description, 1.0)].into_iter().chain(triggers)
+            {
+                each_telling_term(text, |term| {
+                    length += weight;
+                    let postings = match catalog.postings.get_mut(term) {
+                        Some(known) => known,
+                        None => catalog.postings.entry(term.into()).or_default(),
+                    };
+                    match postings.last_mut() {
+                        Some((last, count)) if *last == number => *count += weight,
+                        _ => postings.push((number, weight)),
+                    }
+                    true
+                });
+            }
+            catalog.slugs.push(entry.place.slug.clone());
+            catalog.lengths.push(length);
+            total += length;
+        }
+        catalog.average = if total > 0.0 { total / catalog.slugs.len() as f32 } else { 1.0 };
+        catalog
+    }
+
+    /// The `most` skills that fit `text` best, best first; fewer if fewer fit at all. Equal ones are
+    /// in slug order.
+    pub fn best(&self, text: &str, most: usize) -> Vec<&Slug> {
+        let count = self.slugs.len();
+        let mut scores = vec![0.0_f32; count];
+        let mut is_told = vec![false; count];
+        for term in distinct(text) {
+            let Some(postings) = self.postings.get(term.as_str()) else { continue };
+            let found = postings.len() as f32;
+            let rarity = ((count as f32 - found + 0.5) / (found + 0.5) + 1.0).ln();
+            let tells = count < MANY || postings.len() * COMMON_PART <= count;
+            for (number, times) in postings {
+                let at = *number as usize;
+                if let (Some(score), Some(length), Some(told)) =
+                    (scores.get_mut(at), self.lengths.get(at), is_told.get_mut(at))
+                {
+                    let norm = K1 * (1.0 - B + B * length / self.average);
+                    *score += rarity * times * (K1 + 1.0) / (times + norm);
+                    *told |= tells;
+                }
+            }
+        }
+        let any_told = is_told.contains(&true);
+        let mut ranked: Vec<(f32, &Slug)> = (scores.into_iter().zip(is_told).zip(&self.slugs))
+            .filter(|((score, told), _)| *score > 0.0 && (*told || !any_told))
+            .map(|((score, _), slug)| (score, slug))
+            .collect();
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+        ranked.into_iter().take(most).map(|(_, slug)| slug).collect()
+    }
+}
+
+/// The first terms of a text, each once.
+fn distinct(text: &str) -> Vec<String> {
+    let (mut seen, mut order, mut looked_at) = (HashSet::new(), Vec::new(), 0);
+    each_telling_term(text, |term| {
+        if !seen.contains(term) {
+            seen.insert(term.to_owned());
+            order.push(term.to_owned());
+        }
+        looked_at += 1;
+        // A text that says the same all over is not read to its end for it.
+        order.len() < MAX_TERMS && looked_at < MAX_TERMS * 8
+    });
+    order
+}
+
+/// The terms of a text but for those that descriptions of skills have by convention.
+fn each_telling_term(text: &str, mut take: impl FnMut(&str) -> bool) {
+    each_term(text, |term| SAID_BY_ALL.contains(&term) || take(term));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Form, Place};
+
+    fn entry(name: &str, description: &str) -> Entry {
+        Entry {
+            place: Place {
+                slug: name.parse().unwrap(),
+                main: format!("skills/{name}.md").parse().unwrap(),
+                form: Form::Flat,
+            },
+            name: name.to_owned(),
+            description: description.into(),
+            category: None,
+            platforms: Vec::new(),
+            triggers: Vec::new(),
+            requires: Vec::new(),
+        }
+    }
+
+    /// Skills as libraries have them, among many others.
+    fn library() -> Catalog {
+        let mut entries = vec![
+            entry("pdf-merge", "Merges and splits PDF files. Use when the user wants to combine documents."),
+            entry(
+                "contract-review",
+                "Reviews smart contracts before they are deployed. Use when the user asks for it.",
+            ),
+            entry("weather", "What the weather will be. Use when the user asks about rain or the temperature."),
+            entry("hebing", "合并和拆分PDF文件。当用户想要合并多个文档时使用。"),
+            entry("fanyi", "把文章翻译成英文，保留原来的格式。"),
+            entry("bunseki", "売上データを分析してグラフを作成します。"),
+            entry("beonyeok", "한국어 문서를 영어로 번역합니다."),
+        ];
+        for n in 0..300 {
+            entries.push(entry(
+                &format!("other-{n:03}"),
+                &format!("Does number {n} of the things. Use this skill when the user wants to have it done for them."),
+            ));
+        }
+        Catalog::of(entries.iter())
+    }
+
+    fn best(text: &str) -> Vec<String> {
+        library().best(text, 40).into_iter().map(Slug::to_string).collect()
+    }
+
+    #[test]
+    fn skills_that_share_only_stop_words_with_a_task_are_no_matches() {
+        assert_eq!(best("What will the weather be when I am there?"), ["weather"]);
+        assert_eq!(best("When should I do this for them, and why?"), Vec::<String>::new());
+        assert_eq!(best("What can you help me with? How do I use your skills?"), Vec::<String>::new());
+        assert_eq!(best("Could the user use this to merge the PDFs?")[..2], ["pdf-merge", "hebing"]);
+        assert!(!best("Could the user use this to merge the PDFs?").iter().any(|slug| slug.starts_with("other")));
+    }
+
+    #[test]
+    fn other_forms_of_a_word_find_the_skill() {
+        assert_eq!(best("review the deployment of my contract"), ["contract-review"]);
+        assert_eq!(best("is it raining?"), ["weather"]);
+        assert_eq!(best("merging a document"), ["pdf-merge"]);
+    }
+
+    #[test]
+    fn a_task_in_a_script_without_spaces_finds_its_skills() {
+        assert_eq!(best("请帮我把这两个文档合并起来"), ["hebing"]);
+        assert_eq!(best("你能翻译这篇文章吗？"), ["fanyi"]);
+        assert_eq!(best("このデータを分析してください"), ["bunseki"]);
+        assert_eq!(best("이 문서를 번역해 주세요"), ["beonyeok"]);
+        assert_eq!(best("我们的是什么"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_all_skills_say_is_a_match_only_where_nothing_else_is() {
+        assert_eq!(best("number of things").len(), 40);
+        assert_eq!(best("number of PDF things"), ["pdf-merge", "hebing"]);
+    }
+
+    #[test]
+    fn words_far_into_a_long_text_count_as_much_as_the_first() {
+        let text = format!("zebra {} weather", (0..300).map(|n| format!("w{n} ")).collect::<String>());
+        assert_eq!(best(&text), ["weather"]);
+    }
+}

@@ -1,0 +1,206 @@
+//! A patch as a step of a brain: the same for the copy inside the sandbox and, behind the gates, for the
+//! brain itself.
+
+use serde_json::{Value, json};
+
+use crate::brain::{Brain, Draft, Manifest, Settled, Step, StepKind};
+use crate::error::{Error, Result};
+use crate::ids::{RelPath, sha256};
+use crate::layout;
+use crate::patch::{Change, Edit, Patch};
+use crate::skill::{CreatedBy, Files as _, all_skills, guard};
+use crate::tuning::{ExecutableTool, Migration, ToolSwap, Tuning};
+
+/// How the summary of an applied patch begins.
+pub const SUMMARY: &str = "patch: ";
+
+/// What a brain is to whoever runs it: the version of herm, its role, its manifest and its tuning (which names its
+/// programs by digest), as one SHA-256. With a draft, what it will be.
+pub fn identity(brain: &Brain, draft: Option<&Draft>) -> Result<String> {
+    let mut said = json!({ "herm": env!("CARGO_PKG_VERSION") });
+    for path in [layout::SYSTEM, layout::MANIFEST, layout::TUNING] {
+        let drafted = draft.and_then(|draft| draft.files().find(|(drafted, _)| drafted.as_str() == path));
+        let content = match drafted {
+            Some((_, content)) => content.map(<[u8]>::to_vec),
+            None => brain.read_content(&layout::rel(path)?)?,
+        };
+        said[path] = content.map_or(Value::Null, |content| sha256(&content).into());
+    }
+    Ok(format!("sha256:{}", sha256(said.to_string().as_bytes())))
+}
+
+/// The backend that a brain asks for, by its tuning or else by its manifest. With a draft, what it will ask for.
+pub(super) fn backend(brain: &Brain, draft: Option<&Draft>) -> Result<Option<String>> {
+    let content = |path: &str| {
+        let drafted = draft.and_then(|draft| draft.files().find(|(drafted, _)| drafted.as_str() == path));
+        match drafted {
+            Some((_, content)) => Ok(content.map(<[u8]>::to_vec)),
+            None => brain.read_content(&layout::rel(path)?),
+        }
+    };
+    let tuned = content(layout::TUNING)?.map(|content| Tuning::parse(&content)).transpose()?;
+    let manifest = content(layout::MANIFEST)?.map(|content| Manifest::parse(&content)).transpose()?;
+    Ok(tuned.and_then(|tuning| tuning.backend).or_else(|| manifest.and_then(|manifest| manifest.backend)))
+}
+
+/// Puts a patch into a draft. Nothing of the brain changes.
+pub fn stage(brain: &Brain, patch: &Patch) -> Result<Draft> {
+    let mut draft = Draft::new();
+    let mut tuning = brain.tuning()?;
+    for change in patch.changes() {
+        stage_change(brain, &mut draft, &mut tuning, change)?;
+    }
+    tuning.validate()?;
+    if tuning != brain.tuning()? {
+        let path = layout::rel(layout::TUNING)?;
+        let mut editor = brain.edit(&mut draft);
+        match tuning.is_as_built() {
+            true => editor.remove(path),
+            false => editor.write(path, tuning.to_bytes()?),
+        }
+    }
+    if draft.is_empty() {
+        return Err(Error::invalid("the patch changes nothing: the brain is that already")
+            .hint("compare it with `herm brain show` and tuning.json"));
+    }
+    Ok(draft)
+}
+
+fn stage_change(brain: &Brain, draft: &mut Draft, tuning: &mut Tuning, change: &Change) -> Result<()> {
+    match change {
+        Change::Constants { set } => tuning.merge(set),
+        Change::Component { component, to } => tuning.swap(*component, to),
+        Change::Role { content, edits } => {
+            let path = layout::rel(layout::SYSTEM)?;
+            let mut editor = brain.edit(draft);
+            let before = editor.read(&path)?.unwrap_or_default();
+            let after = match content {
+                Some(content) => content.clone(),
+                None => edited(&before, edits)?,
+            };
+            editor.write(path, after.into_bytes());
+            Ok(())
+        }
+        Change::Tool { name, other, executable } => {
+            let swap = match (other, executable) {
+                (Some(other), _) => ToolSwap::Use(other.clone()),
+                (None, Some(executable)) => {
+                    let program = executable.program()?;
+                    let said = ExecutableTool {
+                        sha256: sha256(&program),
+                        description: executable.description.clone(),
+                        schema: executable.schema.clone(),
+                    };
+                    brain.edit(draft).write(layout::rel(&format!("{}/{name}", layout::TOOLS_DIR))?, program);
+                    ToolSwap::Executable(said)
+                }
+                (None, None) => return Err(Error::invalid("a change of a tool names nothing in its place")),
+            };
+            tuning.tools.insert(name.clone(), swap);
+            tuning.validate()
+        }
+        Change::Migration(migration) => {
+            tuning.migrations.push(migration.clone());
+            tuning.validate()
+        }
+        Change::Files { set, remove } => {
+            for path in remove {
+                let path: RelPath = path.parse()?;
+                let mut editor = brain.edit(draft);
+                if editor.read(&path)?.is_none() {
+                    return Err(Error::not_found(format!("the patch removes {path}, which is not there"))
+                        .hint("make the patch from the brain as it is"));
+                }
+                editor.remove(path);
+            }
+            set.iter().try_for_each(|(path, content)| stage_file(brain, draft, &path.parse()?, content))
+        }
+    }
+}
+
+/// Skills keep their rules, whoever writes them.
+fn stage_file(brain: &Brain, draft: &mut Draft, path: &RelPath, content: &str) -> Result<()> {
+    let main = all_skills(std::slice::from_ref(path), layout::SKILLS_DIR).next();
+    let mut editor = brain.edit(draft);
+    match main.filter(|place| place.main == *path) {
+        Some(place) => {
+            guard::check_skill(content)?;
+            match editor.read(path)? {
+                Some(_) => editor.edit_skill(&place.slug, content).map(drop),
+                None => editor.create_skill(&place.slug, content, CreatedBy::User).map(drop),
+            }
+        }
+        None => {
+            editor.write(path.clone(), content.as_bytes().to_vec());
+            Ok(())
+        }
+    }
+}
+
+fn edited(before: &[u8], edits: &[Edit]) -> Result<String> {
+    let mut text = String::from_utf8(before.to_vec())
+        .map_err(|source| Error::corrupt("system.md is not UTF-8 text").because(source))?;
+    for edit in edits {
+        if text.matches(&edit.find).count() != 1 {
+            return Err(Error::conflict(format!("{:?} stands in system.md not exactly once", edit.find))
+                .hint("make the patch from the brain as it is"));
+        }
+        text = text.replacen(&edit.find, &edit.replace, 1);
+    }
+    Ok(text)
+}
+
+/// A patch that has become a step.
+#[derive(Debug, Clone)]
+pub struct Applied {
+    /// The step.
+    pub settled: Settled,
+    /// The identity before and after.
+    pub identity: (String, String),
+}
+
+/// Makes a patch a step of the brain, with what led to it in the receipt.
+pub fn apply(brain: &mut Brain, patch: &Patch, because: Value) -> Result<Applied> {
+    let before = identity(brain, None)?;
+    let draft = stage(brain, patch)?;
+    let present = brain.tuning()?.migrations;
+    // What the tuning will ask of memory.db must be possible before it is asked for.
+    brain.try_migrations(&migrations_after(brain, &draft)?)?;
+    let after = identity(brain, Some(&draft))?;
+    let report = json!({
+        "patch": { "hash": patch.hash(), "title": patch.title() },
+        "identity": { "before": before, "after": after },
+        "because": because,
+    });
+    let summary = format!("{SUMMARY}{}", patch.title());
+    let step = Step { kind: StepKind::Patch, summary: &summary, report: Some(&report), transcript: None };
+    match brain.settle_step(&draft, &step) {
+        Ok(settled) => Ok(Applied { settled, identity: (before, after) }),
+        Err(error) => {
+            // The indexes follow the tuning that holds; the next open sees to it as well.
+            brain.try_migrations(&present)?;
+            Err(error)
+        }
+    }
+}
+
+/// Whether a patch could become a step now. Nothing changes.
+pub fn rehearse(brain: &mut Brain, patch: &Patch) -> Result<()> {
+    let draft = stage(brain, patch)?;
+    let (present, wanted) = (brain.tuning()?.migrations, migrations_after(brain, &draft)?);
+    if wanted == present {
+        return Ok(());
+    }
+    let tried = brain.try_migrations(&wanted);
+    brain.try_migrations(&present)?;
+    tried
+}
+
+/// The migrations of the tuning as the draft leaves it.
+fn migrations_after(brain: &Brain, draft: &Draft) -> Result<Vec<Migration>> {
+    match draft.files().find(|(path, _)| path.as_str() == layout::TUNING) {
+        Some((_, Some(content))) => Ok(Tuning::parse(content)?.migrations),
+        Some((_, None)) => Ok(Vec::new()),
+        None => Ok(brain.tuning()?.migrations),
+    }
+}

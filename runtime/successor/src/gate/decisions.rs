@@ -1,0 +1,109 @@
+//! What stewards decided about verdicts: one document of each steward for each verdict. What one of them signs never takes
+//! the place of what another one signed.
+
+use super::Granted;
+use super::approval::{Decision, SignedApproval, Stewards, examine};
+use super::nonce::{NonceBook, gates};
+use super::signed::{Signed, check_hash};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::fsio::{Root, Sync};
+use crate::ids::{RelPath, sha256};
+use crate::layout::Layout;
+use crate::{Base, Verdict};
+
+/// The largest document.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// What stewards decided, beside these brains.
+#[derive(Debug)]
+pub struct DecisionBook {
+    root: Root,
+}
+
+impl DecisionBook {
+    /// The book beside these brains.
+    pub fn open(layout: &Layout) -> Result<Self> {
+        Ok(Self { root: gates(layout, &["approvals"])? })
+    }
+
+    /// Keeps what a steward decided. The same steward's earlier decision about the same verdict goes.
+    pub fn keep(&self, decision: &SignedApproval) -> Result<()> {
+        let whose = sha256(decision.key().to_string().as_bytes());
+        let place = place(&decision.said().verdict_hash)?.join(&format!("{whose}.dsse.json"))?;
+        self.root.replace(&place, decision.to_line()?.as_bytes(), Sync::Now)
+    }
+
+    /// What was decided about a verdict, by whoever.
+    pub fn about(&self, verdict_hash: &str) -> Result<Vec<SignedApproval>> {
+        let Some(dir) = self.root.below(&place(verdict_hash)?)? else { return Ok(Vec::new()) };
+        let mut decisions = Vec::new();
+        for entry in dir.list()?.into_iter().filter(|entry| entry.name.ends_with(".dsse.json")) {
+            let Some(bytes) = dir.read(&entry.name.parse()?, MAX_BYTES)? else { continue };
+            let decision = Signed::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| {
+                Error::corrupt(format!("{} is not what was written there: {}", entry.name, error.message()))
+                    .hint("move the file aside and have the steward sign again")
+            })?;
+            decisions.push(decision);
+        }
+        Ok(decisions)
+    }
+}
+
+fn place(verdict_hash: &str) -> Result<RelPath> {
+    check_hash("a verdict", verdict_hash)?;
+    format!("approvals/{}", verdict_hash.trim_start_matches("sha256:")).parse()
+}
+
+/// The rejection that shuts the gate for a verdict, where there is one: a steward's, that has not ended, and that the same
+/// steward did not take back with a later approval.
+pub fn rejection<'a>(
+    decisions: &'a [SignedApproval],
+    verdict_hash: &str,
+    stewards: &Stewards,
+    now: Moment,
+) -> Option<&'a SignedApproval> {
+    let shuts = |one: &SignedApproval| {
+        one.said().decision == Decision::Reject
+            && one.said().verdict_hash == verdict_hash
+            && stewards.has(one.key())
+            && now < one.said().expires_at
+    };
+    standing(decisions).into_iter().find(|one| shuts(one))
+}
+
+/// The last word of each steward on each verdict, newest first. Of two of the same moment, the rejection is the last.
+fn standing(decisions: &[SignedApproval]) -> Vec<&SignedApproval> {
+    let order = |one: &SignedApproval| (one.said().issued_at, one.said().decision == Decision::Reject);
+    let is_later = |other: &SignedApproval, one: &SignedApproval| {
+        other.key() == one.key() && other.said().verdict_hash == one.said().verdict_hash && order(other) > order(one)
+    };
+    let mut last: Vec<&SignedApproval> =
+        decisions.iter().filter(|one| !decisions.iter().any(|other| is_later(other, one))).collect();
+    last.sort_by_key(|one| std::cmp::Reverse(order(one)));
+    last
+}
+
+/// The approval that opens the gate, of all that stewards decided. One rejection that stands shuts it, whoever approves.
+pub(super) fn choose<'a>(
+    decisions: &'a [SignedApproval],
+    verdict: &Verdict,
+    base_now: &Base,
+    stewards: &Stewards,
+    now: Moment,
+    nonces: &NonceBook,
+) -> Result<(&'a SignedApproval, Granted)> {
+    if let Some(rejected) = rejection(decisions, &verdict.hash()?, stewards, now) {
+        return examine(rejected, verdict, base_now, stewards, now, nonces).map(|granted| (rejected, granted));
+    }
+    let mut refusal = None;
+    for one in standing(decisions) {
+        match examine(one, verdict, base_now, stewards, now, nonces) {
+            Ok(granted) => return Ok((one, granted)),
+            Err(error) => refusal = refusal.or(Some(error)),
+        }
+    }
+    Err(refusal.unwrap_or_else(|| {
+        Error::refused("the gate stays shut: no steward approved").hint("run `herm successor approve`")
+    }))
+}

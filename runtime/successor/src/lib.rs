@@ -1,0 +1,55 @@
+//! The successor: a sandboxed clone of the runtime that judges a patch and returns a verdict.
+//!
+//! - [`Patch`] is the proposed change, [`Evaluation`] what is run to judge it; both are files with a hash.
+//! - [`Sample`] is what one case gave on one side.
+//! - [`Verdict`] is the judgement, computed and signed by the parent.
+//! - [`gate`] is what stands between a verdict and a change: a steward, or a mesh of nodes.
+
+use herm_agent::{backend, session, task, tool};
+use herm_brain::{brain, bundle, memory, receipt, tuning};
+use herm_core::{clock, error, fsio, ids, layout, redact, text};
+use herm_harness as harness;
+use herm_learning::curator;
+use herm_skills as skill;
+
+mod adopt;
+pub mod apply;
+pub mod audit;
+pub mod auto;
+pub mod bottleneck;
+mod broker;
+mod budget;
+mod closing;
+pub mod detector;
+pub mod draft_patch;
+pub mod evaluation;
+mod fork;
+pub mod gate;
+mod inside;
+mod judge;
+mod measure;
+mod patch;
+mod recent;
+mod records;
+mod report;
+mod sides;
+mod verdict;
+mod wire;
+
+pub use adopt::{InLineage, adopt, base_beside, base_of, lineage, rehearse, take_back};
+pub use broker::{Broker, Purse};
+pub use budget::{Budget, Spent};
+pub use closing::close;
+pub use evaluation::{EVALUATION_SCHEMA, Evaluation};
+pub use fork::{SuccessorFork, forks, sweep};
+pub use inside::worker::take_over;
+pub use judge::conditions::{GoalStanding, GuardStanding, goal_standing, guard_standing};
+pub use judge::{Judgement, judge, statistics};
+pub use measure::{Arm, Better, Checked, Metric, Sample};
+pub use patch::{Change, Edit, Executable, MAX_PATCH_BYTES, PATCH_SCHEMA, Patch, PatchFile};
+pub use records::{Record, Records};
+pub use report::{MAX_REPORT_BYTES, Report};
+pub use verdict::{
+    Artifact, Base, CheckCounts, Comparison, Direction, Identity, Ruling, Touched, VERDICT_SCHEMA, VERDICT_TYPE,
+    Verdict, Walls,
+};
