@@ -175,7 +175,7 @@ fn edits_by_hand_are_named_refused_and_can_be_adopted() {
     brain.close().expect("closed");
     let mut brain = brains.open("1").expect("open again");
     assert_eq!(brain.skill_text(&slug("flat-one")).expect("a text"), edited);
-    assert_eq!(brain.history(1).expect("history")[0].kind, StepKind::Import);
+    assert_eq!(brain.history(1).expect("history")[0].kind, StepKind::Adopt);
 }
 
 #[test]
