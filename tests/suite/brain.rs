@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use herm::brain::{Hydrated, Layer, OnDrift};
 use herm::memory::layers::Edit;
+use herm::memory::{Message, Role};
 use herm::{Brain, BrainId, Draft, ErrorKind, Opening, Reader, Seed, Source, StepKind};
 use herm_tests::TempBrains;
 use herm_tests::brains::{seed_files, skill_text, slug};
@@ -175,7 +176,25 @@ fn edits_by_hand_are_named_refused_and_can_be_adopted() {
     brain.close().expect("closed");
     let mut brain = brains.open("1").expect("open again");
     assert_eq!(brain.skill_text(&slug("flat-one")).expect("a text"), edited);
-    assert_eq!(brain.history(1).expect("history")[0].kind, StepKind::Import);
+    assert_eq!(brain.history(1).expect("history")[0].kind, StepKind::Adopt);
+}
+
+#[test]
+fn a_summary_does_not_say_what_kind_a_step_is() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    for (kind, summary) in [
+        (StepKind::Maintenance, "patch: tidy up"),
+        (StepKind::Maintenance, "curator: by hand"),
+        (StepKind::Import, "adopted 2 files"),
+    ] {
+        let mut draft = Draft::new();
+        let at = brain.clock().now();
+        draft.message(Message { task: "t".into(), subscriber: None, role: Role::User, content: summary.into(), at });
+        assert!(brain.settle(&draft, kind, summary).expect("settled").moved);
+        assert_eq!(brain.history(1).expect("history")[0].kind, kind, "{summary}");
+    }
+    assert!(brain.verify().expect("a report").is_sound());
 }
 
 #[test]

@@ -104,6 +104,8 @@ fn what_public_skills_showed_is_no_real_secret() {
         "token: 883ada2fc996ab9487bed7a3ba21d2f1",
         "Token = `k9Xw2mPq7RtZ4vBnL3sD`",
         "password=99013e3d-30cb-43c2-bef2-97f8770a2801",
+        "api_key = \"k9Xw2mPq7RtZ4vBnL3sD<your_key>\"",
+        "password: \"ACME\\dK9x2mPq7Rt\"",
     ] {
         assert!(find(text).iter().any(|found| !found.sample), "{text}");
     }

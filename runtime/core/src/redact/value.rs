@@ -34,8 +34,12 @@ const COMPANIONS: [&str; 26] = [
     "real", "test", "demo", "value", "change", "use", "put", "with", "goes", "only", "for",
 ];
 
-/// Marks that say that something was left out, or is filled in by a machine.
-const GAPS: [&str; 6] = ["...", "…", "<", "{{", "${", "****"];
+/// Marks that say that something was left out.
+const GAPS: [&str; 2] = ["...", "…"];
+
+/// Marks around what is filled in by a person or a machine.
+const FILLED: [(&str, &str); 7] =
+    [("<%", "%>"), ("<", ">"), ("{{", "}}"), ("${", "}"), ("#{", "}"), ("$(", ")"), ("****", "*")];
 
 /// Words that people make up secrets from.
 const MADE_UP: [&str; 32] = [
@@ -104,13 +108,15 @@ pub(super) fn is_code(value: &str, is_quoted: bool) -> bool {
     ];
     let lower = value.to_ascii_lowercase();
     let plain = lower.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-    let references =
-        ["://", "process.env", "os.environ", "os.getenv", "secrets.", "$(", "${", "{{", "<%", "#{", "op://"];
+    let references = ["://", "process.env", "os.environ", "os.getenv", "secrets.", "op://"];
     if WORDS.contains(&plain) || references.iter().any(|mark| lower.contains(mark)) {
         return true;
     }
-    // A regular expression says what keys look like.
-    if ["[a-z", "0-9]", "\\d", "\\w", "[^"].iter().any(|mark| lower.contains(mark)) {
+    let is_filled = ["$(", "${", "{{", "<%", "#{"].iter().any(|mark| value.contains(mark));
+    if is_filled && !holds_key(value, &merged(filled(value))) {
+        return true;
+    }
+    if is_pattern(value) {
         return true;
     }
     let is_path = value.starts_with(['/', '~']) || value.starts_with("./") || value.starts_with("../");
@@ -130,6 +136,52 @@ pub(super) fn is_code(value: &str, is_quoted: bool) -> bool {
     let dotted = value.split('.').collect::<Vec<_>>();
     let is_member = dotted.len() > 1 && dotted.iter().all(|part| is_name(part)) && !is_random(value);
     value.contains(['(', '[', '{', '<', '|', '\\']) || value.contains("::") || value.contains("->") || is_member
+}
+
+/// Whether a text is a regular expression that says what keys look like: classes or escapes that are repeated, and
+/// nothing that looks like a key beside them.
+fn is_pattern(value: &str) -> bool {
+    let is_repeated = |rest: &str| rest.starts_with(['+', '*', '?', '{']);
+    let (mut repeats, mut beside, mut rest) = (false, String::new(), value);
+    while let Some(at) = rest.find(['[', '\\']) {
+        let (before, atom) = rest.split_at(at);
+        beside.push_str(before);
+        beside.push(' ');
+        if let Some(class) = atom.strip_prefix('[') {
+            // One that is not closed goes on behind the quote.
+            let (inside, behind) = class.split_once(']').unwrap_or((class, "+"));
+            beside.push_str(&without_ranges(inside));
+            beside.push(' ');
+            repeats |= is_repeated(behind);
+            rest = class.split_once(']').map_or("", |(_, behind)| behind);
+        } else {
+            let mut chars = atom.strip_prefix('\\').unwrap_or_default().chars();
+            let is_class = chars.next().is_some_and(|c| "dwsDWSbB".contains(c));
+            rest = chars.as_str();
+            repeats |= is_class && is_repeated(rest);
+        }
+    }
+    beside.push_str(rest);
+    let looks_like_key = |part: &str| {
+        let count = |is: fn(&u8) -> bool| part.bytes().filter(is).count();
+        part.len() >= 8 && count(u8::is_ascii_digit) >= 2 && count(u8::is_ascii_alphabetic) >= 2 && !is_wordy(part)
+    };
+    repeats && !beside.split([' ', '{', '}', '(', ')', '|']).any(looks_like_key)
+}
+
+/// What a class of characters names one by one.
+fn without_ranges(class: &str) -> String {
+    let mut single = String::new();
+    let mut chars = class.chars().peekable();
+    while let Some(c) = chars.next() {
+        let is_range = chars.peek() == Some(&'-');
+        if is_range {
+            chars.nth(1);
+        } else {
+            single.push(c);
+        }
+    }
+    single
 }
 
 /// Whether a text is a UUID.
@@ -177,7 +229,12 @@ pub(super) fn says_stand_in(value: &str) -> bool {
     }
     let words = stand_ins(value);
     let is_no_key = || !is_varied(value) || GAPS.iter().any(|gap| value.contains(gap));
-    !words.is_empty() && (is_no_key() || !beside(value, &words).any(|rest| is_token(rest) && is_unguessed(core(rest))))
+    !words.is_empty() && (is_no_key() || !holds_key(value, &words))
+}
+
+/// Whether what is left of a text without some places holds a key.
+fn holds_key(value: &str, places: &[(usize, usize)]) -> bool {
+    beside(value, places).any(|rest| is_token(rest) && is_unguessed(core(rest)))
 }
 
 fn is_token(value: &str) -> bool {
@@ -193,17 +250,44 @@ fn stand_ins(value: &str) -> Vec<(usize, usize)> {
             |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_none_or(|byte| !byte.is_ascii_alphanumeric());
         apart(at.checked_sub(1)) && apart(Some(at + word.len()))
     };
-    let mut found = Vec::new();
+    let mut found = filled(value);
+    let is_made_of_words = std::cell::LazyCell::new(|| is_wordy(value));
     for word in STAND_INS {
         let says = |at: usize| {
             // Four letters turn up by chance in a long key, so short words stand alone.
             let is_short = word.len() <= 4 && word.starts_with(|c: char| c.is_ascii_alphabetic()) && word != "xxxx";
-            !is_short || is_part(at, word) || (word == "your" && is_wordy(value))
+            !is_short || is_part(at, word) || (word == "your" && *is_made_of_words)
         };
         found.extend(lower.match_indices(word).filter(|(at, _)| says(*at)).map(|(at, _)| (at, at + word.len())));
     }
-    found.sort_unstable();
+    merged(found)
+}
+
+/// Where a text is filled in, with the marks around it.
+fn filled(value: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for (open, close) in FILLED {
+        let mut from = 0;
+        while let Some(start) = value.get(from..).and_then(|rest| rest.find(open)).map(|at| from + at) {
+            let inside = start + open.len();
+            let end = value.get(inside..).and_then(|rest| rest.find(close));
+            let Some(end) = end.map(|at| inside + at + close.len()) else { break };
+            found.push((start, end));
+            from = end;
+        }
+    }
     found
+}
+
+/// Places in order, those that overlap as one.
+fn merged(mut places: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+    places.sort_unstable();
+    places.dedup_by(|next, last| {
+        let overlaps = next.0 <= last.1;
+        last.1 = if overlaps { last.1.max(next.1) } else { last.1 };
+        overlaps
+    });
+    places
 }
 
 /// What is left of a text without some places.
@@ -217,17 +301,20 @@ fn beside<'a>(value: &'a str, places: &[(usize, usize)]) -> impl Iterator<Item =
 pub(super) fn core(value: &str) -> &str {
     let is_sign = |c: char| !c.is_ascii_alphanumeric();
     let mut core = value.trim_matches(is_sign);
-    loop {
-        let first = core.find(is_sign).and_then(|at| core.get(..at)).filter(|word| is_label(word));
-        let last =
-            core.rfind(is_sign).and_then(|at| core.get(at..)).filter(|word| is_label(word.trim_matches(is_sign)));
-        let Some(shorter) =
-            first.map(|word| core.get(word.len()..)).or(last.map(|word| core.get(..core.len() - word.len())))
-        else {
-            return core;
-        };
-        core = shorter.unwrap_or_default().trim_matches(is_sign);
+    // First from one end, then from the other: what stands at the far end is not looked at each time.
+    while let Some((word, rest)) = core.find(is_sign).and_then(|at| core.split_at_checked(at)) {
+        if !is_label(word) {
+            break;
+        }
+        core = rest.trim_start_matches(is_sign);
     }
+    while let Some((rest, word)) = core.rfind(is_sign).and_then(|at| core.split_at_checked(at)) {
+        if !is_label(word.trim_matches(is_sign)) {
+            break;
+        }
+        core = rest.trim_end_matches(is_sign);
+    }
+    core
 }
 
 /// Whether a word says what a value is, or that another is to be put in its place.
@@ -386,6 +473,10 @@ mod tests {
             "example-3f2a9c81d04be765",
             "k9Xw2mPq7RtZ4vBnEXAMPLE",
             "my_fake_k9Xw2mPq7RtZ4vBn",
+            "k9Xw2mPq7RtZ4vBnL3sD<your_key>",
+            "<your_key>k9Xw2mPq7RtZ4vBnL3sD",
+            "k9Xw2mPq7RtZ4vBnL3sD{{suffix}}",
+            "****k9Xw2mPq7RtZ4vBnL3sD",
         ] {
             assert!(!is_stand_in(value) && is_random(value), "{value}");
         }
@@ -422,7 +513,28 @@ mod tests {
         ] {
             assert!(is_code(value, false), "{value}");
         }
-        assert!(is_code("xox[baprs]-[0-9]{12}-\\w+", true));
+        for value in ["xox[baprs]-[0-9]{12}-\\w+", "sk-[A-HJ-NP-Za-km-z1-9_]{20}", "Bearer [^", "AKIA[0-9A-Z]{16}"] {
+            assert!(is_code(value, true), "{value}");
+        }
+        for value in [
+            "ACME\\dK9x2mPq7Rt",
+            "ACME\\d+K9x2mPq7Rt",
+            "a0-9]K9x2mPq7Rt",
+            "[^K9x2mPq7Rt4vBn",
+            "[K9x2mPq7Rt4vBn]+",
+            "K9x2mPq7Rt4vBnL3{{suffix}}",
+        ] {
+            assert!(!is_code(value, true), "{value}");
+        }
         assert!(!is_code("k9Xw2mPq7RtZ4vBn", false) && !is_code("pa(ss)w0rd", true));
+    }
+
+    #[test]
+    fn long_values_of_many_words_are_read_in_one_pass() {
+        // To look for the far end, or at all words, for each of them would take hours.
+        let long = "b".repeat(400_000);
+        assert_eq!(core(&format!("{}{long}", "a-".repeat(200_000))), long);
+        assert_eq!(core(&format!("{long}{}", "-a".repeat(200_000))), long);
+        assert!(says_stand_in(&format!("{}-your-key", "xyourx9".repeat(50_000))));
     }
 }

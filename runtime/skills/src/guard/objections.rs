@@ -46,9 +46,25 @@ const TEMPLATE_MARKS: [(&str, Weight); 9] = [
 /// Marks that begin a message only together with a role.
 const ROLE_FOLLOWS: [&str; 2] = ["<|im_start|>", "<|start_header_id|>"];
 
+/// Whether a text begins with a role, whatever is not seen or is markup before it: `**system**`, `<b>system`.
 fn begins_with_role(text: &str) -> bool {
-    let text = text.trim_start();
-    ["system", "user", "assistant", "developer", "tool", "ipython"].iter().any(|role| text.starts_with(role))
+    const ENOUGH: usize = 200;
+    let head = text.get(..text.floor_char_boundary(ENOUGH)).unwrap_or_default();
+    let seen: String = head.chars().filter(|c| !fold::is_unseen(*c)).collect();
+    let is_markup = |c: char| c.is_whitespace() || "*_~`#>\\\"'".contains(c);
+    let mut rest = seen.trim_start_matches(is_markup);
+    // A tag, but no other mark of a template.
+    while let Some((_, behind)) =
+        rest.strip_prefix('<').filter(|tag| !tag.starts_with('|')).and_then(|tag| tag.split_once('>'))
+    {
+        rest = behind.trim_start_matches(is_markup);
+    }
+    let words = fold::words(rest);
+    let Some(first) = words.words.first().filter(|word| word.start == 0).map(|word| words.text(word)) else {
+        return false;
+    };
+    let roles = ["system", "user", "assistant", "developer", "tool", "ipython"];
+    roles.iter().any(|role| first.starts_with(&fold::fold_word(role)))
 }
 
 /// Everything that speaks against a text.

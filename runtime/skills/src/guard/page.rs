@@ -38,7 +38,7 @@ fn first_of(text: &str, bytes: usize) -> &str {
 
 /// Words that speak of attacks: on a line, in the heading above it, or in the line that announces it. "This file
 /// contains:" and "Examples" are none.
-const ATTACKS: [&str; 18] = [
+const ATTACKS: [&str; 17] = [
     "inject",
     "attack",
     "adversar",
@@ -56,7 +56,6 @@ const ATTACKS: [&str; 18] = [
     "social engineering",
     "red team",
     "red-team",
-    "phrase",
 ];
 
 /// Words right before an order that turn it round.

@@ -183,12 +183,13 @@ fn end_of(
 /// Phrases in scripts without spaces, also where there are some: `忽略 之前的 指令`.
 fn unspaced(table: &'static Table, words: &Words) -> Vec<Match> {
     let mut found: Vec<Match> = Vec::new();
+    let mut known = HashSet::new();
     for (text, number) in &table.unspaced {
         let Some(phrase) = table.phrases.get(*number) else { continue };
         for (at, _) in words.letters.match_indices(text.as_str()) {
             let first = words.words.partition_point(|word| word.until <= at);
             let last = words.words.partition_point(|word| word.until < at + text.len());
-            if !found.iter().any(|known| known.first == first) {
+            if known.insert(first) {
                 found.push(Match { phrase, first, last, is_in_pieces: false });
             }
         }
