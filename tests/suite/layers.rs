@@ -3,30 +3,27 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// From the ground up. A module may use those before it, and itself.
-const LAYERS: [&[&str]; 11] = [
-    &["error"],
-    &["clock", "ids", "layout", "fsio", "redact", "schema", "text", "tuning"],
-    &["bundle", "semantic", "skill"],
-    &["memory"],
-    &["brain"],
-    &["backend", "tool"],
-    &["task"],
-    &["session", "receipt", "curator", "evolver"],
-    &["snapshot"],
-    &["harness"],
-    &["successor"],
+/// The packages that have layers inside, each from the ground up. A module may use those before it, and itself; between
+/// packages cargo sees to it.
+const PACKAGES: [(&str, &[&[&str]]); 4] = [
+    ("core", &[&["error"], &["clock", "ids", "layout", "fsio", "redact", "schema", "text"]]),
+    ("brain", &[&["bundle", "semantic", "tuning"], &["memory"], &["brain"], &["receipt"]]),
+    ("agent", &[&["backend", "tool"], &["task"], &["session"]]),
+    ("learning", &[&["curator", "evolver"]]),
 ];
+
+/// What the library may compile, itself included, without its features.
+const MOST_PACKAGES: usize = 100;
 
 /// Inside a layer, who may use whom.
 const SIDEWAYS: [(&str, &str); 4] = [("layout", "ids"), ("fsio", "ids"), ("fsio", "layout"), ("ids", "clock")];
 
-fn runtime() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src")
-}
+/// The packages of the library, from the ground up: each may use those before it.
+const ORDER: [&str; 11] =
+    ["core", "http", "skills", "brain", "agent", "backends", "learning", "snapshot", "semantic", "harness", "successor"];
 
-fn layer_of(module: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| layer.contains(&module))
+fn runtime() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime")
 }
 
 /// Every `crate::module` a file mentions, in `use` lists and in paths.
@@ -51,37 +48,50 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn no_module_of_the_runtime_uses_one_above_it() {
-    let mut files = Vec::new();
-    sources(&runtime(), &mut files);
-    let mut upward = Vec::new();
-    let mut seen = 0;
-    for file in files {
-        let relative = file.strip_prefix(runtime()).expect("inside");
-        let module = relative.iter().next().expect("a part").to_str().expect("UTF-8").trim_end_matches(".rs");
-        if module == "lib" {
-            continue;
-        }
-        let text = std::fs::read_to_string(&file).expect("a file");
-        let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-        for hidden in ["crate::{", "crate::*", "crate::Brain", "crate::Draft", "crate::Reader"] {
-            assert!(!code.contains(hidden), "{}: {hidden} hides where an edge goes", relative.display());
-        }
-        let from = layer_of(module).unwrap_or_else(|| panic!("{module} has no layer: add it to LAYERS"));
-        for target in edges(&text) {
-            let Some(to) = layer_of(&target) else {
-                // A re-export at the crate's root, or a macro: those are of the ground.
+fn no_module_uses_one_above_it() {
+    let (mut upward, mut seen) = (Vec::new(), 0);
+    for (package, layers) in PACKAGES {
+        let layer_of = |module: &str| layers.iter().position(|layer| layer.contains(&module));
+        let root = runtime().join(package).join("src");
+        let mut files = Vec::new();
+        sources(&root, &mut files);
+        for file in files {
+            let relative = file.strip_prefix(&root).expect("inside");
+            let module = relative.iter().next().expect("a part").to_str().expect("UTF-8").trim_end_matches(".rs");
+            if module == "lib" {
                 continue;
-            };
-            seen += 1;
-            let allowed = to < from || target == module || SIDEWAYS.contains(&(module, target.as_str()));
-            if !allowed {
-                upward.push(format!("{} uses crate::{target}", relative.display()));
+            }
+            let text = std::fs::read_to_string(&file).expect("a file");
+            let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+            for hidden in ["crate::{", "crate::*"] {
+                assert!(!code.contains(hidden), "{}: {hidden} hides where an edge goes", file.display());
+            }
+            let from = layer_of(module).unwrap_or_else(|| panic!("{package}: {module} has no layer: add it"));
+            for target in edges(&text) {
+                // What the package takes from another package: cargo sees to the direction.
+                let Some(to) = layer_of(&target) else { continue };
+                seen += 1;
+                if to >= from && target != module && !SIDEWAYS.contains(&(module, target.as_str())) {
+                    upward.push(format!("{package}: {} uses crate::{target}", relative.display()));
+                }
             }
         }
     }
     assert_eq!(upward, Vec::<String>::new());
     assert!(seen > 100, "only {seen} edges: the test no longer reads the code");
+}
+
+#[test]
+fn packages_of_the_library_use_only_those_below_them() {
+    for (at, package) in ORDER.iter().enumerate() {
+        let manifest = std::fs::read_to_string(runtime().join(package).join("Cargo.toml")).expect("a manifest");
+        let shipped = manifest.split("[dev-dependencies]").next().expect("a manifest");
+        for above in &ORDER[at..] {
+            let name = format!("herm-{above}");
+            let uses = shipped.lines().any(|line| line.starts_with(&format!("{name}.")) || line.starts_with(&format!("{name} ")));
+            assert!(!uses, "herm-{package} uses {name}, which stands above it");
+        }
+    }
 }
 
 #[test]
@@ -98,4 +108,22 @@ fn packages_depend_one_way() {
         assert!(!uses("tools/Cargo.toml", forbidden), "the tools use {forbidden}");
     }
     assert!(uses("runtime/operator/Cargo.toml", "herm-tools") && uses("tools/Cargo.toml", "herm"));
+}
+
+/// Someone who brings a backend compiles the brain and the loop: no HTTP client, no TLS, no cipher of snapshots, no models, no
+/// sandbox.
+#[test]
+fn the_bare_library_is_small() {
+    let tree = std::process::Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "-p", "herm", "--no-default-features", "-e", "normal,build", "--prefix", "none"])
+        .current_dir(runtime())
+        .output()
+        .expect("cargo");
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let text = String::from_utf8(tree.stdout).expect("UTF-8");
+    let names: BTreeSet<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+    for forbidden in ["reqwest", "rustls", "zstd", "chacha20", "chacha20poly1305", "candle-core", "landlock", "herm-sandbox"] {
+        assert!(!names.contains(forbidden), "the bare library compiles {forbidden}");
+    }
+    assert!(names.len() <= MOST_PACKAGES, "the bare library compiles {} packages: {names:?}", names.len());
 }
