@@ -1,7 +1,7 @@
 //! What texts mean: as vectors that can be compared, and as a judgement of a question and a text read together.
 //!
 //! The traits stand here whatever the build; the models that implement them are behind the feature `semantic`, in Rust
-//! alone, and are opened by [`embedder`] and [`reranker`]. What a model says may only change an order: `docs/semantic.md`.
+//! alone, and are opened by [`embedder`] and [`reranker`]. What a model says may only change an order: `docs/operate/semantic.md`.
 
 mod settings;
 
