@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! The map of the house is `docs/ARCHITECTURE.md`; the formats are in `docs/formats/`.
+//! The map of the house is `docs/ARCHITECTURE.md`; the formats are in `docs/reference/`.
 
 pub use herm_agent::{session, task, tool};
 pub use herm_brain::{brain, bundle, memory, receipt, tuning};

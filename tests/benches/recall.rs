@@ -1,7 +1,7 @@
 //! How well recall does, and what it costs. `cargo bench -p herm-tests --features semantic --bench recall`
 //!
 //! The table is of the labelled set in `tests/data/retrieval` and the real all-MiniLM-L6-v2; it is pasted into
-//! `docs/benchmarks.md` as it is printed; `HERM_BENCH=quality` or `times` runs one part. Times are of whole searches without the model, CPU time of the process.
+//! `docs/reference/benchmarks.md` as it is printed; `HERM_BENCH=quality` or `times` runs one part. Times are of whole searches without the model, CPU time of the process.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Computes the bundle hash of a brain from the rules in docs/formats/bundle.md and nothing else.
+"""Computes the bundle hash of a brain from the rules in docs/reference/bundle.md and nothing else.
 
 usage: bundle_hash.py BRAIN             prints every part and the root; exit 0 if they equal the lock, else 1
        bundle_hash.py --vectors FILE    checks the test vectors of a file; exit 0 if all hold, else 1

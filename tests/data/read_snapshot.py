@@ -1,4 +1,4 @@
-"""Reads a plain export by docs/formats/snapshot.md alone, the table of columns included, and checks every digest.
+"""Reads a plain export by docs/reference/snapshot.md alone, the table of columns included, and checks every digest.
 
 python3 tests/data/read_snapshot.py FILE (needs the packages blake3 and zstandard)
 """
@@ -48,7 +48,7 @@ def cells(rows):
             rows = rows[end:]
 
 
-page = (pathlib.Path(__file__).parent / "../../docs/formats/snapshot.md").read_text()
+page = (pathlib.Path(__file__).parent / "../../docs/reference/snapshot.md").read_text()
 columns = {}
 for table, listed in re.findall(r"^\| `(\w+)` \| (\*\*.*?) \|$", page, re.M):
     columns[table] = [column.split() for column in listed.split(": ")[0].split(", ")]

@@ -1,6 +1,6 @@
 """Checks an exported receipt tape with nothing of herm: python3 verify_receipts.py FILE did:key:z6Mk…
 
-Written from docs/formats/receipt.md. Needs the standard library and the package `cryptography`."""
+Written from docs/reference/receipt.md. Needs the standard library and the package `cryptography`."""
 import base64, hashlib, json, sys
 
 from cryptography.exceptions import InvalidSignature

@@ -6,7 +6,7 @@ use herm_tests::can_sandbox;
 use serde_json::Value;
 
 fn page() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/gates.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate/gates.md");
     std::fs::read_to_string(path).unwrap()
 }
 

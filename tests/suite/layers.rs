@@ -19,8 +19,19 @@ const MOST_PACKAGES: usize = 100;
 const SIDEWAYS: [(&str, &str); 4] = [("layout", "ids"), ("fsio", "ids"), ("fsio", "layout"), ("ids", "clock")];
 
 /// The packages of the library, from the ground up: each may use those before it.
-const ORDER: [&str; 11] =
-    ["core", "http", "skills", "brain", "agent", "backends", "learning", "snapshot", "semantic", "harness", "successor"];
+const ORDER: [&str; 11] = [
+    "core",
+    "http",
+    "skills",
+    "brain",
+    "agent",
+    "backends",
+    "learning",
+    "snapshot",
+    "semantic",
+    "harness",
+    "successor",
+];
 
 fn runtime() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime")
@@ -88,7 +99,9 @@ fn packages_of_the_library_use_only_those_below_them() {
         let shipped = manifest.split("[dev-dependencies]").next().expect("a manifest");
         for above in &ORDER[at..] {
             let name = format!("herm-{above}");
-            let uses = shipped.lines().any(|line| line.starts_with(&format!("{name}.")) || line.starts_with(&format!("{name} ")));
+            let uses = shipped
+                .lines()
+                .any(|line| line.starts_with(&format!("{name}.")) || line.starts_with(&format!("{name} ")));
             assert!(!uses, "herm-{package} uses {name}, which stands above it");
         }
     }
@@ -115,14 +128,27 @@ fn packages_depend_one_way() {
 #[test]
 fn the_bare_library_is_small() {
     let tree = std::process::Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "--locked", "-p", "herm", "--no-default-features", "-e", "normal,build", "--prefix", "none"])
+        .args([
+            "tree",
+            "--offline",
+            "--locked",
+            "-p",
+            "herm",
+            "--no-default-features",
+            "-e",
+            "normal,build",
+            "--prefix",
+            "none",
+        ])
         .current_dir(runtime())
         .output()
         .expect("cargo");
     assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
     let text = String::from_utf8(tree.stdout).expect("UTF-8");
     let names: BTreeSet<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
-    for forbidden in ["reqwest", "rustls", "zstd", "chacha20", "chacha20poly1305", "candle-core", "landlock", "herm-sandbox"] {
+    for forbidden in
+        ["reqwest", "rustls", "zstd", "chacha20", "chacha20poly1305", "candle-core", "landlock", "herm-sandbox"]
+    {
         assert!(!names.contains(forbidden), "the bare library compiles {forbidden}");
     }
     assert!(names.len() <= MOST_PACKAGES, "the bare library compiles {} packages: {names:?}", names.len());

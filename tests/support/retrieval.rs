@@ -166,7 +166,7 @@ impl Row {
     }
 }
 
-/// How well searches do, by class and half. Prints as the table of `docs/benchmarks.md`.
+/// How well searches do, by class and half. Prints as the table of `docs/reference/benchmarks.md`.
 #[derive(Debug, Clone, Default)]
 pub struct Quality {
     /// By class, then half.

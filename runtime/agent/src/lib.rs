@@ -3,7 +3,9 @@
 //! Knows no backend and no tool by name, and nothing of queues, snapshots or what is learned between tasks.
 
 use herm_brain::{brain, memory, semantic, tuning};
-use herm_core::{clock, error, fsio, ids, layout, redact, schema, text};
+#[cfg(feature = "sandbox")]
+use herm_core::fsio;
+use herm_core::{clock, error, ids, layout, redact, schema, text};
 use herm_skills as skill;
 
 pub mod backend;

@@ -3,7 +3,7 @@
 //!
 //! A brain carries its tuning in `tuning.json`, as part of its bundle: whoever changes it makes a step
 //! with a receipt, and can undo it. Without the file everything is as built. The format is described
-//! in `docs/formats/tuning.md`.
+//! in `docs/reference/tuning.md`.
 
 use std::collections::BTreeMap;
 
@@ -224,7 +224,7 @@ impl Tuning {
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let bad = |what: String| {
             Error::invalid(format!("tuning.json: {what}"))
-                .hint("docs/formats/tuning.md describes the file; `herm brain undo` takes a change of it back")
+                .hint("docs/reference/tuning.md describes the file; `herm brain undo` takes a change of it back")
         };
         let file: File = serde_json::from_slice(bytes).map_err(|source| bad(source.to_string()))?;
         if file.schema != TUNING_SCHEMA {
@@ -301,11 +301,11 @@ impl Tuning {
 
     /// The rules tunings obey.
     pub fn validate(&self) -> Result<()> {
-        let bad = |what: String| Err(Error::invalid(what).hint("docs/formats/tuning.md has the ranges"));
+        let bad = |what: String| Err(Error::invalid(what).hint("docs/reference/tuning.md has the ranges"));
         let range = |name: &str, value: Option<u64>, low: u64, high: u64| match value {
             Some(value) if !(low..=high).contains(&value) => {
                 Err(Error::invalid(format!("{name} is {low} to {high}, not {value}"))
-                    .hint("docs/formats/tuning.md has the ranges"))
+                    .hint("docs/reference/tuning.md has the ranges"))
             }
             _ => Ok(()),
         };

@@ -1,4 +1,4 @@
-//! Every path of a brain, named once. The page for readers is `docs/formats/brain.md`.
+//! Every path of a brain, named once. The page for readers is `docs/reference/brain.md`.
 
 use std::path::{Path, PathBuf};
 

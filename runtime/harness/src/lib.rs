@@ -19,6 +19,7 @@ use herm_snapshot as snapshot;
 
 mod agents;
 mod builder;
+#[cfg(feature = "many_calls")]
 mod calls;
 mod evolve;
 mod maintain;
@@ -33,6 +34,7 @@ mod task_run;
 mod vectors;
 
 pub use builder::HarnessBuilder;
+#[cfg(feature = "many_calls")]
 pub use calls::ManyCalls;
 pub use evolve::Evolving;
 pub use maintain::{AfterSession, Curating, Maintained, MaintenanceCounters};
@@ -222,6 +224,7 @@ impl Inner {
     }
 }
 
+#[cfg(feature = "snapshot")]
 /// Closes a brain that makes room, off the executor's threads.
 async fn close_now(brain: Brain) -> Result<()> {
     let closing = tokio::task::spawn_blocking(move || brain.close());

@@ -1,5 +1,5 @@
 // Checking receipts here, with the browser's own cryptography: the server that shows a receipt is not asked whether it
-// holds. The rules are those of docs/formats/receipt.md. Herm's own verifier is stricter in one point: it also refuses
+// holds. The rules are those of docs/reference/receipt.md. Herm's own verifier is stricter in one point: it also refuses
 // keys and signatures with points of small order, which a browser may let pass.
 
 const ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";

@@ -25,7 +25,7 @@
 //! }
 //! ```
 //!
-//! What stands between the program and the host is described in `docs/sandbox.md`, with what each layer stops.
+//! What stands between the program and the host is described in `docs/reference/sandbox.md`, with what each layer stops.
 
 mod availability;
 mod ending;

@@ -9,6 +9,7 @@ mod hidden;
 mod objections;
 mod page;
 mod phrases;
+mod properties;
 
 pub use objections::{Objection, Weight, objections};
 

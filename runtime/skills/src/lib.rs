@@ -9,7 +9,7 @@
 //! [`provenance`] is the gate that everything unattended writes through, and a [`change`] is what waits there.
 //! A [`shelf`] holds skills that stay outside, and [`visible`] says which of all these an agent sees.
 //!
-//! The format is described in `docs/formats/skill.md`.
+//! The format is described in `docs/reference/skill.md`.
 
 use herm_core::{clock, error, fsio, ids, layout, redact, text};
 

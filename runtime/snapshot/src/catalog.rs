@@ -2,7 +2,7 @@
 //!
 //! Such a store ([`Store::index`]) is lost with its index: nobody would find the blobs any more. A catalog holds the
 //! head, the wrapped key of the brain and the references to the manifest and to every chunk, encrypted with the
-//! operator's key. A pointer that names the catalog brings back all of it. See `docs/formats/snapshot.md`.
+//! operator's key. A pointer that names the catalog brings back all of it. See `docs/reference/snapshot.md`.
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 //!
 //! A cut is decided by the rows since the last cut alone, so two readings of the same rows cut alike
 //! wherever they begin. References to full chunks are grouped into nodes in the same way, and what is
-//! not enough for a node yet stays in the manifest. See `docs/formats/snapshot.md`.
+//! not enough for a node yet stays in the manifest. See `docs/reference/snapshot.md`.
 
 use crate::error::{Error, Result};
 use crate::ids::Digest;

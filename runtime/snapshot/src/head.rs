@@ -1,7 +1,7 @@
 //! The pointer: which snapshot of a brain is the last one.
 //!
 //! Heads are numbered objects that are only ever created, never replaced. Whoever creates number N+1
-//! has moved the brain; whoever comes second is told. See `docs/formats/snapshot.md`.
+//! has moved the brain; whoever comes second is told. See `docs/reference/snapshot.md`.
 
 use std::path::Path;
 

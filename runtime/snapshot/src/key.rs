@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// The vectors of `docs/formats/snapshot.md`, which another implementation computed.
+    /// The vectors of `docs/reference/snapshot.md`, which another implementation computed.
     #[test]
     fn keys_names_nonces_and_seals_are_those_of_the_page() {
         let (operator, key) = (OperatorKey::from_bytes([1; 32]), DataKey::from_bytes([2; 32]));

@@ -8,7 +8,7 @@
 //!   caught.
 //! - [`Manifest`] lists what a snapshot holds.
 //!
-//! The formats are in `docs/formats/snapshot.md`.
+//! The formats are in `docs/reference/snapshot.md`.
 
 use herm_brain::{brain, bundle, memory, receipt};
 use herm_core::{clock, error, fsio, ids, layout, redact, text};

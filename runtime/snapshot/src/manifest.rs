@@ -1,4 +1,4 @@
-//! The manifest: what a snapshot is of, and where everything in it is. See `docs/formats/snapshot.md`.
+//! The manifest: what a snapshot is of, and where everything in it is. See `docs/reference/snapshot.md`.
 
 use serde::{Deserialize, Serialize};
 

@@ -7,7 +7,7 @@
 //!   given, held-out tasks, and asks for the same ruling.
 //!
 //! What came of it is an [`Audit`], signed like a verdict and kept beside it. The checks in words are in
-//! `docs/autogenesis.md`.
+//! `docs/operate/autogenesis.md`.
 
 mod checks;
 mod folder;

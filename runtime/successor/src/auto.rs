@@ -8,7 +8,7 @@
 //! - A dry run watches, detects, drafts, evaluates and verifies, and shows what gate and window would say. It asks
 //!   nobody, applies nothing and takes nothing back.
 //!
-//! The stages, thresholds and rules in words are in `docs/autogenesis.md`.
+//! The stages, thresholds and rules in words are in `docs/operate/autogenesis.md`.
 
 pub(super) mod pending;
 pub(super) mod stages;

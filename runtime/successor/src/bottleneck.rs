@@ -5,7 +5,7 @@
 //! - [`measure`] adds them up, [`detect`] compares with the thresholds below and ranks. Both are pure.
 //!
 //! What each bottleneck leads to is in [`draft_patch`](super::draft_patch); the thresholds in words are in
-//! `docs/autogenesis.md`.
+//! `docs/operate/autogenesis.md`.
 
 mod observe;
 #[cfg(test)]

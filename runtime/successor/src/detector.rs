@@ -3,7 +3,7 @@
 //! `herm successor auto`, or `evaluate` with the files it left.
 //!
 //! Give it to a harness with [`HarnessBuilder::after_session`](crate::harness::HarnessBuilder::after_session). What it leaves
-//! is described in `docs/autogenesis.md`.
+//! is described in `docs/operate/autogenesis.md`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -7,7 +7,7 @@
 //!   patch is to make better and guards on checks, turns and tool errors.
 //! - [`model::draft`] asks a backend instead, behind an option; what it may change is the same, and it writes the text.
 //!
-//! The templates in words are in `docs/autogenesis.md`.
+//! The templates in words are in `docs/operate/autogenesis.md`.
 
 pub mod material;
 pub mod model;

@@ -1,5 +1,5 @@
 //! The evaluation task: what a successor runs on both sides, what must hold, and what counts as better.
-//! The format is described in `docs/formats/evaluation.md`.
+//! The format is described in `docs/reference/evaluation.md`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -339,7 +339,7 @@ fn five_percent() -> f64 {
 impl Evaluation {
     /// Reads an evaluation file.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let hint = "docs/formats/evaluation.md describes the file";
+        let hint = "docs/reference/evaluation.md describes the file";
         if bytes.len() > MAX_BYTES {
             return Err(Error::invalid(format!("an evaluation has at most {MAX_BYTES} bytes")).hint(hint));
         }
@@ -348,7 +348,7 @@ impl Evaluation {
 
     /// Reads an evaluation that herm wrote: with its defaults filled in it may be larger than the file it came from.
     pub(super) fn read_back(bytes: &[u8]) -> Result<Self> {
-        let hint = "docs/formats/evaluation.md describes the file";
+        let hint = "docs/reference/evaluation.md describes the file";
         let evaluation: Self = serde_json::from_slice(bytes)
             .map_err(|source| Error::invalid(format!("that is not an evaluation: {source}")).hint(hint))?;
         evaluation.validate()?;
@@ -386,7 +386,7 @@ impl Evaluation {
 
     /// The rules evaluations obey.
     pub fn validate(&self) -> Result<()> {
-        let bad = |what: String| Err(Error::invalid(what).hint("docs/formats/evaluation.md describes the file"));
+        let bad = |what: String| Err(Error::invalid(what).hint("docs/reference/evaluation.md describes the file"));
         if self.schema != EVALUATION_SCHEMA {
             return bad(format!(
                 "the evaluation has the format {:?}; this herm reads {EVALUATION_SCHEMA:?}",
@@ -440,7 +440,7 @@ fn validate_part(part: &Part) -> Result<()> {
     let name = part.name();
     let bad = |what: &str| {
         Err(Error::invalid(format!("part {}: {what}", quoted(name)))
-            .hint("docs/formats/evaluation.md describes the file"))
+            .hint("docs/reference/evaluation.md describes the file"))
     };
     if name.len() > MAX_NAME {
         return bad("its name has more than 200 bytes");

@@ -1,5 +1,5 @@
 //! A patch: a proposed change of the runtime or of a brain, as a file with a hash. The format is
-//! described in `docs/formats/patch.md`.
+//! described in `docs/reference/patch.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,7 +128,7 @@ impl Executable {
                 .decode(encoded)
                 .map_err(|source| Error::invalid("the program of a tool is not base64").because(source)),
             _ => Err(Error::invalid("the program of a tool is given as text or as base64, one of them")
-                .hint("docs/formats/patch.md describes the file")),
+                .hint("docs/reference/patch.md describes the file")),
         }
     }
 }
@@ -136,7 +136,7 @@ impl Executable {
 impl Patch {
     /// Reads a patch file.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let hint = "docs/formats/patch.md describes the file";
+        let hint = "docs/reference/patch.md describes the file";
         if bytes.len() > MAX_PATCH_BYTES {
             return Err(Error::invalid(format!("a patch has at most {MAX_PATCH_BYTES} bytes")).hint(hint));
         }
@@ -206,7 +206,7 @@ impl Patch {
     }
 
     fn validate(&self) -> Result<()> {
-        let bad = |what: String| Err(Error::invalid(what).hint("docs/formats/patch.md describes the file"));
+        let bad = |what: String| Err(Error::invalid(what).hint("docs/reference/patch.md describes the file"));
         if self.content.schema != PATCH_SCHEMA {
             return bad(format!(
                 "the patch has the format {:?}; this herm reads {PATCH_SCHEMA:?}",
@@ -234,7 +234,7 @@ impl Patch {
 }
 
 fn validate_change(change: &Change) -> Result<()> {
-    let bad = |what: &str| Err(Error::invalid(what).hint("docs/formats/patch.md describes the file"));
+    let bad = |what: &str| Err(Error::invalid(what).hint("docs/reference/patch.md describes the file"));
     match change {
         Change::Constants { set } => {
             if set.is_as_built() {
@@ -266,7 +266,7 @@ fn validate_change(change: &Change) -> Result<()> {
                 let path: RelPath = path.parse()?;
                 if crate::bundle::Part::of(path.as_str()).is_none() {
                     return Err(Error::invalid(format!("{path} is not part of a brain"))
-                        .hint("docs/formats/brain.md lists what a brain holds"));
+                        .hint("docs/reference/brain.md lists what a brain holds"));
                 }
                 if matches!(path.as_str(), layout::TUNING | layout::SYSTEM) || path.as_str().starts_with("tools/") {
                     return Err(Error::invalid(format!("{path} is not changed as a file"))

@@ -1,5 +1,5 @@
 //! The verdict: what the parent found, signed. The child never grades itself. The format, the conditions
-//! of each ruling and the meaning of confidence are in `docs/formats/verdict.md`.
+//! of each ruling and the meaning of confidence are in `docs/reference/verdict.md`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -49,7 +49,7 @@ pub enum Edition {
     /// Without calls of other notations; the first legal object counts, an empty one too; of a key that occurs twice in
     /// the arguments the last counts.
     First,
-    /// As `docs/formats/reply.md` says.
+    /// As `docs/reference/reply.md` says.
     #[default]
     Second,
 }

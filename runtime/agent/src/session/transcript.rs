@@ -1,5 +1,5 @@
 //! Everything that was said and done in a task: what a replay needs, and what a receipt names by its
-//! digest. The format is described in `docs/formats/transcript.md`.
+//! digest. The format is described in `docs/reference/transcript.md`.
 
 use serde::{Deserialize, Serialize};
 

@@ -39,7 +39,7 @@ impl BundleFiles {
         }
         if let Some(path) = bundle.files.keys().find(|path| Part::of(path.as_str()).is_none()) {
             return Err(Error::invalid(format!("{path} is not part of a brain"))
-                .hint("docs/formats/brain.md lists what a brain holds"));
+                .hint("docs/reference/brain.md lists what a brain holds"));
         }
         for path in bundle.files.keys() {
             let mut above = path.parent();

@@ -129,7 +129,7 @@ pub(super) fn add_step(
 }
 
 /// The digest of what the journal keeps of a step: its row of `steps`, its `changes` by path, its `row_undo` by table
-/// and row. What its files held is bound by the digests of the changes. `docs/formats/receipt.md` defines it.
+/// and row. What its files held is bound by the digests of the changes. `docs/reference/receipt.md` defines it.
 pub(super) fn digest(connection: &Connection, seq: i64) -> Result<Digest> {
     const TABLES: [(&str, &str); 3] = [
         ("steps", "SELECT seq, kind, summary, at, version, before, after FROM steps WHERE seq = ?1"),

@@ -1,5 +1,5 @@
 //! `manifest.json`: an agent's name and the tools it may call. The page is
-//! `docs/formats/manifest.md`.
+//! `docs/reference/manifest.md`.
 
 use std::collections::BTreeMap;
 
@@ -85,14 +85,14 @@ impl Parcel {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
         let parcel: Self = serde_json::from_slice(bytes).map_err(|source| {
             Error::invalid(format!("the manifest is not valid: {source}"))
-                .hint("docs/formats/manifest.md has the fields and an example")
+                .hint("docs/reference/manifest.md has the fields and an example")
         })?;
         if parcel.schema != MANIFEST_SCHEMA {
             return Err(Error::invalid(format!(
                 "the manifest has the format {:?}, and this herm reads {MANIFEST_SCHEMA:?}",
                 parcel.schema
             ))
-            .hint("docs/formats/manifest.md has the fields and an example"));
+            .hint("docs/reference/manifest.md has the fields and an example"));
         }
         if parcel.name.trim().is_empty() || parcel.name.chars().count() > 64 {
             return Err(Error::invalid("a manifest's name must have 1 to 64 characters")

@@ -8,7 +8,7 @@
 //!   back as a step of its own.
 //! - After a crash, [`Brain::open`] brings the files to what the transaction said.
 //!
-//! The layout is described in `docs/formats/brain.md`.
+//! The layout is described in `docs/reference/brain.md`.
 
 mod adopt;
 mod ahead;

@@ -179,7 +179,7 @@ impl Brain {
         for (path, content) in &draft.files {
             if Part::of(path.as_str()).is_none() {
                 return Err(Error::invalid(format!("{path} is not part of a brain"))
-                    .hint("docs/formats/brain.md lists what a brain holds"));
+                    .hint("docs/reference/brain.md lists what a brain holds"));
             }
             if content.as_ref().is_some_and(|content| content.len() as u64 > layout::MAX_FILE_BYTES) {
                 return Err(Error::invalid(format!("{path} is larger than {} bytes", layout::MAX_FILE_BYTES))

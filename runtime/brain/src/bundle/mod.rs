@@ -1,6 +1,6 @@
 //! The bundle hash: one BLAKE3 root over everything durable in a brain.
 //!
-//! The exact definition, with test vectors, is `docs/formats/bundle.md`. This module is pure: it
+//! The exact definition, with test vectors, is `docs/reference/bundle.md`. This module is pure: it
 //! takes paths, digests and rows, and gives digests. Files enter through [`Tree`], rows of
 //! `memory.db` through [`rows`], and [`Lockfile`] is the root as it stands in `bundle.lock.json`.
 

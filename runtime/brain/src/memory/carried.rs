@@ -1,7 +1,7 @@
 //! The rows of `memory.db` that travel with a brain, table by table, in the order of their keys.
 //!
 //! Everything travels but what can be made again: the full-text indexes, the vectors, the hash nodes, and the state
-//! of the journal, which is made anew from the lock. The bytes of a row are in `docs/formats/snapshot.md`.
+//! of the journal, which is made anew from the lock. The bytes of a row are in `docs/reference/snapshot.md`.
 
 use std::collections::BTreeMap;
 
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_page_lists_every_table_with_its_columns_and_its_key() {
-        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/snapshot.md");
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/snapshot.md");
         let page = std::fs::read_to_string(page).unwrap();
         let (_dir, database) = database();
         for table in carried(&database.connection).unwrap() {

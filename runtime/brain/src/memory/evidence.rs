@@ -7,7 +7,7 @@
 //! - [`preview`] is what becomes of a text before it is kept.
 //! - `import` takes in sessions of elsewhere, `retain` lets go of what is old.
 //!
-//! The tables are described in `docs/formats/brain.md`.
+//! The tables are described in `docs/reference/brain.md`.
 
 mod fold;
 mod import;

@@ -4,7 +4,7 @@
 //! vote of `1 / (5 + r)` there, and its votes are added up. The vote of a row that was found by words counts by the
 //! share of the words that it holds, of those that any row holds: one of five common words says little, all of them
 //! say as much as being nearest. A row that holds all words and comes first among them is thus never behind a row that
-//! is only near. How this was chosen, and how well it does, stands in `docs/recall.md`.
+//! is only near. How this was chosen, and how well it does, stands in `docs/reference/recall.md`.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! What rows mean, as vectors beside them: derived like a full-text index, part of no hash, of no snapshot, and
-//! made again where they are missing or another model's. Described in `docs/recall.md`.
+//! made again where they are missing or another model's. Described in `docs/reference/recall.md`.
 //!
 //! The table is made when the first vector is. A brain that never had one has none, and costs nothing.
 

@@ -4,7 +4,7 @@
 //! - [`Envelope`] is a DSSE envelope around an in-toto statement; [`PublicKey`] checks it.
 //! - [`check`] follows a chain of receipts from its first and says what is proven and what is not.
 //!
-//! The formats are in `docs/formats/receipt.md`.
+//! The formats are in `docs/reference/receipt.md`.
 
 mod chain;
 mod envelope;

@@ -1,7 +1,7 @@
 //! What texts mean: as vectors that can be compared, and as a judgement of a question and a text read together.
 //!
 //! Only the traits stand here. The package `herm-semantic` implements them with models that run inside the process; an
-//! embedder may bring others. What a model says may only change an order: `docs/semantic.md`.
+//! embedder may bring others. What a model says may only change an order: `docs/operate/semantic.md`.
 
 mod settings;
 

@@ -283,7 +283,7 @@ impl VerifyEntry {
     fn local(&self) -> Result<Option<Evaluation>> {
         let Some(path) = &self.evaluation else { return Ok(None) };
         let bad = |error: &Error| {
-            let hint = error.hint_text().unwrap_or("docs/gates.md says what it is for").to_owned();
+            let hint = error.hint_text().unwrap_or("docs/operate/gates.md says what it is for").to_owned();
             Error::invalid(format!("evaluation of [mesh.verify]: {}", error.message())).hint(hint)
         };
         let read = fsio::read_regular(path, MAX_EVALUATION_BYTES).and_then(|bytes| Evaluation::parse(&bytes));
@@ -291,7 +291,7 @@ impl VerifyEntry {
         if !evaluation.has_checks() {
             let error = Error::invalid(format!("{} has neither tasks with checks nor a replay", path.display()));
             return Err(bad(
-                &error.hint("give it tasks whose answers you know; docs/formats/evaluation.md has the checks")
+                &error.hint("give it tasks whose answers you know; docs/reference/evaluation.md has the checks")
             ));
         }
         Ok(Some(evaluation))

@@ -1,5 +1,5 @@
 //! Negative controls: with a layer off, the probes that it stops get through, and no others. What this asserts is the
-//! matrix of `docs/sandbox.md`.
+//! matrix of `docs/reference/sandbox.md`.
 
 use std::collections::BTreeSet;
 

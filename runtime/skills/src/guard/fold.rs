@@ -1,17 +1,14 @@
 //! A text as its reader would say it: look-alikes, case, marks and characters that are not seen make no difference.
 
-use icu_properties::props::{DefaultIgnorableCodePoint, ExtendedPictographic};
-use icu_properties::{CodePointSetData, CodePointSetDataBorrowed};
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 use unicode_security::confusable_detection::skeleton;
 
-const IGNORABLE: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<DefaultIgnorableCodePoint>();
-const PICTOGRAPHIC: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<ExtendedPictographic>();
+use super::properties::{IGNORABLE, PICTOGRAPHIC, has};
 
 /// Characters that Unicode says are not shown: zero-width ones, soft hyphens, fillers, variation selectors, tags.
 pub(super) fn is_unseen(c: char) -> bool {
-    !c.is_ascii() && (IGNORABLE.contains(c) || is_turning(c))
+    !c.is_ascii() && (has(IGNORABLE, c) || is_turning(c))
 }
 
 /// Characters that turn the order of what follows.
@@ -21,7 +18,7 @@ pub(super) fn is_turning(c: char) -> bool {
 
 /// A picture, as in an emoji.
 pub(super) fn is_picture(c: char) -> bool {
-    !c.is_ascii() && (PICTOGRAPHIC.contains(c) || matches!(c, '\u{1f1e6}'..='\u{1f1ff}' | '\u{1f3fb}'..='\u{1f3ff}'))
+    !c.is_ascii() && (has(PICTOGRAPHIC, c) || matches!(c, '\u{1f1e6}'..='\u{1f1ff}' | '\u{1f3fb}'..='\u{1f3ff}'))
 }
 
 /// A text, folded: its words, and all their letters in a row.

@@ -4,7 +4,7 @@
 //! alone, what becomes of each skill in a brain; [`Plan::apply`] writes it. Nothing is dropped without a word: whatever
 //! did not come along is in the [`Report`] with its path and a [`Reason`]. What is written is the source, byte for byte.
 //!
-//! The rules are described in `docs/formats/skill.md`.
+//! The rules are described in `docs/reference/skill.md`.
 
 mod library;
 mod only;

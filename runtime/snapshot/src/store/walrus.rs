@@ -5,7 +5,7 @@
 //! to Walrus, and under their names the index keeps small references to them. Heads, keys and leases are
 //! small and stay in the index as they are. Blobs are public: encrypt.
 //!
-//! The wire is that of `/v1/blobs`. References are in `docs/formats/snapshot.md`.
+//! The wire is that of `/v1/blobs`. References are in `docs/reference/snapshot.md`.
 
 use std::sync::Arc;
 use std::time::Duration;

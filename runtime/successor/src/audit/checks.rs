@@ -1,5 +1,5 @@
 //! What the verifier checks before it forks, and after. Pure: what was read goes in, findings come out. The checks in
-//! words are in `docs/autogenesis.md`.
+//! words are in `docs/operate/autogenesis.md`.
 
 use super::folder::{Folder, Thing};
 use super::{APPROVAL_FILE, AUDIT_FILE, Area, CONSENSUS_FILE, Finding};

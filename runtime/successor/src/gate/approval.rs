@@ -1,5 +1,5 @@
 //! The human gate: a steward signs that one patch may be applied to one brain as it is now, because of one verdict,
-//! once, and not for ever. The format and the rules are in `docs/gates.md`.
+//! once, and not for ever. The format and the rules are in `docs/operate/gates.md`.
 
 use std::time::Duration;
 

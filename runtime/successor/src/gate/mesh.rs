@@ -1,5 +1,5 @@
 //! The mesh gate: members who verify a proposal each by itself. Nobody is believed because they said so: a vote counts
-//! for the key that signed it, and a proposal only if a member made it. The formats and the rules are in `docs/gates.md`.
+//! for the key that signed it, and a proposal only if a member made it. The formats and the rules are in `docs/operate/gates.md`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub struct Mesh {
 impl Mesh {
     /// A mesh of these members. Unless said, more than half of them must approve; never fewer than two.
     pub fn new(members: Vec<Member>, quorum: Option<usize>) -> Result<Self> {
-        let bad = |what: String| Err(Error::invalid(what).hint("see `[mesh]` in docs/gates.md"));
+        let bad = |what: String| Err(Error::invalid(what).hint("see `[mesh]` in docs/operate/gates.md"));
         let count = members.len();
         if !(LEAST_QUORUM..=MOST_MEMBERS).contains(&count) {
             return bad(format!("a mesh has {LEAST_QUORUM} to {MOST_MEMBERS} members, not {count}"));

@@ -7,7 +7,7 @@
 //! - [`Gate`] says which of them must open. What comes through is [`Passed`]: nobody else can make one, and whoever
 //!   applies a patch asks for it.
 //!
-//! Formats, rules and threats are in `docs/gates.md`.
+//! Formats, rules and threats are in `docs/operate/gates.md`.
 
 pub mod approval;
 pub mod consensus;

@@ -111,7 +111,8 @@ impl<T: Predicate> Signed<T> {
     /// Reads what someone signed. Anything that is not exactly what its one key signed is refused.
     pub fn open(envelope: Envelope) -> Result<Self> {
         let bad = |what: String| {
-            Error::invalid(format!("that is not {}: {what}", T::WHAT)).hint("docs/gates.md describes the documents")
+            Error::invalid(format!("that is not {}: {what}", T::WHAT))
+                .hint("docs/operate/gates.md describes the documents")
         };
         let keys: Vec<&str> = envelope.keyids().take(2).collect();
         let [key] = keys[..] else {

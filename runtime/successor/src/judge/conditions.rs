@@ -1,5 +1,5 @@
 //! What evidence comes to: whether a goal is met, whether a guard holds, and which ruling follows. The
-//! conditions in words are in `docs/formats/verdict.md`.
+//! conditions in words are in `docs/reference/verdict.md`.
 
 use crate::evaluation::{Evaluation, Goal, Guard};
 use crate::judge::statistics::FEW;

@@ -13,7 +13,7 @@
 //! 4. **APPROVE** otherwise.
 //!
 //! Confidence is the share of resamples of the whole evaluation that come to the same ruling, and 1 where chance has no
-//! part in it. The full definitions are in `docs/formats/verdict.md`.
+//! part in it. The full definitions are in `docs/reference/verdict.md`.
 
 mod caveats;
 pub(crate) mod conditions;

@@ -1,6 +1,6 @@
 //! Statistics of an evaluation: paired comparisons with a bootstrap interval and a sign-flip test. Pure
 //! and seeded: the same samples and the same seed give the same numbers on every machine, and
-//! `docs/formats/verdict.md` defines them so that a stranger can compute them again.
+//! `docs/reference/verdict.md` defines them so that a stranger can compute them again.
 //!
 //! Repetitions of one case are no independent evidence of what a patch does to *other* cases, so what
 //! is resampled is cases. Only where a noisy metric has fewer than [`FEW`] cases in a part are its

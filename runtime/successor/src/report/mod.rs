@@ -179,7 +179,7 @@ impl Page {
         }
         self.html.push_str(
             "<footer>What counts is the signed verdict beside this file, verdict.dsse.json; this page only shows it. \
-             docs/formats/verdict.md defines every number.</footer>\n</main>\n</body>\n</html>\n",
+             docs/reference/verdict.md defines every number.</footer>\n</main>\n</body>\n</html>\n",
         );
         self.html
     }

@@ -4,7 +4,7 @@
 //! `{"name": …, "parameters": {…}}` (Llama), `{"type": "function", "function": {…}}` and `{"tool_calls": […]}` (OpenAI),
 //! `{"type": "tool_use", "name": …, "input": {…}}` (Anthropic), `{"functionCall": {"name": …, "args": {…}}}` (Gemini),
 //! `{"action": …, "action_input": …}` (ReAct), and arguments alone behind a mark that names the tool. Such an object is
-//! a call if it names a tool of the task, which only the caller knows. `docs/formats/reply.md` lists the shapes.
+//! a call if it names a tool of the task, which only the caller knows. `docs/reference/reply.md` lists the shapes.
 
 use std::borrow::Cow;
 
