@@ -1,9 +1,11 @@
 //! The harness: brains, backends and tools in one process.
 //!
 //! ```no_run
-//! # async fn example() -> herm::Result<()> {
-//! let harness = herm::Harness::builder().brains("brains").build()?;
-//! let outcome = harness.run(&"1".parse()?, herm::Task::new("pragma solidity ^0.8.0; …")).await?;
+//! # async fn example() -> herm_core::Result<()> {
+//! use herm_agent::task::Task;
+//!
+//! let harness = herm_harness::Harness::builder().brains("brains").build()?;
+//! let outcome = harness.run(&"1".parse()?, Task::new("pragma solidity ^0.8.0; …")).await?;
 //! println!("{}", outcome.answer.unwrap_or_default());
 //! harness.shutdown().await
 //! # }
