@@ -1,7 +1,7 @@
 //! A backend of your own: one method. `cargo run -p herm --example custom_backend`
 
-use herm::backend::{Ask, Backend, BackendError, Completion, Finish};
-use herm::{Brain, Harness, Opening, Result, Seed, Source, Task};
+use herm::backend::{Backend, BackendError, Completion, CompletionRequest, FinishReason};
+use herm::{Brain, BrainOptions, BrainSource, Harness, Result, Seed, Task};
 
 /// Answers with how long the question was.
 #[derive(Debug)]
@@ -13,11 +13,11 @@ impl Backend for Measuring {
         "measuring"
     }
 
-    async fn complete(&self, ask: &Ask) -> std::result::Result<Completion, BackendError> {
+    async fn complete(&self, ask: &CompletionRequest) -> std::result::Result<Completion, BackendError> {
         let asked = ask.messages.last().map_or(0, |message| message.content.chars().count());
         Ok(Completion {
             text: format!("{{\"characters\": {asked}}}"),
-            finish: Finish::Stop,
+            finish: FinishReason::Stop,
             model: "ruler".to_owned(),
             tokens: None,
             attestation: None,
@@ -30,7 +30,7 @@ async fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("herm-custom-backend-{}", std::process::id()));
     let id = "7".parse()?;
     let seed = Seed { id: &id, files: &[("system.md", b"You measure.\n")] };
-    let (brain, _) = Brain::hydrate(&herm::Layout::new(&dir), &id, &Source::Seed(seed), &Opening::default())?;
+    let (brain, _) = Brain::hydrate(&herm::Layout::new(&dir), &id, &BrainSource::Seed(seed), &BrainOptions::default())?;
     brain.close()?;
 
     let harness = Harness::builder().brains(&dir).backend(Measuring).build()?;

@@ -1,23 +1,23 @@
 //! A tool of your own: one card, one call. `cargo run -p herm --example custom_tool`
 
-use herm::backend::Scripted;
-use herm::tool::{Card, Context, Output, Permission, Tool};
-use herm::{Brain, Harness, Opening, Result, Seed, Source, Task};
+use herm::backend::ScriptedBackend;
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
+use herm::{Brain, BrainOptions, BrainSource, Harness, Result, Seed, Task};
 use serde_json::{Map, Value, json};
 
 /// Counts the words of the task's input.
-struct WordCount(Card);
+struct WordCount(ToolSpec);
 
 #[async_trait::async_trait]
 impl Tool for WordCount {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.0
     }
 
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         let least = args.get("min_length").and_then(Value::as_u64).unwrap_or(1);
         let count = cx.task().input.split_whitespace().filter(|word| word.chars().count() as u64 >= least).count();
-        Ok(Output::new(format!("{count} words"), format!("{count} words")))
+        Ok(ToolOutput::new(format!("{count} words"), format!("{count} words")))
     }
 }
 
@@ -26,7 +26,7 @@ async fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("herm-custom-tool-{}", std::process::id()));
     let id = "7".parse()?;
     let seed = Seed { id: &id, files: &[("system.md", b"You count words and answer in JSON.\n")] };
-    let (brain, _) = Brain::hydrate(&herm::Layout::new(&dir), &id, &Source::Seed(seed), &Opening::default())?;
+    let (brain, _) = Brain::hydrate(&herm::Layout::new(&dir), &id, &BrainSource::Seed(seed), &BrainOptions::default())?;
     brain.close()?;
 
     let schema = json!({
@@ -34,9 +34,9 @@ async fn main() -> Result<()> {
         "additionalProperties": false,
         "properties": { "min_length": { "type": "integer", "minimum": 1, "description": "Shorter words do not count." } },
     });
-    let tool = WordCount(Card::new("word_count", "Counts the words of the input.", Permission::Read, schema));
+    let tool = WordCount(ToolSpec::new("word_count", "Counts the words of the input.", Permission::Read, schema));
     // A model would write these replies.
-    let model = Scripted::new([r#"{"tool": "word_count", "args": {"min_length": 4}}"#, r#"{"words": 3}"#]);
+    let model = ScriptedBackend::new([r#"{"tool": "word_count", "args": {"min_length": 4}}"#, r#"{"words": 3}"#]);
     let harness = Harness::builder().brains(&dir).backend(model).tool(tool)?.build()?;
     let outcome = harness.run(&id, Task::new("the quick brown fox jumps")).await?;
     harness.shutdown().await?;

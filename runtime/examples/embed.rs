@@ -25,12 +25,12 @@ async fn main() -> Result<()> {
 
 #[tokio::test]
 async fn it_answers() {
-    use herm::{Brain, Opening, Seed, Source};
+    use herm::{Brain, BrainOptions, BrainSource, Seed};
     let dir = tempfile::tempdir().unwrap();
     let id = "7".parse().unwrap();
     let seed = Seed { id: &id, files: &[("system.md", b"You answer in JSON.\n")] };
     let layout = herm::Layout::new(dir.path());
-    Brain::hydrate(&layout, &id, &Source::Seed(seed), &Opening::default()).unwrap().0.close().unwrap();
+    Brain::hydrate(&layout, &id, &BrainSource::Seed(seed), &BrainOptions::default()).unwrap().0.close().unwrap();
     let answer = ask(dir.path().to_str().unwrap(), "7", "hello").await.unwrap().unwrap();
     assert!(answer.contains("No language model spoke"), "{answer}");
 }

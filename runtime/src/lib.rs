@@ -41,15 +41,15 @@ pub use herm_snapshot as snapshot;
 #[cfg(feature = "successor")]
 pub use herm_successor as successor;
 
-pub use brain::{Brain, Draft, Opening, Reader, Seed, Settled, Source, StepKind};
-pub use clock::{Clock, Moment, SystemClock};
+pub use brain::{Brain, BrainOptions, BrainSource, Draft, Reader, Seed, SettledStep, StepKind};
+pub use clock::{Clock, SystemClock, Timestamp};
 pub use error::{Error, ErrorKind, Result};
-pub use harness::{Harness, HarnessBuilder, Watch};
+pub use harness::{Harness, HarnessBuilder, RunOptions};
 pub use ids::{BrainId, Digest, RelPath, Slug, SubscriberId, TaskId};
 pub use layout::Layout;
 pub use receipt::Signer;
-pub use session::Cancel;
-pub use task::{Event, Limits, Outcome, Status, StopReason, Task};
+pub use session::CancelToken;
+pub use task::{Outcome, StopReason, Task, TaskEvent, TaskLimits, TaskStatus};
 
 /// Who speaks for the agent: the trait, and the backends of this build.
 pub mod backend {
@@ -57,7 +57,7 @@ pub mod backend {
     #[cfg(any(feature = "http", feature = "reflex", feature = "local"))]
     pub use herm_backends::*;
     #[cfg(feature = "http")]
-    pub use herm_http::Client;
+    pub use herm_http::HttpClient;
 }
 
 /// What texts mean: the traits, and with the feature `semantic` models that run inside the process.
@@ -73,13 +73,13 @@ pub mod semantic {
 
     /// Fails: this build has no models.
     #[cfg(not(feature = "semantic"))]
-    pub fn embedder(_: &std::path::Path, _: Running) -> crate::Result<std::sync::Arc<dyn Embedder>> {
+    pub fn embedder(_: &std::path::Path, _: SemanticOptions) -> crate::Result<std::sync::Arc<dyn Embedder>> {
         Err(not_built_in())
     }
 
     /// Fails: this build has no models.
     #[cfg(not(feature = "semantic"))]
-    pub fn reranker(_: &std::path::Path, _: Running) -> crate::Result<std::sync::Arc<dyn Reranker>> {
+    pub fn reranker(_: &std::path::Path, _: SemanticOptions) -> crate::Result<std::sync::Arc<dyn Reranker>> {
         Err(not_built_in())
     }
 

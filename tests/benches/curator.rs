@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::curator::{self, Policy};
+use herm::curator::{self, CuratorPolicy};
 use herm::skill::CreatedBy;
-use herm::skill::command::Resolved;
-use herm::{Brain, BrainId, Draft, Layout, Opening, Seed, Slug, Source, StepKind};
+use herm::skill::command::CommandMatch;
+use herm::{Brain, BrainId, BrainOptions, BrainSource, Draft, Layout, Seed, Slug, StepKind};
 use herm_tests::{ManualClock, generate};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -24,21 +24,21 @@ fn main() {
     let layout = Layout::new(dir.path());
     let id: BrainId = "1".parse().expect("an id");
     let clock = Arc::new(ManualClock::new());
-    let opening = Opening { clock: clock.clone(), ..Opening::default() };
+    let opening = BrainOptions { clock: clock.clone(), ..BrainOptions::default() };
     let seed = Seed { id: &id, files: &[("system.md", b"You are a bench.\n")] };
-    let (mut brain, _) = Brain::hydrate(&layout, &id, &Source::Seed(seed), &opening).expect("a brain");
+    let (mut brain, _) = Brain::hydrate(&layout, &id, &BrainSource::Seed(seed), &opening).expect("a brain");
     let slugs = fill(&mut brain);
 
     // Nothing is due: what every session pays, and a whole pass.
     clock.advance_ms(20 * DAY);
     row(
         "is anything due? (after every session)",
-        median(51, || assert_eq!(curator::due(&brain, Policy::default()).expect("looked"), 0)),
+        median(51, || assert_eq!(curator::due(&brain, CuratorPolicy::default()).expect("looked"), 0)),
         "",
     );
     row(
         "pass over 5,000 skills, none due",
-        median(21, || drop(curator::run(&mut brain, Policy::default()).expect("a pass"))),
+        median(21, || drop(curator::run(&mut brain, CuratorPolicy::default()).expect("a pass"))),
         "≤ 10 ms",
     );
 
@@ -59,7 +59,7 @@ fn main() {
         }
         brain.settle(&draft, StepKind::Maintenance, "used again").expect("settled");
         let prepared = cpu_now();
-        let report = curator::run(&mut brain, Policy::default()).expect("a pass");
+        let report = curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
         assert_eq!(report.plan.transitioned.len(), 10);
         samples.push(cpu_now() - prepared);
     }
@@ -67,11 +67,11 @@ fn main() {
     row("pass over 5,000 skills, 10 archived, settled", samples[3], "≤ 60 ms");
 
     let word = slugs[2_345].as_str().replace('-', "_");
-    assert!(matches!(brain.command(&word).expect("resolved"), Resolved::Skill(_)));
+    assert!(matches!(brain.command(&word).expect("resolved"), CommandMatch::Skill(_)));
     let mut found = 0;
     let thousand = median(51, || {
         for _ in 0..1_000 {
-            found += usize::from(matches!(brain.command(&word).expect("resolved"), Resolved::Skill(_)));
+            found += usize::from(matches!(brain.command(&word).expect("resolved"), CommandMatch::Skill(_)));
         }
     });
     assert_eq!(found, 51_000);
@@ -79,7 +79,7 @@ fn main() {
     row(
         "one that is unknown, with what is near",
         median(21, || {
-            assert!(matches!(brain.command("zzz-nothing-like-it").expect("resolved"), Resolved::Unknown { .. }))
+            assert!(matches!(brain.command("zzz-nothing-like-it").expect("resolved"), CommandMatch::Unknown { .. }))
         }),
         "",
     );

@@ -9,13 +9,14 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use herm::evolver::auto::{self, Options};
-use herm::evolver::select::Ranking;
-use herm::evolver::{Ground, report};
+use herm::evolver::auto::{self, EvolverPassOptions};
+use herm::evolver::select::RankerChain;
+use herm::evolver::{EvolverView, report};
 use herm::memory::{Evidence, EvidenceStatus, ImportedSession};
 use herm::skill::CreatedBy;
 use herm::{
-    Brain, BrainId, Clock as _, Digest, Draft, Layout, Moment, Opening, Seed, Slug, Source, StepKind, SystemClock,
+    Brain, BrainId, BrainOptions, BrainSource, Clock as _, Digest, Draft, Layout, Seed, Slug, StepKind, SystemClock,
+    Timestamp,
 };
 use herm_tests::generate::Random;
 use rustix::time::{ClockId, clock_gettime};
@@ -49,7 +50,7 @@ fn main() {
     let mut brain = make(&brains, &id);
     let slugs = fill(&mut brain);
     let now = SystemClock.now();
-    brain.take_in_evidence(sessions(&slugs, ROWS, now)).expect("taken in");
+    brain.import_evidence(sessions(&slugs, ROWS, now)).expect("taken in");
     brain.close().expect("closed");
 
     let run = |arguments: &[&str]| process(&brains, arguments);
@@ -93,11 +94,11 @@ fn main() {
     let mut brain = open(&brains, &id);
     let mut taken = ROWS;
     while taken < 1_000_000 {
-        let later = Moment(now.millis() + taken as i64);
-        brain.take_in_evidence(sessions_from(&slugs, 50_000, later, taken)).expect("taken in");
+        let later = Timestamp(now.millis() + taken as i64);
+        brain.import_evidence(sessions_from(&slugs, 50_000, later, taken)).expect("taken in");
         taken += 50_000;
     }
-    let ground = Ground::of_brain(&brain).expect("ground");
+    let ground = EvolverView::of_brain(&brain).expect("ground");
     row(
         "report over 1,000,000 rows, CPU",
         cpu(11, || drop(report::report(&ground, 7, None).expect("a report"))),
@@ -105,7 +106,7 @@ fn main() {
     );
     row(
         "dry-run of 3 skills over 1,000,000 rows, CPU",
-        cpu(11, || drop(auto::plan(&ground, &Options::default(), Ranking::default()).expect("a plan"))),
+        cpu(11, || drop(auto::plan(&ground, &EvolverPassOptions::default(), RankerChain::default()).expect("a plan"))),
         "",
     );
     drop(ground);
@@ -117,13 +118,17 @@ fn main() {
     );
 }
 
-fn opening() -> Opening {
-    Opening { clock: Arc::new(SystemClock), witness: Some(Arc::new(herm_tests::signer())), ..Opening::default() }
+fn opening() -> BrainOptions {
+    BrainOptions {
+        clock: Arc::new(SystemClock),
+        signer: Some(Arc::new(herm_tests::signer())),
+        ..BrainOptions::default()
+    }
 }
 
 fn make(brains: &Path, id: &BrainId) -> Brain {
     let seed = Seed { id, files: &[("system.md", b"You are a bench.\n")] };
-    Brain::hydrate(&Layout::new(brains), id, &Source::Seed(seed), &opening()).expect("a brain").0
+    Brain::hydrate(&Layout::new(brains), id, &BrainSource::Seed(seed), &opening()).expect("a brain").0
 }
 
 fn open(brains: &Path, id: &BrainId) -> Brain {
@@ -181,18 +186,18 @@ fn result(random: &mut Random) -> (String, EvidenceStatus) {
     (json!({ "exit_code": 0, "output": words(random, count) }).to_string(), EvidenceStatus::Ok)
 }
 
-fn sessions(slugs: &[Slug], rows: usize, now: Moment) -> impl Iterator<Item = ImportedSession> {
+fn sessions(slugs: &[Slug], rows: usize, now: Timestamp) -> impl Iterator<Item = ImportedSession> {
     sessions_from(slugs, rows, now, 0)
 }
 
 /// Sessions of forty calls, over six days until `now`; `first` keeps their names apart.
-fn sessions_from(slugs: &[Slug], rows: usize, now: Moment, first: usize) -> impl Iterator<Item = ImportedSession> {
+fn sessions_from(slugs: &[Slug], rows: usize, now: Timestamp, first: usize) -> impl Iterator<Item = ImportedSession> {
     const TOOLS: [&str; 8] =
         ["terminal", "read_file", "write_file", "patch", "search_files", "web_search", "browser_click", "execute_code"];
     let mut random = Random::new(11 + first as u64);
     let count = rows / 40;
     (0..count).map(move |n| {
-        let at = Moment(now.millis() - 6 * DAY + 6 * DAY * n as i64 / count as i64);
+        let at = Timestamp(now.millis() - 6 * DAY + 6 * DAY * n as i64 / count as i64);
         let task = format!("live-{:07}", first / 40 + n);
         let tools = (0..40).map(|call| {
             let skill = (random.below(10) < 6).then(|| some_skill(&mut random, slugs).clone());
@@ -225,11 +230,11 @@ fn sessions_from(slugs: &[Slug], rows: usize, now: Moment, first: usize) -> impl
 }
 
 /// Records of sessions as files: six questions, twelve calls each.
-fn write_records(dir: &Path, slugs: &[Slug], now: Moment) {
+fn write_records(dir: &Path, slugs: &[Slug], now: Timestamp) {
     std::fs::create_dir(dir).expect("made");
     let mut random = Random::new(13);
     for n in 0..RECORDS {
-        let start = Moment(now.millis() - 6 * DAY + 6 * DAY * n as i64 / RECORDS as i64);
+        let start = Timestamp(now.millis() - 6 * DAY + 6 * DAY * n as i64 / RECORDS as i64);
         let mut messages = Vec::new();
         for turn in 0..6 {
             let count = 8 + random.below(50);

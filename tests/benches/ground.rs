@@ -5,12 +5,13 @@
 use std::time::{Duration, Instant};
 
 use herm::brain::OnDrift;
-use herm::bundle::{Part, Tree};
-use herm::fsio::{self, Dir, Limits, Look, Root};
-use herm::memory::{Message, Role, Scope, Search};
+use herm::bundle::{BundlePart, Tree};
+use herm::fsio::{self, Dir, Root, ScanAction, SurveyLimits};
+use herm::memory::{MessageEntry, MessageRole, Search, SearchScope};
 use herm::skill::Index;
 use herm::{
-    Brain, BrainId, Clock as _, Digest, Draft, Layout, Moment, Opening, Source, StepKind, SubscriberId, SystemClock,
+    Brain, BrainId, BrainOptions, BrainSource, Clock as _, Digest, Draft, Layout, StepKind, SubscriberId, SystemClock,
+    Timestamp,
 };
 use herm_tests::generate;
 use rustix::time::{ClockId, clock_gettime};
@@ -30,9 +31,10 @@ fn main() {
     let skill_bytes = generate::write_bundle(&source, SKILLS);
     let layout = Layout::new(dir.path().join("brains"));
     let id: BrainId = "1".parse().expect("an id");
-    let opening = Opening { on_drift: OnDrift::Refuse, ..Opening::default() };
+    let opening = BrainOptions { on_drift: OnDrift::Refuse, ..BrainOptions::default() };
     let (mut brain, _) =
-        Brain::hydrate(&layout, &id, &Source::Directory { path: &source, expected: None }, &opening).expect("a brain");
+        Brain::hydrate(&layout, &id, &BrainSource::Directory { path: &source, expected: None }, &opening)
+            .expect("a brain");
 
     skills(&mut table, &layout, &id, &mut brain);
     hashing(&mut table, &layout, &id, &opening, brain, skill_bytes);
@@ -56,7 +58,7 @@ fn skills(table: &mut Table, layout: &Layout, id: &BrainId, brain: &mut Brain) {
     table.ms("skill view", cpu(51, || drop(brain.skill_text(&slug).expect("a text"))), 0.3);
 }
 
-fn hashing(table: &mut Table, layout: &Layout, id: &BrainId, opening: &Opening, brain: Brain, bytes: u64) {
+fn hashing(table: &mut Table, layout: &Layout, id: &BrainId, opening: &BrainOptions, brain: Brain, bytes: u64) {
     let full = cpu(7, || assert!(brain.verify().expect("a report").is_sound()));
     let skills = brain.lock().parts.skills;
     brain.close().expect("closed");
@@ -71,13 +73,13 @@ fn hashing(table: &mut Table, layout: &Layout, id: &BrainId, opening: &Opening, 
         let path = format!("skills/c{}/s{n}/SKILL.md", n % 20).parse().expect("a path");
         tree.set(&path, Digest::of(&[n as u8]));
     }
-    tree.part(Part::Skills);
+    tree.part(BundlePart::Skills);
     let path = "skills/c1/s1/SKILL.md".parse().expect("a path");
     let mut n = 0_u64;
     let rehash = cpu(201, || {
         n += 1;
         tree.set(&path, Digest::of(&n.to_le_bytes()));
-        tree.part(Part::Skills);
+        tree.part(BundlePart::Skills);
     });
     table.ms("rehash after one changed skill, 5,700 files", rehash, 2.0);
     let mut brain = Brain::open(layout, id, opening).expect("a brain");
@@ -96,12 +98,12 @@ fn hashing(table: &mut Table, layout: &Layout, id: &BrainId, opening: &Opening, 
 /// The digest of the skills, read from the disk without any cache.
 fn hash_from_nothing(root: &Root) -> Digest {
     let mut top = Dir::default();
-    let wanted = |path: &str| match Part::of(path) {
-        _ if herm::layout::is_not_content(path) => Look::Skip,
-        Some(_) => Look::Digest,
-        None => Look::List,
+    let wanted = |path: &str| match BundlePart::of(path) {
+        _ if herm::layout::is_not_content(path) => ScanAction::Skip,
+        Some(_) => ScanAction::Digest,
+        None => ScanAction::List,
     };
-    fsio::survey(root, &mut top, Limits::default(), &wanted).expect("a survey");
+    fsio::survey(root, &mut top, SurveyLimits::default(), &wanted).expect("a survey");
     let mut files = Vec::new();
     top.for_each_file(&mut |path, node| {
         files.extend(node.digest.map(|digest| (path.parse().expect("a path"), digest)));
@@ -109,7 +111,7 @@ fn hash_from_nothing(root: &Root) -> Digest {
     })
     .expect("files");
     files.sort_unstable();
-    Tree::from_sorted(files).part(Part::Skills)
+    Tree::from_sorted(files).part(BundlePart::Skills)
 }
 
 /// What any full recompute must at least do: list every directory and read every file.
@@ -124,7 +126,7 @@ fn read_everything(dir: &std::path::Path) {
     }
 }
 
-fn memory(table: &mut Table, layout: &Layout, id: &BrainId, opening: &Opening) {
+fn memory(table: &mut Table, layout: &Layout, id: &BrainId, opening: &BrainOptions) {
     let mut brain = Brain::open(layout, id, opening).expect("a brain");
     let database = layout.brain(id).join("memory.db");
     let before = database.metadata().expect("memory.db").len();
@@ -135,12 +137,12 @@ fn memory(table: &mut Table, layout: &Layout, id: &BrainId, opening: &Opening) {
         for said in said.by_ref().take(1_000) {
             text += said.content.len() as u64;
             let subscriber: SubscriberId = format!("user-{}", said.session % 10).parse().expect("a subscriber");
-            draft.message(Message {
+            draft.message(MessageEntry {
                 task: format!("s{:06}", said.session),
                 subscriber: Some(subscriber.digest()),
-                role: [Role::User, Role::Assistant, Role::Tool, Role::Assistant][said.turn],
+                role: [MessageRole::User, MessageRole::Assistant, MessageRole::Tool, MessageRole::Assistant][said.turn],
                 content: said.content,
-                at: Moment(said.at * 1_000),
+                at: Timestamp(said.at * 1_000),
             });
         }
         brain.settle(&draft, StepKind::Task, "corpus").expect("settled");
@@ -152,15 +154,15 @@ fn memory(table: &mut Table, layout: &Layout, id: &BrainId, opening: &Opening) {
 
     let mut brain = Brain::open(layout, id, opening).expect("a brain");
     let one: SubscriberId = "user-3".parse().expect("a subscriber");
-    let own = Scope::Subscriber(one.digest());
+    let own = SearchScope::Subscriber(one.digest());
     for (what, query, scope, bound) in [
-        ("search: rare term", "needle-0042", Scope::Operator, 0.5),
-        ("search: very common word", "guno", Scope::Operator, 10.0),
-        ("search: common word", "gokusiri", Scope::Operator, 10.0),
-        ("search: two common words", "hovebo hetoga", Scope::Operator, 10.0),
-        ("search: two-character CJK", "缓存", Scope::Operator, 10.0),
-        ("search: four-character CJK", "分布系统", Scope::Operator, 10.0),
-        ("search: no hit", "zzqqxx", Scope::Operator, 0.5),
+        ("search: rare term", "needle-0042", SearchScope::Operator, 0.5),
+        ("search: very common word", "guno", SearchScope::Operator, 10.0),
+        ("search: common word", "gokusiri", SearchScope::Operator, 10.0),
+        ("search: two common words", "hovebo hetoga", SearchScope::Operator, 10.0),
+        ("search: two-character CJK", "缓存", SearchScope::Operator, 10.0),
+        ("search: four-character CJK", "分布系统", SearchScope::Operator, 10.0),
+        ("search: no hit", "zzqqxx", SearchScope::Operator, 0.5),
         ("search: very common word, one subscriber", "guno", own, 10.0),
     ] {
         let wanted = Search {
@@ -180,7 +182,7 @@ fn memory(table: &mut Table, layout: &Layout, id: &BrainId, opening: &Opening) {
     brain.close().expect("closed");
 }
 
-fn opening_warm(table: &mut Table, layout: &Layout, id: &BrainId, opening: &Opening) {
+fn opening_warm(table: &mut Table, layout: &Layout, id: &BrainId, opening: &BrainOptions) {
     // Twice, so that no file is too young for its times to be trusted.
     for _ in 0..2 {
         std::thread::sleep(Duration::from_millis(100));
@@ -199,8 +201,8 @@ fn large_files(table: &mut Table, dir: &std::path::Path) {
     }
     let layout = Layout::new(dir.join("large-brains"));
     let id: BrainId = "2".parse().expect("an id");
-    let from = Source::Directory { path: &source, expected: None };
-    let (brain, _) = Brain::hydrate(&layout, &id, &from, &Opening::default()).expect("a brain");
+    let from = BrainSource::Directory { path: &source, expected: None };
+    let (brain, _) = Brain::hydrate(&layout, &id, &from, &BrainOptions::default()).expect("a brain");
     let full = cpu(5, || assert!(brain.verify().expect("a report").is_sound()));
     table.rate("full recompute, 16 files of 8 MiB", 128 << 20, full, 1.0);
     brain.close().expect("closed");

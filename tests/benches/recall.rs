@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use herm::memory::{Message, Role, Scope, Search, Sought, Vector};
-use herm::semantic::{self, Embedder, Part, Running};
+use herm::memory::{MessageEntry, MessageRole, QueryVector, Search, SearchScope, Vector};
+use herm::semantic::{self, Embedder, EmbeddingInput, SemanticOptions};
 use herm::{Brain, Draft, Reader, StepKind};
 use herm_tests::generate::Random;
 use herm_tests::meaning::{Letters, embed_all};
@@ -38,7 +38,7 @@ fn main() {
 /// The real model on the labelled set.
 fn quality() {
     let Some(directory) = models::minilm() else { return };
-    let model = semantic::embedder(&directory, Running::default()).expect("a model");
+    let model = semantic::embedder(&directory, SemanticOptions::default()).expect("a model");
     let (brains, set) = (TempBrains::new(), Labelled::read());
     let mut brain = set.lived(&brains, &*model);
     println!("{}", set.measure(&mut brain, &*model));
@@ -54,7 +54,7 @@ fn costs() {
     row("32,768 messages: is a vector missing?", median(|| assert!(due(&reader, &letters).is_empty())));
 }
 
-fn due(reader: &Reader, model: &dyn Embedder) -> herm::memory::vectors::Due {
+fn due(reader: &Reader, model: &dyn Embedder) -> herm::memory::vectors::PendingVectors {
     reader.vectors_due(model.name(), 32).expect("looked")
 }
 
@@ -66,7 +66,7 @@ fn large(brains: &TempBrains, model: &dyn Embedder) -> Brain {
         let at = brain.clock().now();
         for _ in 0..1_024 {
             let content = (0..24).map(|_| WORDS[random.below(WORDS.len())]).collect::<Vec<_>>().join(" ");
-            draft.message(Message { task: "t".into(), subscriber: None, role: Role::User, content, at });
+            draft.message(MessageEntry { task: "t".into(), subscriber: None, role: MessageRole::User, content, at });
         }
         brain.settle(&draft, StepKind::Task, "said").expect("settled");
     }
@@ -76,12 +76,13 @@ fn large(brains: &TempBrains, model: &dyn Embedder) -> Brain {
 }
 
 fn times(what: &str, brain: &mut Brain, model: &dyn Embedder, text: &str) {
-    let vector = Vector::of(model, text, Part::Query).expect("a vector");
-    let sought = Sought::new(model.name(), &vector);
+    let vector = Vector::of(model, text, EmbeddingInput::Query).expect("a vector");
+    let sought = QueryVector::new(model.name(), &vector);
     let now = brain.clock().now();
-    let wanted = Search { text, scope: Scope::Operator, except_task: None, limit: 5, now, weights: Default::default() };
+    let wanted =
+        Search { text, scope: SearchScope::Operator, except_task: None, limit: 5, now, weights: Default::default() };
     row(&format!("{what}: by words"), median(|| drop(brain.search(&wanted).expect("an answer"))));
-    row(&format!("{what}: by both"), median(|| drop(brain.search_near(&wanted, Some(&sought)).expect("an answer"))));
+    row(&format!("{what}: by both"), median(|| drop(brain.search_hybrid(&wanted, Some(&sought)).expect("an answer"))));
 }
 
 fn median(mut work: impl FnMut()) -> Duration {

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use herm::semantic::{self, Part, Running};
+use herm::semantic::{self, EmbeddingInput, SemanticOptions};
 use herm_tests::generate::Random;
 use herm_tests::models;
 use rustix::time::{ClockId, clock_gettime};
@@ -23,17 +23,19 @@ fn main() {
         return;
     }
     let Some(directory) = models::minilm() else { return };
-    let open = || semantic::embedder(&directory, Running::default()).expect("a model");
+    let open = || semantic::embedder(&directory, SemanticOptions::default()).expect("a model");
     let (cpu, wall) = timed(|| drop(open()));
     row("opening a model, without its weights", cpu, wall, "");
     let model = open();
-    let (cpu, wall) = timed(|| drop(model.embed("", Part::Passage).expect("a vector")));
+    let (cpu, wall) = timed(|| drop(model.embed("", EmbeddingInput::Passage).expect("a vector")));
     row("loading and the first text", cpu, wall, "");
 
     let mut random = Random::new(7);
     let texts: Vec<String> = (0..TEXTS).map(|_| text(&mut random)).collect();
-    let mut samples: Vec<(Duration, Duration)> =
-        texts.iter().map(|text| timed(|| drop(model.embed(text, Part::Passage).expect("a vector")))).collect();
+    let mut samples: Vec<(Duration, Duration)> = texts
+        .iter()
+        .map(|text| timed(|| drop(model.embed(text, EmbeddingInput::Passage).expect("a vector"))))
+        .collect();
     let median = |samples: &mut Vec<(Duration, Duration)>, by: fn(&(Duration, Duration)) -> Duration| {
         samples.sort_by_key(by);
         by(&samples[TEXTS / 2])

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use herm::backend::{Client as ModelClient, EndpointSettings, OpenAi, Router};
-use herm::{Brain, BrainId, Harness, Layout, Opening, Seed, Source, Task};
+use herm::backend::{EndpointSettings, HttpClient as ModelClient, OpenAi, Router};
+use herm::{Brain, BrainId, BrainOptions, BrainSource, Harness, Layout, Seed, Task};
 use herm_tests::generate;
 use herm_tests::model_server::{Gate, ModelServer, Step};
 use herm_tests::operator::{Operator, Serving};
@@ -64,7 +64,8 @@ fn make_brains(operator: &Operator, count: usize) {
     for number in 1..=count {
         let id: BrainId = number.to_string().parse().expect("a number");
         let seed = Seed { id: &id, files: &[("system.md", b"You answer in JSON.\n"), ("manifest.json", MANIFEST)] };
-        let (brain, _) = Brain::hydrate(&layout, &id, &Source::Seed(seed), &Opening::default()).expect("a brain");
+        let (brain, _) =
+            Brain::hydrate(&layout, &id, &BrainSource::Seed(seed), &BrainOptions::default()).expect("a brain");
         brain.close().expect("closed");
     }
 }

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use herm::brain::InPlace;
+use herm::brain::OnExisting;
 use herm::ids::SystemRandom;
-use herm::memory::{Message, Role, TaskEntry};
-use herm::receipt::Trusted;
+use herm::memory::{MessageEntry, MessageRole, TaskEntry};
+use herm::receipt::TrustedKeys;
 use herm::snapshot::store::LocalStore;
-use herm::snapshot::{OperatorKey, Restoring, Secrecy, Store, Vault};
-use herm::{Brain, BrainId, Draft, Layout, Moment, Opening, Source, StepKind, SystemClock};
+use herm::snapshot::{Encryption, OperatorKey, RestoreOptions, Store, Vault};
+use herm::{Brain, BrainId, BrainOptions, BrainSource, Draft, Layout, StepKind, SystemClock, Timestamp};
 use herm_tests::{generate, signer};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -36,28 +36,28 @@ fn main() {
     }
 }
 
-fn opening() -> Opening {
-    Opening { witness: Some(Arc::new(signer())), ..Opening::default() }
+fn opening() -> BrainOptions {
+    BrainOptions { signer: Some(Arc::new(signer())), ..BrainOptions::default() }
 }
 
 fn vault(store: Arc<dyn Store>) -> Vault {
-    let key = Secrecy::Key(OperatorKey::from_bytes([5; 32]));
+    let key = Encryption::Key(OperatorKey::from_bytes([5; 32]));
     Vault::new(store, key, "the bench", Arc::new(SystemRandom), Arc::new(SystemClock))
 }
 
-fn how() -> Restoring {
-    Restoring {
+fn how() -> RestoreOptions {
+    RestoreOptions {
         version: None,
-        in_place: InPlace::Refuse,
-        trusted: Trusted::Keys(vec![signer().public().clone()]),
+        in_place: OnExisting::Refuse,
+        trusted: TrustedKeys::Keys(vec![signer().public().clone()]),
         wait: Duration::from_secs(20),
         progress: None,
         inspect: None,
     }
 }
 
-fn message(task: &str, role: Role, content: String) -> Message {
-    Message { task: task.to_owned(), subscriber: None, role, content, at: Moment(1_767_323_045_000) }
+fn message(task: &str, role: MessageRole, content: String) -> MessageEntry {
+    MessageEntry { task: task.to_owned(), subscriber: None, role, content, at: Timestamp(1_767_323_045_000) }
 }
 
 async fn usual(dir: &std::path::Path) {
@@ -65,13 +65,13 @@ async fn usual(dir: &std::path::Path) {
     std::fs::create_dir_all(&source).expect("a directory");
     generate::write_bundle(&source, SKILLS);
     let (layout, id) = (Layout::new(dir.join("brains")), "1".parse::<BrainId>().expect("an id"));
-    let from = Source::Directory { path: &source, expected: None };
+    let from = BrainSource::Directory { path: &source, expected: None };
     let (mut brain, _) = Brain::hydrate(&layout, &id, &from, &opening()).expect("a brain");
     let said: Vec<generate::Said> = generate::messages(MESSAGES).collect();
     for batch in said.chunks(1_000) {
         let mut draft = Draft::new();
         for one in batch {
-            draft.message(message(&format!("session-{}", one.session), Role::User, one.content.clone()));
+            draft.message(message(&format!("session-{}", one.session), MessageRole::User, one.content.clone()));
         }
         brain.settle(&draft, StepKind::Import, "messages").expect("settled");
     }
@@ -88,14 +88,14 @@ async fn usual(dir: &std::path::Path) {
     for number in 0..60 {
         let mut draft = Draft::new();
         let task = format!("01a1e340d329-{number:016}");
-        draft.message(message(&task, Role::User, said[number].content.clone()));
-        draft.message(message(&task, Role::Assistant, said[number + 1].content.clone()));
+        draft.message(message(&task, MessageRole::User, said[number].content.clone()));
+        draft.message(message(&task, MessageRole::Assistant, said[number + 1].content.clone()));
         draft.task(TaskEntry {
             task,
             subscriber: None,
             outcome: "converged".to_owned(),
             summary: "all is well".to_owned(),
-            at: Moment(5),
+            at: Timestamp(5),
         });
         brain.settle(&draft, StepKind::Task, "a task").expect("settled");
         let (pushed, (cpu, _)) = timed(vault.push(&layout, &id)).await;
@@ -176,14 +176,14 @@ async fn large(dir: &std::path::Path) {
     std::fs::create_dir_all(&source).expect("a directory");
     std::fs::write(source.join("system.md"), "You are large.\n").expect("a file");
     let (layout, id) = (Layout::new(dir.join("brains")), "1".parse::<BrainId>().expect("an id"));
-    let from = Source::Directory { path: &source, expected: None };
+    let from = BrainSource::Directory { path: &source, expected: None };
     let (mut brain, _) = Brain::hydrate(&layout, &id, &from, &opening()).expect("a brain");
     let said: Vec<generate::Said> = generate::messages(1_000).collect();
     for round in 0..1_000 {
         let mut draft = Draft::new();
         for at in 0..20 {
             let text: String = (0..360).map(|n| said[(round * 7 + at * 11 + n) % 1_000].content.as_str()).collect();
-            draft.message(message("large", Role::User, text));
+            draft.message(message("large", MessageRole::User, text));
         }
         brain.settle(&draft, StepKind::Import, "messages").expect("settled");
         if round % 50 == 49 {
@@ -232,10 +232,10 @@ async fn many(dir: &std::path::Path) {
     ];
     let ids: Vec<BrainId> = (1..=BRAINS).map(|n| n.to_string().parse().expect("an id")).collect();
     for id in &ids {
-        let from = Source::Seed(herm::Seed { id, files: &files });
+        let from = BrainSource::Seed(herm::Seed { id, files: &files });
         let (mut brain, _) = Brain::hydrate(&layout, id, &from, &opening()).expect("a brain");
         let mut draft = Draft::new();
-        draft.message(message("t", Role::User, "a question".to_owned()));
+        draft.message(message("t", MessageRole::User, "a question".to_owned()));
         brain.settle(&draft, StepKind::Task, "a task").expect("settled");
         brain.close().expect("closed");
         vault.push(&layout, id).await.expect("pushed");

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use herm::brain::OnDrift;
 use herm::ids::SystemRandom;
-use herm::memory::{Message, Role};
+use herm::memory::{MessageEntry, MessageRole};
 use herm::receipt::Signer;
-use herm::successor::{Budget, Evaluation, Patch, SuccessorFork};
-use herm::{Brain, BrainId, Draft, Harness, Layout, Moment, Opening, Seed, Source, StepKind};
+use herm::successor::{Evaluation, Patch, SuccessorBudget, SuccessorFork};
+use herm::{Brain, BrainId, BrainOptions, BrainSource, Draft, Harness, Layout, Seed, StepKind, Timestamp};
 use herm_tests::generate;
 
 const PATCH: &str =
@@ -18,7 +18,7 @@ const PATCH: &str =
 const TASK: &str = r#"{"schema":"herm/evaluation@1","title":"bench","parts":[{"kind":"compress","name":"c","sessions":1}],"goals":[{"metric":"turns"}]}"#;
 
 fn main() {
-    herm::successor::take_over(herm_tools::standard);
+    herm::successor::run_worker_if_reexec(herm_tools::standard);
     // `cargo test --benches` only wants to know that it builds and starts.
     if std::env::args().any(|argument| argument == "--test") {
         return;
@@ -46,23 +46,23 @@ fn main() {
 /// A brain with so many messages.
 fn brain(layout: &Layout, id: &str, messages: usize) -> BrainId {
     let id: BrainId = id.parse().expect("an id");
-    let opening = Opening {
-        witness: Some(Arc::new(Signer::generate(&SystemRandom).expect("a key"))),
+    let opening = BrainOptions {
+        signer: Some(Arc::new(Signer::generate(&SystemRandom).expect("a key"))),
         on_drift: OnDrift::Refuse,
-        ..Opening::default()
+        ..BrainOptions::default()
     };
     let seed = Seed { id: &id, files: &[("system.md", b"You answer in JSON.\n")] };
-    let (mut brain, _) = Brain::hydrate(layout, &id, &Source::Seed(seed), &opening).expect("a brain");
+    let (mut brain, _) = Brain::hydrate(layout, &id, &BrainSource::Seed(seed), &opening).expect("a brain");
     let said: Vec<generate::Said> = generate::messages(messages).collect();
     for batch in said.chunks(5_000) {
         let mut draft = Draft::new();
         for one in batch {
-            draft.message(Message {
+            draft.message(MessageEntry {
                 task: format!("session-{}", one.session),
                 subscriber: None,
-                role: Role::User,
+                role: MessageRole::User,
                 content: one.content.clone(),
-                at: Moment(1_767_323_045_000),
+                at: Timestamp(1_767_323_045_000),
             });
         }
         brain.settle(&draft, StepKind::Import, "messages").expect("settled");
@@ -81,7 +81,7 @@ async fn measure(harness: &Harness, id: &BrainId, what: &str, rounds: usize, bou
         let patch = Patch::parse(PATCH.as_bytes()).expect("a patch");
         let mut fork = SuccessorFork::new(harness, id, patch).await.expect("a fork");
         let forked = began.elapsed();
-        let verdict = fork.evaluate(&evaluation, Budget::default()).await.expect("a verdict");
+        let verdict = fork.evaluate(&evaluation, SuccessorBudget::default()).await.expect("a verdict");
         assert_eq!(verdict.reason, None, "{verdict:?}");
         let whole = began.elapsed();
         fork.destroy().await.expect("destroyed");

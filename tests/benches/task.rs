@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use herm::backend::{Client, EndpointSettings, Finish, OpenAi, Router};
-use herm::memory::{EvidenceStatus, Message, Role};
-use herm::session::machine::{Machine, Next, Rules};
+use herm::backend::{EndpointSettings, FinishReason, HttpClient, OpenAi, Router};
+use herm::memory::{EvidenceStatus, MessageEntry, MessageRole};
+use herm::session::machine::{Machine, Next, SessionRules};
 use herm::tool::ToolReport;
-use herm::{Brain, BrainId, Draft, Harness, Layout, Moment, Opening, Source, StepKind, Task};
+use herm::{Brain, BrainId, BrainOptions, BrainSource, Draft, Harness, Layout, StepKind, Task, Timestamp};
 use herm_tests::generate;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -72,11 +72,11 @@ fn millis(duration: Duration) -> f64 {
 
 /// The pure machine over 100,000 replies.
 fn machine() {
-    let rules = Rules {
+    let rules = SessionRules {
         turns: 8,
         tools: vec!["scan".to_owned(), "note".to_owned()],
         context_bytes: 1 << 20,
-        ..Rules::default()
+        ..SessionRules::default()
     };
     let report = ToolReport::new(EvidenceStatus::Ok, "L1 hit", "1 hit");
     let call = r#"I look first. {"tool": "scan", "args": {"limit": 3}}"#;
@@ -91,7 +91,7 @@ fn machine() {
                 Next::Ask(question) => {
                     turns += 1;
                     let last = question.turn == 8;
-                    machine.hear(if last { r#"{"summary": "done"}"# } else { call }, Finish::Stop);
+                    machine.hear(if last { r#"{"summary": "done"}"# } else { call }, FinishReason::Stop);
                 }
                 Next::Call(_) => machine.take(&report),
             }
@@ -125,16 +125,16 @@ fn make_brain(dir: &std::path::Path, id: &BrainId, skills: usize, messages: usiz
         generate::write_bundle(&source, skills);
     }
     let layout = Layout::new(dir.join("brains"));
-    let source = Source::Directory { path: &source, expected: None };
-    let (mut brain, _) = Brain::hydrate(&layout, id, &source, &Opening::default()).expect("a brain");
+    let source = BrainSource::Directory { path: &source, expected: None };
+    let (mut brain, _) = Brain::hydrate(&layout, id, &source, &BrainOptions::default()).expect("a brain");
     let mut draft = Draft::new();
     for said in generate::messages(messages) {
-        draft.message(Message {
+        draft.message(MessageEntry {
             task: format!("t{}", said.session),
             subscriber: None,
-            role: Role::User,
+            role: MessageRole::User,
             content: said.content,
-            at: Moment(said.at * 1_000),
+            at: Timestamp(said.at * 1_000),
         });
     }
     if messages > 0 {
@@ -146,7 +146,7 @@ fn make_brain(dir: &std::path::Path, id: &BrainId, skills: usize, messages: usiz
 
 fn harness(layout: &Layout, server: &Server, learning: bool) -> Harness {
     let settings = EndpointSettings::openai(format!("{}/v1", server.url), "fake");
-    let backend = OpenAi::new(Client::new().expect("a client"), settings).expect("a backend");
+    let backend = OpenAi::new(HttpClient::new().expect("a client"), settings).expect("a backend");
     Harness::builder()
         .brains(layout.brains())
         .router(Router::single(Arc::new(backend)))

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::brain::InPlace;
+use herm::brain::OnExisting;
 use herm::ids::SystemRandom;
-use herm::memory::{Message, Role};
-use herm::receipt::Trusted;
-use herm::snapshot::{OperatorKey, Rehearse, Restoring, Secrecy, Store, Vault, Verifying};
-use herm::{Brain, BrainId, Draft, ErrorKind, Moment, StepKind};
+use herm::memory::{MessageEntry, MessageRole};
+use herm::receipt::TrustedKeys;
+use herm::snapshot::{Encryption, OperatorKey, RehearsalScope, RestoreOptions, SnapshotVerifyOptions, Store, Vault};
+use herm::{Brain, BrainId, Draft, ErrorKind, StepKind, Timestamp};
 use herm_tests::s3_server::{Faults, Order, S3Server};
 use herm_tests::{ManualClock, TempBrains, signer};
 
@@ -19,15 +19,15 @@ pub(super) fn id(text: &str) -> BrainId {
 }
 
 pub(super) fn vault(store: Arc<dyn Store>) -> Vault {
-    let key = Secrecy::Key(OperatorKey::from_bytes([5; 32]));
+    let key = Encryption::Key(OperatorKey::from_bytes([5; 32]));
     Vault::new(store, key, "the test", Arc::new(SystemRandom), Arc::new(ManualClock::new()))
 }
 
-pub(super) fn how() -> Restoring {
-    Restoring {
+pub(super) fn how() -> RestoreOptions {
+    RestoreOptions {
         version: None,
-        in_place: InPlace::Refuse,
-        trusted: Trusted::Keys(vec![signer().public().clone()]),
+        in_place: OnExisting::Refuse,
+        trusted: TrustedKeys::Keys(vec![signer().public().clone()]),
         wait: Duration::from_secs(20),
         progress: None,
         inspect: None,
@@ -37,12 +37,12 @@ pub(super) fn how() -> Restoring {
 pub(super) fn step(brain: &mut Brain, number: u64) {
     let mut draft = Draft::new();
     for at in 0..8 {
-        draft.message(Message {
+        draft.message(MessageEntry {
             task: format!("task-{number}"),
             subscriber: None,
-            role: Role::User,
+            role: MessageRole::User,
             content: format!("message {at} of step {number}. {}", "and so on ".repeat(60)),
-            at: Moment(5),
+            at: Timestamp(5),
         });
     }
     brain.settle(&draft, StepKind::Task, "a task").unwrap();
@@ -106,7 +106,7 @@ async fn in_a_storm_of_faults_nothing_wrong_is_restored_and_snapshots_arrive_in_
         assert_eq!(there.open("7").unwrap().lock(), brain.lock());
     }
     server.set_faults(Faults::default());
-    let what = Verifying { version: None, rehearse: Rehearse::Last, trusted: how().trusted };
+    let what = SnapshotVerifyOptions { version: None, rehearse: RehearsalScope::Last, trusted: how().trusted };
     let verified = vault(store(&server, "storm")).verify(&here.layout(), &id("7"), &what).await.unwrap();
     assert_eq!(verified.findings, Vec::<String>::new());
 }

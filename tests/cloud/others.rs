@@ -5,7 +5,7 @@ use std::sync::Arc;
 use herm::ErrorKind;
 use herm::ids::SystemRandom;
 use herm::snapshot::Store as _;
-use herm::snapshot::store::{CloudStore, Created, Listed, LocalStore, ObjectName, probe};
+use herm::snapshot::store::{CloudStore, CreateOutcome, LocalStore, ObjectName, StoredObject, probe};
 use herm_tests::TempBrains;
 use herm_tests::object_server::{Conditions, ObjectServer, Service};
 
@@ -15,7 +15,7 @@ fn name(text: &str) -> ObjectName {
     ObjectName::new(text).expect("a name")
 }
 
-fn names(listed: Vec<Listed>) -> Vec<(String, u64)> {
+fn names(listed: Vec<StoredObject>) -> Vec<(String, u64)> {
     listed.into_iter().map(|object| (object.name.to_string(), object.bytes)).collect()
 }
 
@@ -31,8 +31,8 @@ async fn gcs_and_azure_behave_like_any_store() {
         probe(&store, &SystemRandom).await.unwrap();
         assert_eq!(server.names(), [""; 0], "{service:?}: the probe leaves nothing behind");
         assert_eq!(store.get(&name("a/b"), 10).await.unwrap(), None);
-        assert_eq!(store.create(&name("a/b"), b"one".to_vec()).await.unwrap(), Created::Yes);
-        assert_eq!(store.create(&name("a/b"), b"two".to_vec()).await.unwrap(), Created::Taken);
+        assert_eq!(store.create(&name("a/b"), b"one".to_vec()).await.unwrap(), CreateOutcome::Yes);
+        assert_eq!(store.create(&name("a/b"), b"two".to_vec()).await.unwrap(), CreateOutcome::Taken);
         assert_eq!(store.get(&name("a/b"), 10).await.unwrap(), Some(b"one".to_vec()));
         assert!(store.get(&name("a/b"), 2).await.is_err(), "larger than it may be");
         for more in ["a/c", "a/d/e", "a/f", "ab"] {

@@ -2,7 +2,7 @@
 
 use herm::ids::SystemRandom;
 use herm::snapshot::Store;
-use herm::snapshot::store::{Created, ObjectName, claim, probe};
+use herm::snapshot::store::{CreateOutcome, ObjectName, claim, probe};
 use herm_tests::s3_server::{Faults, Order, S3Server};
 
 use super::store;
@@ -18,13 +18,13 @@ async fn a_bucket_behaves_like_any_store() {
     probe(&*store, &SystemRandom).await.unwrap();
     assert_eq!(store.get(&name("a/b"), 10).await.unwrap(), None);
     store.put(&name("a/b"), b"one".to_vec()).await.unwrap();
-    assert_eq!(store.create(&name("a/b"), b"x".to_vec()).await.unwrap(), Created::Taken);
+    assert_eq!(store.create(&name("a/b"), b"x".to_vec()).await.unwrap(), CreateOutcome::Taken);
     assert_eq!(store.get(&name("a/b"), 10).await.unwrap(), Some(b"one".to_vec()));
     assert!(store.get(&name("a/b"), 2).await.is_err());
     for more in ["a/c", "a/d/e", "ab"] {
         store.put(&name(more), b"x".to_vec()).await.unwrap();
     }
-    let names = |listed: Vec<herm::snapshot::store::Listed>| -> Vec<String> {
+    let names = |listed: Vec<herm::snapshot::store::StoredObject>| -> Vec<String> {
         listed.into_iter().map(|object| object.name.to_string()).collect()
     };
     assert_eq!(names(store.list(&name("a"), None).await.unwrap()), ["a/b", "a/c", "a/d/e"]);
@@ -86,7 +86,7 @@ async fn of_sixteen_writers_exactly_one_wins_every_time_though_answers_get_lost(
             .collect();
         let mut winners = Vec::new();
         for (writer, ended) in racing.into_iter().enumerate() {
-            if ended.await.unwrap().unwrap() == Created::Yes {
+            if ended.await.unwrap().unwrap() == CreateOutcome::Yes {
                 winners.push(format!("writer {writer}"));
             }
         }

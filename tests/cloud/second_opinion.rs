@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use herm::ids::SystemRandom;
-use herm::snapshot::store::{CloudStore, Created, ObjectName, claim, probe};
+use herm::snapshot::store::{CloudStore, CreateOutcome, ObjectName, claim, probe};
 
 /// Answers one request after the other, for with threads it looks first and writes then.
 const SERVER: &str = "
@@ -94,7 +94,7 @@ async fn with_another_server_too_exactly_one_of_sixteen_writers_wins() {
             .collect();
         let mut winners = 0;
         for ended in racing {
-            winners += usize::from(ended.await.unwrap().unwrap() == Created::Yes);
+            winners += usize::from(ended.await.unwrap().unwrap() == CreateOutcome::Yes);
         }
         assert_eq!(winners, 1, "round {round}");
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use herm::brain::OnDrift;
-use herm::{Brain, Layout, Opening, Reader, receipt};
+use herm::{Brain, BrainOptions, Layout, Reader, receipt};
 
 /// The program that is stopped.
 pub const CHILD: &str = env!("CARGO_BIN_EXE_crash-child");
@@ -41,12 +41,12 @@ pub fn last_ack(stdout: &[u8]) -> Option<(u64, String)> {
     Some((words.next()?.parse().ok()?, words.next()?.to_owned()))
 }
 
-fn opening() -> Opening {
-    Opening {
+fn opening() -> BrainOptions {
+    BrainOptions {
         wait: Duration::from_secs(20),
         clock: Arc::new(herm::SystemClock),
         on_drift: OnDrift::Refuse,
-        witness: Some(Arc::new(herm_tests::signer())),
+        signer: Some(Arc::new(herm_tests::signer())),
     }
 }
 
@@ -94,7 +94,7 @@ pub fn settled_state_since(brains: &Path, id: &str, acked: Option<(u64, String)>
         }
     }
     let tape = std::fs::read_to_string(layout.brain(&id).join("receipts.ndjson")).unwrap_or_default();
-    let chain = receipt::check(tape.lines(), &receipt::Trusted::Keys(vec![herm_tests::signer().public().clone()]));
+    let chain = receipt::check(tape.lines(), &receipt::TrustedKeys::Keys(vec![herm_tests::signer().public().clone()]));
     if !chain.is_sound() || chain.after != Some(brain.lock().bundle_hash.to_string()) || chain.version != version {
         return Err(format!("the receipts are not the steps, the chain is broken: {chain:?}"));
     }

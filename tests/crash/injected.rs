@@ -182,7 +182,7 @@ fn after(brains: &TempBrains, operation: &Operation, output: &Output, replay: bo
 
 /// Whether what was changed by hand is still to be adopted.
 fn is_drifted(brains: &TempBrains) -> bool {
-    let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let opening = herm::BrainOptions { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
     let brain = herm::Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("a brain");
     let drifted = brain.drift().is_some_and(|drift| !drift.is_empty());
     brain.close().expect("closed");

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use herm::ErrorKind;
-use herm::backend::{Hub, Pulled, Wanted};
+use herm::backend::{Hub, ModelRef, PulledModel};
 use herm_tests::hub_server::{Asked, HubServer, Told};
 use sha2::{Digest as _, Sha256};
 
@@ -21,11 +21,11 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn wanted(pinned: Option<&str>) -> Wanted {
-    Wanted::parse(NAME, pinned).expect("a name")
+fn wanted(pinned: Option<&str>) -> ModelRef {
+    ModelRef::parse(NAME, pinned).expect("a name")
 }
 
-async fn pull(hub: &HubServer, wanted: &Wanted, into: &Path) -> herm::Result<Pulled> {
+async fn pull(hub: &HubServer, wanted: &ModelRef, into: &Path) -> herm::Result<PulledModel> {
     Hub::new(Some(&hub.address()), None).expect("a hub").pull(wanted, into, |_, _| {}).await
 }
 
@@ -63,7 +63,7 @@ async fn a_model_comes_whole_and_is_what_the_hub_says_it_is() {
     let pulled = client.pull(&wanted(None), &directory, progress).await.expect("pulled");
     let size = bytes.len() as u64;
     let path = directory.join("tiny.gguf");
-    assert_eq!(pulled, Pulled { path: path.clone(), sha256: sha256(&bytes), bytes: size, fetched: size });
+    assert_eq!(pulled, PulledModel { path: path.clone(), sha256: sha256(&bytes), bytes: size, fetched: size });
     assert_eq!(std::fs::read(path).expect("there"), bytes);
     assert_eq!(names(&directory), ["tiny.gguf"]);
     assert_eq!(*heard.lock().expect("not poisoned"), (size, size));

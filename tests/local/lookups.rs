@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use herm::backend::Shelf;
-use herm::{Status, Task};
+use herm::backend::ModelCache;
+use herm::{Task, TaskStatus};
 use herm_tests::TempBrains;
 
 use super::{FACTS, ROLE, harness, model, with_role};
@@ -38,7 +38,7 @@ fn holds(answer: &str, value: &str) -> bool {
 /// Bound: of 20 at least 19 converge and at least 15 are right.
 #[test]
 fn a_small_model_drives_the_loop_because_only_legal_replies_can_be_written() {
-    let shelf = Shelf::new();
+    let shelf = ModelCache::new();
     let Some(local) = model(&shelf) else { return };
     let long = std::env::var_os("HERM_LONG").is_some();
     let brains = TempBrains::new();
@@ -54,8 +54,8 @@ fn a_small_model_drives_the_loop_because_only_legal_replies_can_be_written() {
         let answer = outcome.answer.as_deref().unwrap_or_default();
         let is_right = holds(answer, value);
         println!("{question} → {} calls, {answer} {}", outcome.calls.len(), if is_right { "right" } else { "wrong" });
-        converged += usize::from(outcome.status == Status::Converged);
-        right += usize::from(is_right && outcome.status == Status::Converged);
+        converged += usize::from(outcome.status == TaskStatus::Converged);
+        right += usize::from(is_right && outcome.status == TaskStatus::Converged);
         calls += outcome.calls.len();
         replies += outcome.turns as usize;
     }

@@ -11,9 +11,9 @@ mod receipts;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use herm::backend::{Local, LocalSettings, Router, Shelf};
-use herm::tool::{Card, Context, Output, Permission, Tool, Toolbox};
-use herm::{Brain, BrainId, Harness, Result, Seed, Source};
+use herm::backend::{LocalBackend, LocalSettings, ModelCache, Router};
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec, Toolbox};
+use herm::{Brain, BrainId, BrainSource, Harness, Result, Seed};
 use herm_tests::TempBrains;
 use serde_json::{Map, Value, json};
 
@@ -40,7 +40,7 @@ const FACTS: [(&str, &str); 14] = [
 ];
 
 /// Looks a fact up by the words it shares with the question.
-struct Search(Card);
+struct Search(ToolSpec);
 
 impl Search {
     fn new() -> Self {
@@ -49,7 +49,7 @@ impl Search {
             "properties": { "query": { "type": "string", "description": "What to look up, in a few words." } },
         });
         let about = "Looks a fact up in the encyclopedia. Use it for questions about people, places and things.";
-        Self(Card::new("search", about, Permission::Read, schema).worked(
+        Self(ToolSpec::new("search", about, Permission::Read, schema).with_few_shot(
             "What is the capital of France?",
             json!({ "query": "capital of France" }),
             "The capital of France is Paris.",
@@ -68,23 +68,23 @@ fn words(text: &str) -> Vec<String> {
 
 #[async_trait]
 impl Tool for Search {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.0
     }
 
-    async fn call(&self, args: Map<String, Value>, _: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, _: &ToolContext) -> Result<ToolOutput> {
         let asked = words(args["query"].as_str().unwrap_or_default());
         let shared = |fact: &str| words(fact).iter().filter(|word| asked.contains(word)).count();
         let best = FACTS.iter().rev().max_by_key(|(fact, _)| shared(fact)).filter(|(fact, _)| shared(fact) > 0);
         match best {
-            Some((fact, value)) => Ok(Output::new(format!("The {fact} is {value}."), "found")),
+            Some((fact, value)) => Ok(ToolOutput::new(format!("The {fact} is {value}."), "found")),
             None => Err(herm::Error::not_found("the encyclopedia has nothing on that")),
         }
     }
 }
 
 /// Works a sum of two numbers out.
-struct Calculator(Card);
+struct Calculator(ToolSpec);
 
 impl Calculator {
     fn new() -> Self {
@@ -93,7 +93,7 @@ impl Calculator {
             "properties": { "expression": { "type": "string", "description": "The sum, such as 12 * 4." } },
         });
         let about = "Works out plus, minus, times and divided by. Use it for numbers.";
-        Self(Card::new("calculator", about, Permission::Read, schema).worked(
+        Self(ToolSpec::new("calculator", about, Permission::Read, schema).with_few_shot(
             "What is 12 times 4?",
             json!({ "expression": "12 * 4" }),
             "48",
@@ -104,11 +104,11 @@ impl Calculator {
 
 #[async_trait]
 impl Tool for Calculator {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.0
     }
 
-    async fn call(&self, args: Map<String, Value>, _: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, _: &ToolContext) -> Result<ToolOutput> {
         let text = args["expression"].as_str().unwrap_or_default();
         let unclear = || herm::Error::invalid("write two numbers with + - * or / between them");
         let at = text.find(['+', '-', '*', '/']).ok_or_else(unclear)?;
@@ -120,7 +120,7 @@ impl Tool for Calculator {
             "*" => a * b,
             _ => a / b,
         };
-        Ok(Output::new(result.to_string(), "worked out"))
+        Ok(ToolOutput::new(result.to_string(), "worked out"))
     }
 }
 
@@ -133,23 +133,24 @@ fn toolbox() -> Toolbox {
 }
 
 /// The real model; nothing where the tests on real models are left out.
-fn model(shelf: &Shelf) -> Option<Local> {
+fn model(shelf: &ModelCache) -> Option<LocalBackend> {
     let mut settings = LocalSettings::new(herm_tests::models::smollm2()?);
     settings.threads = Some(2);
-    Some(Local::new(shelf, settings).expect("the model"))
+    Some(LocalBackend::new(shelf, settings).expect("the model"))
 }
 
 /// A brain with this role and nothing else.
 fn with_role(brains: &TempBrains, role: &str) -> BrainId {
     let id: BrainId = "1".parse().expect("a number");
     let seed = Seed { id: &id, files: &[("system.md", role.as_bytes())] };
-    let (brain, _) = Brain::hydrate(&brains.layout(), &id, &Source::Seed(seed), &brains.opening()).expect("a brain");
+    let (brain, _) =
+        Brain::hydrate(&brains.layout(), &id, &BrainSource::Seed(seed), &brains.opening()).expect("a brain");
     brain.close().expect("closed");
     id
 }
 
 /// A harness with the real model and the two tools.
-fn harness(brains: &TempBrains, local: Local) -> Harness {
+fn harness(brains: &TempBrains, local: LocalBackend) -> Harness {
     Harness::builder()
         .brains(brains.path())
         .clock(brains.clock())

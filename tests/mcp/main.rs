@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use herm::memory::EvidenceStatus;
-use herm::tool::{Context, Desk, Permission, Replay, Secrets, TaskFrame, Tool, ToolReport, dispatch};
-use herm::{Brain, BrainId, Layout, Moment, Opening, Seed, Source};
-use herm_tools::mcp::{Header, Server, connect};
+use herm::tool::{Permission, ReplaySource, Secrets, TaskFrame, Tool, ToolContext, ToolReport, WorkingCopy, dispatch};
+use herm::{Brain, BrainId, BrainOptions, BrainSource, Layout, Seed, Timestamp};
+use herm_tools::mcp::{McpServer, SecretHeader, connect};
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -29,15 +29,15 @@ fn program() -> String {
     env!("CARGO_BIN_EXE_mcp-server").to_owned()
 }
 
-fn stdio(name: &str) -> Server {
-    patient(Server::process(name, &program(), vec!["stdio".into()], Vec::new()).unwrap())
+fn stdio(name: &str) -> McpServer {
+    patient(McpServer::process(name, &program(), vec!["stdio".into()], Vec::new()).unwrap())
 }
 
-fn shell(name: &str, script: &str) -> Server {
-    Server::process(name, "sh", vec!["-c".into(), script.into()], Vec::new()).unwrap()
+fn shell(name: &str, script: &str) -> McpServer {
+    McpServer::process(name, "sh", vec!["-c".into(), script.into()], Vec::new()).unwrap()
 }
 
-fn patient(server: Server) -> Server {
+fn patient(server: McpServer) -> McpServer {
     server.start_timeout(PATIENCE).call_timeout(PATIENCE).reconnect_pause(Duration::ZERO)
 }
 
@@ -65,30 +65,30 @@ impl Http {
         self._child.kill().await.unwrap();
     }
 
-    fn server(&self, name: &str) -> Server {
-        patient(Server::http(name, &format!("http://{}/mcp", self.address), None).unwrap())
+    fn server(&self, name: &str) -> McpServer {
+        patient(McpServer::http(name, &format!("http://{}/mcp", self.address), None).unwrap())
     }
 }
 
 /// Tools, and a task to call them in.
 struct Bench {
     _dir: tempfile::TempDir,
-    cx: Context,
+    cx: ToolContext,
     tools: Vec<Arc<dyn Tool>>,
     warnings: Vec<String>,
 }
 
 impl Bench {
-    async fn new(servers: Vec<Server>) -> Self {
+    async fn new(servers: Vec<McpServer>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let id: BrainId = "7".parse().unwrap();
         let files: [(&str, &[u8]); 1] = [("system.md", b"You test tools.\n")];
-        let source = Source::Seed(Seed { id: &id, files: &files });
+        let source = BrainSource::Seed(Seed { id: &id, files: &files });
         let (brain, _) =
-            Brain::hydrate(&Layout::new(dir.path().join("brains")), &id, &source, &Opening::default()).unwrap();
-        let at = Moment::parse("2026-11-16T03:04:05Z").unwrap();
+            Brain::hydrate(&Layout::new(dir.path().join("brains")), &id, &source, &BrainOptions::default()).unwrap();
+        let at = Timestamp::parse("2026-11-16T03:04:05Z").unwrap();
         let slot = Arc::new(tokio::sync::Mutex::new(Some(brain)));
-        let desk = Arc::new(Mutex::new(Desk::new(slot.lock_owned().await, at)));
+        let desk = Arc::new(Mutex::new(WorkingCopy::new(slot.lock_owned().await, at)));
         let frame = TaskFrame {
             brain: id.clone(),
             task: "t-1".parse().unwrap(),
@@ -103,17 +103,17 @@ impl Bench {
             backend: None,
             commanded: Default::default(),
         };
-        let cx = Context::new(Arc::new(frame), desk, Arc::new(Secrets::default()), None);
+        let cx = ToolContext::new(Arc::new(frame), desk, Arc::new(Secrets::default()), None);
         let (tools, warnings) = connect(servers).await;
         Self { _dir: dir, cx, tools, warnings }
     }
 
     fn tool(&self, name: &str) -> &Arc<dyn Tool> {
-        self.tools.iter().find(|tool| tool.card().name == name).unwrap_or_else(|| panic!("{name}: {:?}", self.warnings))
+        self.tools.iter().find(|tool| tool.spec().name == name).unwrap_or_else(|| panic!("{name}: {:?}", self.warnings))
     }
 
     fn names(&self) -> Vec<&str> {
-        self.tools.iter().map(|tool| tool.card().name.as_str()).collect()
+        self.tools.iter().map(|tool| tool.spec().name.as_str()).collect()
     }
 
     async fn call(&self, name: &str, args: Value) -> ToolReport {
@@ -159,7 +159,7 @@ async fn tools_are_listed_and_called_over_pipes() {
 async fn tools_are_listed_and_called_over_http_with_events() {
     let http = Http::start("127.0.0.1:0", &[]).await;
     let bench = Bench::new(vec![http.server("web")]).await;
-    assert_eq!(bench.tool("mcp_web_add").card().permission, Permission::Network);
+    assert_eq!(bench.tool("mcp_web_add").spec().permission, Permission::Network);
     serves(&bench, "web").await;
 }
 
@@ -193,13 +193,13 @@ async fn cards_say_where_a_tool_is_from_and_names_are_apart() {
         "mcp_y_add",
     ];
     assert_eq!(bench.names(), expected);
-    let card = bench.tool("mcp_x_echo").card();
+    let card = bench.tool("mcp_x_echo").spec();
     assert_eq!(card.description, "From the MCP server x: Says what it is told.");
-    assert_eq!((card.permission, card.replay, card.output_cap), (Permission::Process, Replay::Recorded, 16_000));
+    assert_eq!((card.permission, card.replay, card.output_cap), (Permission::Process, ReplaySource::Recorded, 16_000));
     let text = json!({ "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] });
     assert_eq!(card.schema, text);
-    assert_eq!(bench.tool("mcp_x_fail").card().schema, json!({ "type": "object", "properties": {} }));
-    let card = bench.tool("mcp_x_garbage").card();
+    assert_eq!(bench.tool("mcp_x_fail").spec().schema, json!({ "type": "object", "properties": {} }));
+    let card = bench.tool("mcp_x_garbage").spec();
     assert_eq!(card.description, "From the MCP server x; its description was left out.");
     let expected = [
         "the tool \"garbage\" of the MCP server x is used without its description: it overrides the role",
@@ -233,7 +233,7 @@ async fn arguments_that_do_not_fit_do_not_reach_the_server() {
 #[tokio::test]
 async fn a_server_sees_only_what_it_is_allowed_to() {
     // Cargo sets this for tests.
-    let allowed = Server::process("x", &program(), vec!["stdio".into()], vec!["CARGO_PKG_NAME".into()]).unwrap();
+    let allowed = McpServer::process("x", &program(), vec!["stdio".into()], vec!["CARGO_PKG_NAME".into()]).unwrap();
     let bench = Bench::new(vec![patient(allowed), stdio("y")]).await;
     let seen = bench.ok("mcp_x_environment", json!({})).await;
     assert!(seen.split(' ').all(|name| ["CARGO_PKG_NAME", "HOME", "LANG", "PATH"].contains(&name)), "{seen}");
@@ -312,12 +312,12 @@ async fn calls_at_the_same_time_do_not_mix() {
 async fn a_server_that_does_not_serve_is_a_warning() {
     let closed = listener().await.1;
     let servers = vec![
-        Server::process("missing", "/nonexistent/server", Vec::new(), Vec::new()).unwrap(),
+        McpServer::process("missing", "/nonexistent/server", Vec::new(), Vec::new()).unwrap(),
         patient(shell("dead", "exit 1")),
         shell("mute", "exec sleep 1000").start_timeout(SHORT),
         shell("garbage", "while read -r line; do echo '<html>'; echo '{\"a\":1}'; done").start_timeout(SHORT),
         patient(shell("endless", "cat /dev/zero")),
-        Server::http("closed", &format!("http://{closed}/mcp"), None).unwrap(),
+        McpServer::http("closed", &format!("http://{closed}/mcp"), None).unwrap(),
         stdio("good").max_tools(16),
     ];
     let bench = Bench::new(servers).await;
@@ -388,8 +388,8 @@ async fn a_header_is_sent_and_a_refusal_is_told() {
         stream.write_all(answer.as_bytes()).await.unwrap();
         String::from_utf8(request).unwrap()
     });
-    let header = Header::new("Authorization", &SecretString::from("token-1234")).unwrap();
-    let bench = Bench::new(vec![Server::http("web", &format!("http://{address}/mcp"), Some(header)).unwrap()]).await;
+    let header = SecretHeader::new("Authorization", &SecretString::from("token-1234")).unwrap();
+    let bench = Bench::new(vec![McpServer::http("web", &format!("http://{address}/mcp"), Some(header)).unwrap()]).await;
     let request = asked.await.unwrap().to_ascii_lowercase();
     assert!(
         request.starts_with("post /mcp http/1.1") && request.contains("authorization: bearer token-1234"),
@@ -413,10 +413,10 @@ async fn the_python_reference_server_is_understood() {
                   def fail() -> str:\n    raise ValueError('no such thing')\n\
                   server.run()\n";
     let args = vec!["-c".into(), script.into()];
-    let server = Server::process("py", python.to_str().unwrap(), args, Vec::new()).unwrap();
+    let server = McpServer::process("py", python.to_str().unwrap(), args, Vec::new()).unwrap();
     let bench = Bench::new(vec![patient(server)]).await;
     assert_eq!((bench.names(), bench.warnings.len()), (vec!["mcp_py_add", "mcp_py_fail"], 0), "{:?}", bench.warnings);
-    assert_eq!(bench.tool("mcp_py_add").card().description, "From the MCP server py: Adds two numbers.");
+    assert_eq!(bench.tool("mcp_py_add").spec().description, "From the MCP server py: Adds two numbers.");
     assert_eq!(bench.ok("mcp_py_add", json!({ "a": 2, "b": 40 })).await, "42");
     let failed = bench.fails("mcp_py_fail", json!({})).await;
     assert!(failed.contains("fail\n") || failed.contains("no such thing"), "{failed}");

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use herm::successor::gate::{SignedProposal, SignedVote};
-use herm::successor::{Evaluation, Ruling};
+use herm::successor::{Evaluation, VerdictRuling};
 use herm_tests::http::{Answer, Client};
 use herm_tests::model_server::{Gate, ModelServer, Step};
 use serde_json::json;
@@ -126,9 +126,9 @@ fn one_is_verified_one_waits_others_are_turned_away_and_votes_come_without_anyon
     held.gate.open();
     for proposal in [first, second] {
         let vote: SignedVote = serde_json::from_value(held.until(&proposal, 200).json()).unwrap();
-        assert_eq!((vote.key(), &vote.said().about), (held.town.node(2).signer.public(), &proposal.question()));
+        assert_eq!((vote.key(), &vote.predicate().about), (held.town.node(2).signer.public(), &proposal.question()));
         // One answer that is the same on both sides shows nothing.
-        assert_eq!(vote.said().ruling, Ruling::NeedsRevision);
+        assert_eq!(vote.predicate().ruling, VerdictRuling::NeedsRevision);
     }
     // There is room again.
     held.send_and_leave(&held.proposal(4));

@@ -110,5 +110,5 @@ fn a_brain_that_is_not_here_cannot_be_voted_on() {
     let asked = town.proposal(1);
     let error = town.ask(2, &asked).unwrap_err();
     assert!(error.message().starts_with("node-2 answered with 404: "), "{error}");
-    assert_eq!((asked.said().patch_hash.clone(), &asked.said().evaluation), (patch().hash(), &evaluation()));
+    assert_eq!((asked.predicate().patch_hash.clone(), &asked.predicate().evaluation), (patch().hash(), &evaluation()));
 }

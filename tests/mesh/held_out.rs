@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use herm::SystemClock;
 use herm::ids::SystemRandom;
-use herm::successor::gate::{Proposal, SignedProposal};
-use herm::successor::{Evaluation, Patch, Records, Ruling};
+use herm::successor::gate::{MeshProposal, SignedProposal};
+use herm::successor::{Evaluation, Patch, VerdictRuling, VerdictStore};
 use herm::{Clock as _, Layout};
 use herm_tests::web_server;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ fn hostile(town: &Town) -> SignedProposal {
     });
     let patch = Patch::parse(file.to_string().as_bytes()).unwrap();
     let node = town.node(1);
-    Proposal::new(&patch, &evaluation(), node.base(), 1, SystemClock.now(), &SystemRandom, &node.signer).unwrap()
+    MeshProposal::new(&patch, &evaluation(), node.base(), 1, SystemClock.now(), &SystemRandom, &node.signer).unwrap()
 }
 
 /// What a node asks by itself: its brain's own backend answers.
@@ -78,20 +78,23 @@ fn a_hostile_role_passes_the_proposer_s_evaluation_and_not_the_node_s_own() {
     }
     let asked = hostile(&town);
     let vote = town.ask(2, &asked).unwrap();
-    let said = vote.said();
-    assert_eq!((said.ruling, said.reason.as_deref()), (Ruling::Reject, Some("local_regression")));
+    let said = vote.predicate();
+    assert_eq!((said.ruling, said.reason.as_deref()), (VerdictRuling::Reject, Some("local_regression")));
     // It names both verdicts, and both are kept.
-    let (records, _) = Records::new(&Layout::new(town.node(2).operator.brains())).all().unwrap();
+    let (records, _) = VerdictStore::new(&Layout::new(town.node(2).operator.brains())).all().unwrap();
     let ruled = |hash: &Option<String>| {
         records.iter().find(|one| one.verdict.hash().ok() == *hash).map(|one| one.verdict.verdict).unwrap()
     };
-    assert_eq!(ruled(&said.verdict_hash), Ruling::Approve);
-    assert_eq!(ruled(&said.local_verdict_hash), Ruling::Reject);
-    assert_eq!(town.ask(3, &asked).unwrap().said().ruling, Ruling::Approve);
+    assert_eq!(ruled(&said.verdict_hash), VerdictRuling::Approve);
+    assert_eq!(ruled(&said.local_verdict_hash), VerdictRuling::Reject);
+    assert_eq!(town.ask(3, &asked).unwrap().predicate().ruling, VerdictRuling::Approve);
     // What is not hostile is not stopped, though it shows nothing in the node's own evaluation.
     let good = town.proposal_of(1, &town.node(4).signer);
     let vote = town.ask(2, &good).unwrap();
-    assert_eq!((vote.said().ruling, vote.said().local_verdict_hash.is_some()), (Ruling::Approve, true));
+    assert_eq!(
+        (vote.predicate().ruling, vote.predicate().local_verdict_hash.is_some()),
+        (VerdictRuling::Approve, true)
+    );
 }
 
 #[test]
@@ -102,8 +105,11 @@ fn an_evaluation_that_checks_nothing_is_approved_of_by_nobody() {
     let town = Town::honest();
     let agreed = town.decide(&town.proposal_with(1, &town.node(1).signer, &unchecked()), PATIENCE);
     assert_eq!(counts(&agreed), (0, 5, false));
-    for vote in &agreed.said().votes {
-        assert_eq!((vote.said().reason.as_deref(), vote.said().verdict_hash.is_some()), (Some("no_checks"), true));
+    for vote in &agreed.predicate().votes {
+        assert_eq!(
+            (vote.predicate().reason.as_deref(), vote.predicate().verdict_hash.is_some()),
+            (Some("no_checks"), true)
+        );
     }
 }
 
@@ -124,5 +130,5 @@ fn a_server_whose_own_evaluation_is_none_does_not_start() {
         assert!(run.code != 0 && run.stderr.contains(why), "{run:?}");
     }
     assert!(Evaluation::parse(own().to_string().as_bytes()).unwrap().has_checks());
-    assert_eq!(patch().hash(), town.proposal(1).said().patch_hash);
+    assert_eq!(patch().hash(), town.proposal(1).predicate().patch_hash);
 }

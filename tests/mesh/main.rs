@@ -14,12 +14,12 @@ mod votes;
 use std::time::Duration;
 
 use herm::receipt::Signer;
-use herm::successor::gate::mesh::{Gathered, gather};
+use herm::successor::gate::mesh::{CollectedVotes, gather};
 use herm::successor::gate::{
-    Consensus, HttpTransport, Member, Mesh, Nonce, Proposal, Question, Signed, SignedConsensus, SignedProposal,
-    SignedVote, Transport as _, Vote,
+    Consensus, HttpTransport, Member, Mesh, MeshProposal, Nonce, Signed, SignedConsensus, SignedProposal, SignedVote,
+    Transport as _, Vote, VoteSubject,
 };
-use herm::successor::{Base, Evaluation, Patch, Ruling};
+use herm::successor::{Evaluation, Patch, PatchBase, VerdictRuling};
 use herm::{Clock as _, Layout, Reader, SystemClock, ids::SystemRandom};
 use herm_tests::operator::{Operator, Serving};
 use rustix::process::Signal;
@@ -129,8 +129,8 @@ impl Town {
         self.proposal_for(epoch, proposer, evaluation, self.node(1).base())
     }
 
-    fn proposal_for(&self, epoch: u64, proposer: &Signer, evaluation: &Evaluation, base: Base) -> SignedProposal {
-        Proposal::new(&patch(), evaluation, base, epoch, SystemClock.now(), &SystemRandom, proposer).unwrap()
+    fn proposal_for(&self, epoch: u64, proposer: &Signer, evaluation: &Evaluation, base: PatchBase) -> SignedProposal {
+        MeshProposal::new(&patch(), evaluation, base, epoch, SystemClock.now(), &SystemRandom, proposer).unwrap()
     }
 
     /// One member's vote.
@@ -146,7 +146,7 @@ impl Town {
         self.conclude(proposal, gathered)
     }
 
-    fn conclude(&self, proposal: &SignedProposal, gathered: Gathered) -> SignedConsensus {
+    fn conclude(&self, proposal: &SignedProposal, gathered: CollectedVotes) -> SignedConsensus {
         Consensus::conclude(&self.mesh(), proposal, gathered, SystemClock.now(), &self.node(1).signer).unwrap()
     }
 
@@ -191,10 +191,10 @@ impl Place {
     }
 
     /// The brain as documents of earlier versions name it: all of it.
-    fn base(&self) -> Base {
+    fn base(&self) -> PatchBase {
         let brain = BRAIN.parse().unwrap();
         let reader = Reader::open(&Layout::new(self.operator.brains()), &brain).unwrap();
-        Base { brain, version: reader.lock().version, bundle_hash: reader.lock().bundle_hash, touched: None }
+        PatchBase { brain, version: reader.lock().version, bundle_hash: reader.lock().bundle_hash, touched: None }
     }
 
     /// Stops its process where it stands, until it goes on.
@@ -263,7 +263,7 @@ fn checked(answer: &str) -> Value {
 }
 
 /// A vote that someone signs without having looked.
-fn claim(about: &Question, ruling: Ruling, signer: &Signer) -> SignedVote {
+fn claim(about: &VoteSubject, ruling: VerdictRuling, signer: &Signer) -> SignedVote {
     let vote = Vote {
         about: about.clone(),
         ruling,
@@ -279,13 +279,13 @@ fn claim(about: &Question, ruling: Ruling, signer: &Signer) -> SignedVote {
 
 /// How it was counted: approvals, answers, whether it passed.
 fn counts(consensus: &SignedConsensus) -> (usize, usize, bool) {
-    let tally = &consensus.said().tally;
+    let tally = &consensus.predicate().tally;
     (tally.approvals, tally.responders, tally.passed)
 }
 
 /// Members without a vote, with what came instead.
 fn silent(consensus: &SignedConsensus) -> Vec<(&str, &str)> {
-    consensus.said().silent.iter().map(|one| (one.name.as_str(), one.why.as_str())).collect()
+    consensus.predicate().silent.iter().map(|one| (one.name.as_str(), one.why.as_str())).collect()
 }
 
 fn as_json(document: &impl serde::Serialize) -> Value {

@@ -1,7 +1,7 @@
 //! The page about gates shows documents that are real.
 
-use herm::successor::gate::vote::Standing;
-use herm::successor::gate::{Approval, SignedApproval, Vote};
+use herm::successor::gate::vote::VoteStatus;
+use herm::successor::gate::{SignedApproval, StewardApproval, Vote};
 use herm_tests::can_sandbox;
 use serde_json::Value;
 
@@ -25,8 +25,8 @@ fn the_approval_of_the_page_is_signed_by_the_steward_of_the_page() {
     let page = page();
     let line = page.lines().find(|line| line.starts_with("{\"payloadType\"")).unwrap();
     let signed = SignedApproval::parse(line).unwrap();
-    let shown: Approval = serde_json::from_value(examples()[0].clone()).unwrap();
-    assert_eq!(*signed.said(), shown);
+    let shown: StewardApproval = serde_json::from_value(examples()[0].clone()).unwrap();
+    assert_eq!(*signed.predicate(), shown);
     assert!(page.contains(&format!("keys = [\"{}\"]", signed.key())), "{}", signed.key());
 }
 
@@ -44,7 +44,7 @@ fn the_page_names_every_standing() {
     if !can_sandbox() {
         return;
     }
-    for standing in [Standing::Approve, Standing::Reject, Standing::NeedsRevision, Standing::Equivocation] {
+    for standing in [VoteStatus::Approve, VoteStatus::Reject, VoteStatus::NeedsRevision, VoteStatus::Equivocation] {
         let name = serde_json::to_string(&standing).unwrap().replace('"', "`");
         assert!(page().contains(&name), "{name}");
     }

@@ -3,7 +3,7 @@
 use herm_tests::can_sandbox;
 use std::time::Duration;
 
-use herm::successor::Ruling;
+use herm::successor::VerdictRuling;
 use herm::successor::gate::{HttpTransport, Member, SignedProposal, SignedVote, Transport as _};
 use herm::{ErrorKind, Signer};
 use herm_tests::model_server::{ModelServer, Step};
@@ -22,7 +22,7 @@ impl Scripted {
     fn new(steps: impl FnOnce(&SignedVote) -> Vec<Step>) -> Self {
         let town = Town::asleep([Role::Common; 5]);
         let (asked, signer) = (town.proposal(1), town.node(2).signer.clone());
-        let vote = claim(&asked.question(), Ruling::Approve, &signer);
+        let vote = claim(&asked.question(), VerdictRuling::Approve, &signer);
         Self { server: ModelServer::start(steps(&vote)), signer, asked }
     }
 
@@ -54,7 +54,7 @@ fn a_vote_that_takes_a_while_is_asked_for_until_it_is_there() {
     let pending = || Step::json(202, json!({ "state": "verifying" }));
     let member = Scripted::new(|vote| vec![pending(), pending(), good(vote)]);
     let vote = member.ask(PATIENCE).unwrap();
-    assert_eq!((vote.key(), &vote.said().about), (member.signer.public(), &member.asked.question()));
+    assert_eq!((vote.key(), &vote.predicate().about), (member.signer.public(), &member.asked.question()));
     let look = format!("GET /v1/mesh/votes/{}", member.asked.hash().trim_start_matches("sha256:"));
     assert_eq!(member.asked(), ["POST /v1/mesh/proposals", &look, &look]);
     // What is sent is the proposal in its envelope, and nothing else.

@@ -4,10 +4,10 @@ use herm_tests::can_sandbox;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use herm::successor::gate::mesh::Gathered;
-use herm::successor::gate::vote::Standing;
-use herm::successor::gate::{Question, SignedVote};
-use herm::successor::{Base, Ruling};
+use herm::successor::gate::mesh::CollectedVotes;
+use herm::successor::gate::vote::VoteStatus;
+use herm::successor::gate::{SignedVote, VoteSubject};
+use herm::successor::{PatchBase, VerdictRuling};
 use herm_tests::web_server;
 
 use super::{PATIENCE, Town, as_json, claim, counts, patch, silent};
@@ -32,16 +32,16 @@ fn a_liar_s_vote_on_another_patch_does_not_count_and_is_named() {
     let mut town = Town::honest();
     let asked = town.proposal(1);
     let other = format!("sha256:{}", "a".repeat(64));
-    let lie = Question { patch_hash: other.clone(), ..asked.question() };
+    let lie = VoteSubject { patch_hash: other.clone(), ..asked.question() };
     let liar = town.node(5).signer.clone();
-    answer_with(&mut town, 5, vec![claim(&lie, Ruling::Approve, &liar)]);
+    answer_with(&mut town, 5, vec![claim(&lie, VerdictRuling::Approve, &liar)]);
     let agreed = town.decide(&asked, PATIENCE);
     assert_eq!((counts(&agreed), silent(&agreed)), ((4, 4, true), vec![]));
-    let named = &agreed.said().tally.not_counted;
+    let named = &agreed.predicate().tally.not_counted;
     assert_eq!(named.len(), 1);
     assert_eq!((&named[0].key, &named[0].why), (&liar.public().to_string(), &format!("it is about the patch {other}")));
     // All five are in the document, the lie too.
-    assert_eq!(agreed.said().votes.len(), 5);
+    assert_eq!(agreed.predicate().votes.len(), 5);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_vote_under_another_key_is_no_answer() {
     let asked = town.proposal(1);
     // One answers with a key of its own making, one with a vote of another member.
     let stranger = herm::Signer::from_seed([99; 32]);
-    answer_with(&mut town, 4, vec![claim(&asked.question(), Ruling::Approve, &stranger)]);
+    answer_with(&mut town, 4, vec![claim(&asked.question(), VerdictRuling::Approve, &stranger)]);
     let borrowed = town.ask(1, &asked).unwrap();
     answer_with(&mut town, 5, vec![borrowed]);
     let agreed = town.decide(&asked, PATIENCE);
@@ -75,10 +75,10 @@ fn a_hundred_votes_of_strangers_change_nothing() {
     let town = Town::asleep([super::Role::Common; 5]);
     let asked = town.proposal(1);
     let strangers =
-        (100..200).map(|seed| claim(&asked.question(), Ruling::Approve, &herm::Signer::from_seed([seed; 32])));
-    let agreed = town.conclude(&asked, Gathered { votes: strangers.collect(), silent: Vec::new() });
+        (100..200).map(|seed| claim(&asked.question(), VerdictRuling::Approve, &herm::Signer::from_seed([seed; 32])));
+    let agreed = town.conclude(&asked, CollectedVotes { votes: strangers.collect(), silent: Vec::new() });
     assert_eq!(counts(&agreed), (0, 0, false));
-    assert_eq!(agreed.said().tally.not_counted.len(), 100);
+    assert_eq!(agreed.predicate().tally.not_counted.len(), 100);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_node_says_the_same_however_often_it_is_asked_and_also_after_it_was_killed()
     assert_eq!(town.ask(2, &asked).unwrap(), first);
     // Heard three times, it counts once.
     let votes = vec![first.clone(), first.clone(), first];
-    let agreed = town.conclude(&asked, Gathered { votes, silent: Vec::new() });
+    let agreed = town.conclude(&asked, CollectedVotes { votes, silent: Vec::new() });
     assert_eq!(counts(&agreed), (1, 1, false));
 }
 
@@ -110,14 +110,14 @@ fn who_says_two_things_is_named_and_counts_as_a_reject() {
     let about = asked.question();
     let two_faced = town.node(5).signer.clone();
     let says = |ruling| claim(&about, ruling, &two_faced);
-    answer_with(&mut town, 5, vec![says(Ruling::Approve), says(Ruling::Reject)]);
+    answer_with(&mut town, 5, vec![says(VerdictRuling::Approve), says(VerdictRuling::Reject)]);
     // Asked twice, by the proposer or by two who compare what they heard.
     let mut votes: Vec<SignedVote> = (1..=5).map(|number| town.ask(number, &asked).unwrap()).collect();
     votes.push(town.ask(5, &asked).unwrap());
-    let agreed = town.conclude(&asked, Gathered { votes, silent: Vec::new() });
+    let agreed = town.conclude(&asked, CollectedVotes { votes, silent: Vec::new() });
     assert_eq!(counts(&agreed), (4, 5, true));
-    let last = agreed.said().tally.counted.last().unwrap();
-    assert_eq!((last.name.as_str(), last.standing), ("node-5", Standing::Equivocation));
+    let last = agreed.predicate().tally.counted.last().unwrap();
+    assert_eq!((last.name.as_str(), last.standing), ("node-5", VoteStatus::Equivocation));
 }
 
 #[test]
@@ -134,13 +134,13 @@ fn votes_of_an_old_epoch_are_worth_nothing_in_a_new_one() {
     }
     // The same patch for the same brain once more, answered with what was said then.
     let second = town.proposal(2);
-    let old = agreed.said().votes.clone();
+    let old = agreed.predicate().votes.clone();
     for (number, vote) in (1..).zip(&old) {
         answer_with(&mut town, number, vec![vote.clone()]);
     }
     let replayed = town.decide(&second, PATIENCE);
     assert_eq!(counts(&replayed), (0, 0, false));
-    let whys: Vec<&str> = replayed.said().tally.not_counted.iter().map(|one| one.why.as_str()).collect();
+    let whys: Vec<&str> = replayed.predicate().tally.not_counted.iter().map(|one| one.why.as_str()).collect();
     assert_eq!(whys, ["it is of epoch 1, not 2"; 5]);
 }
 
@@ -151,9 +151,10 @@ fn the_votes_for_one_brain_are_worth_nothing_for_another() {
     }
     let town = Town::asleep([super::Role::Common; 5]);
     let asked = town.proposal(1);
-    let elsewhere = Question { base: Base { brain: "8".parse().unwrap(), ..town.node(1).base() }, ..asked.question() };
-    let votes = town.places.iter().map(|place| claim(&elsewhere, Ruling::Approve, &place.signer)).collect();
-    let agreed = town.conclude(&asked, Gathered { votes, silent: Vec::new() });
+    let elsewhere =
+        VoteSubject { base: PatchBase { brain: "8".parse().unwrap(), ..town.node(1).base() }, ..asked.question() };
+    let votes = town.places.iter().map(|place| claim(&elsewhere, VerdictRuling::Approve, &place.signer)).collect();
+    let agreed = town.conclude(&asked, CollectedVotes { votes, silent: Vec::new() });
     assert_eq!(counts(&agreed), (0, 0, false));
-    assert_eq!(asked.said().patch().unwrap().hash(), patch().hash());
+    assert_eq!(asked.predicate().patch().unwrap().hash(), patch().hash());
 }

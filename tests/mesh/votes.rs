@@ -1,9 +1,9 @@
 //! Who approves, rejects and says nothing.
 
 use herm::Layout;
-use herm::successor::gate::vote::Standing;
-use herm::successor::gate::{EpochBook, SignedConsensus};
-use herm::successor::{Base, Evaluation, Patch, Ruling};
+use herm::successor::gate::vote::VoteStatus;
+use herm::successor::gate::{SignedConsensus, VoteStore};
+use herm::successor::{Evaluation, Patch, PatchBase, VerdictRuling};
 use herm_tests::can_sandbox;
 use serde_json::json;
 
@@ -19,7 +19,8 @@ fn five_honest_nodes_agree_and_the_epoch_is_closed_for_all_of_them() {
     let agreed = town.decide(&asked, PATIENCE);
     assert_eq!((counts(&agreed), silent(&agreed)), ((5, 5, true), vec![]));
     // Each found it by itself: every vote rests on a verdict of its own.
-    let mut verdicts: Vec<_> = agreed.said().votes.iter().map(|vote| vote.said().verdict_hash.clone()).collect();
+    let mut verdicts: Vec<_> =
+        agreed.predicate().votes.iter().map(|vote| vote.predicate().verdict_hash.clone()).collect();
     verdicts.sort();
     verdicts.dedup();
     assert_eq!(verdicts.len(), 5);
@@ -40,7 +41,7 @@ fn five_honest_nodes_agree_and_the_epoch_is_closed_for_all_of_them() {
     place.serving = Some(place.operator.serve());
     let error = town.ask(3, &town.proposal(1)).unwrap_err();
     assert!(error.message().contains("epoch 1 of brain 7 is closed"), "{error}");
-    assert_eq!(town.ask(3, &town.proposal(2)).unwrap().said().ruling, Ruling::Approve);
+    assert_eq!(town.ask(3, &town.proposal(2)).unwrap().predicate().ruling, VerdictRuling::Approve);
 }
 
 /// From the command line to the step: the proposer has no server of its own, and needs none.
@@ -67,7 +68,7 @@ fn what_was_evaluated_is_proposed_agreed_on_and_applied_once() {
     assert!(agreed.recount(&town.mesh()).unwrap().passed);
     let before = own.base();
     for place in &town.places {
-        let book = EpochBook::open(&Layout::new(place.operator.brains())).unwrap();
+        let book = VoteStore::open(&Layout::new(place.operator.brains())).unwrap();
         assert_eq!(book.closing(&before.brain, 1).unwrap().as_ref(), Some(&agreed));
     }
     let applied = herm.run(&["successor", "apply", &verdict]);
@@ -147,10 +148,10 @@ fn two_who_reject_stop_it_for_3_of_5_are_less_than_two_thirds() {
     let town = strict(&[4, 5]);
     let agreed = town.decide(&town.proposal(1), PATIENCE);
     assert_eq!((counts(&agreed), silent(&agreed)), ((3, 5, false), vec![]));
-    let standings: Vec<Standing> = agreed.said().tally.counted.iter().map(|one| one.standing).collect();
-    let (yes, no) = (Standing::Approve, Standing::Reject);
+    let standings: Vec<VoteStatus> = agreed.predicate().tally.counted.iter().map(|one| one.standing).collect();
+    let (yes, no) = (VoteStatus::Approve, VoteStatus::Reject);
     assert_eq!(standings, [yes, yes, yes, no, no]);
-    assert_eq!(agreed.said().votes[4].said().reason.as_deref(), Some("local_unmeasured"));
+    assert_eq!(agreed.predicate().votes[4].predicate().reason.as_deref(), Some("local_unmeasured"));
 }
 
 #[test]
@@ -171,20 +172,20 @@ fn who_has_another_brain_is_named_counts_for_nothing_and_closes_nothing() {
     let town = Town::of([common, common, common, other, other]);
     let agreed = town.decide(&town.proposal(1), PATIENCE);
     assert_eq!((counts(&agreed), silent(&agreed)), ((3, 3, true), vec![]));
-    let named = &agreed.said().tally.not_counted;
+    let named = &agreed.predicate().tally.not_counted;
     assert_eq!(
         named.iter().map(|one| one.why.as_str()).collect::<Vec<_>>(),
         ["it rests on no verdict: another_base"; 2]
     );
     // A member that proposes for a brain that nobody has is answered at once by all, and closes no epoch with that.
-    let nowhere = Base { version: 77, ..town.node(1).base() };
+    let nowhere = PatchBase { version: 77, ..town.node(1).base() };
     let free = town.proposal_for(1, &town.node(1).signer, &evaluation(), nowhere);
     let answered = town.decide(&free, PATIENCE);
-    assert_eq!((counts(&answered), answered.said().votes.len()), ((0, 0, false), 5));
+    assert_eq!((counts(&answered), answered.predicate().votes.len()), ((0, 0, false), 5));
     for number in 1..=5 {
         let refused = town.tell(number, &answered).unwrap_err();
         assert!(refused.message().contains("0 members voted, and 3 must have"), "{refused}");
-        let book = EpochBook::open(&Layout::new(town.node(number).operator.brains())).unwrap();
+        let book = VoteStore::open(&Layout::new(town.node(number).operator.brains())).unwrap();
         assert_eq!(book.vote(free.hash()).unwrap(), None, "nothing is written down");
     }
     for number in 1..=3 {
@@ -200,7 +201,7 @@ fn two_silent_do_not_stop_three_and_three_silent_do() {
     let town = Town::honest();
     let asked = town.proposal(1);
     for number in 1..=3 {
-        assert_eq!(town.ask(number, &asked).unwrap().said().ruling, Ruling::Approve);
+        assert_eq!(town.ask(number, &asked).unwrap().predicate().ruling, VerdictRuling::Approve);
     }
     town.node(4).fall_silent();
     town.node(5).fall_silent();

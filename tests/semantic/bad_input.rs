@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use herm::semantic::{self, Part, Running};
+use herm::semantic::{self, EmbeddingInput, SemanticOptions};
 use herm::{ErrorKind, Result};
 use serde_json::json;
 
 use super::{change_config, change_header, copy_of, tiny};
 
 fn embed(directory: &Path) -> Result<Vec<f32>> {
-    semantic::embedder(directory, Running::default())?.embed("a text", Part::Passage)
+    semantic::embedder(directory, SemanticOptions::default())?.embed("a text", EmbeddingInput::Passage)
 }
 
 fn score(directory: &Path) -> Result<f32> {
-    semantic::reranker(directory, Running::default())?.score("a query", "a text")
+    semantic::reranker(directory, SemanticOptions::default())?.score("a query", "a text")
 }
 
 #[test]
@@ -137,10 +137,10 @@ fn weights_that_are_no_numbers_give_no_vector() {
 #[test]
 fn what_failed_to_load_is_not_read_again_and_fails_alike() {
     let copy = copy_of("bert");
-    let model = semantic::embedder(copy.path(), Running::default()).expect("a model");
+    let model = semantic::embedder(copy.path(), SemanticOptions::default()).expect("a model");
     std::fs::write(copy.path().join("tokenizer.json"), "[]").expect("written");
-    let first = model.embed("a", Part::Query).expect_err("refused");
-    let second = model.embed("a", Part::Query).expect_err("refused");
+    let first = model.embed("a", EmbeddingInput::Query).expect_err("refused");
+    let second = model.embed("a", EmbeddingInput::Query).expect_err("refused");
     assert_eq!(
         (first.kind(), first.message(), first.hint_text()),
         (second.kind(), second.message(), second.hint_text())

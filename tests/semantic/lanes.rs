@@ -50,7 +50,7 @@ fn herm(config: &str) -> (TempBrains, Herm) {
             skills: vec![slug(name)],
             completed: true,
         };
-        brain.take_in_evidence([session]).expect("taken in");
+        brain.import_evidence([session]).expect("taken in");
     }
     brain.close().expect("closed");
     let file = brains.path().join("herm.toml");

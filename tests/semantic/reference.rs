@@ -1,6 +1,6 @@
 //! Tiny models of the three layouts, with random weights, against what the public Python implementation gives.
 
-use herm::semantic::{self, Part, Running, nearness};
+use herm::semantic::{self, EmbeddingInput, SemanticOptions, nearness};
 use serde::Deserialize;
 
 use super::{change_header, copy_of, tiny};
@@ -27,9 +27,9 @@ fn reference<T: for<'a> Deserialize<'a>>(name: &str) -> Vec<T> {
 }
 
 fn agrees(name: &str, directory: &std::path::Path) {
-    let model = semantic::embedder(directory, Running::default()).expect("a model");
+    let model = semantic::embedder(directory, SemanticOptions::default()).expect("a model");
     for case in reference::<Vector>(name) {
-        let part = if case.part == "query" { Part::Query } else { Part::Passage };
+        let part = if case.part == "query" { EmbeddingInput::Query } else { EmbeddingInput::Passage };
         let vector = model.embed(&case.text, part).expect("a vector");
         let off = vector.iter().zip(&case.vector).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(vector.len() == case.vector.len() && off < NEAR, "{name}, {:?} as {part:?}: off by {off}", case.text);
@@ -49,7 +49,7 @@ fn qwen3_gives_the_vectors_of_the_public_implementation_with_and_without_its_ins
 
 #[test]
 fn xlm_roberta_judges_pairs_as_the_public_implementation_does() {
-    let model = semantic::reranker(&tiny("xlm-roberta"), Running::default()).expect("a model");
+    let model = semantic::reranker(&tiny("xlm-roberta"), SemanticOptions::default()).expect("a model");
     for case in reference::<Judged>("xlm-roberta") {
         let score = model.score(&case.query, &case.passage).expect("a score");
         assert!((score - case.score).abs() < NEAR, "{case:?}: {score}");
@@ -94,10 +94,10 @@ fn without_further_files_a_family_pools_and_asks_as_its_card_says() {
 
 #[test]
 fn a_text_is_cut_at_the_limit_whatever_its_characters_are() {
-    let limited = Running::new(5, semantic::Device::Cpu).expect("settings");
+    let limited = SemanticOptions::new(5, semantic::Device::Cpu).expect("settings");
     for name in ["bert", "qwen3"] {
         let model = semantic::embedder(&tiny(name), limited).expect("a model");
-        let embed = |text: &str| model.embed(text, Part::Passage).expect("a vector");
+        let embed = |text: &str| model.embed(text, EmbeddingInput::Passage).expect("a vector");
         assert_eq!(embed("漢字とか🙂 and more"), embed("漢字とか🙂"));
         assert_ne!(embed("漢字とか🙂"), embed("漢字とか"));
     }
@@ -109,10 +109,10 @@ fn a_text_is_cut_at_the_limit_whatever_its_characters_are() {
 #[test]
 fn longer_texts_than_a_model_has_positions_are_cut_and_not_refused() {
     let long = "restart the pump 漢 ".repeat(2_000);
-    let running = Running::new(semantic::MOST_TEXT, semantic::Device::Auto).expect("settings");
+    let running = SemanticOptions::new(semantic::MOST_TEXT, semantic::Device::Auto).expect("settings");
     for name in ["bert", "qwen3"] {
         let model = semantic::embedder(&tiny(name), running).expect("a model");
-        assert_eq!(model.embed(&long, Part::Query).expect("a vector").len(), 32);
+        assert_eq!(model.embed(&long, EmbeddingInput::Query).expect("a vector").len(), 32);
     }
     let model = semantic::reranker(&tiny("xlm-roberta"), running).expect("a model");
     assert!((0.0..=1.0).contains(&model.score(&long, &long).expect("a score")));
@@ -121,7 +121,7 @@ fn longer_texts_than_a_model_has_positions_are_cut_and_not_refused() {
 #[test]
 fn a_model_is_named_by_its_directory_and_by_what_is_in_it() {
     let name = |directory: &std::path::Path| {
-        semantic::embedder(directory, Running::default()).expect("a model").name().to_owned()
+        semantic::embedder(directory, SemanticOptions::default()).expect("a model").name().to_owned()
     };
     let (called, version) =
         name(&tiny("bert")).split_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).expect("both");

@@ -54,7 +54,7 @@ impl Skewed {
 
 /// Seconds since 1970 of a time as the server writes it.
 fn seconds(text: &serde_json::Value) -> i64 {
-    herm::Moment::parse(text.as_str().unwrap()).unwrap().millis() / 1_000
+    herm::Timestamp::parse(text.as_str().unwrap()).unwrap().millis() / 1_000
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn where_brains_are_leased_a_command_that_moves_one_asks_for_the_lease() {
     let vault = super::vault_of(local, super::key(1), "another machine");
     let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let taken = executor.block_on(vault.take_lease(&super::id("1"), std::time::Duration::from_secs(60))).unwrap();
-    let herm::snapshot::Taken::Ours(lease) = taken else { panic!("{taken:?}") };
+    let herm::snapshot::LeaseAttempt::Ours(lease) = taken else { panic!("{taken:?}") };
     for arguments in moving {
         let run = with(arguments);
         assert_eq!(run.code, 5, "{run:?}");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use herm::ErrorKind;
-use herm::snapshot::pointer::{EnsPointer, EnsSettings, Pointed, Pointer as _, agree, record_key};
+use herm::snapshot::pointer::{EnsPointer, EnsSettings, HeadRef, Pointer as _, check_pointer, record_key};
 use herm::snapshot::store::{LocalStore, ObjectName, Store, WalrusSettings, WalrusStore};
 use herm_tests::command::Herm;
 use herm_tests::web_server::{Asked, serve};
@@ -259,19 +259,19 @@ async fn a_record_in_ens_tells_a_fresh_machine_that_a_store_was_taken_back() {
     let records = Records::default();
     let address = serve(Arc::new(ethereum(Resolver::Own, Arc::clone(&records)))).await;
     let ens = ens(&address, "foo.eth", &[]).unwrap();
-    let agrees = async || agree(&*store, &ens, &id("7")).await;
+    let agrees = async || check_pointer(&*store, &ens, &id("7")).await;
     assert_eq!(agrees().await.unwrap(), None, "nothing is said");
     // What the operator writes is what is printed. A record that is behind is fine; the store went on from it.
-    let write = |pointed: &Pointed| {
+    let write = |pointed: &HeadRef| {
         let (key, value) = ens.record(&id("7"), pointed);
         records.lock().unwrap().insert(key, value);
     };
     for head in [&old, &new] {
-        write(&Pointed::to(head).unwrap());
+        write(&HeadRef::to(head).unwrap());
         assert_eq!(agrees().await.unwrap(), Some(2));
     }
     // A store that ends before the record was taken back, and one with another head of that number was forked.
-    write(&Pointed { number: 3, ..Pointed::to(&new).unwrap() });
+    write(&HeadRef { number: 3, ..HeadRef::to(&new).unwrap() });
     let error = agrees().await.unwrap_err();
     assert!(error.kind() == ErrorKind::Refused && error.message().contains("the store ends at 2"), "{error}");
     // And nothing is restored from it.
@@ -279,9 +279,9 @@ async fn a_record_in_ens_tells_a_fresh_machine_that_a_store_was_taken_back() {
         .with_pointer(Arc::new(self::ens(&address, "foo.eth", &[]).unwrap()));
     let refused = guarded.restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Refused);
-    write(&Pointed { number: 1, ..Pointed::to(&new).unwrap() });
+    write(&HeadRef { number: 1, ..HeadRef::to(&new).unwrap() });
     assert!(agrees().await.unwrap_err().message().contains("another one"));
-    write(&Pointed::to(&new).unwrap());
+    write(&HeadRef::to(&new).unwrap());
     guarded.restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap();
     records.lock().unwrap().insert(record_key(&id("7")), "gibberish".to_owned());
     assert_eq!(agrees().await.unwrap_err().kind(), ErrorKind::Corrupt);
@@ -289,11 +289,11 @@ async fn a_record_in_ens_tells_a_fresh_machine_that_a_store_was_taken_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wildcard_resolvers_and_gateways_are_followed_as_far_as_the_operator_allows() {
-    let pointed = Pointed { number: 5, digest: herm::Digest::of(b"head") };
+    let pointed = HeadRef { number: 5, digest: herm::Digest::of(b"head") };
     let records = Records::default();
     records.lock().unwrap().insert(record_key(&id("7")), pointed.to_string());
     let wild = serve(Arc::new(ethereum(Resolver::Wildcard, Arc::clone(&records)))).await;
-    assert_eq!(ens(&wild, "foo.eth", &[]).unwrap().pointed(&id("7")).await.unwrap(), Some(pointed));
+    assert_eq!(ens(&wild, "foo.eth", &[]).unwrap().head_ref(&id("7")).await.unwrap(), Some(pointed));
     // The gateway answers with what the callback will give back: an encoded text.
     let value = pointed.to_string();
     let gateway = serve(Arc::new(move |asked: Asked| {
@@ -302,9 +302,9 @@ async fn wildcard_resolvers_and_gateways_are_followed_as_far_as_the_operator_all
     }))
     .await;
     let node = serve(Arc::new(ethereum(Resolver::Offchain(gateway), records))).await;
-    assert_eq!(ens(&node, "foo.eth", &["127.0.0.1"]).unwrap().pointed(&id("7")).await.unwrap(), Some(pointed));
+    assert_eq!(ens(&node, "foo.eth", &["127.0.0.1"]).unwrap().head_ref(&id("7")).await.unwrap(), Some(pointed));
     // A gateway that nobody named is not asked: its address is anyone's text.
-    let error = ens(&node, "foo.eth", &["example.org"]).unwrap().pointed(&id("7")).await.unwrap_err();
+    let error = ens(&node, "foo.eth", &["example.org"]).unwrap().head_ref(&id("7")).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Refused && error.message().contains("127.0.0.1"), "{error}");
 }
 
@@ -312,17 +312,17 @@ async fn wildcard_resolvers_and_gateways_are_followed_as_far_as_the_operator_all
 async fn names_and_nodes_that_are_none_are_told() {
     let records = Records::default();
     let node = serve(Arc::new(ethereum(Resolver::Own, records))).await;
-    assert_eq!(ens(&node, "bar.eth", &[]).unwrap().pointed(&id("7")).await.unwrap(), None);
+    assert_eq!(ens(&node, "bar.eth", &[]).unwrap().head_ref(&id("7")).await.unwrap(), None);
     for bad in ["", "eth", "Foo.eth", "foo..eth", "f\u{f6}o.eth", "foo.eth/x"] {
         assert_eq!(ens(&node, bad, &[]).unwrap_err().kind(), ErrorKind::InvalidInput, "{bad}");
     }
     for (status, body) in [(200, "<html>"), (200, "{\"error\":{\"code\":-32000,\"message\":\"busy\"}}"), (500, "")] {
         let node = serve(Arc::new(move |_| (status, body.as_bytes().to_vec()))).await;
-        let error = ens(&node, "foo.eth", &[]).unwrap().pointed(&id("7")).await.unwrap_err();
+        let error = ens(&node, "foo.eth", &[]).unwrap().head_ref(&id("7")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{body}");
     }
     let lying = serve(Arc::new(|_| (200, b"{\"result\":\"0x1234\"}".to_vec()))).await;
-    assert_eq!(ens(&lying, "foo.eth", &[]).unwrap().pointed(&id("7")).await.unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(ens(&lying, "foo.eth", &[]).unwrap().head_ref(&id("7")).await.unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -405,7 +405,7 @@ async fn a_wiped_operator_with_a_wiped_index_restores_from_the_pointer_alone() {
     assert_eq!((pushed.head.number, pushed.head.previous), (3, Some(record.pointed.digest)));
     let verified = vault(key(1)).verify(&there.layout(), &id("7"), &super::verifying()).await.unwrap();
     assert_eq!((verified.findings.len(), verified.snapshots), (0, 2), "{verified:?}");
-    let herm::snapshot::Secrecy::Key(new) = key(2) else { panic!("a key") };
+    let herm::snapshot::Encryption::Key(new) = key(2) else { panic!("a key") };
     vault(key(1)).rewrap(&id("7"), &new).await.unwrap();
 
     // An operator that remembers gets its index back too.
@@ -419,12 +419,12 @@ async fn a_wiped_operator_with_a_wiped_index_restores_from_the_pointer_alone() {
     let error = vault(key(3)).restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Corrupt && error.message().contains("the catalog of brain 7"), "{error}");
     let catalog = record.catalog.clone().unwrap();
-    let other = herm::snapshot::pointer::Catalog { blake3: herm::Digest::of(b"other"), ..catalog.clone() };
-    write(herm::snapshot::pointer::Record { catalog: Some(other), ..record.clone() }.to_string());
+    let other = herm::snapshot::pointer::CatalogRef { blake3: herm::Digest::of(b"other"), ..catalog.clone() };
+    write(herm::snapshot::pointer::PointerRecord { catalog: Some(other), ..record.clone() }.to_string());
     let error = vault(key(1)).restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap_err();
     assert!(error.message().contains("another digest"), "{error}");
     write(
-        Pointed { digest: herm::Digest::of(b"x"), ..record.pointed }.to_string()
+        HeadRef { digest: herm::Digest::of(b"x"), ..record.pointed }.to_string()
             + &format!(" catalog={} blake3={}", catalog.address, catalog.blake3),
     );
     let error = vault(key(1)).restore(&TempBrains::new().layout(), &id("7"), &how()).await.unwrap_err();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use herm::ErrorKind;
-use herm::brain::InPlace;
+use herm::brain::OnExisting;
 use herm_tests::TempBrains;
 
 use super::{grown, how, id, key, step, vault, vault_of};
@@ -26,7 +26,7 @@ async fn of_two_operators_that_moved_one_brain_the_second_is_told_and_can_go_on_
     assert!(error.message().contains("version 5 by the test, which was never here"), "{error}");
     drop(second);
     let mut replace = how();
-    replace.in_place = InPlace::SetAside;
+    replace.in_place = OnExisting::SetAside;
     other.restore(&two.layout(), &id("7"), &replace).await.unwrap();
     let mut second = two.open("7").unwrap();
     assert_eq!(second.lock(), first.lock());

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use herm::backend::Scripted;
-use herm::brain::InPlace;
-use herm::harness::{Pushing, Snapshotting};
+use herm::backend::ScriptedBackend;
+use herm::brain::OnExisting;
+use herm::harness::{PushTiming, SnapshotOptions};
 use herm::receipt::check;
 use herm::snapshot::Store;
 use herm::snapshot::outbox::Outbox;
-use herm::snapshot::store::{Created, Listed, MemoryStore, ObjectName};
+use herm::snapshot::store::{CreateOutcome, MemoryStore, ObjectName, StoredObject};
 use herm::{Error, ErrorKind, Harness, Reader, Result, Task};
 use herm_tests::{TempBrains, signer};
 
@@ -20,14 +20,14 @@ use super::{how, id, key, vault_of};
 
 const ANSWER: &str = r#"{"summary": "all is well"}"#;
 
-fn snapshotting(store: Arc<dyn Store>, owner: &str) -> Snapshotting {
-    Snapshotting::new(Arc::new(vault_of(store, key(1), owner)))
+fn snapshotting(store: Arc<dyn Store>, owner: &str) -> SnapshotOptions {
+    SnapshotOptions::new(Arc::new(vault_of(store, key(1), owner)))
 }
 
-fn harness(brains: &TempBrains, how: Snapshotting) -> Harness {
+fn harness(brains: &TempBrains, how: SnapshotOptions) -> Harness {
     Harness::builder()
         .brains(brains.path())
-        .backend(Scripted::new(vec![ANSWER; 1_000]))
+        .backend(ScriptedBackend::new(vec![ANSWER; 1_000]))
         .clock(brains.clock())
         .signer(signer())
         .wait(Duration::from_secs(20))
@@ -120,11 +120,11 @@ impl Store for Moody {
         self.mood()?;
         self.inner.put(name, content).await
     }
-    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<Created> {
+    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<CreateOutcome> {
         self.mood()?;
         self.inner.create(name, content).await
     }
-    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<Listed>> {
+    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<StoredObject>> {
         if self.shut {
             self.mood()?;
         }
@@ -193,7 +193,7 @@ async fn what_did_not_arrive_is_told_survives_a_restart_and_arrives_then() {
     let here = TempBrains::new();
     here.make("7").close().unwrap();
     let store = Moody::new(u64::MAX);
-    let impatient = Snapshotting { flush_within: Duration::from_millis(300), ..snapshotting(store.clone(), "one") };
+    let impatient = SnapshotOptions { flush_within: Duration::from_millis(300), ..snapshotting(store.clone(), "one") };
     let first = harness(&here, impatient);
     first.run(&id("7"), Task::new("do it")).await.unwrap();
     let error = first.shutdown().await.unwrap_err();
@@ -234,9 +234,9 @@ async fn a_harness_snapshots_and_restores_on_demand() {
     harness.snapshot(&id("7")).await.unwrap();
     harness.run(&id("7"), Task::new("do it")).await.unwrap();
     harness.snapshot(&id("7")).await.unwrap();
-    let error = harness.restore(&id("7"), Some(1), InPlace::Refuse).await.unwrap_err();
+    let error = harness.restore(&id("7"), Some(1), OnExisting::Refuse).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    let restored = harness.restore(&id("7"), Some(1), InPlace::SetAside).await.unwrap();
+    let restored = harness.restore(&id("7"), Some(1), OnExisting::SetAside).await.unwrap();
     assert_eq!(restored.head.version, 1);
     assert_eq!(Reader::open(&here.layout(), &id("7")).unwrap().lock().version, 1);
     // A task finds that the store is further, and goes on from there.
@@ -252,7 +252,8 @@ async fn two_operators_without_leases_make_one_history_and_every_loser_is_told()
     let store = Arc::new(MemoryStore::new());
     one.make("7").close().unwrap();
     vault_of(store.clone(), key(1), "first").push(&one.layout(), &id("7")).await.unwrap();
-    let strict = |owner: &str| Snapshotting { pushing: Pushing::BeforeTheAnswer, ..snapshotting(store.clone(), owner) };
+    let strict =
+        |owner: &str| SnapshotOptions { pushing: PushTiming::BeforeTheAnswer, ..snapshotting(store.clone(), owner) };
     let operators = [harness(&one, strict("one")), harness(&two, strict("two"))];
     let running: Vec<_> = operators
         .iter()
@@ -306,7 +307,7 @@ async fn a_leased_brain_is_worked_on_by_one_operator() {
     let store = Arc::new(MemoryStore::new());
     one.make("7").close().unwrap();
     let leased =
-        |owner: &str| Snapshotting { lease: Some(Duration::from_secs(3_600)), ..snapshotting(store.clone(), owner) };
+        |owner: &str| SnapshotOptions { lease: Some(Duration::from_secs(3_600)), ..snapshotting(store.clone(), owner) };
     let first = harness(&one, leased("one"));
     let second = harness(&two, leased("two"));
     first.run(&id("7"), Task::new("do it")).await.unwrap();
@@ -341,7 +342,7 @@ async fn an_operator_that_lost_goes_on_from_the_winners_brain() {
     assert_eq!(outcome.settled.unwrap().before, theirs.bundle_hash, "on the winner's brain");
     first.shutdown().await.unwrap();
     check_chain(&one, "7");
-    let aside = std::fs::read_dir(one.layout().aside()).unwrap().count();
+    let aside = std::fs::read_dir(one.layout().replaced_brains()).unwrap().count();
     assert_eq!(aside, 1, "what lost is kept");
     second.shutdown().await.unwrap();
 }
@@ -361,7 +362,7 @@ async fn edits_by_hand_are_kept_when_a_brain_catches_up() {
     let again = harness(&one, snapshotting(store, "one"));
     again.run(&id("7"), Task::new("catch up")).await.unwrap();
     again.shutdown().await.unwrap();
-    let aside = std::fs::read_dir(one.layout().aside()).unwrap().next().expect("set aside").unwrap().path();
+    let aside = std::fs::read_dir(one.layout().replaced_brains()).unwrap().next().expect("set aside").unwrap().path();
     assert_eq!(std::fs::read_to_string(aside.join("notes.txt")).unwrap(), "mine");
 }
 
@@ -371,7 +372,7 @@ async fn an_answer_is_not_thrown_away_because_the_store_is() {
     let here = TempBrains::new();
     here.make("7").close().unwrap();
     let store = Moody::new(0);
-    let how = Snapshotting { pushing: Pushing::BeforeTheAnswer, ..snapshotting(store.clone(), "one") };
+    let how = SnapshotOptions { pushing: PushTiming::BeforeTheAnswer, ..snapshotting(store.clone(), "one") };
     let harness = harness(&here, how);
     harness.run(&id("7"), Task::new("one")).await.unwrap();
     store.refusing.store(40, Ordering::SeqCst);
@@ -398,7 +399,7 @@ impl Dozing {
             super::step(&mut brains.open("7").unwrap(), 100 + number);
             other.push(&brains.layout(), &id("7")).await.unwrap();
         }
-        other.prune(&brains.layout(), &id("7"), herm::snapshot::Keeping { last: 1 }).await.unwrap();
+        other.prune(&brains.layout(), &id("7"), herm::snapshot::PruneOptions { last: 1 }).await.unwrap();
     }
 }
 
@@ -410,7 +411,7 @@ impl Store for Dozing {
     async fn put(&self, name: &ObjectName, content: Vec<u8>) -> Result<()> {
         self.inner.put(name, content).await
     }
-    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<Created> {
+    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<CreateOutcome> {
         let created = self.inner.create(name, content).await?;
         let meanwhile = match name.as_str().contains("/head/") {
             true => self.meanwhile.lock().unwrap().take(),
@@ -421,7 +422,7 @@ impl Store for Dozing {
         }
         Ok(created)
     }
-    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<Listed>> {
+    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<StoredObject>> {
         self.inner.list(prefix, after).await
     }
     async fn remove(&self, name: &ObjectName) -> Result<()> {
@@ -440,7 +441,7 @@ async fn a_step_that_others_went_on_from_is_not_told_lost_even_if_its_head_is_pr
     let (one, two) = (TempBrains::new(), TempBrains::new());
     one.make("7").close().unwrap();
     let store = Arc::new(Dozing { inner: Arc::new(MemoryStore::new()), meanwhile: std::sync::Mutex::new(None) });
-    let how = Snapshotting { pushing: Pushing::BeforeTheAnswer, ..snapshotting(store.clone(), "one") };
+    let how = SnapshotOptions { pushing: PushTiming::BeforeTheAnswer, ..snapshotting(store.clone(), "one") };
     let first = harness(&one, how);
     first.run(&id("7"), Task::new("first")).await.unwrap();
     // What follows the first task has pushed, too: the next head is that of the second.

@@ -13,11 +13,11 @@ mod trouble;
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::brain::InPlace;
+use herm::brain::OnExisting;
 use herm::ids::SystemRandom;
-use herm::receipt::Trusted;
+use herm::receipt::TrustedKeys;
 use herm::snapshot::store::MemoryStore;
-use herm::snapshot::{OperatorKey, Rehearse, Restoring, Secrecy, Store, Vault, Verifying};
+use herm::snapshot::{Encryption, OperatorKey, RehearsalScope, RestoreOptions, SnapshotVerifyOptions, Store, Vault};
 use herm::{Brain, BrainId, Draft, StepKind};
 use herm_tests::brains::{skill_text, slug};
 use herm_tests::{ManualClock, TempBrains, signer};
@@ -26,11 +26,11 @@ fn id(text: &str) -> BrainId {
     text.parse().unwrap()
 }
 
-fn key(byte: u8) -> Secrecy {
-    Secrecy::Key(OperatorKey::from_bytes([byte; 32]))
+fn key(byte: u8) -> Encryption {
+    Encryption::Key(OperatorKey::from_bytes([byte; 32]))
 }
 
-fn vault_of(store: Arc<dyn Store>, secrecy: Secrecy, owner: &str) -> Vault {
+fn vault_of(store: Arc<dyn Store>, secrecy: Encryption, owner: &str) -> Vault {
     Vault::new(store, secrecy, owner, Arc::new(SystemRandom), Arc::new(ManualClock::new()))
 }
 
@@ -39,11 +39,11 @@ fn vault() -> (Arc<MemoryStore>, Vault) {
     (Arc::clone(&store), vault_of(store, key(1), "the test"))
 }
 
-fn how() -> Restoring {
-    Restoring {
+fn how() -> RestoreOptions {
+    RestoreOptions {
         version: None,
-        in_place: InPlace::Refuse,
-        trusted: Trusted::Keys(vec![signer().public().clone()]),
+        in_place: OnExisting::Refuse,
+        trusted: TrustedKeys::Keys(vec![signer().public().clone()]),
         wait: Duration::from_secs(20),
         progress: None,
         inspect: None,
@@ -51,21 +51,23 @@ fn how() -> Restoring {
 }
 
 /// Every snapshot read, and the last one put together.
-fn verifying() -> Verifying {
-    Verifying { version: None, rehearse: Rehearse::Last, trusted: how().trusted }
+fn verifying() -> SnapshotVerifyOptions {
+    SnapshotVerifyOptions { version: None, rehearse: RehearsalScope::Last, trusted: how().trusted }
 }
 
 /// One step that looks like a task's: two messages, a line of the log, and now and then a skill.
 fn step(brain: &mut Brain, number: u64) {
     let mut draft = Draft::new();
     let task = format!("task-{number}");
-    for (role, text) in [(herm::memory::Role::User, "a question"), (herm::memory::Role::Assistant, "an answer")] {
-        draft.message(herm::memory::Message {
+    for (role, text) in
+        [(herm::memory::MessageRole::User, "a question"), (herm::memory::MessageRole::Assistant, "an answer")]
+    {
+        draft.message(herm::memory::MessageEntry {
             task: task.clone(),
             subscriber: None,
             role,
             content: format!("{text} number {number}, at some length so that chunks fill up. {}", "more ".repeat(40)),
-            at: herm::Moment(1_767_323_045_000),
+            at: herm::Timestamp(1_767_323_045_000),
         });
     }
     if number.is_multiple_of(3) {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use herm::ErrorKind;
-use herm::receipt::Trusted;
+use herm::receipt::TrustedKeys;
 use herm::snapshot::store::{MemoryStore, ObjectName};
-use herm::snapshot::{Keeping, Rehearse, Store, Verifying};
+use herm::snapshot::{PruneOptions, RehearsalScope, SnapshotVerifyOptions, Store};
 use herm_tests::TempBrains;
 
 use super::{grown, how, id, key, step, vault, vault_of, verifying};
@@ -24,7 +24,7 @@ async fn what_stays_can_be_restored_and_what_goes_takes_its_chunks_along() {
         locks.push(brain.lock().clone());
     }
     let before = store.list(&ObjectName::new("brains/7").unwrap(), None).await.unwrap().len();
-    let pruned = vault.prune(&here.layout(), &id("7"), Keeping { last: 3 }).await.unwrap();
+    let pruned = vault.prune(&here.layout(), &id("7"), PruneOptions { last: 3 }).await.unwrap();
     let after = store.list(&ObjectName::new("brains/7").unwrap(), None).await.unwrap().len();
     assert!(pruned.objects > 0 && after < before, "{pruned:?}, {before} → {after}");
     let verified = vault.verify(&here.layout(), &id("7"), &verifying()).await.unwrap();
@@ -45,7 +45,7 @@ async fn what_stays_can_be_restored_and_what_goes_takes_its_chunks_along() {
         step(&mut brain, 9_000 + number);
         let pushed = vault.push(&here.layout(), &id("7")).await.unwrap();
         assert!(pushed.objects < 12, "what is there is not sent again: {pushed:?}");
-        vault.prune(&here.layout(), &id("7"), Keeping { last: 1 }).await.unwrap();
+        vault.prune(&here.layout(), &id("7"), PruneOptions { last: 1 }).await.unwrap();
         let there = TempBrains::new();
         vault.restore(&there.layout(), &id("7"), &how()).await.unwrap();
         assert_eq!(there.open("7").unwrap().lock(), brain.lock());
@@ -69,7 +69,7 @@ async fn pruning_while_someone_pushes_never_breaks_a_snapshot() {
         });
         let prune = tokio::spawn({
             let (vault, layout) = (vault_of(store.clone(), key(1), "pruner"), here.layout());
-            async move { vault.prune(&layout, &id("7"), Keeping { last: 1 }).await }
+            async move { vault.prune(&layout, &id("7"), PruneOptions { last: 1 }).await }
         });
         let (push, prune) = (push.await.unwrap(), prune.await.unwrap());
         push.unwrap();
@@ -93,12 +93,14 @@ async fn verifying_names_every_snapshot_that_is_damaged() {
     let sound = vault.verify(&here.layout(), &id("7"), &verifying()).await.unwrap();
     assert!(sound.findings.is_empty() && sound.snapshots == 2 && sound.objects > 5, "{sound:?}");
     assert_eq!((sound.rehearsed, sound.receipts), (1, 152), "the last one is put together as a restore does");
-    let every = Verifying { rehearse: Rehearse::All, ..verifying() };
+    let every = SnapshotVerifyOptions { rehearse: RehearsalScope::All, ..verifying() };
     assert_eq!(vault.verify(&here.layout(), &id("7"), &every).await.unwrap().rehearsed, 2);
     // Whose receipts count is found out by putting it together, and nothing is left of that.
-    let stranger = Trusted::Keys(vec![herm::Signer::from_seed([8; 32]).public().clone()]);
-    let strange =
-        vault.verify(&here.layout(), &id("7"), &Verifying { trusted: stranger, ..verifying() }).await.unwrap();
+    let stranger = TrustedKeys::Keys(vec![herm::Signer::from_seed([8; 32]).public().clone()]);
+    let strange = vault
+        .verify(&here.layout(), &id("7"), &SnapshotVerifyOptions { trusted: stranger, ..verifying() })
+        .await
+        .unwrap();
     assert!(strange.findings.len() == 1 && strange.findings[0].contains("not a trusted key"), "{strange:?}");
     let left: Vec<_> = std::fs::read_dir(here.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("verify")), "{left:?}");
@@ -118,12 +120,12 @@ async fn verifying_names_every_snapshot_that_is_damaged() {
     assert_eq!(mended.findings, Vec::<String>::new());
     // Nothing is let go of while something that stays is not whole.
     store.remove(&chunks[0].name).await.unwrap();
-    let error = vault.prune(&here.layout(), &id("7"), Keeping { last: 1 }).await.unwrap_err();
+    let error = vault.prune(&here.layout(), &id("7"), PruneOptions { last: 1 }).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.message().contains("missing in the store"), "{error}");
     assert_eq!(vault.heads(&id("7")).await.unwrap().len(), 3, "only a head of the new generation has come");
     vault.push_whole(&here.layout(), &id("7")).await.unwrap();
-    vault.prune(&here.layout(), &id("7"), Keeping { last: 1 }).await.unwrap();
+    vault.prune(&here.layout(), &id("7"), PruneOptions { last: 1 }).await.unwrap();
     let there = TempBrains::new();
     vault.restore(&there.layout(), &id("7"), &how()).await.unwrap();
     assert_eq!(there.open("7").unwrap().lock(), brain.lock());

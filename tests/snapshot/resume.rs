@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use herm::snapshot::store::{Created, Listed, MemoryStore, ObjectName, ResumedStore};
-use herm::snapshot::{Restoring, Store};
+use herm::snapshot::store::{CreateOutcome, MemoryStore, ObjectName, ResumedStore, StoredObject};
+use herm::snapshot::{RestoreOptions, Store};
 use herm::{Error, ErrorKind, Result};
 use herm_tests::TempBrains;
 
@@ -34,10 +34,10 @@ impl Store for Breaking {
     async fn put(&self, name: &ObjectName, content: Vec<u8>) -> Result<()> {
         self.inner.put(name, content).await
     }
-    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<Created> {
+    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<CreateOutcome> {
         self.inner.create(name, content).await
     }
-    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<Listed>> {
+    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<StoredObject>> {
         self.inner.list(prefix, after).await
     }
     async fn remove(&self, name: &ObjectName) -> Result<()> {
@@ -64,7 +64,7 @@ async fn an_interrupted_restore_fetches_nothing_twice_and_says_how_far_it_is() {
     let told: Arc<Mutex<Vec<(u64, u64)>>> = Arc::default();
     let telling = Arc::clone(&told);
     let progress = move |done, total| telling.lock().unwrap().push((done, total));
-    let how = Restoring { progress: Some(Arc::new(progress)), ..how() };
+    let how = RestoreOptions { progress: Some(Arc::new(progress)), ..how() };
     let restore = async || {
         // Each time as a process of its own would: what was fetched is on the disk.
         let resumed = Arc::new(ResumedStore::new(breaking.clone(), &incoming).unwrap());

@@ -6,8 +6,8 @@ use herm::brain::OnChanged;
 use herm::memory::Fact;
 use herm::receipt::check;
 use herm::snapshot::store::{LocalStore, MemoryStore, ObjectName};
-use herm::snapshot::{Secrecy, Store};
-use herm::{Draft, Moment, Reader, StepKind};
+use herm::snapshot::{Encryption, Store};
+use herm::{Draft, Reader, StepKind, Timestamp};
 use herm_tests::TempBrains;
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ async fn a_restored_brain_is_the_one_that_was_pushed_and_goes_on_from_there() {
     let old: Vec<String> = brain.receipts(1, u64::MAX).unwrap().into_iter().map(|kept| kept.envelope).collect();
     assert_eq!(tape[..201], old, "the new receipts extend the old chain");
     back.close().unwrap();
-    assert!(Reader::open(&there.layout(), &id("7")).unwrap().tape_is_whole().unwrap());
+    assert!(Reader::open(&there.layout(), &id("7")).unwrap().receipt_log_is_whole().unwrap());
     step(&mut brain, 1_000);
 }
 
@@ -57,7 +57,7 @@ async fn the_same_brain_has_the_same_manifest_whoever_packs_it_and_however() {
     let again = one.push(&here.layout(), &id("7")).await.unwrap();
     assert!(!again.moved && again.objects == 0, "{again:?}");
     // From nothing, in plain text, elsewhere, and from the restored copy.
-    let plain = vault_of(Arc::new(MemoryStore::new()), Secrecy::Plaintext, "another");
+    let plain = vault_of(Arc::new(MemoryStore::new()), Encryption::Plaintext, "another");
     let at_once = plain.push(&here.layout(), &id("7")).await.unwrap();
     assert_eq!(at_once.head.manifest, by_steps.manifest);
     one.restore(&there.layout(), &id("7"), &how()).await.unwrap();
@@ -105,15 +105,15 @@ async fn what_is_searched_is_found_where_a_large_brain_arrives() {
             4_000 => "缓存 in the middle of nowhere".to_owned(),
             _ => format!("remark {number} about quince{} {}", number % 7, "and so on ".repeat(20)),
         };
-        let (task, role) = ("talk".to_owned(), herm::memory::Role::User);
-        draft.message(herm::memory::Message { task, subscriber: None, role, content, at: Moment(5) });
+        let (task, role) = ("talk".to_owned(), herm::memory::MessageRole::User);
+        draft.message(herm::memory::MessageEntry { task, subscriber: None, role, content, at: Timestamp(5) });
     }
     let fact = |key: &str, value: &str| Fact {
         subscriber: None,
         key: key.to_owned(),
         value: value.to_owned(),
         task: "talk".to_owned(),
-        at: Moment(5),
+        at: Timestamp(5),
     };
     draft.fact(fact("orchard", "full of medlars"));
     brain.settle(&draft, StepKind::Task, "a long talk").unwrap();
@@ -233,7 +233,7 @@ proptest! {
                     let mut draft = Draft::new();
                     let value = format!("{number} ").repeat(usize::from(key) * 20 + 1);
                     let (key, task) = (format!("key {key}"), format!("fact-{number}"));
-                    draft.fact(Fact { subscriber: None, key, value, task, at: Moment(5) });
+                    draft.fact(Fact { subscriber: None, key, value, task, at: Timestamp(5) });
                     open.settle(&draft, StepKind::Task, "noted").unwrap();
                 }
                 Happens::Undo(which) => {

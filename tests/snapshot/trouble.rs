@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use herm::ErrorKind;
 use herm::snapshot::store::{MemoryStore, ObjectName};
-use herm::snapshot::{Secrecy, Store};
+use herm::snapshot::{Encryption, Store};
 use herm_tests::TempBrains;
 use herm_tests::generate::Random;
 
@@ -23,7 +23,7 @@ async fn objects(store: &MemoryStore) -> Vec<(ObjectName, Vec<u8>)> {
 async fn of_a_thousand_bytes_that_rotted_a_thousand_are_noticed() {
     let here = TempBrains::new();
     let brain = grown(&here, "7", 120);
-    for secrecy in [key(1), Secrecy::Plaintext] {
+    for secrecy in [key(1), Encryption::Plaintext] {
         let store = Arc::new(MemoryStore::new());
         vault_of(store.clone(), secrecy.clone(), "the test").push(&here.layout(), &id("7")).await.unwrap();
         let objects = objects(&store).await;
@@ -87,7 +87,7 @@ async fn a_wrong_key_and_no_key_are_said_so() {
     drop(grown(&here, "7", 3));
     let (store, vault) = vault();
     vault.push(&here.layout(), &id("7")).await.unwrap();
-    for (secrecy, says) in [(key(2), "wrapped by operator key"), (Secrecy::Plaintext, "are encrypted")] {
+    for (secrecy, says) in [(key(2), "wrapped by operator key"), (Encryption::Plaintext, "are encrypted")] {
         let other = vault_of(store.clone(), secrecy, "other");
         for error in [
             other.restore(&there.layout(), &id("7"), &how()).await.unwrap_err(),
@@ -104,7 +104,7 @@ async fn from_plain_text_to_a_key_there_is_a_way_and_it_is_said() {
     let here = TempBrains::new();
     drop(grown(&here, "7", 3));
     let store = Arc::new(MemoryStore::new());
-    vault_of(store.clone(), Secrecy::Plaintext, "plain").push(&here.layout(), &id("7")).await.unwrap();
+    vault_of(store.clone(), Encryption::Plaintext, "plain").push(&here.layout(), &id("7")).await.unwrap();
     let sealed = vault_of(store, key(1), "sealed");
     for error in [
         sealed.push(&here.layout(), &id("7")).await.unwrap_err(),
@@ -147,7 +147,7 @@ async fn receipts_of_a_stranger_are_refused() {
     let (_, vault) = vault();
     vault.push(&here.layout(), &id("7")).await.unwrap();
     let mut how = how();
-    how.trusted = herm::receipt::Trusted::Keys(vec![herm::Signer::from_seed([8; 32]).public().clone()]);
+    how.trusted = herm::receipt::TrustedKeys::Keys(vec![herm::Signer::from_seed([8; 32]).public().clone()]);
     let error = vault.restore(&there.layout(), &id("7"), &how).await.unwrap_err();
     assert!(error.message().contains("not a trusted key"), "{error}");
     assert!(!there.file("7", "").exists());
@@ -250,7 +250,7 @@ async fn a_head_that_someone_removed_is_missed() {
     pruned.1.push(&here.layout(), &id("7")).await.unwrap();
     step(&mut brain, 10);
     pruned.1.push(&here.layout(), &id("7")).await.unwrap();
-    pruned.1.prune(&here.layout(), &id("7"), herm::snapshot::Keeping { last: 1 }).await.unwrap();
+    pruned.1.prune(&here.layout(), &id("7"), herm::snapshot::PruneOptions { last: 1 }).await.unwrap();
     let verified = pruned.1.verify(&here.layout(), &id("7"), &verifying()).await.unwrap();
     assert_eq!(verified.findings, Vec::<String>::new());
 }

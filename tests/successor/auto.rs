@@ -3,11 +3,13 @@
 use herm_tests::can_sandbox;
 use std::fs;
 
-use herm::backend::Scripted;
+use herm::backend::ScriptedBackend;
 use herm::ids::SystemRandom;
 use herm::receipt::Signer;
-use herm::successor::bottleneck::{self, Bottleneck, Kind, Seen, Standing, Surroundings};
-use herm::successor::draft_patch::{self, Aim, Material, Scene, material, material::Voice};
+use herm::successor::bottleneck::{self, Bottleneck, BottleneckKind, BrainObservation, BrainStats, ObservationEnv};
+use herm::successor::draft_patch::{
+    self, DraftContext, DraftTarget, EvaluationInputs, material, material::BackendPricing,
+};
 use herm::successor::{Patch, apply};
 use herm::{BrainId, Harness, Reader, Task};
 use herm_tests::model_server::{ModelServer, Step};
@@ -262,7 +264,7 @@ fn a_patch_that_a_model_drafts_is_marked_and_judged_and_anything_else_is_refused
 fn speaking(brains: &TempBrains, replies: Vec<&str>) -> Harness {
     Harness::builder()
         .brains(brains.path())
-        .backend(Scripted::new(replies))
+        .backend(ScriptedBackend::new(replies))
         .toolbox(herm_tools::standard().unwrap())
         .signer(signer())
         .learning(false)
@@ -293,7 +295,7 @@ async fn what_the_detector_sees_is_what_happened() {
     }
     harness.shutdown().await.unwrap();
     let reader = Reader::open(&brains.layout(), &id).unwrap();
-    let around = Surroundings { toolbox: harness.toolbox().clone(), context_bytes: None };
+    let around = ObservationEnv { toolbox: harness.toolbox().clone(), context_bytes: None };
     let seen = bottleneck::observe(&reader, &around, 50).unwrap();
     assert_eq!(seen.tasks.len(), 5);
     let one = &seen.tasks[0];
@@ -301,10 +303,11 @@ async fn what_the_detector_sees_is_what_happened() {
     assert_eq!((one.index_misses(), one.has_index, one.shrunk), (1, true, false));
     let calls: Vec<(&str, bool)> = one.calls.iter().map(|call| (call.tool.as_str(), call.found_nothing)).collect();
     assert_eq!(calls, [("skills_list", false), ("recall", true), ("unknown-tool", false)]);
-    let kinds: Vec<Kind> = bottleneck::detect(&seen.tasks, &seen.standing).into_iter().map(|one| one.kind).collect();
-    assert_eq!(kinds, [Kind::IndexMisses, Kind::ToolErrors, Kind::Nudges]);
+    let kinds: Vec<BottleneckKind> =
+        bottleneck::detect(&seen.tasks, &seen.standing).into_iter().map(|one| one.kind).collect();
+    assert_eq!(kinds, [BottleneckKind::IndexMisses, BottleneckKind::ToolErrors, BottleneckKind::Nudges]);
     assert_eq!(bottleneck::observe(&reader, &around, 2).unwrap().tasks.len(), 2, "as many as were asked for");
-    let found = material(&reader, Voice::Priced).unwrap();
+    let found = material(&reader, BackendPricing::Priced).unwrap();
     assert_eq!((found.replays, found.everyday.len(), found.query.as_str()), (5, 1, "quagga"));
     assert_eq!(found.everyday[0].replies.as_ref().unwrap().len(), 5, "a model's replies are played again");
 }
@@ -323,9 +326,10 @@ async fn what_a_subscriber_asked_is_in_no_evaluation() {
         harness.run(&id, Task { subscriber, ..Task::new("my secret matter") }).await.unwrap();
     }
     harness.shutdown().await.unwrap();
-    let found = material(&Reader::open(&brains.layout(), &id).unwrap(), Voice::Embedded).unwrap();
+    let found = material(&Reader::open(&brains.layout(), &id).unwrap(), BackendPricing::Embedded).unwrap();
     assert_eq!((found.replays, found.everyday.len()), (5, 0));
-    let bottleneck = Bottleneck { kind: Kind::IndexMisses, subject: None, found: 1.0, threshold: 0.2, count: 5, of: 5 };
+    let bottleneck =
+        Bottleneck { kind: BottleneckKind::IndexMisses, subject: None, found: 1.0, threshold: 0.2, count: 5, of: 5 };
     let evaluation = draft_patch::evaluation_for(&bottleneck, &found).unwrap().unwrap();
     assert!(!serde_json::to_string(&evaluation).unwrap().contains("secret"));
 }
@@ -337,21 +341,21 @@ fn every_template_stages_on_a_real_brain() {
     }
     let brains = TempBrains::new();
     let brain = brains.make("1");
-    let material = Material {
-        voice: Voice::Embedded,
+    let material = EvaluationInputs {
+        voice: BackendPricing::Embedded,
         replays: 10,
         everyday: Vec::new(),
         unfinished: Vec::new(),
         context_limit: 1 << 20,
         query: "x".to_owned(),
     };
-    let standing = Standing { own_skills: 30, unused: 20, index_fits: false, rows: 10_000 };
-    let seen = Seen { tasks: Vec::new(), standing, tuning: brain.tuning().unwrap() };
+    let standing = BrainStats { own_skills: 30, unused: 20, index_fits: false, rows: 10_000 };
+    let seen = BrainObservation { tasks: Vec::new(), standing, tuning: brain.tuning().unwrap() };
     let toolbox = herm_tools::standard().unwrap();
-    let scene = Scene::of(&Reader::open(&brains.layout(), brain.id()).unwrap(), &toolbox, &seen).unwrap();
+    let scene = DraftContext::of(&Reader::open(&brains.layout(), brain.id()).unwrap(), &toolbox, &seen).unwrap();
     let mut staged = Vec::new();
-    for kind in Kind::ALL {
-        let subject = (kind == Kind::ToolErrors).then(|| "recall".to_owned());
+    for kind in BottleneckKind::ALL {
+        let subject = (kind == BottleneckKind::ToolErrors).then(|| "recall".to_owned());
         let bottleneck = Bottleneck { kind, subject, found: 1e6, threshold: kind.threshold(), count: 9, of: 10 };
         for (aim, changes) in draft_patch::candidates(&bottleneck, &scene).unwrap() {
             let patch = Patch::new("a draft", None, changes).unwrap();
@@ -361,7 +365,7 @@ fn every_template_stages_on_a_real_brain() {
         let drafted = draft_patch::draft(&bottleneck, &scene, &material, &[]).unwrap();
         assert!(drafted.is_none_or(|drafted| drafted.evaluation.validate().is_ok()));
     }
-    let count = |aim: Aim| staged.iter().filter(|one| **one == aim).count();
-    assert_eq!(count(Aim::Setting), 5, "pressure, misses, slow search, recall, unused skills");
-    assert!(count(Aim::Role) >= 3 && count(Aim::Skill) == 1, "{staged:?}");
+    let count = |aim: DraftTarget| staged.iter().filter(|one| **one == aim).count();
+    assert_eq!(count(DraftTarget::Setting), 5, "pressure, misses, slow search, recall, unused skills");
+    assert!(count(DraftTarget::Role) >= 3 && count(DraftTarget::Skill) == 1, "{staged:?}");
 }

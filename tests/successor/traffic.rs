@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use herm::ids::SystemRandom;
 use herm::receipt::Signer;
-use herm::successor::detector::{Detecting, Detector, notes};
+use herm::successor::detector::{Detector, DetectorOptions, notes};
 use herm::{BrainId, Harness, Task};
 use herm_tests::operator::{Operator, Serving};
 use herm_tests::{TempBrains, signer};
@@ -262,7 +262,7 @@ async fn a_detector_in_the_library_looks_after_sessions_and_not_too_often() {
     }
     let brains = TempBrains::new();
     brains.make("1").close().unwrap();
-    let how = Detecting { tasks: 5, ..Detecting::default() };
+    let how = DetectorOptions { tasks: 5, ..DetectorOptions::default() };
     let harness = Harness::builder()
         .brains(brains.path())
         .toolbox(herm_tools::standard().unwrap())

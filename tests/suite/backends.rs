@@ -9,20 +9,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use herm::backend::{
-    Anthropic, Ask, Backend, BackendError, ChatMessage, Client, Completion, EndpointSettings, ErrorClass, Finish,
-    OpenAi, Purpose, Speaker, Tokens,
+    Anthropic, Backend, BackendError, ChatMessage, Completion, CompletionRequest, EndpointSettings, ErrorClass,
+    FinishReason, HttpClient, OpenAi, Purpose, Role, Tokens,
 };
 use herm_tests::model_server::{ModelServer, Step};
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-very-secret-0123456789";
 
-fn ask() -> Ask {
+fn ask() -> CompletionRequest {
     let said = |role, content: &str| ChatMessage { role, content: content.into() };
-    Ask {
-        messages: vec![said(Speaker::System, "You answer."), said(Speaker::User, "Hello")],
+    CompletionRequest {
+        messages: vec![said(Role::System, "You answer."), said(Role::User, "Hello")],
         purpose: Purpose::Turn,
-        legal: Arc::new(json!({"type": "object"})),
+        reply_schema: Arc::new(json!({"type": "object"})),
         max_output_tokens: 100,
         max_output_bytes: 10_000,
         temperature: 0.2,
@@ -30,9 +30,9 @@ fn ask() -> Ask {
 }
 
 /// One client for all tests: setting one up reads the machine's certificates, which takes a while.
-fn client() -> Client {
-    static CLIENT: OnceLock<Client> = OnceLock::new();
-    CLIENT.get_or_init(|| Client::new().expect("a client can be set up")).clone()
+fn client() -> HttpClient {
+    static CLIENT: OnceLock<HttpClient> = OnceLock::new();
+    CLIENT.get_or_init(|| HttpClient::new().expect("a client can be set up")).clone()
 }
 
 fn openai_settings(server: &ModelServer) -> EndpointSettings {
@@ -57,7 +57,7 @@ fn anthropic(server: &ModelServer) -> Anthropic {
 }
 
 /// Both backends, with the same client.
-fn both(server: &ModelServer, client: &Client) -> [Arc<dyn Backend>; 2] {
+fn both(server: &ModelServer, client: &HttpClient) -> [Arc<dyn Backend>; 2] {
     [
         Arc::new(OpenAi::new(client.clone(), openai_settings(server)).unwrap()),
         Arc::new(Anthropic::new(client.clone(), anthropic_settings(server)).unwrap()),
@@ -88,7 +88,7 @@ fn finished(reason: &str) -> String {
     json!({"choices": [{"delta": {}, "finish_reason": reason}]}).to_string()
 }
 
-fn completion(text: &str, finish: Finish, model: &str, tokens: Option<Tokens>) -> Completion {
+fn completion(text: &str, finish: FinishReason, model: &str, tokens: Option<Tokens>) -> Completion {
     Completion { text: text.into(), finish, model: model.into(), tokens, attestation: None }
 }
 

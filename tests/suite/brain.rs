@@ -4,10 +4,10 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use herm::brain::{Hydrated, Layer, OnDrift};
-use herm::memory::layers::Edit;
-use herm::memory::{Message, Role};
-use herm::{Brain, BrainId, Draft, ErrorKind, Opening, Reader, Seed, Source, StepKind};
+use herm::brain::{HydrateOutcome, MemoryLayer, OnDrift};
+use herm::memory::layers::LayerEdit;
+use herm::memory::{MessageEntry, MessageRole};
+use herm::{Brain, BrainId, BrainOptions, BrainSource, Draft, ErrorKind, Reader, Seed, StepKind};
 use herm_tests::TempBrains;
 use herm_tests::brains::{seed_files, skill_text, slug};
 
@@ -27,7 +27,7 @@ fn a_second_process_waits_and_is_then_told_who_holds_the_brain() {
         Command::new(CHILD).arg("hold").arg(brains.path()).stdout(Stdio::piped()).spawn().expect("started");
     let mut line = String::new();
     BufReader::new(holder.stdout.take().expect("output")).read_line(&mut line).expect("a line");
-    let opening = Opening { wait: Duration::from_millis(30), ..brains.opening() };
+    let opening = BrainOptions { wait: Duration::from_millis(30), ..brains.opening() };
     let error = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect_err("held");
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.message().contains(&format!("process {}", holder.id())), "{error}");
@@ -42,7 +42,7 @@ fn a_second_process_waits_and_is_then_told_who_holds_the_brain() {
 fn the_same_process_cannot_own_a_brain_twice() {
     let brains = TempBrains::new();
     let _first = brains.make("1");
-    let opening = Opening { wait: Duration::ZERO, ..brains.opening() };
+    let opening = BrainOptions { wait: Duration::ZERO, ..brains.opening() };
     let error = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect_err("held");
     assert_eq!(error.kind(), ErrorKind::Conflict);
 }
@@ -60,9 +60,9 @@ fn a_seed_is_copied_once_and_never_over_what_the_brain_became() {
     let files = seed_files();
     let files: Vec<(&str, &[u8])> = files.iter().map(|(path, text)| (*path, text.as_bytes())).collect();
     let id: BrainId = "1".parse().expect("an id");
-    let source = Source::Seed(Seed { id: &id, files: &files });
+    let source = BrainSource::Seed(Seed { id: &id, files: &files });
     let (mut brain, hydrated) = Brain::hydrate(&brains.layout(), &id, &source, &brains.opening()).expect("a brain");
-    assert_eq!(hydrated, Hydrated::Present);
+    assert_eq!(hydrated, HydrateOutcome::Present);
     assert_eq!(brain.lock(), &before);
     assert_eq!(brain.skill_text(&slug("flat-one")).expect("a text"), improved);
     assert!(brain.skills().expect("an index").get(&slug("dir-one")).is_none(), "the archived one stays archived");
@@ -86,7 +86,7 @@ fn a_manifest_is_checked_against_its_hash_and_a_mismatch_writes_nothing() {
     let brains = TempBrains::new();
     let id: BrainId = "5".parse().expect("an id");
     let hydrate = |json: &[u8]| {
-        Brain::hydrate(&brains.layout(), &id, &Source::Manifest { json, expected: None }, &brains.opening())
+        Brain::hydrate(&brains.layout(), &id, &BrainSource::Manifest { json, expected: None }, &brains.opening())
     };
     let wrong = "0".repeat(64);
     let error = hydrate(&manifest(Some(&wrong))).expect_err("refused");
@@ -109,7 +109,7 @@ fn a_manifest_is_checked_against_its_hash_and_a_mismatch_writes_nothing() {
     let other = TempBrains::new();
     other.clock.advance_ms(86_400_000);
     let json = manifest(Some(&hash.to_string()));
-    let source = Source::Manifest { json: &json, expected: None };
+    let source = BrainSource::Manifest { json: &json, expected: None };
     let (brain, _) =
         Brain::hydrate(&other.layout(), &"6".parse().expect("an id"), &source, &other.opening()).expect("made");
     assert_eq!(brain.lock().bundle_hash, hash);
@@ -118,7 +118,7 @@ fn a_manifest_is_checked_against_its_hash_and_a_mismatch_writes_nothing() {
     for path in ["system.md", "skills/one.md", "manifest.json"] {
         std::fs::copy(brains.file("5", path), dir.path().join(path)).expect("copied");
     }
-    let source = Source::Directory { path: dir.path(), expected: Some(hash) };
+    let source = BrainSource::Directory { path: dir.path(), expected: Some(hash) };
     let (brain, _) =
         Brain::hydrate(&other.layout(), &"7".parse().expect("an id"), &source, &other.opening()).expect("made");
     assert_eq!(brain.lock().bundle_hash, hash);
@@ -144,7 +144,7 @@ fn hostile_manifests_are_refused() {
         ("not JSON", "{"),
     ];
     for (what, json) in cases {
-        let source = Source::Manifest { json: json.as_bytes(), expected: None };
+        let source = BrainSource::Manifest { json: json.as_bytes(), expected: None };
         let error =
             Brain::hydrate(&brains.layout(), &"9".parse().expect("an id"), &source, &brains.opening()).expect_err(what);
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{what}: {error}");
@@ -167,7 +167,7 @@ fn edits_by_hand_are_named_refused_and_can_be_adopted() {
     for named in ["changed: skills/flat-one.md", "added: skills/new-one.md", "removed: patterns/p.md"] {
         assert!(error.message().contains(named), "{error}");
     }
-    let opening = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let opening = BrainOptions { on_drift: OnDrift::Report, ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("reported");
     assert!(brain.settle(&Draft::new(), StepKind::Task, "x").is_err(), "nothing settles on top of drift");
     let settled = brain.adopt().expect("adopted").expect("moved");
@@ -190,7 +190,13 @@ fn a_summary_does_not_say_what_kind_a_step_is() {
     ] {
         let mut draft = Draft::new();
         let at = brain.clock().now();
-        draft.message(Message { task: "t".into(), subscriber: None, role: Role::User, content: summary.into(), at });
+        draft.message(MessageEntry {
+            task: "t".into(),
+            subscriber: None,
+            role: MessageRole::User,
+            content: summary.into(),
+            at,
+        });
         assert!(brain.settle(&draft, kind, summary).expect("settled").moved);
         assert_eq!(brain.history(1).expect("history")[0].kind, kind, "{summary}");
     }
@@ -219,7 +225,7 @@ fn adopting_row_changes_makes_them_searchable_and_a_lost_role_is_refused() {
         .execute("INSERT INTO facts (id, scope, key, value, task, at) VALUES (-3, 0, 'k', 'planted fact', 't', 0)", [])
         .expect("inserted");
     drop(connection);
-    let opening = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let opening = BrainOptions { on_drift: OnDrift::Report, ..brains.opening() };
     let open = || Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
     let mut brain = open();
     let report = brain.verify().expect("a report");
@@ -228,7 +234,7 @@ fn adopting_row_changes_makes_them_searchable_and_a_lost_role_is_refused() {
     assert!(brain.verify().expect("a report").is_sound());
     let wanted = herm::memory::Search {
         text: "planted",
-        scope: herm::memory::Scope::Operator,
+        scope: herm::memory::SearchScope::Operator,
         except_task: None,
         limit: 5,
         now: brain.clock().now(),
@@ -255,7 +261,7 @@ fn a_lost_or_garbled_lock_file_is_written_again() {
 
     std::fs::write(&path, "not JSON").expect("written");
     assert_eq!(brains.open("1").expect_err("refused").kind(), ErrorKind::Corrupt);
-    let opening = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let opening = BrainOptions { on_drift: OnDrift::Report, ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("reported");
     assert!(brain.adopt().expect("adopted").is_none(), "the content is what it was");
     brain.close().expect("closed");
@@ -312,21 +318,21 @@ fn layer_one_is_capped_all_or_nothing_and_per_subscriber() {
     let brains = TempBrains::new();
     let mut brain = brains.make("1");
     let alice: herm::SubscriberId = "alice@example.com".parse().expect("a subscriber");
-    let layer = Layer::Subscriber(alice.digest());
-    settle(&mut brain, |editor| editor.edit_layer(layer, &[Edit::Add { content: "likes tea".into() }]));
+    let layer = MemoryLayer::Subscriber(alice.digest());
+    settle(&mut brain, |editor| editor.edit_layer(layer, &[LayerEdit::Add { content: "likes tea".into() }]));
     let path = format!("users/{}.md", alice.digest());
     assert_eq!(std::fs::read_to_string(brains.file("1", &path)).expect("a layer"), "- likes tea\n");
     let mut draft = Draft::new();
-    let both = [Edit::Add { content: "new".into() }, Edit::Remove { find: "absent".into() }];
-    assert!(brain.edit(&mut draft).edit_layer(Layer::Memory, &both).is_err());
+    let both = [LayerEdit::Add { content: "new".into() }, LayerEdit::Remove { find: "absent".into() }];
+    assert!(brain.edit(&mut draft).edit_layer(MemoryLayer::Memory, &both).is_err());
     assert!(draft.is_empty());
     brain.close().expect("closed");
     std::fs::write(brains.file("1", "MEMORY.md"), [0xff, 0xfe]).expect("written");
-    let opening = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let opening = BrainOptions { on_drift: OnDrift::Report, ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
     brain.adopt().expect("adopted");
     let mut draft = Draft::new();
-    let error = brain.edit(&mut draft).layer(Layer::Memory).expect_err("unreadable is not empty");
+    let error = brain.edit(&mut draft).layer(MemoryLayer::Memory).expect_err("unreadable is not empty");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 }
 
@@ -352,8 +358,8 @@ fn what_stands_in_the_way_of_a_file_is_found_before_the_commit() {
     std::fs::write(brains.file("1", "users"), "a file where a directory belongs").expect("written");
     let alice: herm::SubscriberId = "alice".parse().expect("a subscriber");
     let mut draft = Draft::new();
-    let edit = [Edit::Add { content: "x".into() }];
-    brain.edit(&mut draft).edit_layer(Layer::Subscriber(alice.digest()), &edit).expect("a change");
+    let edit = [LayerEdit::Add { content: "x".into() }];
+    brain.edit(&mut draft).edit_layer(MemoryLayer::Subscriber(alice.digest()), &edit).expect("a change");
     assert_eq!(brain.settle(&draft, StepKind::Task, "x").expect_err("refused").kind(), ErrorKind::Refused);
     assert_eq!(brain.lock().version, 1);
     brain.close().expect("closed");
@@ -377,7 +383,7 @@ fn a_link_in_place_of_herms_own_directory_is_refused_and_not_followed() {
     std::os::unix::fs::symlink(locks.path().join("victim"), locks.path().join(".locks/1.lock")).expect("linked");
     let id: BrainId = "1".parse().expect("an id");
     let seed = Seed { id: &id, files: &[("system.md", b"x")] };
-    let made = Brain::hydrate(&locks.layout(), &id, &Source::Seed(seed), &locks.opening());
+    let made = Brain::hydrate(&locks.layout(), &id, &BrainSource::Seed(seed), &locks.opening());
     assert_eq!(made.expect_err("refused").kind(), ErrorKind::Refused);
     assert_eq!(std::fs::read_to_string(locks.path().join("victim")).expect("there"), "precious");
 }
@@ -411,7 +417,7 @@ fn who_may_read_a_file_stays_as_it_was() {
     let mut brain = brains.make("1");
     let path = brains.file("1", "MEMORY.md");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("set");
-    settle(&mut brain, |editor| editor.edit_layer(Layer::Memory, &[Edit::Add { content: "x".into() }]));
+    settle(&mut brain, |editor| editor.edit_layer(MemoryLayer::Memory, &[LayerEdit::Add { content: "x".into() }]));
     assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
 }
 
@@ -464,7 +470,7 @@ fn a_missing_index_is_made_again_and_lost_file_lists_are_adopted() {
     brain.settle(&draft, StepKind::Task, "over a lost index").expect("healed and settled");
     brain.close().expect("closed");
     run("DELETE FROM entries");
-    let opening = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let opening = BrainOptions { on_drift: OnDrift::Report, ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
     assert!(!brain.verify().expect("a report").is_sound());
     brain.adopt().expect("adopted");
@@ -520,13 +526,13 @@ fn a_brain_set_aside_is_whole_for_whoever_comes_next_and_still_to_be_flushed() {
     let mut brain = brains.make("1");
     let text = |n: u32| skill_text("flat-one", &format!("version {n}"));
     settle(&mut brain, |editor| editor.edit_skill(&slug("flat-one"), &text(1)).map(drop));
-    brain.set_aside().expect("aside");
+    brain.close_unsynced().expect("aside");
 
     let mut brain = brains.open("1").expect("open");
     assert_eq!((brain.steps_since_flush(), brain.lock().version), (1, 2), "not synced by anyone yet");
     assert_eq!(brain.skill_text(&slug("flat-one")).expect("a text"), text(1));
     settle(&mut brain, |editor| editor.edit_skill(&slug("flat-one"), &text(2)).map(drop));
-    brain.set_aside().expect("aside");
+    brain.close_unsynced().expect("aside");
 
     // A power cut takes what was not synced: the file is empty, the lock is that of before.
     let path = brains.layout().brain(&"1".parse().expect("an id"));
@@ -541,11 +547,11 @@ fn a_brain_set_aside_is_whole_for_whoever_comes_next_and_still_to_be_flushed() {
     // After so many steps even being set aside makes it durable, and a reader never waits for that.
     for n in 3..40 {
         settle(&mut brain, |editor| editor.edit_skill(&slug("flat-one"), &text(n)).map(drop));
-        brain.set_aside().expect("aside");
+        brain.close_unsynced().expect("aside");
         brain = brains.open("1").expect("open");
         assert!(brain.steps_since_flush() < herm::brain::STEPS_BETWEEN_FLUSHES, "at step {n}");
     }
     brain.close().expect("closed");
     let reader = Reader::open(&brains.layout(), &"1".parse().expect("an id")).expect("a reader");
-    assert!(reader.tape_is_whole().expect("read") && reader.lock().version == 40);
+    assert!(reader.receipt_log_is_whole().expect("read") && reader.lock().version == 40);
 }

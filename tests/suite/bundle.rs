@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use herm::bundle::rows::{Cell, ChunkHasher};
-use herm::bundle::{Part, Parts, Tree, file_leaf, rows};
-use herm::memory::{Fact, Message, Role, TaskEntry};
+use herm::bundle::{BundlePart, PartDigests, Tree, file_leaf, rows};
+use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry};
 use herm::skill::CreatedBy;
 use herm::{Brain, Digest, Draft, RelPath, StepKind, SubscriberId};
 use herm_tests::TempBrains;
@@ -38,7 +38,7 @@ fn compute(files: &serde_json::Map<String, Value>, tables: &serde_json::Map<Stri
     let mut tree = Tree::default();
     for (path, text) in files {
         let path: RelPath = path.parse().expect("a path");
-        if Part::of(path.as_str()).is_none() {
+        if BundlePart::of(path.as_str()).is_none() {
             continue;
         }
         let digest = Digest::of(text.as_str().expect("text").as_bytes());
@@ -78,15 +78,15 @@ fn compute(files: &serde_json::Map<String, Value>, tables: &serde_json::Map<Stri
         vector.tables.insert(table.to_owned(), digest.to_string());
         part_tables.entry(part).or_default().push((table, digest));
     }
-    let parts = Parts {
-        system: tree.part(Part::System),
-        layer1: tree.part(Part::Layer1),
-        skills: tree.part(Part::Skills),
-        patterns: tree.part(Part::Patterns),
+    let parts = PartDigests {
+        system: tree.part(BundlePart::System),
+        layer1: tree.part(BundlePart::Layer1),
+        skills: tree.part(BundlePart::Skills),
+        patterns: tree.part(BundlePart::Patterns),
         usage: rows::part("usage", part_tables.remove("usage").expect("usage")),
         memory: rows::part("memory", part_tables.remove("memory").expect("memory")),
     };
-    for part in Part::ALL {
+    for part in BundlePart::ALL {
         vector.parts.insert(part.name().to_owned(), parts.get(part).to_string());
     }
     vector.root = parts.root().to_string();
@@ -126,7 +126,7 @@ fn a_real_brain_with_the_vectors_content_has_the_vectors_hash() {
             std::fs::write(path, text.as_str().expect("text")).expect("written");
         }
         let id = "1".parse().expect("an id");
-        let from = herm::Source::Directory { path: source.path(), expected: None };
+        let from = herm::BrainSource::Directory { path: source.path(), expected: None };
         let (brain, _) = Brain::hydrate(&brains.layout(), &id, &from, &brains.opening()).expect("made");
         brain.close().expect("closed");
         let connection = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
@@ -149,7 +149,7 @@ fn a_real_brain_with_the_vectors_content_has_the_vectors_hash() {
             }
         }
         drop(connection);
-        let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+        let opening = herm::BrainOptions { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
         let mut brain = Brain::open(&brains.layout(), &id, &opening).expect("opened");
         brain.adopt().expect("adopted");
         assert_eq!(Value::from(brain.lock().bundle_hash.to_string()), vector["expect"]["root"], "{name}");
@@ -211,13 +211,13 @@ fn put(brain: &Brain, draft: &mut Draft, change: &Change) {
         Change::Restore(n) => brain.edit(draft).restore_skill(&name(n)).map(drop),
         Change::Pin(n, pinned) => brain.edit(draft).pin_skill(&name(n), *pinned),
         Change::Remember(n) => {
-            let edit = herm::memory::layers::Edit::Add { content: format!("fact {n}") };
-            brain.edit(draft).edit_layer(herm::brain::Layer::Memory, &[edit])
+            let edit = herm::memory::layers::LayerEdit::Add { content: format!("fact {n}") };
+            brain.edit(draft).edit_layer(herm::brain::MemoryLayer::Memory, &[edit])
         }
         Change::Say(n, content) => {
             let subscriber = (*n > 0).then(|| who(*n));
             let content = format!("said {content} 缓存");
-            draft.message(Message { task: "t".into(), subscriber, role: Role::User, content, at });
+            draft.message(MessageEntry { task: "t".into(), subscriber, role: MessageRole::User, content, at });
             Ok(())
         }
         Change::Note(n, content) => {
@@ -314,7 +314,7 @@ fn what_does_not_change_anything_makes_no_version() {
     let mut draft = Draft::new();
     put(&brain, &mut draft, &Change::Write(1, 1));
     let first = brain.settle(&draft, StepKind::Task, "one").expect("settled");
-    assert!(first.moved && first.parts == [Part::Skills, Part::Usage]);
+    assert!(first.moved && first.parts == [BundlePart::Skills, BundlePart::Usage]);
     let text = brain.skill_text(&slug("skill-1")).expect("a text");
     let mut same = Draft::new();
     herm::skill::Files::write(

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use herm::curator::{self, Policy};
-use herm::skill::{CreatedBy, State};
+use herm::curator::{self, CuratorPolicy};
+use herm::skill::{CreatedBy, SkillState};
 use herm::{Brain, Draft, Slug, StepKind};
 use herm_tests::TempBrains;
 use herm_tests::brains::{skill_text, slug};
@@ -14,7 +14,7 @@ use crate::HERM;
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
 fn is_due(brain: &Brain) -> bool {
-    curator::due(brain, Policy::default()).expect("looked") > 0
+    curator::due(brain, CuratorPolicy::default()).expect("looked") > 0
 }
 
 fn create(brain: &mut Brain, name: &str, by: CreatedBy) {
@@ -48,7 +48,7 @@ fn files(brains: &TempBrains, below: &str) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-fn state(brain: &Brain, name: &str) -> State {
+fn state(brain: &Brain, name: &str) -> SkillState {
     brain.usage().expect("usage")[&slug(name)].state
 }
 
@@ -68,15 +68,15 @@ fn an_idle_skill_grows_stale_is_archived_and_comes_back_byte_for_byte() {
     assert_eq!(before.len(), 2);
 
     brains.clock.advance_ms(30 * DAY);
-    let report = curator::run(&mut brain, Policy::default()).expect("a pass");
+    let report = curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
     assert_eq!(report.plan.transitioned.len(), 1);
-    assert_eq!((state(&brain, "mine"), report.settled.is_some()), (State::Stale, true));
+    assert_eq!((state(&brain, "mine"), report.settled.is_some()), (SkillState::Stale, true));
     assert!(brain.skills().expect("skills").get(&slug("mine")).is_some(), "stale is still in the index");
 
     brains.clock.advance_ms(60 * DAY);
     assert!(is_due(&brain));
-    let report = curator::run(&mut brain, Policy::default()).expect("a pass");
-    assert_eq!(report.plan.transitioned[0].to, State::Archived);
+    let report = curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
+    assert_eq!(report.plan.transitioned[0].to, SkillState::Archived);
     assert!(brain.skills().expect("skills").get(&slug("mine")).is_none());
     assert_eq!(files(&brains, "skills/.archive/mine"), before, "moved with all its files");
     let last = brain.history(1).expect("history").remove(0);
@@ -86,7 +86,7 @@ fn an_idle_skill_grows_stale_is_archived_and_comes_back_byte_for_byte() {
     brain.edit(&mut draft).restore_skill(&slug("mine")).expect("restored");
     brain.settle(&draft, StepKind::Maintenance, "restored").expect("settled");
     assert_eq!(files(&brains, "skills/mine"), before);
-    assert_eq!(state(&brain, "mine"), State::Active);
+    assert_eq!(state(&brain, "mine"), SkillState::Active);
     assert!(!is_due(&brain), "whoever brings it back wants it");
     assert!(brain.verify().expect("verified").is_sound());
 }
@@ -102,21 +102,24 @@ fn old_enough_goes_straight_to_the_archive_and_a_stale_one_that_is_used_is_activ
     brains.clock.advance_ms(50 * DAY);
     touch(&mut brain, "back-again");
     brains.clock.advance_ms(40 * DAY);
-    curator::run(&mut brain, Policy::default()).expect("a pass");
-    assert_eq!(state(&brain, "long-gone"), State::Archived, "stale is passed over");
-    assert_eq!(state(&brain, "back-again"), State::Stale);
-    assert_eq!(state(&brain, "never-used"), State::Active, "never active is never old");
+    curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
+    assert_eq!(state(&brain, "long-gone"), SkillState::Archived, "stale is passed over");
+    assert_eq!(state(&brain, "back-again"), SkillState::Stale);
+    assert_eq!(state(&brain, "never-used"), SkillState::Active, "never active is never old");
     touch(&mut brain, "back-again");
-    assert_eq!(state(&brain, "back-again"), State::Active);
+    assert_eq!(state(&brain, "back-again"), SkillState::Active);
     // A look reactivates too, at the next pass.
     brains.clock.advance_ms(31 * DAY);
-    curator::run(&mut brain, Policy::default()).expect("a pass");
+    curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
     let mut draft = Draft::new();
     brain.edit(&mut draft).viewed(&slug("back-again")).expect("counted");
     brain.settle(&draft, StepKind::Maintenance, "looked").expect("settled");
-    assert_eq!(state(&brain, "back-again"), State::Stale);
-    let report = curator::run(&mut brain, Policy::default()).expect("a pass");
-    assert_eq!((report.plan.transitioned[0].from, report.plan.transitioned[0].to), (State::Stale, State::Active));
+    assert_eq!(state(&brain, "back-again"), SkillState::Stale);
+    let report = curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
+    assert_eq!(
+        (report.plan.transitioned[0].from, report.plan.transitioned[0].to),
+        (SkillState::Stale, SkillState::Active)
+    );
 }
 
 #[test]
@@ -127,15 +130,15 @@ fn what_the_curator_did_can_be_undone_and_stays_undone() {
     touch(&mut brain, "mine");
     let before = files(&brains, "skills");
     brains.clock.advance_ms(100 * DAY);
-    curator::run(&mut brain, Policy::default()).expect("a pass");
+    curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
     let step = brain.history(1).expect("history").remove(0);
     let changed: Vec<&str> = step.changes.iter().map(|change| change.path.as_str()).collect();
     assert_eq!(changed, ["skills/.archive/mine.md", "skills/mine.md"], "the ledger has every file, with digests");
     let undone = brain.undo(step.seq, herm::brain::OnChanged::Refuse).expect("undone");
     assert!(undone.settled.is_some_and(|settled| settled.moved));
     assert_eq!(files(&brains, "skills"), before);
-    assert_eq!(state(&brain, "mine"), State::Active);
-    let report = curator::run(&mut brain, Policy::default()).expect("a pass");
+    assert_eq!(state(&brain, "mine"), SkillState::Active);
+    let report = curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
     assert!(report.plan.transitioned.is_empty(), "{report:?}");
 }
 
@@ -147,13 +150,13 @@ fn an_undo_on_the_usual_road_stays_undone_too() {
     touch(&mut brain, "mine");
     for days in [40, 60] {
         brains.clock.advance_ms(days * DAY);
-        curator::run(&mut brain, Policy::default()).expect("a pass");
+        curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
     }
-    assert_eq!(state(&brain, "mine"), State::Archived);
+    assert_eq!(state(&brain, "mine"), SkillState::Archived);
     let step = brain.history(1).expect("history").remove(0);
     brain.undo(step.seq, herm::brain::OnChanged::Refuse).expect("undone");
-    curator::run(&mut brain, Policy::default()).expect("a pass");
-    assert_eq!(state(&brain, "mine"), State::Active, "looked at just now");
+    curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
+    assert_eq!(state(&brain, "mine"), SkillState::Active, "looked at just now");
 }
 
 #[test]
@@ -167,17 +170,17 @@ fn a_skill_that_a_person_puts_in_an_old_ones_place_is_the_persons() {
     brains.clock.advance_ms(100 * DAY);
     // A record without files is due for ever, and nothing moves.
     assert!(is_due(&brain));
-    assert!(curator::run(&mut brain, Policy::default()).expect("a pass").settled.is_none());
+    assert!(curator::run(&mut brain, CuratorPolicy::default()).expect("a pass").settled.is_none());
     brain.close().expect("closed");
     std::fs::write(brains.file("1", "skills/mine.md"), skill_text("mine", "A person's.")).expect("written");
-    let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let opening = herm::BrainOptions { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
     brain.adopt().expect("adopted");
     assert_eq!(brain.usage().expect("usage")[&slug("mine")].created_by, CreatedBy::User);
     brain.close().expect("closed");
     let mut brain = brains.open("1").expect("opened");
     brains.clock.advance_ms(100 * DAY);
-    assert!(curator::run(&mut brain, Policy::default()).expect("a pass").plan.transitioned.is_empty());
+    assert!(curator::run(&mut brain, CuratorPolicy::default()).expect("a pass").plan.transitioned.is_empty());
     assert!(brain.verify().expect("verified").is_sound());
 }
 
@@ -194,8 +197,8 @@ fn a_large_pass_goes_on_the_next_time() {
     }
     brain.settle(&draft, StepKind::Maintenance, "made").expect("settled");
     brains.clock.advance_ms(100 * DAY);
-    let first = curator::run(&mut brain, Policy::default()).expect("a pass").plan.transitioned.len();
-    let second = curator::run(&mut brain, Policy::default()).expect("a pass").plan.transitioned.len();
+    let first = curator::run(&mut brain, CuratorPolicy::default()).expect("a pass").plan.transitioned.len();
+    let second = curator::run(&mut brain, CuratorPolicy::default()).expect("a pass").plan.transitioned.len();
     assert_eq!((first, second), (250, 50));
     assert!(!is_due(&brain));
 }
@@ -211,11 +214,11 @@ fn a_pass_that_cannot_be_saved_reports_nothing() {
     // Where the archive should be stands a file that is not herm's.
     let mut brain = brains.open("1").expect("opened");
     std::fs::write(brains.file("1", "skills/.archive"), "in the way").expect("written");
-    curator::run(&mut brain, Policy::default()).expect_err("it cannot be moved");
-    assert_eq!(state(&brain, "mine"), State::Active);
+    curator::run(&mut brain, CuratorPolicy::default()).expect_err("it cannot be moved");
+    assert_eq!(state(&brain, "mine"), SkillState::Active);
     assert!(brains.file("1", "skills/mine.md").exists());
     std::fs::remove_file(brains.file("1", "skills/.archive")).expect("removed");
-    let report = curator::run(&mut brain, Policy::default()).expect("a pass");
+    let report = curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
     assert_eq!(report.plan.transitioned.len(), 1);
     assert!(!brains.file("1", "skills/mine.md").exists());
 }
@@ -263,7 +266,7 @@ fn two_hundred_days_lose_nothing() {
             if !draft.is_empty() {
                 brain.settle(&draft, StepKind::Maintenance, "a day").expect("settled");
             }
-            curator::run(&mut brain, Policy::default()).expect("a pass");
+            curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
             check(&mut brain, &brains, &texts);
         }
         assert!(brain.verify().expect("verified").is_sound());
@@ -273,7 +276,7 @@ fn two_hundred_days_lose_nothing() {
 
 fn archived(brain: &Brain) -> Vec<Slug> {
     let usage = brain.usage().expect("usage");
-    usage.into_iter().filter(|(_, usage)| usage.state == State::Archived).map(|(slug, _)| slug).collect()
+    usage.into_iter().filter(|(_, usage)| usage.state == SkillState::Archived).map(|(slug, _)| slug).collect()
 }
 
 fn check(brain: &mut Brain, brains: &TempBrains, texts: &BTreeMap<Slug, (CreatedBy, bool, String)>) {
@@ -282,8 +285,8 @@ fn check(brain: &mut Brain, brains: &TempBrains, texts: &BTreeMap<Slug, (Created
     for (name, (by, pinned, text)) in texts {
         let record = &usage[name];
         let dir = match record.state {
-            State::Archived => "skills/.archive",
-            State::Active | State::Stale => "skills",
+            SkillState::Archived => "skills/.archive",
+            SkillState::Active | SkillState::Stale => "skills",
         };
         let number: u8 = name.as_str()[6..].parse().expect("a number");
         let main = if number.is_multiple_of(3) { format!("{dir}/{name}/SKILL.md") } else { format!("{dir}/{name}.md") };
@@ -294,15 +297,15 @@ fn check(brain: &mut Brain, brains: &TempBrains, texts: &BTreeMap<Slug, (Created
             assert_eq!(own, [number, 0, 255]);
         }
         if *by != CreatedBy::Agent || *pinned {
-            assert_eq!(record.state, State::Active, "{name} is not the curator's");
+            assert_eq!(record.state, SkillState::Active, "{name} is not the curator's");
             continue;
         }
         let idle = record.last_activity().map(|at| now.millis() - at.millis());
         match (record.state, idle) {
-            (State::Active, None) => {}
-            (State::Active, Some(idle)) => assert!(idle < 30 * DAY, "{name} is idle and active"),
-            (State::Stale, idle) => assert!(idle.is_some_and(|idle| (30 * DAY..90 * DAY).contains(&idle))),
-            (State::Archived, idle) => assert!(idle.is_some_and(|idle| idle >= 90 * DAY)),
+            (SkillState::Active, None) => {}
+            (SkillState::Active, Some(idle)) => assert!(idle < 30 * DAY, "{name} is idle and active"),
+            (SkillState::Stale, idle) => assert!(idle.is_some_and(|idle| (30 * DAY..90 * DAY).contains(&idle))),
+            (SkillState::Archived, idle) => assert!(idle.is_some_and(|idle| idle >= 90 * DAY)),
         }
     }
 }
@@ -323,11 +326,11 @@ fn the_quick_look_agrees_with_the_pass() {
                 touch(&mut brain, &name);
             }
         }
-        let plan = curator::look(&mut brain, Policy::default()).expect("a plan");
+        let plan = curator::preview(&mut brain, CuratorPolicy::default()).expect("a plan");
         let due = is_due(&brain);
         assert_eq!(due, !plan.transitioned.is_empty(), "{plan:?}");
         if random.below(2) == 0 {
-            curator::run(&mut brain, Policy::default()).expect("a pass");
+            curator::run(&mut brain, CuratorPolicy::default()).expect("a pass");
             assert!(!is_due(&brain), "a second pass finds nothing");
         }
     }

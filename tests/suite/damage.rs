@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use herm::brain::{LogState, OnChanged, OnDrift, OnLoss, examine};
-use herm::memory::{Fact, Message, Role, TaskEntry};
-use herm::receipt::{Envelope, Trusted, check, repair};
-use herm::{Brain, BrainId, Draft, ErrorKind, Layout, Moment, Opening, Reader, StepKind};
+use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry};
+use herm::receipt::{Envelope, TrustedKeys, check, repair};
+use herm::{Brain, BrainId, BrainOptions, Draft, ErrorKind, Layout, Reader, StepKind, Timestamp};
 use herm_tests::brains::{skill_text, slug};
 use herm_tests::{Herm, TempBrains, signer};
 
@@ -26,9 +26,11 @@ fn settle(brain: &mut Brain, n: u32) {
     let mut draft = Draft::new();
     let text = skill_text("flat-one", &format!("The text of step {n}."));
     brain.edit(&mut draft).edit_skill(&slug("flat-one"), &text).expect("an edit");
-    let (task, at) = (format!("t{n}"), Moment(i64::from(n)));
-    for (role, content) in [(Role::User, format!("question {n}")), (Role::Assistant, format!("answer {n}"))] {
-        draft.message(Message { task: task.clone(), subscriber: None, role, content, at });
+    let (task, at) = (format!("t{n}"), Timestamp(i64::from(n)));
+    for (role, content) in
+        [(MessageRole::User, format!("question {n}")), (MessageRole::Assistant, format!("answer {n}"))]
+    {
+        draft.message(MessageEntry { task: task.clone(), subscriber: None, role, content, at });
     }
     draft.fact(Fact { subscriber: None, key: "k".into(), value: n.to_string(), task: task.clone(), at });
     draft.task(TaskEntry { task, subscriber: None, outcome: "converged".into(), summary: format!("s{n}"), at });
@@ -77,8 +79,8 @@ fn crashed() -> TempBrains {
     crashed
 }
 
-fn trusted() -> Trusted {
-    Trusted::Keys(vec![signer().public().clone()])
+fn trusted() -> TrustedKeys {
+    TrustedKeys::Keys(vec![signer().public().clone()])
 }
 
 /// The chain in `receipts.ndjson` holds and ends where the brain is.
@@ -243,10 +245,10 @@ fn numbers(brains: &TempBrains) -> Vec<u64> {
 #[test]
 fn a_repair_refuses_receipts_that_nobody_vouches_for_and_signs_no_number_twice() {
     let stranger = herm::Signer::from_seed([9; 32]);
-    let nobody = Trusted::Keys(Vec::new());
-    let another = Trusted::Keys(vec![stranger.public().clone()]);
-    let both = Trusted::Keys(vec![stranger.public().clone(), signer().public().clone()]);
-    let refuses = |brains: &TempBrains, trusted: &Trusted, said: &str| {
+    let nobody = TrustedKeys::Keys(Vec::new());
+    let another = TrustedKeys::Keys(vec![stranger.public().clone()]);
+    let both = TrustedKeys::Keys(vec![stranger.public().clone(), signer().public().clone()]);
+    let refuses = |brains: &TempBrains, trusted: &TrustedKeys, said: &str| {
         let before = bytes(&brains.file("1", ""));
         for on_loss in [OnLoss::Report, OnLoss::Accept] {
             let error = repair(&brains.layout(), &id(), &brains.opening(), trusted, on_loss).expect_err("refused");
@@ -347,7 +349,7 @@ fn whoever_only_looks_writes_nothing_and_sees_what_an_interrupted_step_still_owe
         reader.text(&"skills/flat-one.md".parse().expect("a path")).expect("read").expect("a text").contains("step 7")
     );
     assert_eq!(reader.skills().expect("skills").len(), 2);
-    let account = reader.account().expect("an account");
+    let account = reader.receipt_log().expect("an account");
     assert_eq!((account.log, account.receipts.len(), account.journal.wrong.len()), (LogState::Behind, 7, 0));
     assert!(examine(&brains.layout(), &id(), Duration::ZERO).expect("examined").report.is_sound());
     drop(reader);
@@ -392,9 +394,9 @@ fn a_row_that_no_step_wrote_is_never_hashed_into_a_step() {
         };
         let mut draft = Draft::new();
         brain.edit(&mut draft).used(&slug("flat-one")).expect("used");
-        let at = Moment(9);
+        let at = Timestamp(9);
         let (task, content) = ("t9".to_owned(), "hello".to_owned());
-        draft.message(Message { task: task.clone(), subscriber: None, role: Role::User, content, at });
+        draft.message(MessageEntry { task: task.clone(), subscriber: None, role: MessageRole::User, content, at });
         draft.fact(Fact { subscriber: None, key: "k".into(), value: "9".into(), task: task.clone(), at });
         draft.task(TaskEntry { task, subscriber: None, outcome: "converged".into(), summary: "s".into(), at });
         let error = brain.settle(&draft, StepKind::Task, "a step").expect_err(forgery);
@@ -416,7 +418,7 @@ fn rows_that_the_operator_adopts_can_be_built_upon() {
     let database = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
     database.execute("UPDATE skill_usage SET view_count = 3", []).expect("edited");
     drop(database);
-    let opening = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let opening = BrainOptions { on_drift: OnDrift::Report, ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &id(), &opening).expect("opened");
     brain.adopt().expect("adopted").expect("moved");
     settle(&mut brain, 4);
@@ -453,7 +455,7 @@ fn a_journal_that_was_changed_is_noticed_and_never_used() {
         let report = examine(&brains.layout(), &id(), Duration::ZERO).expect("examined").report;
         assert!(!report.is_sound() && report.expected == report.computed, "{change}: {report:?}");
         let reader = Reader::open(&brains.layout(), &id()).expect("a reader");
-        assert_eq!(reader.account().expect("an account").journal.wrong.len(), 1, "{change}");
+        assert_eq!(reader.receipt_log().expect("an account").journal.wrong.len(), 1, "{change}");
         let scratch = tempfile::tempdir().expect("a directory");
         let error = reader.rewind(3, &Layout::new(scratch.path())).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{change}: {error}");
@@ -492,7 +494,7 @@ fn receipts_are_sound_whoever_looks_while_steps_are_settled() {
             let mut looks = 0;
             while !over.load(Ordering::SeqCst) || looks == 0 {
                 let reader = Reader::open(&layout, &id()).expect("a reader");
-                let account = reader.account().expect("an account");
+                let account = reader.receipt_log().expect("an account");
                 let checked = check(account.receipts.iter().map(|kept| kept.envelope.as_str()), &trusted());
                 assert!(checked.is_sound(), "{checked:?}");
                 assert_eq!(checked.after, Some(account.lock.bundle_hash.to_string()));
@@ -520,8 +522,8 @@ fn receipts_are_sound_whoever_looks_while_steps_are_settled() {
 struct FarAhead;
 
 impl herm::Clock for FarAhead {
-    fn now(&self) -> Moment {
-        Moment(257_411_522_578_225)
+    fn now(&self) -> Timestamp {
+        Timestamp(257_411_522_578_225)
     }
 }
 
@@ -529,11 +531,11 @@ impl herm::Clock for FarAhead {
 fn a_clock_past_the_year_9999_loses_no_brain() {
     let brains = TempBrains::new();
     brains.make("1").close().expect("closed");
-    let opening = Opening { clock: std::sync::Arc::new(FarAhead), ..brains.opening() };
+    let opening = BrainOptions { clock: std::sync::Arc::new(FarAhead), ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &id(), &opening).expect("opened");
     settle(&mut brain, 2);
     brain.close().expect("closed");
-    assert_eq!(brains.open("1").expect("opened").lock().last_updated, Moment::LAST);
+    assert_eq!(brains.open("1").expect("opened").lock().last_updated, Timestamp::LAST);
     sound(&brains);
 }
 

@@ -8,18 +8,18 @@ mod taken_in;
 use std::collections::BTreeMap;
 
 use herm::memory::{
-    Evidence, EvidenceStatus, EvidenceSummary, ImportedSession, ImportedTurn, Origin, SessionSeen, SkillTally, TakenIn,
-    TaskEntry, ToolTally, TurnSeen, window_start,
+    Evidence, EvidenceImportCounts, EvidenceStatus, EvidenceSummary, ImportedSession, ImportedTurn, SessionEvidence,
+    SessionOrigin, SkillTally, TaskEntry, ToolTally, TurnEvidence, window_start,
 };
-use herm::{Brain, Digest, Draft, Moment, Reader, StepKind};
+use herm::{Brain, Digest, Draft, Reader, StepKind, Timestamp};
 use herm_tests::TempBrains;
 use herm_tests::brains::slug;
 
 const DAY: i64 = 86_400_000;
 /// Whatever there is.
-const EVER: Moment = Moment(0);
+const EVER: Timestamp = Timestamp(0);
 
-fn call(task: &str, tool: &str, args: &str, skills: &[&str], at: Moment) -> Evidence {
+fn call(task: &str, tool: &str, args: &str, skills: &[&str], at: Timestamp) -> Evidence {
     Evidence {
         task: task.to_owned(),
         turn: 1,
@@ -37,8 +37,8 @@ fn failed(evidence: Evidence) -> Evidence {
     Evidence { status: EvidenceStatus::Failed, ..evidence }
 }
 
-fn turn(task: &str, number: u32, at: Moment) -> TurnSeen {
-    TurnSeen {
+fn turn(task: &str, number: u32, at: Timestamp) -> TurnEvidence {
+    TurnEvidence {
         task: task.to_owned(),
         number,
         at,
@@ -49,9 +49,9 @@ fn turn(task: &str, number: u32, at: Moment) -> TurnSeen {
     }
 }
 
-fn session(task: &str, calls: &[Evidence], at: Moment) -> SessionSeen {
+fn session(task: &str, calls: &[Evidence], at: Timestamp) -> SessionEvidence {
     let errors = calls.iter().filter(|call| call.status != EvidenceStatus::Ok).count();
-    SessionSeen {
+    SessionEvidence {
         task: task.to_owned(),
         at,
         completed: true,
@@ -62,7 +62,7 @@ fn session(task: &str, calls: &[Evidence], at: Moment) -> SessionSeen {
         calls: calls.len() as u32,
         errors: errors as u32,
         skills: calls.first().map(|call| call.skills.clone()).unwrap_or_default(),
-        origin: Origin::Live,
+        origin: SessionOrigin::Live,
     }
 }
 
@@ -86,7 +86,7 @@ fn settle(brain: &mut Brain, task: &str, calls: &[Evidence]) {
 }
 
 /// The same from another place.
-fn imported(task: &str, calls: &[Evidence], turns: u32, at: Moment) -> ImportedSession {
+fn imported(task: &str, calls: &[Evidence], turns: u32, at: Timestamp) -> ImportedSession {
     ImportedSession {
         task: task.to_owned(),
         at,
@@ -223,7 +223,7 @@ fn a_flush_with_nothing_new_writes_no_counts() {
     let before = log();
     brain.flush().expect("flushed");
     assert_eq!(brain.prune_evidence(90, 1 << 26).expect("pruned"), 0);
-    assert_eq!(brain.take_in_evidence([]).expect("taken in"), TakenIn::default());
+    assert_eq!(brain.import_evidence([]).expect("taken in"), EvidenceImportCounts::default());
     assert_eq!(log(), before);
 }
 
@@ -233,9 +233,9 @@ fn rows_come_newest_first_whatever_their_numbers() {
     let mut brain = brains.make("1");
     let now = brain.clock().now();
     settle(&mut brain, "now", &[call("now", "echo", "1", &["flat-one"], now)]);
-    let old = Moment(now.millis() - 2 * DAY);
+    let old = Timestamp(now.millis() - 2 * DAY);
     let calls = [call("old", "echo", "1", &["flat-one"], old), call("old", "echo", "2", &["flat-one"], old)];
-    brain.take_in_evidence([imported("old", &calls, 1, old)]).expect("taken in");
+    brain.import_evidence([imported("old", &calls, 1, old)]).expect("taken in");
     let view = brain.evidence_view();
     assert_eq!(numbers(&view.recent(EVER, 9).expect("rows")), [1, 3, 2]);
     assert_eq!(numbers(&view.of_skill(&slug("flat-one"), EVER, 2).expect("rows")), [1, 3]);
@@ -258,7 +258,7 @@ fn sessions_are_found_by_the_whole_name_of_a_skill() {
     let three = [failed(call("three", "echo", "1", &["flat-one"], later))];
     settle(&mut brain, "three", &three);
     let view = brain.evidence_view();
-    let all = view.sessions_with(&slug("flat-one"), EVER, Moment(i64::MAX)).expect("sessions");
+    let all = view.sessions_with(&slug("flat-one"), EVER, Timestamp(i64::MAX)).expect("sessions");
     assert_eq!(all, [session("three", &three, later), session("one", &one, at)]);
     let until = view.sessions_with(&slug("flat-one"), at, later).expect("sessions");
     assert_eq!(until, [session("one", &one, at)]);

@@ -9,12 +9,12 @@ mod drills;
 mod hostile_evidence;
 mod waiting;
 
-use herm::evolver::auto::{self, Mode, Options, Run, Status};
-use herm::evolver::select::Ranking;
-use herm::evolver::{Approval, Ground};
+use herm::evolver::auto::{self, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport};
+use herm::evolver::select::RankerChain;
+use herm::evolver::{EvolverApproval, EvolverView};
 use herm::memory::{Evidence, EvidenceStatus, ImportedSession};
 use herm::skill::CreatedBy;
-use herm::{Brain, Digest, Draft, Moment, StepKind};
+use herm::{Brain, Digest, Draft, StepKind, Timestamp};
 use herm_tests::TempBrains;
 use herm_tests::brains::{rel, skill_text, slug};
 
@@ -35,7 +35,7 @@ fn own(brain: &mut Brain, name: &str) {
 }
 
 /// A session that had `skills` loaded, with these results; one that begins with `!` is a failure.
-fn session(task: &str, skills: &[&str], said: &[&str], at: Moment) -> ImportedSession {
+fn session(task: &str, skills: &[&str], said: &[&str], at: Timestamp) -> ImportedSession {
     let row = |(number, said): (usize, &&str)| Evidence {
         task: task.to_owned(),
         turn: 1,
@@ -63,7 +63,7 @@ fn session(task: &str, skills: &[&str], said: &[&str], at: Moment) -> ImportedSe
 fn seen(brain: &mut Brain, skill: &str, said: &[&str]) {
     let at = brain.clock().now();
     let task = format!("{skill}-{}", brain.next_evidence().expect("a number"));
-    brain.take_in_evidence([session(&task, &[skill], said, at)]).expect("taken in");
+    brain.import_evidence([session(&task, &[skill], said, at)]).expect("taken in");
 }
 
 /// A brain with skills of its own, each with three events of which one failed.
@@ -76,24 +76,28 @@ fn with_evidence(brains: &TempBrains, skills: &[&str]) -> Brain {
     brain
 }
 
-fn applying() -> Options {
-    Options { mode: Mode::ApplyLowRisk, approval: Approval::Given, ..Options::default() }
+fn applying() -> EvolverPassOptions {
+    EvolverPassOptions {
+        mode: EvolverPassMode::ApplyLowRisk,
+        approval: EvolverApproval::Given,
+        ..EvolverPassOptions::default()
+    }
 }
 
-fn pass(brain: &mut Brain, options: &Options) -> Run {
-    auto::run(brain, options, Ranking::default(), &[]).expect("a pass")
+fn pass(brain: &mut Brain, options: &EvolverPassOptions) -> EvolverPassReport {
+    auto::run(brain, options, RankerChain::default(), &[]).expect("a pass")
 }
 
-fn look(brain: &Brain, options: &Options) -> Run {
-    auto::plan(&Ground::of_brain(brain).expect("ground"), options, Ranking::default()).expect("a plan")
+fn look(brain: &Brain, options: &EvolverPassOptions) -> EvolverPassReport {
+    auto::plan(&EvolverView::of_brain(brain).expect("ground"), options, RankerChain::default()).expect("a plan")
 }
 
-fn fate(run: &Run) -> Vec<(&str, Status, &str)> {
+fn fate(run: &EvolverPassReport) -> Vec<(&str, EvolverCandidateStatus, &str)> {
     run.candidates.iter().map(|one| (one.skill_name.as_str(), one.status, one.reason.as_str())).collect()
 }
 
 fn text_of(brain: &Brain, name: &str) -> String {
-    let ground = Ground::of_brain(brain).expect("ground");
+    let ground = EvolverView::of_brain(brain).expect("ground");
     ground.text(&slug(name)).expect("readable").expect("there").text
 }
 

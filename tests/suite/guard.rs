@@ -5,7 +5,7 @@
 //! the repository.
 
 use herm::redact;
-use herm::skill::guard::{self, Weight};
+use herm::skill::guard::{self, ObjectionWeight};
 
 #[derive(serde::Deserialize)]
 #[serde(default)]
@@ -82,7 +82,7 @@ fn draw(random: &mut blake3::OutputReader, count: usize, class: &str) -> String 
 
 fn is_refused(text: &str) -> bool {
     let skill = format!("---\nname: x\ndescription: Says how to do a thing.\n---\n{text}");
-    guard::skill_objections(&skill).iter().any(|objection| objection.weight == Weight::Refusal)
+    guard::skill_objections(&skill).iter().any(|objection| objection.weight == ObjectionWeight::Refusal)
 }
 
 #[test]

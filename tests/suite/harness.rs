@@ -13,16 +13,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use herm::backend::Scripted;
+use herm::backend::ScriptedBackend;
 use herm::ids::{Random, SystemRandom};
-use herm::tool::{Card, Context, Output, Permission, Tool, Toolbox};
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec, Toolbox};
 use herm::{BrainId, Harness, HarnessBuilder, Reader, Result, Task};
 use herm_tests::{TempBrains, signer};
 use serde_json::{Map, Value, json};
 
 /// A tool made of a function.
 struct Made<F> {
-    card: Card,
+    card: ToolSpec,
     run: F,
 }
 
@@ -31,19 +31,19 @@ impl<F> Tool for Made<F>
 where
     F: Fn(&Map<String, Value>) -> Result<String> + Send + Sync + 'static,
 {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, _: &Context) -> Result<Output> {
-        (self.run)(&args).map(|text| Output::new(text, "done"))
+    async fn call(&self, args: Map<String, Value>, _: &ToolContext) -> Result<ToolOutput> {
+        (self.run)(&args).map(|text| ToolOutput::new(text, "done"))
     }
 }
 
 fn made(name: &str, run: impl Fn(&Map<String, Value>) -> Result<String> + Send + Sync + 'static) -> Arc<dyn Tool> {
     let schema =
         json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "additionalProperties": false });
-    Arc::new(Made { card: Card::new(name, "A tool of the tests.", Permission::Read, schema), run })
+    Arc::new(Made { card: ToolSpec::new(name, "A tool of the tests.", Permission::Read, schema), run })
 }
 
 /// The standard tools, one that echoes and one that always fails.
@@ -65,7 +65,7 @@ fn builder(brains: &TempBrains) -> HarnessBuilder {
         .wait(Duration::from_secs(20))
 }
 
-fn harness(brains: &TempBrains, backend: Scripted) -> Harness {
+fn harness(brains: &TempBrains, backend: ScriptedBackend) -> Harness {
     builder(brains).backend(backend).build().expect("a harness")
 }
 
@@ -97,7 +97,7 @@ fn task(input: &str) -> Task {
 async fn a_task_runs_settles_and_has_a_receipt() {
     let brains = TempBrains::new();
     let id = brain(&brains);
-    let harness = harness(&brains, Scripted::new([echo(1), ANSWER.to_owned()]));
+    let harness = harness(&brains, ScriptedBackend::new([echo(1), ANSWER.to_owned()]));
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
     assert_eq!(outcome.answer.as_deref(), Some(ANSWER));
     assert_eq!((outcome.turns, outcome.calls.len(), outcome.billable), (2, 1, true));
@@ -114,10 +114,10 @@ async fn a_task_runs_settles_and_has_a_receipt() {
 async fn events_tell_what_happens_in_order() {
     let brains = TempBrains::new();
     let id = brain(&brains);
-    let harness = harness(&brains, Scripted::new([echo(1), "hm".to_owned(), ANSWER.to_owned()]));
+    let harness = harness(&brains, ScriptedBackend::new([echo(1), "hm".to_owned(), ANSWER.to_owned()]));
     let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let watch = herm::Watch { events: Some(events), ..herm::Watch::default() };
-    harness.run_watched(&id, task("do it"), watch).await.expect("an outcome");
+    let watch = herm::RunOptions { events: Some(events), ..herm::RunOptions::default() };
+    harness.run_with(&id, task("do it"), watch).await.expect("an outcome");
     let mut names = Vec::new();
     while let Some(event) = heard.recv().await {
         names.push(serde_json::to_value(&event).expect("JSON")["event"].as_str().expect("a name").to_owned());
@@ -146,8 +146,8 @@ async fn a_dry_run_leaves_the_brain_as_it_was() {
     let id = brain(&brains);
     let before = reader(&brains).lock().clone();
     let harness =
-        harness(&brains, Scripted::new([call("note", json!({ "key": "k", "value": "v" })), ANSWER.to_owned()]));
-    let dry = Task { keep: herm::task::Keep::DryRun, ..task("do it") };
+        harness(&brains, ScriptedBackend::new([call("note", json!({ "key": "k", "value": "v" })), ANSWER.to_owned()]));
+    let dry = Task { keep: herm::task::SettleMode::DryRun, ..task("do it") };
     let outcome = harness.run(&id, dry).await.expect("an outcome");
     assert!(outcome.settled.is_none() && outcome.receipt.is_none() && outcome.answer.is_some());
     harness.shutdown().await.expect("closed");
@@ -161,11 +161,11 @@ async fn the_whitelist_of_a_brain_holds_in_the_prompt_and_at_dispatch() {
     // The manifest is part of the role: put it there by hand and take it over.
     let manifest = r#"{"schema": "herm/manifest@1", "name": "T", "tools": ["echo", "no-such-tool"]}"#;
     std::fs::write(brains.file("1", "manifest.json"), manifest).expect("written");
-    let report = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let report = herm::BrainOptions { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
     let mut open = herm::Brain::open(&brains.layout(), &id, &report).expect("opened");
     open.adopt().expect("adopted");
     open.close().expect("closed");
-    let backend = Arc::new(Scripted::new([call("broken", json!({})), echo(1), ANSWER.to_owned()]));
+    let backend = Arc::new(ScriptedBackend::new([call("broken", json!({})), echo(1), ANSWER.to_owned()]));
     let router = herm::backend::Router::single(backend.clone());
     let harness = builder(&brains).router(router).build().expect("a harness");
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
@@ -183,11 +183,11 @@ async fn a_whitelist_of_unknown_tools_only_means_no_tools_and_no_guard() {
         r#"{"schema": "herm/manifest@1", "name": "T", "tools": ["no-such-tool"]}"#,
     )
     .expect("written");
-    let report = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let report = herm::BrainOptions { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
     let mut open = herm::Brain::open(&brains.layout(), &id, &report).expect("opened");
     open.adopt().expect("adopted");
     open.close().expect("closed");
-    let outcome = harness(&brains, Scripted::new([ANSWER])).run(&id, task("do it")).await.expect("an outcome");
+    let outcome = harness(&brains, ScriptedBackend::new([ANSWER])).run(&id, task("do it")).await.expect("an outcome");
     assert_eq!(outcome.answer.as_deref(), Some(ANSWER));
 }
 
@@ -195,7 +195,7 @@ async fn a_whitelist_of_unknown_tools_only_means_no_tools_and_no_guard() {
 async fn what_one_subscriber_said_does_not_reach_another() {
     let brains = TempBrains::new();
     let id = brain(&brains);
-    let says = |words: Vec<String>| harness(&brains, Scripted::new(words));
+    let says = |words: Vec<String>| harness(&brains, ScriptedBackend::new(words));
     let alice = Task { subscriber: Some("alice".parse().expect("an id")), ..task("my code word is zanzibar") };
     let noted = call("note", json!({ "key": "code", "value": "zanzibar" }));
     let remembered = call("memory", json!({ "action": "add", "target": "user", "content": "likes zanzibar" }));
@@ -204,7 +204,8 @@ async fn what_one_subscriber_said_does_not_reach_another() {
     first.run(&id, alice).await.expect("an outcome");
     first.shutdown().await.expect("closed");
     for (who, sees) in [("alice", true), ("bob", false), ("", false)] {
-        let backend = Arc::new(Scripted::new([call("recall", json!({ "query": "zanzibar" })), ANSWER.to_owned()]));
+        let backend =
+            Arc::new(ScriptedBackend::new([call("recall", json!({ "query": "zanzibar" })), ANSWER.to_owned()]));
         let router = herm::backend::Router::single(backend.clone());
         let harness = builder(&brains).router(router).build().expect("a harness");
         let subscriber = if who.is_empty() { None } else { Some(who.parse().expect("an id")) };
@@ -221,7 +222,7 @@ async fn what_one_subscriber_said_does_not_reach_another() {
 async fn the_prompt_is_what_it_is() {
     let brains = TempBrains::new();
     let id = brain(&brains);
-    let backend = Arc::new(Scripted::new([echo(1), ANSWER.to_owned()]));
+    let backend = Arc::new(ScriptedBackend::new([echo(1), ANSWER.to_owned()]));
     let router = herm::backend::Router::single(backend.clone());
     let mut toolbox = Toolbox::new();
     for name in ["echo", "skill_view"] {

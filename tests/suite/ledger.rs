@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use herm::brain::{Editor, FileFate, OnChanged, OnDrift, StepRecord, Target};
-use herm::memory::{Fact, Message, Role, TaskEntry};
-use herm::receipt::{Trusted, check};
-use herm::skill::{CreatedBy, Standing, State};
-use herm::{Brain, Digest, Draft, ErrorKind, Moment, Opening, Reader, RelPath, Result, Settled, StepKind};
+use herm::brain::{Editor, FileChangeKind, OnChanged, OnDrift, StepRecord, UndoTarget};
+use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry};
+use herm::receipt::{TrustedKeys, check};
+use herm::skill::{CreatedBy, SkillLifecycle, SkillState};
+use herm::{Brain, BrainOptions, Digest, Draft, ErrorKind, Reader, RelPath, Result, SettledStep, StepKind, Timestamp};
 use herm_tests::brains::{rel, skill_text, slug};
 use herm_tests::{Herm, TempBrains, signer};
 use serde_json::Value;
 
 use crate::HERM;
 
-fn settle(brain: &mut Brain, summary: &str, change: impl FnOnce(&mut Editor<'_>) -> Result<()>) -> Settled {
+fn settle(brain: &mut Brain, summary: &str, change: impl FnOnce(&mut Editor<'_>) -> Result<()>) -> SettledStep {
     let mut draft = Draft::new();
     change(&mut brain.edit(&mut draft)).expect("a change");
     let settled = brain.settle(&draft, StepKind::Maintenance, summary).expect("settled");
@@ -45,7 +45,7 @@ fn tree(brains: &TempBrains) -> BTreeMap<String, Vec<u8>> {
             let name = path.strip_prefix(&top).expect("inside").display().to_string();
             if path.is_dir() {
                 todo.push(path);
-            } else if herm::bundle::Part::of(&name).is_some() {
+            } else if herm::bundle::BundlePart::of(&name).is_some() {
                 found.insert(name, std::fs::read(path).expect("a file"));
             }
         }
@@ -60,7 +60,7 @@ fn sound(brains: &TempBrains, brain: Brain) -> Brain {
     let report = brain.verify().expect("verified");
     assert!(report.is_sound(), "{report:?}");
     let tape = std::fs::read_to_string(brains.file("1", "receipts.ndjson")).expect("a tape");
-    let checked = check(tape.lines(), &Trusted::Keys(vec![signer().public().clone()]));
+    let checked = check(tape.lines(), &TrustedKeys::Keys(vec![signer().public().clone()]));
     assert!(checked.is_sound(), "{checked:?}");
     assert_eq!(checked.receipts, brain.lock().version, "every step has its receipt");
     assert_eq!(checked.after, Some(brain.lock().bundle_hash.to_string()));
@@ -71,8 +71,8 @@ fn last_step(brain: &Brain) -> StepRecord {
     brain.history(1).expect("a history").remove(0)
 }
 
-fn standing(brain: &Brain, name: &str) -> Standing {
-    Standing::of(&brain.usage().expect("usage")[&slug(name)])
+fn standing(brain: &Brain, name: &str) -> SkillLifecycle {
+    SkillLifecycle::of(&brain.usage().expect("usage")[&slug(name)])
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn an_archived_skill_is_back_byte_for_byte_after_an_undo_and_keeps_its_counts() 
     let undone = brain.undo(2, OnChanged::Refuse).expect("undone");
     let mut brain = sound(&brains, brain);
     assert_eq!(tree(&brains), before);
-    assert_eq!(standing(&brain, "dir-one"), Standing::PLAIN);
+    assert_eq!(standing(&brain, "dir-one"), SkillLifecycle::PLAIN);
     assert_eq!(brain.usage().expect("usage")[&slug("dir-one")].view_count, 1);
     assert!(brain.skills().expect("an index").get(&slug("dir-one")).is_some());
     let step = last_step(&brain);
@@ -109,7 +109,7 @@ fn an_undo_of_an_undo_does_it_again() {
     archive(&mut brain, "dir-one");
     let archived = tree(&brains);
     let stood = standing(&brain, "dir-one");
-    assert_eq!(stood.state, State::Archived);
+    assert_eq!(stood.state, SkillState::Archived);
     brain.undo(2, OnChanged::Refuse).expect("undone");
     brains.clock.advance_ms(5_000);
     brain.undo(3, OnChanged::Refuse).expect("done again");
@@ -139,7 +139,7 @@ fn an_undo_refuses_after_a_later_change_unless_it_is_forced() {
 
     let undone = brain.undo(2, OnChanged::Overwrite).expect("forced");
     assert_eq!(undone.plan.overwritten.len(), 1);
-    assert_eq!(undone.plan.overwritten[0].target, Target::File(rel("skills/flat-one.md")));
+    assert_eq!(undone.plan.overwritten[0].target, UndoTarget::File(rel("skills/flat-one.md")));
     let mut brain = sound(&brains, brain);
     assert_eq!(tree(&brains), before);
     assert!(standing(&brain, "flat-one").pinned, "what another step decided stays");
@@ -163,7 +163,7 @@ fn a_state_that_was_decided_again_is_a_conflict_too() {
     assert_eq!(error.message(), "step 2 cannot be undone: changed since: the state of skill flat-one (steps 3, 4)");
     brain.undo(4, OnChanged::Refuse).expect("the last one can be undone");
     let brain = sound(&brains, brain);
-    assert_eq!(standing(&brain, "flat-one"), Standing::PLAIN);
+    assert_eq!(standing(&brain, "flat-one"), SkillLifecycle::PLAIN);
 }
 
 #[test]
@@ -176,14 +176,14 @@ fn a_pin_is_undone_and_a_skill_without_a_record_comes_back_active() {
     brain.close().expect("closed");
     // Put there by hand: archiving it makes its first record.
     std::fs::write(brains.file("1", "skills/by-hand.md"), skill_text("by-hand", "x")).expect("written");
-    let report = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let report = BrainOptions { on_drift: OnDrift::Report, ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &report).expect("opened");
     brain.adopt().expect("adopted");
     let before = tree(&brains);
     archive(&mut brain, "by-hand");
     brain.undo(5, OnChanged::Refuse).expect("undone");
     let brain = sound(&brains, brain);
-    assert_eq!((tree(&brains), standing(&brain, "by-hand")), (before, Standing::PLAIN));
+    assert_eq!((tree(&brains), standing(&brain, "by-hand")), (before, SkillLifecycle::PLAIN));
 }
 
 #[test]
@@ -195,9 +195,9 @@ fn undoing_a_task_takes_its_skill_and_keeps_what_was_said() {
     let text = skill_text("learned", "Step one.");
     brain.edit(&mut draft).create_skill(&slug("learned"), &text, CreatedBy::Agent).expect("a skill");
     brain.edit(&mut draft).used(&slug("flat-one")).expect("used");
-    let at = Moment(5);
-    for (role, content) in [(Role::User, "teach yourself"), (Role::Assistant, "done")] {
-        draft.message(Message { task: "t".into(), subscriber: None, role, content: content.into(), at });
+    let at = Timestamp(5);
+    for (role, content) in [(MessageRole::User, "teach yourself"), (MessageRole::Assistant, "done")] {
+        draft.message(MessageEntry { task: "t".into(), subscriber: None, role, content: content.into(), at });
     }
     draft.fact(Fact { subscriber: None, key: "k".into(), value: "v".into(), task: "t".into(), at });
     draft.task(TaskEntry { task: "t".into(), subscriber: None, outcome: "converged".into(), summary: "s".into(), at });
@@ -212,8 +212,8 @@ fn undoing_a_task_takes_its_skill_and_keeps_what_was_said() {
     let usage = brain.usage().expect("usage");
     assert_eq!(usage[&slug("flat-one")].use_count, 1, "a use is a fact");
     assert_eq!(
-        Standing::of(&usage[&slug("learned")]),
-        Standing::PLAIN,
+        SkillLifecycle::of(&usage[&slug("learned")]),
+        SkillLifecycle::PLAIN,
         "the record stays, as for a file removed by hand"
     );
     // The name is free again, and the old text is one undo away.
@@ -253,7 +253,7 @@ fn what_cannot_be_undone_is_said_in_a_sentence() {
     // Drift stops an undo like any other step.
     std::fs::write(brains.file("1", "MEMORY.md"), "by hand\n").expect("written");
     assert_eq!(brains.open("1").expect_err("refused").kind(), ErrorKind::Corrupt);
-    let report = Opening { on_drift: OnDrift::Report, ..brains.opening() };
+    let report = BrainOptions { on_drift: OnDrift::Report, ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &report).expect("opened");
     assert_eq!(brain.undo(2, OnChanged::Overwrite).expect_err("refused").kind(), ErrorKind::Corrupt);
 }
@@ -317,12 +317,12 @@ fn a_comparison_says_archived_and_not_removed_and_added() {
     archive(&mut brain, "dir-one");
     brain.close().expect("closed");
     let compared = reader(&brains).compare(1, 4).expect("compared");
-    let files: Vec<(FileFate, &str, Option<&str>, bool)> = compared
+    let files: Vec<(FileChangeKind, &str, Option<&str>, bool)> = compared
         .files
         .iter()
         .map(|file| (file.what, file.path.as_str(), file.from.as_ref().map(RelPath::as_str), file.before == file.after))
         .collect();
-    let archived = |path, from, same| (FileFate::Archived, path, Some(from), same);
+    let archived = |path, from, same| (FileChangeKind::Archived, path, Some(from), same);
     assert_eq!(
         files,
         [
@@ -336,7 +336,7 @@ fn a_comparison_says_archived_and_not_removed_and_added() {
     let to_archived = |name| (name, "active".to_owned(), "archived".to_owned());
     assert_eq!(skills, [to_archived("dir-one"), to_archived("flat-one")]);
     let back = reader(&brains).compare(4, 1).expect("compared");
-    assert!(back.files.iter().all(|file| file.what == FileFate::Restored), "{back:?}");
+    assert!(back.files.iter().all(|file| file.what == FileChangeKind::Restored), "{back:?}");
 }
 
 fn herm() -> (TempBrains, Herm) {

@@ -1,7 +1,7 @@
 //! What was said is found again, by whoever may see it and by nobody else.
 
-use herm::memory::{Fact, Message, Role, Scope, Search, Source, TaskEntry};
-use herm::{Brain, Digest, Draft, ErrorKind, Moment, StepKind, SubscriberId};
+use herm::memory::{Fact, MemorySource, MessageEntry, MessageRole, Search, SearchScope, TaskEntry};
+use herm::{Brain, Digest, Draft, ErrorKind, StepKind, SubscriberId, Timestamp};
 use herm_tests::TempBrains;
 use herm_tests::generate::Random;
 use proptest::prelude::*;
@@ -14,12 +14,18 @@ fn say(brain: &mut Brain, subscriber: Option<Digest>, texts: &[&str]) {
     let mut draft = Draft::new();
     let at = brain.clock().now();
     for text in texts {
-        draft.message(Message { task: "t1".into(), subscriber, role: Role::User, content: (*text).to_owned(), at });
+        draft.message(MessageEntry {
+            task: "t1".into(),
+            subscriber,
+            role: MessageRole::User,
+            content: (*text).to_owned(),
+            at,
+        });
     }
     brain.settle(&draft, StepKind::Task, "said").expect("settled");
 }
 
-fn found(brain: &mut Brain, text: &str, scope: Scope) -> Vec<String> {
+fn found(brain: &mut Brain, text: &str, scope: SearchScope) -> Vec<String> {
     let now = brain.clock().now();
     let wanted = Search { text, scope, except_task: None, limit: 20, now, weights: Default::default() };
     brain.search(&wanted).expect("an answer").hits.into_iter().map(|hit| hit.snippet).collect()
@@ -30,7 +36,7 @@ fn words_are_found_by_their_stem_and_syntax_is_text() {
     let brains = TempBrains::new();
     let mut brain = brains.make("1");
     say(&mut brain, None, &["The auditors were running tests", "col: value \"quoted\" NEAR miss", "needle-0042 here"]);
-    let mut all = |text: &str| found(&mut brain, text, Scope::Operator).len();
+    let mut all = |text: &str| found(&mut brain, text, SearchScope::Operator).len();
     assert_eq!(all("run auditor"), 1);
     assert_eq!(all("needle-0042"), 1);
     for odd in
@@ -65,9 +71,9 @@ fn unspaced_scripts_and_words_glued_to_them_are_found() {
         ("检索", 1),
         ("系统 nothere", 0),
     ] {
-        assert_eq!(found(&mut brain, query, Scope::Operator), [texts[at]], "{query}");
+        assert_eq!(found(&mut brain, query, SearchScope::Operator), [texts[at]], "{query}");
     }
-    assert_eq!(found(&mut brain, "统系", Scope::Operator), Vec::<String>::new());
+    assert_eq!(found(&mut brain, "统系", SearchScope::Operator), Vec::<String>::new());
 }
 
 /// A task as it is stored: what was asked, what was answered, and its line in the log.
@@ -75,9 +81,9 @@ fn done(brain: &mut Brain, task: &str, answer: Option<&str>, summary: &str) {
     let mut draft = Draft::new();
     let at = brain.clock().now();
     let message =
-        |role, content: &str| Message { task: task.into(), subscriber: None, role, content: content.into(), at };
-    draft.message(message(Role::User, "how was it?"));
-    answer.into_iter().for_each(|answer| draft.message(message(Role::Assistant, answer)));
+        |role, content: &str| MessageEntry { task: task.into(), subscriber: None, role, content: content.into(), at };
+    draft.message(message(MessageRole::User, "how was it?"));
+    answer.into_iter().for_each(|answer| draft.message(message(MessageRole::Assistant, answer)));
     let outcome = if answer.is_some() { "converged" } else { "incomplete" }.to_owned();
     draft.task(TaskEntry { task: task.into(), subscriber: None, outcome, summary: summary.into(), at });
     brain.settle(&draft, StepKind::Task, "done").expect("settled");
@@ -94,15 +100,19 @@ fn an_answer_is_found_once_whichever_of_its_rows_fits_better() {
     let now = brain.clock().now();
     let hits = |brain: &mut Brain, text: &str, limit| {
         let wanted =
-            Search { text, scope: Scope::Operator, except_task: None, limit, now, weights: Default::default() };
+            Search { text, scope: SearchScope::Operator, except_task: None, limit, now, weights: Default::default() };
         brain.search(&wanted).expect("an answer").hits
     };
-    let rows = |hits: &[herm::memory::Hit]| {
-        let mut rows: Vec<(String, Source)> = hits.iter().map(|hit| (hit.task.clone(), hit.source)).collect();
+    let rows = |hits: &[herm::memory::SearchHit]| {
+        let mut rows: Vec<(String, MemorySource)> = hits.iter().map(|hit| (hit.task.clone(), hit.source)).collect();
         rows.sort();
         rows
     };
-    let expected = [("t1".to_owned(), Source::Message), ("t2".into(), Source::Task), ("t3".into(), Source::Message)];
+    let expected = [
+        ("t1".to_owned(), MemorySource::Message),
+        ("t2".into(), MemorySource::Task),
+        ("t3".into(), MemorySource::Message),
+    ];
     assert_eq!(rows(&hits(&mut brain, "vault", 20)), expected);
     // The limit counts answers, not rows.
     assert_eq!(rows(&hits(&mut brain, "vault", 3)), expected);
@@ -117,13 +127,13 @@ fn nothing_one_subscriber_said_reaches_another() {
     say(&mut brain, Some(who("bob")), &["secret plan beta 缓存"]);
     say(&mut brain, None, &["shared plan gamma 缓存"]);
     for query in ["plan", "缓存", "secret", "alpha beta gamma"] {
-        let alice = found(&mut brain, query, Scope::Subscriber(who("alice")));
+        let alice = found(&mut brain, query, SearchScope::Subscriber(who("alice")));
         assert!(alice.iter().all(|text| !text.contains("beta")), "{query}: {alice:?}");
-        let stranger = found(&mut brain, query, Scope::Subscriber(who("carol")));
+        let stranger = found(&mut brain, query, SearchScope::Subscriber(who("carol")));
         assert!(stranger.iter().all(|text| text.contains("shared")), "{query}: {stranger:?}");
     }
-    assert_eq!(found(&mut brain, "plan", Scope::Operator).len(), 3);
-    assert_eq!(found(&mut brain, "plan", Scope::Subscriber(who("alice"))).len(), 2);
+    assert_eq!(found(&mut brain, "plan", SearchScope::Operator).len(), 3);
+    assert_eq!(found(&mut brain, "plan", SearchScope::Subscriber(who("alice"))).len(), 2);
     brain.close().expect("closed");
     let bytes = std::fs::read(brains.file("1", "memory.db")).expect("memory.db");
     let leaks = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
@@ -144,10 +154,10 @@ fn two_tenants_and_many_operations_share_no_byte() {
             let word = words[random.below(words.len())];
             let content = format!("{word} of-{owner} {}", random.below(100));
             match random.below(3) {
-                0 => draft.message(Message {
+                0 => draft.message(MessageEntry {
                     task: format!("r{round}"),
                     subscriber: Some(who(owner)),
-                    role: Role::User,
+                    role: MessageRole::User,
                     content,
                     at,
                 }),
@@ -170,7 +180,7 @@ fn two_tenants_and_many_operations_share_no_byte() {
         brain.settle(&draft, StepKind::Task, "round").expect("settled");
         for word in words {
             for (me, other) in [("alice", "of-bob"), ("bob", "of-alice")] {
-                let hits = found(&mut brain, word, Scope::Subscriber(who(me)));
+                let hits = found(&mut brain, word, SearchScope::Subscriber(who(me)));
                 assert!(hits.iter().all(|text| !text.contains(other)), "{me} saw {hits:?}");
             }
         }
@@ -194,26 +204,26 @@ fn facts_and_tasks_are_found_too_and_the_asking_task_is_left_out() {
         summary: "painted the colour".into(),
         at,
     });
-    draft.message(Message {
+    draft.message(MessageEntry {
         task: "t9".into(),
         subscriber: None,
-        role: Role::User,
+        role: MessageRole::User,
         content: "which colour?".into(),
         at,
     });
     brain.settle(&draft, StepKind::Task, "x").expect("settled");
     let wanted = Search {
         text: "colour",
-        scope: Scope::Operator,
+        scope: SearchScope::Operator,
         except_task: Some("t9"),
         limit: 9,
         now: at,
         weights: Default::default(),
     };
     let hits = brain.search(&wanted).expect("an answer").hits;
-    let mut seen: Vec<(Source, &str)> = hits.iter().map(|hit| (hit.source, hit.snippet.as_str())).collect();
+    let mut seen: Vec<(MemorySource, &str)> = hits.iter().map(|hit| (hit.source, hit.snippet.as_str())).collect();
     seen.sort();
-    assert_eq!(seen, [(Source::Fact, "colour: new colour"), (Source::Task, "painted the colour")]);
+    assert_eq!(seen, [(MemorySource::Fact, "colour: new colour"), (MemorySource::Task, "painted the colour")]);
 }
 
 #[test]
@@ -223,7 +233,7 @@ fn of_two_equal_rows_the_newer_is_first() {
     say(&mut brain, None, &["the vault was drained: old"]);
     brains.clock.advance_ms(90 * 86_400_000);
     say(&mut brain, None, &["the vault was drained: new"]);
-    let hits = found(&mut brain, "vault drained", Scope::Operator);
+    let hits = found(&mut brain, "vault drained", SearchScope::Operator);
     assert!(hits[0].ends_with("new") && hits[1].ends_with("old"), "{hits:?}");
 }
 
@@ -252,10 +262,10 @@ fn a_damaged_index_degrades_to_a_scan_and_is_rebuilt() {
     let mut brain = brains.open("1").expect("still opens");
     let wanted = Search {
         text: "vault",
-        scope: Scope::Operator,
+        scope: SearchScope::Operator,
         except_task: None,
         limit: 5,
-        now: Moment(0),
+        now: Timestamp(0),
         weights: Default::default(),
     };
     let first = brain.search(&wanted).expect("an answer");
@@ -263,7 +273,7 @@ fn a_damaged_index_degrades_to_a_scan_and_is_rebuilt() {
     let second = brain.search(&wanted).expect("an answer");
     assert!(!second.degraded && second.hits.len() == 1, "{second:?}");
     say(&mut brain, None, &["the vault again"]);
-    assert_eq!(found(&mut brain, "vault", Scope::Operator).len(), 2);
+    assert_eq!(found(&mut brain, "vault", SearchScope::Operator).len(), 2);
     assert!(brain.verify().expect("a report").is_sound());
 }
 
@@ -276,7 +286,7 @@ fn writing_over_a_damaged_index_rebuilds_it_first() {
     damage(&brains, "messages_fts_data");
     let mut brain = brains.open("1").expect("opens");
     say(&mut brain, None, &["two vaults"]);
-    assert_eq!(found(&mut brain, "vault", Scope::Operator).len(), 2);
+    assert_eq!(found(&mut brain, "vault", SearchScope::Operator).len(), 2);
 }
 
 #[test]
@@ -290,7 +300,13 @@ fn damaged_rows_stop_everything_that_would_write_over_them() {
     let outcome = brains.open("1").and_then(|mut brain| {
         let mut draft = Draft::new();
         let at = brain.clock().now();
-        draft.message(Message { task: "t".into(), subscriber: None, role: Role::User, content: "x".into(), at });
+        draft.message(MessageEntry {
+            task: "t".into(),
+            subscriber: None,
+            role: MessageRole::User,
+            content: "x".into(),
+            at,
+        });
         brain.settle(&draft, StepKind::Task, "x")
     });
     let error = outcome.expect_err("refused");
@@ -320,11 +336,11 @@ proptest! {
         let brains = TempBrains::new();
         let mut brain = brains.make("1");
         say(&mut brain, Some(who("alice")), &[&text]);
-        for scope in [Scope::Operator, Scope::Subscriber(who("alice")), Scope::Subscriber(who("bob"))] {
-            let wanted = Search { text: &query, scope, except_task: None, limit: 3, now: Moment(0), weights: Default::default() };
+        for scope in [SearchScope::Operator, SearchScope::Subscriber(who("alice")), SearchScope::Subscriber(who("bob"))] {
+            let wanted = Search { text: &query, scope, except_task: None, limit: 3, now: Timestamp(0), weights: Default::default() };
             let answer = brain.search(&wanted).expect("an answer");
             prop_assert!(!answer.degraded);
-            if scope == Scope::Subscriber(who("bob")) {
+            if scope == SearchScope::Subscriber(who("bob")) {
                 prop_assert!(answer.hits.is_empty());
             }
         }

@@ -5,8 +5,8 @@ mod hostile;
 mod skills;
 mod tasks;
 
-use herm::memory::{Fact, Message, Role, Scope, Search, Sought, Vector, carried};
-use herm::semantic::{Embedder, Part};
+use herm::memory::{Fact, MessageEntry, MessageRole, QueryVector, Search, SearchScope, Vector, portable_tables};
+use herm::semantic::{Embedder, EmbeddingInput};
 use herm::{Brain, Digest, Draft, Reader, StepKind, SubscriberId};
 use herm_tests::TempBrains;
 use herm_tests::generate::Random;
@@ -20,7 +20,13 @@ fn say(brain: &mut Brain, subscriber: Option<Digest>, texts: &[&str]) {
     let mut draft = Draft::new();
     let at = brain.clock().now();
     for text in texts {
-        draft.message(Message { task: "t1".into(), subscriber, role: Role::User, content: (*text).to_owned(), at });
+        draft.message(MessageEntry {
+            task: "t1".into(),
+            subscriber,
+            role: MessageRole::User,
+            content: (*text).to_owned(),
+            at,
+        });
     }
     brain.settle(&draft, StepKind::Task, "said").expect("settled");
 }
@@ -41,16 +47,16 @@ fn embed(brains: &TempBrains, brain: &mut Brain, model: &dyn Embedder) -> u64 {
     embed_all(brain, &reader(brains), model).expect("vectors")
 }
 
-fn sought(model: &dyn Embedder, text: &str) -> Sought {
-    Sought::of(model, text).expect("a vector")
+fn sought(model: &dyn Embedder, text: &str) -> QueryVector {
+    QueryVector::of(model, text).expect("a vector")
 }
 
 /// What is found by words and meaning, and whether meaning had a part in it.
-fn found(brain: &mut Brain, model: &dyn Embedder, text: &str, scope: Scope) -> (Vec<String>, bool) {
+fn found(brain: &mut Brain, model: &dyn Embedder, text: &str, scope: SearchScope) -> (Vec<String>, bool) {
     let now = brain.clock().now();
     let wanted = Search { text, scope, except_task: None, limit: 20, now, weights: Default::default() };
-    let near = brain.search_near(&wanted, Some(&sought(model, text))).expect("an answer");
-    (near.found.hits.into_iter().map(|hit| hit.snippet).collect(), near.by_meaning)
+    let near = brain.search_hybrid(&wanted, Some(&sought(model, text))).expect("an answer");
+    (near.found.hits.into_iter().map(|hit| hit.snippet).collect(), near.used_vectors)
 }
 
 fn database(brains: &TempBrains) -> rusqlite::Connection {
@@ -67,12 +73,12 @@ fn what_no_word_finds_is_found_by_meaning_and_words_still_count() {
     let mut brain = brains.make("1");
     say(&mut brain, None, &["The spare key is under the flowerpot", "Invoice 48213 is due", "Invoice 48219 is due"]);
     let model = Letters::default();
-    let words_only = found(&mut brain, &model, "flowrpot", Scope::Operator);
+    let words_only = found(&mut brain, &model, "flowrpot", SearchScope::Operator);
     assert_eq!(words_only, (Vec::new(), false), "no vectors yet, and no such word");
     assert_eq!(embed(&brains, &mut brain, &model), 3);
-    let (hits, by_meaning) = found(&mut brain, &model, "flowrpot", Scope::Operator);
+    let (hits, by_meaning) = found(&mut brain, &model, "flowrpot", SearchScope::Operator);
     assert_eq!((hits[0].as_str(), by_meaning), ("The spare key is under the flowerpot", true));
-    let (hits, _) = found(&mut brain, &model, "invoice 48213", Scope::Operator);
+    let (hits, _) = found(&mut brain, &model, "invoice 48213", SearchScope::Operator);
     assert_eq!(hits[0], "Invoice 48213 is due");
 }
 
@@ -98,7 +104,10 @@ fn a_brain_with_vectors_has_the_same_hash_and_the_same_rows_travel() {
     one.close().expect("closed");
     other.close().expect("closed");
     assert!(with.open("1").expect("opened").verify().expect("verified").is_sound());
-    assert_eq!(carried(&database(&with)).expect("tables"), carried(&database(&without)).expect("tables"));
+    assert_eq!(
+        portable_tables(&database(&with)).expect("tables"),
+        portable_tables(&database(&without)).expect("tables")
+    );
     let tables = |brains| {
         let names = "SELECT count(*) FROM sqlite_schema WHERE name = 'vectors'";
         database(brains).query_row(names, [], |row| row.get::<_, i64>(0)).expect("counted")
@@ -114,14 +123,14 @@ fn missing_vectors_and_those_of_another_model_are_made_again() {
     let (one, two) = (Letters::named("one"), Letters::named("two"));
     assert_eq!(embed(&brains, &mut brain, &one), 3);
     assert_eq!(embed(&brains, &mut brain, &one), 0, "nothing is made twice");
-    assert!(!found(&mut brain, &two, "first", Scope::Operator).1, "vectors of different models are not compared");
+    assert!(!found(&mut brain, &two, "first", SearchScope::Operator).1, "vectors of different models are not compared");
     database(&brains).execute("DELETE FROM vectors WHERE row = 4", []).expect("deleted");
     assert_eq!(embed(&brains, &mut brain, &one), 1);
     assert_eq!(embed(&brains, &mut brain, &two), 3);
     assert_eq!(vectors(&brains), 3, "the old ones are replaced");
-    assert!(found(&mut brain, &two, "first", Scope::Operator).1);
+    assert!(found(&mut brain, &two, "first", SearchScope::Operator).1);
     database(&brains).execute_batch("DROP TABLE vectors").expect("dropped");
-    assert!(!found(&mut brain, &two, "first", Scope::Operator).1);
+    assert!(!found(&mut brain, &two, "first", SearchScope::Operator).1);
     assert_eq!(embed(&brains, &mut brain, &two), 3);
 }
 
@@ -136,7 +145,7 @@ fn a_vector_goes_with_its_row() {
     assert_eq!(embed(&brains, &mut brain, &model), 3);
     note(&mut brain, "colour", "vermilion");
     assert_eq!(vectors(&brains), 2, "a fact that is replaced loses its vector");
-    let (hits, _) = found(&mut brain, &model, "ultramarine", Scope::Operator);
+    let (hits, _) = found(&mut brain, &model, "ultramarine", SearchScope::Operator);
     assert!(!hits.iter().any(|hit| hit.contains("colour")), "{hits:?}");
     embed(&brains, &mut brain, &model);
     let rewound = TempBrains::new();
@@ -145,7 +154,7 @@ fn a_vector_goes_with_its_row() {
     // The same ids come again, for someone else.
     let mut brain = rewound.open("1").expect("opened");
     say(&mut brain, Some(who("bob")), &["something new"]);
-    let (alice, _) = found(&mut brain, &model, "taken back by undoing", Scope::Subscriber(who("alice")));
+    let (alice, _) = found(&mut brain, &model, "taken back by undoing", SearchScope::Subscriber(who("alice")));
     assert_eq!(alice, ["kept for good"]);
 }
 
@@ -159,18 +168,18 @@ fn nothing_one_subscriber_said_reaches_another_by_meaning() {
     let model = Letters::default();
     embed(&brains, &mut brain, &model);
     for query in ["plan", "plann", "secrett plen", "betta", "alphaa"] {
-        let (alice, by_meaning) = found(&mut brain, &model, query, Scope::Subscriber(who("alice")));
+        let (alice, by_meaning) = found(&mut brain, &model, query, SearchScope::Subscriber(who("alice")));
         assert!(by_meaning && alice.iter().all(|text| !text.contains("beta")), "{query}: {alice:?}");
-        for scope in [Scope::Subscriber(who("carol")), Scope::Shared] {
+        for scope in [SearchScope::Subscriber(who("carol")), SearchScope::Shared] {
             let (seen, _) = found(&mut brain, &model, query, scope);
             assert_eq!(seen, ["shared plan gamma"], "{query}");
         }
     }
-    assert_eq!(found(&mut brain, &model, "secrett", Scope::Operator).0.len(), 3);
+    assert_eq!(found(&mut brain, &model, "secrett", SearchScope::Operator).0.len(), 3);
     // Not even where the vectors say something else: privacy does not rest on what is derived.
     database(&brains).execute_batch("UPDATE vectors SET scope = 0").expect("forged");
     for query in ["betta", "secret", "beta"] {
-        let (carol, _) = found(&mut brain, &model, query, Scope::Subscriber(who("carol")));
+        let (carol, _) = found(&mut brain, &model, query, SearchScope::Subscriber(who("carol")));
         assert_eq!(carol, ["shared plan gamma"], "{query}");
     }
     embed(&brains, &mut brain, &model);
@@ -194,7 +203,7 @@ fn two_tenants_share_no_hit_whatever_is_asked() {
     for _ in 0..100 {
         let query = format!("{}x {}", words[random.below(6)], words[random.below(6)]);
         for (owner, other) in [("alice", "of-bob"), ("bob", "of-alice")] {
-            let (hits, by_meaning) = found(&mut brain, &model, &query, Scope::Subscriber(who(owner)));
+            let (hits, by_meaning) = found(&mut brain, &model, &query, SearchScope::Subscriber(who(owner)));
             assert!(by_meaning && !hits.is_empty() && hits.iter().all(|hit| !hit.contains(other)), "{query}: {hits:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! A skill is asked for by name, and the model gets its text, its place and the user's words.
 
-use herm::skill::command::{Collision, Command, Commands, Invocation, Resolved, invocation, parse};
+use herm::skill::command::{Command, CommandCollision, CommandMatch, Commands, Invocation, invocation, parse};
 use herm::skill::preprocess::{InlineShell, prepare};
 use herm::skill::template::Variables;
 use herm::skill::{Document, Index, body, setup};
@@ -75,9 +75,10 @@ fn commands_are_made_from_the_index_of_a_brain() {
     let commands = Commands::build(&Index::build(&root, "skills").expect("an index"));
     let slug = |name: &str| name.parse::<herm::Slug>().expect("a slug");
     let Some(Command { word, .. }) = parse("/GIF_Search now") else { panic!("a command") };
-    assert_eq!(commands.resolve(word), Resolved::Skill(&slug("gif-search")));
-    assert_eq!(commands.resolve("a-serch"), Resolved::Unknown { near: vec!["a-search".to_owned()] });
-    assert_eq!(commands.resolve("elsewhere"), Resolved::Unknown { near: Vec::new() });
-    let collision = Collision { key: "gif-search".to_owned(), winner: slug("gif-search"), loser: slug("a-search") };
+    assert_eq!(commands.resolve(word), CommandMatch::Skill(&slug("gif-search")));
+    assert_eq!(commands.resolve("a-serch"), CommandMatch::Unknown { near: vec!["a-search".to_owned()] });
+    assert_eq!(commands.resolve("elsewhere"), CommandMatch::Unknown { near: Vec::new() });
+    let collision =
+        CommandCollision { key: "gif-search".to_owned(), winner: slug("gif-search"), loser: slug("a-search") };
     assert_eq!(commands.collisions(), [collision]);
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use herm::skill::CreatedBy;
-use herm::skill::import::{Library, Namesakes, Only, Reason, Report};
+use herm::skill::import::{OnNameConflict, SkillFilter, SkillImportReport, SkillImportSkipReason, SkillLibrary};
 use herm::{Draft, ErrorKind, StepKind};
 use herm_tests::brains::{skill_text, slug};
 use herm_tests::generate::{self, Random};
@@ -344,7 +344,7 @@ fn directories_count_once_against_the_limit_of_entries() {
         std::fs::write(below.join("b.md"), "b\n").expect("written");
         std::fs::write(dir.path().join(format!("skill-{n}/SKILL.md")), skill_text("x", "x")).expect("written");
     }
-    let library = Library::read(dir.path()).expect("30,000 entries are less than 50,000");
+    let library = SkillLibrary::read(dir.path()).expect("30,000 entries are less than 50,000");
     assert_eq!((library.skills.len(), library.skipped.len()), (6_000, 0));
 }
 
@@ -526,10 +526,11 @@ fn every_file_of_any_tree_is_in_the_brain_or_in_the_report() {
                 continue;
             }
         };
-        assert_eq!(Library::read(&library).expect("a library"), read, "reading is repeatable");
+        assert_eq!(SkillLibrary::read(&library).expect("a library"), read, "reading is repeatable");
         let mut draft = Draft::new();
-        let namesakes = if round % 2 == 0 { Namesakes::Keep } else { Namesakes::Replace };
-        let report: Report = brain.edit(&mut draft).import_skills(read, &Only::default(), namesakes).expect("a report");
+        let namesakes = if round % 2 == 0 { OnNameConflict::Keep } else { OnNameConflict::Replace };
+        let report: SkillImportReport =
+            brain.edit(&mut draft).import_skills(read, &SkillFilter::default(), namesakes).expect("a report");
         brain.settle(&draft, StepKind::Import, "imported").expect("settled");
         brain.flush().expect("flushed");
         assert!(brain.verify().expect("a report").is_sound(), "round {round}");
@@ -565,7 +566,7 @@ fn every_file_of_any_tree_is_in_the_brain_or_in_the_report() {
         let makers: BTreeSet<String> = report.imported.iter().map(|one| maker(&brain, one.slug.as_str())).collect();
         assert!(makers.iter().all(|maker| maker == "imported"), "round {round}: {makers:?}");
         assert!(report.skipped.iter().all(|one| !one.detail.is_empty() && one.reason.name().len() > 3));
-        assert!(!report.skipped.iter().any(|one| one.reason == Reason::OverLimits));
+        assert!(!report.skipped.iter().any(|one| one.reason == SkillImportSkipReason::OverLimits));
     }
 }
 

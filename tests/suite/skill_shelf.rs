@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use herm::ErrorKind;
-use herm::skill::Shelf;
-use herm::skill::shelf::Collision;
+use herm::skill::SkillDirs;
+use herm::skill::shelf::SkillDirCollision;
 use herm_tests::brains::{skill_text, slug};
 use herm_tests::{Herm, TempBrains};
 use serde_json::json;
@@ -17,7 +17,7 @@ fn put(dir: &Path, path: &str, content: impl AsRef<[u8]>) {
     std::fs::write(path, content).expect("written");
 }
 
-fn listed(shelf: &Shelf) -> Vec<String> {
+fn listed(shelf: &SkillDirs) -> Vec<String> {
     let name = |dir: &Path| dir.file_name().expect("a name").to_string_lossy().into_owned();
     shelf.entries().map(|shelved| format!("{}@{}", shelved.entry.place.slug, name(shelved.dir))).collect()
 }
@@ -32,13 +32,13 @@ fn earlier_directories_win_and_everything_is_kept_up_to_date() {
     put(&at("real"), "odd/skill.md", skill_text("odd", "two"));
     put(&at("real"), "broken.md", [0xff]);
     std::os::unix::fs::symlink(at("real"), at("link")).expect("linked");
-    let mut shelf = Shelf::new(vec![at("missing"), at("one"), at("link"), at("real")]);
+    let mut shelf = SkillDirs::new(vec![at("missing"), at("one"), at("link"), at("real")]);
     assert_eq!(shelf.entries().count(), 0, "nothing is read before it is asked for");
     let delta = shelf.update().expect("a delta");
     assert_eq!((delta.added.len(), delta.total), (3, 3));
     assert_eq!(listed(&shelf), ["mail@one", "odd@link", "web@link"]);
     assert_eq!(shelf.get(&slug("web")).expect("there").entry.category.as_deref(), Some("cat"));
-    let collision = Collision { slug: slug("mail"), winner: at("one"), loser: at("link") };
+    let collision = SkillDirCollision { slug: slug("mail"), winner: at("one"), loser: at("link") };
     assert_eq!(shelf.collisions(), [collision]);
     let problems: Vec<&str> = shelf.problems().iter().map(|problem| problem.path.as_str()).collect();
     let shown = |path: PathBuf| path.display().to_string();
@@ -83,7 +83,7 @@ fn only_text_of_the_skill_itself_is_read() {
     put(dir.path(), "outside.md", "outside\n");
     std::os::unix::fs::symlink(dir.path().join("outside.md"), lib.join("tool/references/link.md")).expect("linked");
     std::os::unix::fs::symlink(dir.path(), lib.join("tool/templates")).expect("linked");
-    let mut shelf = Shelf::new(vec![lib.clone()]);
+    let mut shelf = SkillDirs::new(vec![lib.clone()]);
     shelf.update().expect("a delta");
     let read = |file: &str| shelf.read(&slug("tool"), Some(file));
     assert_eq!(read("references/deep/more.md").expect("a text"), "more\n");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use herm::brain::Editor;
-use herm::skill::{CreatedBy, Form, State};
+use herm::skill::{CreatedBy, Form, SkillState};
 use herm::{Brain, Draft, ErrorKind, Result, Slug, StepKind};
 use herm_tests::TempBrains;
 use herm_tests::brains::{skill_text, slug};
@@ -67,7 +67,7 @@ fn an_archived_skill_comes_back_byte_for_byte_and_nothing_is_overwritten() {
     let before = tree(&dir);
     settle(&mut brain, |e| e.archive_skill(&slug("dir-one")));
     assert!(!dir.exists() && brain.skills().expect("an index").get(&slug("dir-one")).is_none());
-    assert_eq!(brain.usage().expect("usage")[&slug("dir-one")].state, State::Archived);
+    assert_eq!(brain.usage().expect("usage")[&slug("dir-one")].state, SkillState::Archived);
     let error =
         refused(&brain, |e| e.create_skill(&slug("dir-one"), &skill_text("dir-one", "x"), CreatedBy::Agent).map(drop));
     assert!(error.hint_text().expect("a hint").contains("restore"), "{error:?}");
@@ -92,7 +92,7 @@ fn an_archived_skill_comes_back_byte_for_byte_and_nothing_is_overwritten() {
             )
             .expect("copied");
             brain.close().expect("closed");
-            let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+            let opening = herm::BrainOptions { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
             brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
             brain.adopt().expect("adopted");
         }
@@ -228,7 +228,7 @@ fn an_index_brought_up_to_date_is_the_index_built_anew() {
                 .or_else(|_| e.edit_skill(&name, &text).map(drop))
                 .or_else(|_| e.create_skill(&name, &text, CreatedBy::Agent).map(drop)),
         });
-        let kept: Vec<herm::skill::Entry> = brain.skills().expect("an index").entries().cloned().collect();
+        let kept: Vec<herm::skill::SkillEntry> = brain.skills().expect("an index").entries().cloned().collect();
         let fresh = herm::skill::Index::build(&root, "skills").expect("an index");
         assert_eq!(kept, fresh.entries().cloned().collect::<Vec<_>>(), "round {n}");
     }
@@ -258,7 +258,7 @@ fn names_with_dots_and_numbers_keep_their_identity_in_the_archive() {
     for (file, name) in [("release-1.md", "release-1"), ("release-1.2.md", "release-1-2")] {
         std::fs::write(brains.file("1", &format!("skills/{file}")), skill_text(name, name)).expect("written");
     }
-    let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let opening = herm::BrainOptions { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
     brain.adopt().expect("adopted");
     let skills = brains.file("1", "skills");
@@ -286,7 +286,7 @@ fn restoring_over_files_that_are_in_the_way_is_a_conflict() {
     let way = brains.file("1", "skills/dir-one/references/notes.md");
     std::fs::create_dir_all(way.parent().expect("a parent")).expect("a directory");
     std::fs::write(&way, "in the way").expect("written");
-    let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let opening = herm::BrainOptions { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &opening).expect("opened");
     brain.adopt().expect("adopted");
     assert_eq!(refused(&brain, |e| e.restore_skill(&slug("dir-one")).map(drop)).kind(), ErrorKind::Conflict);

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::brain::{Hydrated, OnDrift};
-use herm::{Brain, BrainId, Layout, Opening, RelPath, Seed, Slug, Source};
+use herm::brain::{HydrateOutcome, OnDrift};
+use herm::{Brain, BrainId, BrainOptions, BrainSource, Layout, RelPath, Seed, Slug};
 
 use crate::ManualClock;
 
@@ -72,12 +72,12 @@ impl TempBrains {
     }
 
     /// How brains of this directory are opened.
-    pub fn opening(&self) -> Opening {
-        Opening {
+    pub fn opening(&self) -> BrainOptions {
+        BrainOptions {
             wait: Duration::from_secs(20),
             clock: self.clock.clone(),
             on_drift: OnDrift::Refuse,
-            witness: Some(std::sync::Arc::new(signer())),
+            signer: Some(std::sync::Arc::new(signer())),
         }
     }
 
@@ -88,8 +88,8 @@ impl TempBrains {
         let files: Vec<(&str, &[u8])> = files.iter().map(|(path, text)| (*path, text.as_bytes())).collect();
         let seed = Seed { id: &id, files: &files };
         let (brain, hydrated) =
-            Brain::hydrate(&self.layout(), &id, &Source::Seed(seed), &self.opening()).expect("a new brain");
-        assert_eq!(hydrated, Hydrated::Created);
+            Brain::hydrate(&self.layout(), &id, &BrainSource::Seed(seed), &self.opening()).expect("a new brain");
+        assert_eq!(hydrated, HydrateOutcome::Created);
         brain
     }
 

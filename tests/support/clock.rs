@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use herm::{Clock, Moment};
+use herm::{Clock, Timestamp};
 
 /// A clock for tests.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Default for ManualClock {
 }
 
 impl Clock for ManualClock {
-    fn now(&self) -> Moment {
-        Moment(self.0.load(Ordering::SeqCst))
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
     }
 }

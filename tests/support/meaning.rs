@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use herm::memory::Vector;
-use herm::memory::vectors::Made;
-use herm::semantic::{Embedder, Part};
+use herm::memory::vectors::EmbeddedText;
+use herm::semantic::{Embedder, EmbeddingInput};
 use herm::{Brain, Error, Reader, Result};
 
 const DIMENSIONS: usize = 256;
@@ -39,7 +39,7 @@ impl Embedder for Letters {
         &self.name
     }
 
-    fn embed(&self, text: &str, _: Part) -> Result<Vec<f32>> {
+    fn embed(&self, text: &str, _: EmbeddingInput) -> Result<Vec<f32>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let mut vector = vec![0.0; DIMENSIONS];
         for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2) {
@@ -110,7 +110,7 @@ impl Embedder for Hostile {
         "hostile'; DROP TABLE messages; --"
     }
 
-    fn embed(&self, text: &str, part: Part) -> Result<Vec<f32>> {
+    fn embed(&self, text: &str, part: EmbeddingInput) -> Result<Vec<f32>> {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         match self.harm {
             Harm::Fails => Err(Error::unavailable("no weights")),
@@ -136,10 +136,13 @@ pub fn embed_all(brain: &mut Brain, reader: &Reader, embedder: &dyn Embedder) ->
         if due.is_empty() {
             return Ok(all);
         }
-        let made: Vec<Made> = due
+        let made: Vec<EmbeddedText> = due
             .texts
             .iter()
-            .map(|of| Made { of: of.clone(), vector: Vector::of(embedder, of.text(), Part::Passage).ok() })
+            .map(|of| EmbeddedText {
+                of: of.clone(),
+                vector: Vector::of(embedder, of.text(), EmbeddingInput::Passage).ok(),
+            })
             .collect();
         all += brain.keep_vectors(embedder.name(), &made, &due)?;
     }

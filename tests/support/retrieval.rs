@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-use herm::memory::{Message, Role, Scope, Search, Sought, Vector};
-use herm::semantic::{Embedder, Part};
-use herm::{Brain, Draft, Moment, Reader, StepKind, SubscriberId};
+use herm::memory::{MessageEntry, MessageRole, QueryVector, Search, SearchScope, Vector};
+use herm::semantic::{Embedder, EmbeddingInput};
+use herm::{Brain, Draft, Reader, StepKind, SubscriberId, Timestamp};
 use serde::Deserialize;
 
 use crate::TempBrains;
@@ -101,9 +101,9 @@ impl Labelled {
             for said in part {
                 let subscriber =
                     said.subscriber.as_ref().map(|name| name.parse::<SubscriberId>().expect("a subscriber").digest());
-                let role = if said.role == "user" { Role::User } else { Role::Assistant };
+                let role = if said.role == "user" { MessageRole::User } else { MessageRole::Assistant };
                 let (task, content) = (said.session.clone(), said.text.clone());
-                draft.message(Message { task, subscriber, role, content, at: Moment(said.at) });
+                draft.message(MessageEntry { task, subscriber, role, content, at: Timestamp(said.at) });
             }
             brain.settle(&draft, StepKind::Task, "lived").expect("settled");
         }
@@ -116,23 +116,23 @@ impl Labelled {
 
     /// How well words, vectors and both find the answers, as the operator, who sees every message.
     pub fn measure(&self, brain: &mut Brain, embedder: &dyn Embedder) -> Quality {
-        let now = Moment(self.messages.iter().map(|said| said.at).max().unwrap_or(0) + DAY);
+        let now = Timestamp(self.messages.iter().map(|said| said.at).max().unwrap_or(0) + DAY);
         let mut quality = Quality::default();
         for question in &self.questions {
-            let vector = Vector::of(embedder, &question.text, Part::Query).expect("a vector");
-            let sought = Sought::new(embedder.name(), &vector);
+            let vector = Vector::of(embedder, &question.text, EmbeddingInput::Query).expect("a vector");
+            let sought = QueryVector::new(embedder.name(), &vector);
             let wanted = |text| Search {
                 text,
-                scope: Scope::Operator,
+                scope: SearchScope::Operator,
                 except_task: None,
                 limit: 10,
                 now,
                 weights: Default::default(),
             };
             let words = brain.search(&wanted(&question.text)).expect("an answer");
-            let vectors = brain.search_near(&wanted(""), Some(&sought)).expect("an answer").found;
-            let both = brain.search_near(&wanted(&question.text), Some(&sought)).expect("an answer");
-            assert!(both.by_meaning);
+            let vectors = brain.search_hybrid(&wanted(""), Some(&sought)).expect("an answer").found;
+            let both = brain.search_hybrid(&wanted(&question.text), Some(&sought)).expect("an answer");
+            assert!(both.used_vectors);
             let mut scores = Vec::new();
             for found in [words, vectors, both.found] {
                 let ids: Vec<i64> = found.hits.iter().map(|hit| hit.id).collect();

@@ -1,7 +1,7 @@
 //! `http_secret`: a request with one of the operator's secrets, which the model never sees.
 
 use async_trait::async_trait;
-use herm::tool::{Card, Context, Output, Permission, Secrets, Tool};
+use herm::tool::{Permission, Secrets, Tool, ToolContext, ToolOutput, ToolSpec};
 use herm::{Error, Result};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
@@ -62,7 +62,7 @@ struct Args {
 /// Sends requests with a secret.
 #[derive(Debug)]
 pub struct HttpSecret {
-    card: Card,
+    card: ToolSpec,
     web: Web,
 }
 
@@ -82,10 +82,10 @@ impl HttpSecret {
     fn over(web: Web) -> Self {
         let description = "Calls an API with a secret that the operator named. The secret goes into a header of a \
                            request to `url`, or is itself the base URL that `path` is joined to. It is never shown.";
-        Self { card: Card::new("http_secret", description, Permission::Network, arguments::schema::<Args>()), web }
+        Self { card: ToolSpec::new("http_secret", description, Permission::Network, arguments::schema::<Args>()), web }
     }
 
-    async fn run(&self, args: &Args, secret: &str, redaction: &Redaction) -> Result<Output> {
+    async fn run(&self, args: &Args, secret: &str, redaction: &Redaction) -> Result<ToolOutput> {
         let request = request(args, secret)?;
         // Only an allowed host may be asked in the clear.
         if request.url.scheme() != "https" && !self.web.is_allowed(&request.url) {
@@ -106,17 +106,17 @@ impl HttpSecret {
         }
         let summary =
             format!("HTTP {}, {}, {} characters", status.as_u16(), herm::text::line(&kind, 40), body.chars().count());
-        Ok(Output::new(text, summary))
+        Ok(ToolOutput::new(text, summary))
     }
 }
 
 #[async_trait]
 impl Tool for HttpSecret {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         let args: Args = arguments::read(args)?;
         let secret = find(cx.secrets(), args.secret.trim())?.expose_secret().trim();
         if secret.len() < redaction::SHORTEST {
@@ -142,7 +142,7 @@ impl Tool for HttpSecret {
         let redaction = Redaction::new(args.secret.trim(), parts.iter().map(String::as_str));
         // Whatever is said, it is said without the secret.
         match self.run(&args, secret, &redaction).await {
-            Ok(output) => Ok(Output::new(redaction.clean(&output.text), redaction.clean(&output.summary))),
+            Ok(output) => Ok(ToolOutput::new(redaction.clean(&output.text), redaction.clean(&output.summary))),
             Err(error) => {
                 let clean = Error::new(error.kind(), redaction.clean(error.message()));
                 Err(match error.hint_text() {

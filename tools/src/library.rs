@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use herm::tool::{Context, Desk};
+use herm::tool::{ToolContext, WorkingCopy};
 use herm::{Digest, RelPath, Result, Slug};
 
 use crate::pattern::Pattern;
@@ -31,25 +31,25 @@ pub(crate) struct Broken {
 
 /// The patterns that were used last, ready to be looked for. Tools of one harness share it.
 #[derive(Debug, Default)]
-pub struct Library {
-    shelf: Mutex<Shelf>,
+pub struct PatternLibrary {
+    shelf: Mutex<PatternCache>,
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct PatternCache {
     /// Counts uses, so that the longest unused volume goes first.
     uses: u64,
     volumes: BTreeMap<Digest, (u64, Arc<Volume>)>,
 }
 
-impl Library {
+impl PatternLibrary {
     /// The patterns of the task's brain, by name.
-    pub(crate) async fn volumes(self: &Arc<Self>, cx: &Context) -> Result<Vec<Arc<Volume>>> {
+    pub(crate) async fn volumes(self: &Arc<Self>, cx: &ToolContext) -> Result<Vec<Arc<Volume>>> {
         let library = Arc::clone(self);
-        cx.desk(move |desk| library.read(desk)).await
+        cx.with_working_copy(move |desk| library.read(desk)).await
     }
 
-    fn read(&self, desk: &mut Desk) -> Result<Vec<Arc<Volume>>> {
+    fn read(&self, desk: &mut WorkingCopy) -> Result<Vec<Arc<Volume>>> {
         let mut volumes = Vec::new();
         for path in desk.patterns()? {
             if let Some(content) = desk.read(&path)? {
@@ -72,12 +72,12 @@ impl Library {
     }
 
     /// A panic elsewhere leaves a shelf that is whole: volumes are put on it in one go.
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    fn shelf(&self) -> MutexGuard<'_, PatternCache> {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
+impl PatternCache {
     fn take(&mut self, key: &Digest) -> Option<Arc<Volume>> {
         self.uses += 1;
         let (used, volume) = self.volumes.get_mut(key)?;
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_pattern_is_compiled_once_and_anew_when_it_changes() {
-        let library = Library::default();
+        let library = PatternLibrary::default();
         let first = library.volume(&path(1), b"---\nseverity: low\n---\none\n");
         assert!(Arc::ptr_eq(&first, &library.volume(&path(1), b"---\nseverity: low\n---\none\n")));
         let changed = library.volume(&path(1), b"---\nseverity: high\n---\none\n");
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_shelf_is_bounded_and_keeps_what_is_in_use() {
-        let library = Library::default();
+        let library = PatternLibrary::default();
         let used = library.volume(&path(0), b"x");
         for n in 1..400 {
             library.volume(&path(n), b"x");

@@ -1,10 +1,10 @@
 //! `memory`: the small notes that stand in every later prompt.
 
 use async_trait::async_trait;
-use herm::brain::Layer;
-use herm::memory::layers::{self, Edit};
+use herm::brain::MemoryLayer;
+use herm::memory::layers::{self, LayerEdit};
 use herm::skill::guard;
-use herm::tool::{Card, Context, Desk, Output, Permission, Tool};
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec, WorkingCopy};
 use herm::{Error, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -45,40 +45,40 @@ struct Args {
 /// Keeps the small notes.
 #[derive(Debug)]
 pub struct Memory {
-    card: Card,
+    card: ToolSpec,
 }
 
 impl Default for Memory {
     fn default() -> Self {
         let description = "Adds, replaces or removes an entry of the notes that stand in every later prompt. They are \
                            small: keep what holds beyond this task, and write procedures into skills instead.";
-        Self { card: Card::new("memory", description, Permission::WriteBrain, arguments::schema::<Args>()).quick() }
+        Self { card: ToolSpec::new("memory", description, Permission::WriteBrain, arguments::schema::<Args>()).quick() }
     }
 }
 
 #[async_trait]
 impl Tool for Memory {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         let args: Args = arguments::read(args)?;
         let edit = edit(&args)?;
         // What is known of one subscriber is never written where another's prompt reads it.
         let (layer, name) = match (args.target, &cx.task().subscriber) {
             (Target::Memory, Some(subscriber)) if cx.task().is_private() => {
-                (Layer::Subscriber(*subscriber), "the notes on this user")
+                (MemoryLayer::Subscriber(*subscriber), "the notes on this user")
             }
-            (Target::Memory, _) => (Layer::Memory, "MEMORY.md"),
-            (Target::User, Some(subscriber)) => (Layer::Subscriber(*subscriber), "the notes on this user"),
-            (Target::User, None) => (Layer::User, "USER.md"),
+            (Target::Memory, _) => (MemoryLayer::Memory, "MEMORY.md"),
+            (Target::User, Some(subscriber)) => (MemoryLayer::Subscriber(*subscriber), "the notes on this user"),
+            (Target::User, None) => (MemoryLayer::User, "USER.md"),
         };
-        cx.desk(move |desk| change(desk, layer, name, &edit)).await
+        cx.with_working_copy(move |desk| change(desk, layer, name, &edit)).await
     }
 }
 
-fn edit(args: &Args) -> Result<Edit> {
+fn edit(args: &Args) -> Result<LayerEdit> {
     let content = || {
         arguments::given(args.content.as_ref())
             .map(str::to_owned)
@@ -90,17 +90,17 @@ fn edit(args: &Args) -> Result<Edit> {
         })
     };
     Ok(match args.action {
-        Action::Add => Edit::Add { content: content()? },
-        Action::Replace => Edit::Replace { find: find()?, content: content()? },
-        Action::Remove => Edit::Remove { find: find()? },
+        Action::Add => LayerEdit::Add { content: content()? },
+        Action::Replace => LayerEdit::Replace { find: find()?, content: content()? },
+        Action::Remove => LayerEdit::Remove { find: find()? },
     })
 }
 
-fn change(desk: &mut Desk, layer: Layer, name: &str, edit: &Edit) -> Result<Output> {
+fn change(desk: &mut WorkingCopy, layer: MemoryLayer, name: &str, edit: &LayerEdit) -> Result<ToolOutput> {
     let before = desk.layer(layer)?;
     let edits = std::slice::from_ref(edit);
     let after = layers::apply(&before, edits, layer.cap())?;
-    if let Edit::Add { content } | Edit::Replace { content, .. } = edit {
+    if let LayerEdit::Add { content } | LayerEdit::Replace { content, .. } = edit {
         desk.check_text(content)?;
         // Two harmless entries may read as one instruction.
         if guard::objections(&before).is_empty() {
@@ -110,15 +110,15 @@ fn change(desk: &mut Desk, layer: Layer, name: &str, edit: &Edit) -> Result<Outp
     desk.edit()?.edit_layer(layer, edits)?;
     let (had, has) = (layers::entries(&before), layers::entries(&after));
     let (done, expected) = match edit {
-        Edit::Add { .. } if had == has => (format!("That is in {name} already."), had.len()),
-        Edit::Add { .. } => (format!("Added to {name}."), had.len() + 1),
-        Edit::Replace { .. } => (format!("Replaced in {name}."), had.len()),
-        Edit::Remove { .. } => (format!("Removed from {name}."), had.len().saturating_sub(1)),
+        LayerEdit::Add { .. } if had == has => (format!("That is in {name} already."), had.len()),
+        LayerEdit::Add { .. } => (format!("Added to {name}."), had.len() + 1),
+        LayerEdit::Replace { .. } => (format!("Replaced in {name}."), had.len()),
+        LayerEdit::Remove { .. } => (format!("Removed from {name}."), had.len().saturating_sub(1)),
     };
     let dropped = match expected.saturating_sub(has.len()) {
         0 => String::new(),
         dropped => format!(" Dropped to make room, the oldest first: {dropped}."),
     };
     let used = after.chars().count();
-    Ok(Output::new(format!("{done}{dropped} {used} of {} characters are used.", layer.cap()), done))
+    Ok(ToolOutput::new(format!("{done}{dropped} {used} of {} characters are used.", layer.cap()), done))
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use herm::memory::Fact;
-use herm::tool::{Card, Context, Output, Permission, Tool};
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
 use herm::{Error, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,24 +24,24 @@ struct Args {
 /// Notes facts.
 #[derive(Debug)]
 pub struct Note {
-    card: Card,
+    card: ToolSpec,
 }
 
 impl Default for Note {
     fn default() -> Self {
         let description = "Notes a fact under a key. It is not in the prompt; `recall` finds it in later tasks. \
                            A note made for one user is found for that user alone.";
-        Self { card: Card::new("note", description, Permission::WriteBrain, arguments::schema::<Args>()).quick() }
+        Self { card: ToolSpec::new("note", description, Permission::WriteBrain, arguments::schema::<Args>()).quick() }
     }
 }
 
 #[async_trait]
 impl Tool for Note {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         let args: Args = arguments::read(args)?;
         let key = args.key.split_whitespace().collect::<Vec<_>>().join(" ");
         let value = args.value.trim().to_owned();
@@ -59,12 +59,12 @@ impl Tool for Note {
         };
         let said = format!("{key}: {value}");
         let fact = Fact { subscriber, key, value, task: task.task.to_string(), at: task.at };
-        cx.desk(move |desk| {
+        cx.with_working_copy(move |desk| {
             desk.check_text(&said)?;
             desk.fact(fact);
             Ok(())
         })
         .await?;
-        Ok(Output::new(done, done))
+        Ok(ToolOutput::new(done, done))
     }
 }

@@ -1,7 +1,7 @@
 //! `outline`: the shape of the task's input, with line numbers.
 
 use async_trait::async_trait;
-use herm::tool::{Card, Context, Output, Permission, Tool};
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
 use herm::{Error, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -98,7 +98,7 @@ impl Kind {
 }
 
 /// The outline of a text: what it is, how large, and what stands where.
-pub(crate) fn outline(text: &str) -> Output {
+pub(crate) fn outline(text: &str) -> ToolOutput {
     let kind = Kind::of(text);
     let Shape { facts, entries } = match kind {
         Kind::Solidity => outline_solidity::shape(text),
@@ -119,7 +119,7 @@ pub(crate) fn outline(text: &str) -> Output {
     if empty && kind != Kind::Log {
         shown.push_str("No headings, sections or declarations were found.\n");
     }
-    Output::new(shown, summary)
+    ToolOutput::new(shown, summary)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -129,26 +129,26 @@ struct Args {}
 /// Outlines the task's input.
 #[derive(Debug)]
 pub struct Outline {
-    card: Card,
+    card: ToolSpec,
 }
 
 impl Default for Outline {
     fn default() -> Self {
         let description = "The shape of the task's input with line numbers: headings and sections of a text, contracts \
                            and functions of code, time span and sources of a log; and how long it is.";
-        let card = Card::new("outline", description, Permission::Read, arguments::schema::<Args>());
+        let card = ToolSpec::new("outline", description, Permission::Read, arguments::schema::<Args>());
         let seen = "prose: 12 lines, 2 headings: Terms, Fees";
-        Self { card: card.worked("What is in this text?", json!({}), seen, "terms and fees") }
+        Self { card: card.with_few_shot("What is in this text?", json!({}), seen, "terms and fees") }
     }
 }
 
 #[async_trait]
 impl Tool for Outline {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         let Args {} = arguments::read(args)?;
         let input = cx.task().words().to_owned();
         tokio::task::spawn_blocking(move || outline(&input))

@@ -1,6 +1,6 @@
 //! A pattern: read-only shared knowledge, with the signals that hint at it.
 
-use herm::skill::{Document, PatternSeverity as Severity, Value};
+use herm::skill::{Document, FrontMatterValue, PatternSeverity as Severity};
 use herm::{Error, Result, Slug};
 use regex::{Regex, RegexBuilder};
 
@@ -35,8 +35,8 @@ impl Pattern {
                 .hint("severity is one of critical, high, medium, low, info")
         })?;
         let sources = match document.value("signals") {
-            Some(Value::List(items)) => items,
-            Some(single @ Value::Text(_)) => vec![single],
+            Some(FrontMatterValue::List(items)) => items,
+            Some(single @ FrontMatterValue::Text(_)) => vec![single],
             _ => Vec::new(),
         };
         if sources.len() > MAX_SIGNALS {
@@ -48,7 +48,7 @@ impl Pattern {
         }
         let mut signals = Vec::with_capacity(sources.len());
         for source in &sources {
-            let Value::Text(source) = source else {
+            let FrontMatterValue::Text(source) = source else {
                 return Err(Error::invalid(format!("a signal of pattern {slug} is not text")));
             };
             let regex = RegexBuilder::new(source).size_limit(MAX_SIGNAL_BYTES).build().map_err(|error| {

@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use herm::tool::{Card, Context, Output, Permission, Tool};
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
 use herm::{Error, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::library::{Library, Volume};
+use crate::library::{PatternLibrary, Volume};
 use crate::pattern::Pattern;
 use crate::{arguments, fit, near, skill_names};
 
@@ -38,26 +38,29 @@ struct Args {
 /// Searches the pattern library.
 #[derive(Debug)]
 pub struct PatternSearch {
-    card: Card,
-    library: Arc<Library>,
+    card: ToolSpec,
+    library: Arc<PatternLibrary>,
 }
 
 impl PatternSearch {
     /// Over a library that other tools share.
-    pub fn new(library: Arc<Library>) -> Self {
+    pub fn new(library: Arc<PatternLibrary>) -> Self {
         let description = "Reads the pattern library: with `name` one pattern in full (what it is, how to confirm it, \
                            how to fix it), with `query` the patterns that fit some words, with neither the list.";
-        Self { card: Card::new("pattern_search", description, Permission::Read, arguments::schema::<Args>()), library }
+        Self {
+            card: ToolSpec::new("pattern_search", description, Permission::Read, arguments::schema::<Args>()),
+            library,
+        }
     }
 }
 
 #[async_trait]
 impl Tool for PatternSearch {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         let args: Args = arguments::read(args)?;
         let volumes = self.library.volumes(cx).await?;
         let limit = usize::try_from(args.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
@@ -82,7 +85,7 @@ pub(crate) fn find<'v>(volumes: &'v [Arc<Volume>], name: &str) -> Result<&'v Vol
     })
 }
 
-fn whole(volume: &Volume) -> Output {
+fn whole(volume: &Volume) -> ToolOutput {
     let text = match &volume.pattern {
         Ok(pattern) => format!("{}\n\n{}", title(pattern), herm::text::cut(pattern.body.trim().to_owned(), BODY_CHARS)),
         Err(broken) => {
@@ -94,16 +97,16 @@ fn whole(volume: &Volume) -> Output {
             )
         }
     };
-    Output::new(text, format!("pattern {}", volume.name))
+    ToolOutput::new(text, format!("pattern {}", volume.name))
 }
 
 fn title(pattern: &Pattern) -> String {
     format!("{} ({}): {}", pattern.slug, pattern.severity.name(), herm::text::line(&pattern.description, LINE_CHARS))
 }
 
-fn list(volumes: &[Arc<Volume>]) -> Output {
+fn list(volumes: &[Arc<Volume>]) -> ToolOutput {
     if volumes.is_empty() {
-        return Output::new("There are no patterns in this brain.", "0 patterns");
+        return ToolOutput::new("There are no patterns in this brain.", "0 patterns");
     }
     let mut listing = fit::Listing::new(LIST_CHARS);
     for volume in volumes {
@@ -120,10 +123,10 @@ fn list(volumes: &[Arc<Volume>]) -> Output {
     if left > 0 {
         text.push_str(&format!("[{left} more: find them with `query`]\n"));
     }
-    Output::new(text, fit::count(volumes.len(), "pattern"))
+    ToolOutput::new(text, fit::count(volumes.len(), "pattern"))
 }
 
-fn ranked(volumes: &[Arc<Volume>], query: &str, limit: usize) -> Output {
+fn ranked(volumes: &[Arc<Volume>], query: &str, limit: usize) -> ToolOutput {
     let query = query.to_lowercase();
     let words: Vec<&str> = query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let patterns = volumes.iter().filter_map(|volume| volume.pattern.as_ref().ok());
@@ -134,7 +137,7 @@ fn ranked(volumes: &[Arc<Volume>], query: &str, limit: usize) -> Output {
     hits.truncate(limit);
     if hits.is_empty() {
         let text = "No pattern fits these words. Call without arguments for the list.";
-        return Output::new(text, "0 patterns");
+        return ToolOutput::new(text, "0 patterns");
     }
     let mut text = String::new();
     for (_, pattern) in &hits {
@@ -149,7 +152,7 @@ fn ranked(volumes: &[Arc<Volume>], query: &str, limit: usize) -> Output {
         0 => text.push_str("[first lines only: call with `name` for a whole pattern]\n"),
         more => text.push_str(&format!("[first lines only: call with `name` for a whole pattern; {more} more fit]\n")),
     }
-    Output::new(text, format!("{} of {}", hits.len(), fit::count(found, "pattern")))
+    ToolOutput::new(text, format!("{} of {}", hits.len(), fit::count(found, "pattern")))
 }
 
 /// How well a pattern fits: every word counts once, most where it is in the name.

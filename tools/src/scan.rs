@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use herm::tool::{Card, Context, Output, Permission, Tool};
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
 use herm::{Error, Result, Slug};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::library::{Library, Volume};
+use crate::library::{PatternLibrary, Volume};
 use herm::skill::PatternSeverity as Severity;
 
 use crate::pattern::Pattern;
@@ -17,7 +17,7 @@ use crate::{arguments, fit, pattern_search};
 
 /// A line that a signal matches.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Hit {
+pub struct PatternHit {
     /// The line, counted from 1.
     pub line: usize,
     /// The pattern.
@@ -31,13 +31,13 @@ pub struct Hit {
 const SHOWN_CHARS: usize = 200;
 
 /// Runs every signal over every line; one hit a pattern and line, worst first, then by line.
-pub fn scan(patterns: &[Pattern], input: &str) -> Vec<Hit> {
+pub fn scan(patterns: &[Pattern], input: &str) -> Vec<PatternHit> {
     let patterns: Vec<&Pattern> = patterns.iter().collect();
     first_hits(&patterns, input, usize::MAX).0
 }
 
 /// At most the first `most` hits of each pattern, worst first, then by line; and how many each has.
-fn first_hits(patterns: &[&Pattern], input: &str, most: usize) -> (Vec<Hit>, Vec<usize>) {
+fn first_hits(patterns: &[&Pattern], input: &str, most: usize) -> (Vec<PatternHit>, Vec<usize>) {
     let mut hits = Vec::new();
     let mut counts = vec![0; patterns.len()];
     for (number, line) in (1..).zip(input.lines()) {
@@ -45,7 +45,7 @@ fn first_hits(patterns: &[&Pattern], input: &str, most: usize) -> (Vec<Hit>, Vec
             if pattern.signals.iter().any(|signal| signal.is_match(line)) {
                 *count += 1;
                 if *count <= most {
-                    hits.push(Hit {
+                    hits.push(PatternHit {
                         line: number,
                         pattern: pattern.slug.clone(),
                         severity: pattern.severity,
@@ -77,32 +77,32 @@ struct Args {
 /// Looks for the patterns of the library in the task's input.
 #[derive(Debug)]
 pub struct Scan {
-    card: Card,
-    library: Arc<Library>,
+    card: ToolSpec,
+    library: Arc<PatternLibrary>,
 }
 
 impl Scan {
     /// Over a library that other tools share.
-    pub fn new(library: Arc<Library>) -> Self {
+    pub fn new(library: Arc<PatternLibrary>) -> Self {
         let description = "Runs the signals of the pattern library over the task's input. Hits come worst first, a \
                            line each: `L12 high reentrancy: text`. A hit is a hint to be confirmed.";
-        let card = Card::new("scan", description, Permission::Read, arguments::schema::<Args>()).worked(
+        let card = ToolSpec::new("scan", description, Permission::Read, arguments::schema::<Args>()).with_few_shot(
             "Is anything wrong with this text?",
             json!({}),
             "1 hit: late-fee, line 3: a fee without a limit",
             "a fee without a limit in line 3",
         );
-        Self { card: Card { output_cap: HITS_CHARS + 8_000, ..card }, library }
+        Self { card: ToolSpec { output_cap: HITS_CHARS + 8_000, ..card }, library }
     }
 }
 
 #[async_trait]
 impl Tool for Scan {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         let args: Args = arguments::read(args)?;
         let mut volumes = self.library.volumes(cx).await?;
         if let Some(name) = arguments::given(args.pattern.as_ref()) {
@@ -118,7 +118,7 @@ impl Tool for Scan {
     }
 }
 
-fn report(volumes: &[Arc<Volume>], input: &str, limit: usize) -> Output {
+fn report(volumes: &[Arc<Volume>], input: &str, limit: usize) -> ToolOutput {
     let mut patterns: Vec<&Pattern> = volumes.iter().filter_map(|volume| volume.pattern.as_ref().ok()).collect();
     patterns.sort_by(|a, b| (a.severity, &a.slug).cmp(&(b.severity, &b.slug)));
     let (hits, counts) = first_hits(&patterns, input, limit);
@@ -158,7 +158,7 @@ fn report(volumes: &[Arc<Volume>], input: &str, limit: usize) -> Output {
         ));
     }
     let of_patterns = counts.iter().filter(|count| **count > 0).count();
-    Output::new(text, format!("{} of {}", fit::count(total, "hit"), fit::count(of_patterns, "pattern")))
+    ToolOutput::new(text, format!("{} of {}", fit::count(total, "hit"), fit::count(of_patterns, "pattern")))
 }
 
 #[cfg(test)]

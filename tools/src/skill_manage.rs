@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use herm::skill::Document;
-use herm::tool::{Card, Context, Desk, Output, Permission, Tool, Written};
+use herm::tool::{Permission, SkillWriteOutcome, Tool, ToolContext, ToolOutput, ToolSpec, WorkingCopy};
 use herm::{Error, Result, Slug};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -62,30 +62,30 @@ struct Args {
 /// Makes and improves skills.
 #[derive(Debug)]
 pub struct SkillManage {
-    card: Card,
+    card: ToolSpec,
 }
 
 impl Default for SkillManage {
     fn default() -> Self {
         let description = "Makes a skill from a procedure that worked, or improves one that was wrong or incomplete. \
                            Prefer patch to edit, and edit to a second skill for the same thing.";
-        Self { card: Card::new("skill_manage", description, Permission::WriteBrain, arguments::schema::<Args>()) }
+        Self { card: ToolSpec::new("skill_manage", description, Permission::WriteBrain, arguments::schema::<Args>()) }
     }
 }
 
 #[async_trait]
 impl Tool for SkillManage {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         let args: Args = arguments::read(args)?;
-        cx.desk(move |desk| manage(desk, &args)).await
+        cx.with_working_copy(move |desk| manage(desk, &args)).await
     }
 }
 
-fn manage(desk: &mut Desk, args: &Args) -> Result<Output> {
+fn manage(desk: &mut WorkingCopy, args: &Args) -> Result<ToolOutput> {
     let slug = match args.action {
         Action::Create => skill_names::slug(&args.name)?,
         _ => skill_names::find(desk, &args.name)?,
@@ -117,8 +117,10 @@ fn manage(desk: &mut Desk, args: &Args) -> Result<Output> {
         Action::Archive => (desk.archive_skill(&slug)?, format!("Archived skill {slug}.")),
     };
     Ok(match written {
-        Written::Done => Output::new(done.clone(), done),
-        Written::Waits(told) => Output::new(told, format!("a change of skill {slug} waits for a person")).waiting(),
+        SkillWriteOutcome::Done => ToolOutput::new(done.clone(), done),
+        SkillWriteOutcome::Waits(told) => {
+            ToolOutput::new(told, format!("a change of skill {slug} waits for a person")).waiting()
+        }
     })
 }
 

@@ -1,6 +1,6 @@
 //! Which skill a name means.
 
-use herm::tool::Desk;
+use herm::tool::WorkingCopy;
 use herm::{Error, Result, Slug};
 
 use crate::near;
@@ -15,7 +15,7 @@ pub(crate) fn slug(name: &str) -> Result<Slug> {
 }
 
 /// The active skill a name means.
-pub(crate) fn find(desk: &mut Desk, name: &str) -> Result<Slug> {
+pub(crate) fn find(desk: &mut WorkingCopy, name: &str) -> Result<Slug> {
     let slug = slug(name)?;
     if desk.skill_place(&slug)?.is_some() || desk.is_outside(&slug) {
         return Ok(slug);
@@ -37,7 +37,7 @@ pub(crate) fn find(desk: &mut Desk, name: &str) -> Result<Slug> {
 const NAMED: usize = 40;
 
 /// An error about a missing file of a skill, with the files that are there.
-pub(crate) fn with_files(desk: &mut Desk, slug: &Slug, error: Error) -> Error {
+pub(crate) fn with_files(desk: &mut WorkingCopy, slug: &Slug, error: Error) -> Error {
     if error.kind() != herm::ErrorKind::NotFound {
         return error;
     }

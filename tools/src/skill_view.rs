@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use herm::Result;
 use herm::skill::{MAIN_FILES, setup};
-use herm::tool::{Card, Context, Output, Permission, Tool};
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -29,28 +29,28 @@ struct Args {
 /// Shows a skill.
 #[derive(Debug)]
 pub struct SkillView {
-    card: Card,
+    card: ToolSpec,
 }
 
 impl Default for SkillView {
     fn default() -> Self {
         let description = "Reads a skill: the whole procedure, and the names of the files that belong to it. \
                            With `file`, reads one of those.";
-        let card = Card::new("skill_view", description, Permission::Read, arguments::schema::<Args>()).quick();
+        let card = ToolSpec::new("skill_view", description, Permission::Read, arguments::schema::<Args>()).quick();
         // The text, its mark, and the names of its files.
-        Self { card: Card { output_cap: TEXT_CHARS + 4_000, ..card } }
+        Self { card: ToolSpec { output_cap: TEXT_CHARS + 4_000, ..card } }
     }
 }
 
 #[async_trait]
 impl Tool for SkillView {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         let args: Args = arguments::read(args)?;
-        cx.desk(move |desk| {
+        cx.with_working_copy(move |desk| {
             let slug = skill_names::find(desk, &args.name)?;
             let file = arguments::given(args.file.as_ref()).filter(|file| !MAIN_FILES.contains(file));
             let whole = desk.load_skill(&slug, file).map_err(|error| match file {
@@ -60,7 +60,7 @@ impl Tool for SkillView {
             let size = whole.chars().count();
             let mut text = herm::text::cut(whole.clone(), TEXT_CHARS);
             if let Some(file) = file {
-                return Ok(Output::new(text, format!("{slug}: {}, {size} characters", herm::text::line(file, 60))));
+                return Ok(ToolOutput::new(text, format!("{slug}: {}, {size} characters", herm::text::line(file, 60))));
             }
             let settings = desk.skill_settings(&slug)?;
             if !settings.is_empty() {
@@ -81,9 +81,10 @@ impl Tool for SkillView {
                     text.push_str(&format!("[{} more]\n", files.len() - NAMED_FILES));
                 }
             }
-            let output = Output::new(text, format!("{slug}: {size} characters, {}", fit::count(files.len(), "file")));
+            let output =
+                ToolOutput::new(text, format!("{slug}: {size} characters, {}", fit::count(files.len(), "file")));
             // What the operator set is not the brain's: a replay reads it from the record.
-            Ok(Output { recorded: settings.iter().any(|setting| !setting.is_default), ..output })
+            Ok(ToolOutput { recorded: settings.iter().any(|setting| !setting.is_default), ..output })
         })
         .await
     }

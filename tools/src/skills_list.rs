@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use herm::skill::Delta;
-use herm::tool::{Card, Category, Context, Output, Permission, SkillCard, Tool};
+use herm::tool::{Category, Permission, SkillSummary, Tool, ToolContext, ToolOutput, ToolSpec};
 use herm::{Result, Slug};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -34,28 +34,28 @@ struct Args {
 /// Lists skills.
 #[derive(Debug)]
 pub struct SkillsList {
-    card: Card,
+    card: ToolSpec,
 }
 
 impl Default for SkillsList {
     fn default() -> Self {
         let description = "Lists the skills of this agent, one line each: `name: what it does and when to use it`. \
                            Look here before you work out a procedure yourself.";
-        Self { card: Card::new("skills_list", description, Permission::Read, arguments::schema::<Args>()).quick() }
+        Self { card: ToolSpec::new("skills_list", description, Permission::Read, arguments::schema::<Args>()).quick() }
     }
 }
 
 #[async_trait]
 impl Tool for SkillsList {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         let args: Args = arguments::read(args)?;
         let reload = args.reload.unwrap_or(false);
         let (changed, cards, categories) = cx
-            .desk(move |desk| {
+            .with_working_copy(move |desk| {
                 let changed = if reload { Some(desk.reload()?) } else { None };
                 let cards = desk.skills()?;
                 let categories = desk.categories(&cards)?;
@@ -67,7 +67,7 @@ impl Tool for SkillsList {
         let mut output = match category {
             Some(name) if !categories.iter().any(|category| &*category.name == name) => no_category(name, &categories),
             Some(name) => {
-                let within: Vec<SkillCard> =
+                let within: Vec<SkillSummary> =
                     cards.into_iter().filter(|card| card.category.as_deref() == Some(name)).collect();
                 page(&within, arguments::given(args.query.as_ref()), offset)
             }
@@ -106,13 +106,13 @@ fn folders(categories: &[Category]) -> String {
     text
 }
 
-fn no_category(name: &str, categories: &[Category]) -> Output {
+fn no_category(name: &str, categories: &[Category]) -> ToolOutput {
     let name = herm::text::line(name, 60);
     let text = match categories {
         [] => format!("There is no category {name:?}; the skills have none.\n"),
         some => format!("There is no category {name:?}.\n{}", folders(some)),
     };
-    Output::new(text, "no such category")
+    ToolOutput::new(text, "no such category")
 }
 
 fn reloaded(changed: &Delta) -> String {
@@ -134,21 +134,21 @@ fn reloaded(changed: &Delta) -> String {
     )
 }
 
-fn page(cards: &[SkillCard], query: Option<&str>, offset: usize) -> Output {
+fn page(cards: &[SkillSummary], query: Option<&str>, offset: usize) -> ToolOutput {
     let wanted = query.map(str::to_lowercase);
-    let fits = |card: &&SkillCard| {
+    let fits = |card: &&SkillSummary| {
         wanted.as_ref().is_none_or(|wanted| {
             card.slug.as_str().contains(wanted.as_str()) || card.description.to_lowercase().contains(wanted.as_str())
         })
     };
-    let found: Vec<&SkillCard> = cards.iter().filter(fits).collect();
+    let found: Vec<&SkillSummary> = cards.iter().filter(fits).collect();
     if found.is_empty() {
         let text = match (cards.len(), query) {
             (0, _) => "There are no skills yet.".to_owned(),
             (all, Some(_)) => format!("No skill matches; there are {all}. Leave `query` out to see them."),
             (_, None) => String::new(),
         };
-        return Output::new(text, format!("0 of {}", fit::count(cards.len(), "skill")));
+        return ToolOutput::new(text, format!("0 of {}", fit::count(cards.len(), "skill")));
     }
     let mut listing = fit::Listing::new(PAGE_CHARS);
     for card in found.iter().skip(offset).take(PAGE) {
@@ -173,15 +173,15 @@ fn page(cards: &[SkillCard], query: Option<&str>, offset: usize) -> Output {
     if shown > 0 {
         text.push_str("[skill_view reads one by its name]\n");
     }
-    Output::new(text, format!("{shown} of {}", fit::count(found.len(), "skill")))
+    ToolOutput::new(text, format!("{shown} of {}", fit::count(found.len(), "skill")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cards(number: usize) -> Vec<SkillCard> {
-        let card = |n: usize| SkillCard {
+    fn cards(number: usize) -> Vec<SkillSummary> {
+        let card = |n: usize| SkillSummary {
             slug: format!("skill-{n:03}").parse().unwrap(),
             description: format!("Does {n}.").into(),
             category: None,

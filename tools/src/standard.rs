@@ -5,7 +5,7 @@ use std::sync::Arc;
 use herm::Result;
 use herm::tool::{Tool, Toolbox};
 
-use crate::library::Library;
+use crate::library::PatternLibrary;
 use crate::{
     AskAgent, FetchUrl, HttpSecret, Memory, Note, Outline, PatternSearch, Recall, Scan, SkillManage, SkillView,
     SkillsList,
@@ -14,7 +14,7 @@ use crate::{
 /// Every tool of this package. What a task may use of it is for the brain's whitelist and the operator's
 /// permissions to say.
 pub fn standard() -> Result<Toolbox> {
-    let library = Arc::new(Library::default());
+    let library = Arc::new(PatternLibrary::default());
     let tools: [Arc<dyn Tool>; 12] = [
         Arc::new(AskAgent::default()),
         Arc::new(FetchUrl::default()),

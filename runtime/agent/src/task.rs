@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Tokens;
-use crate::brain::Settled;
+use crate::brain::SettledStep;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Slug, SubscriberId, TaskId};
 use crate::memory::EvidenceStatus;
@@ -19,7 +19,7 @@ pub const MAX_TURNS: u8 = 8;
 /// What a task may use up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Limits {
+pub struct TaskLimits {
     /// Turns, 1 to 8.
     pub turns: u8,
     /// Seconds from start to answer.
@@ -40,7 +40,7 @@ pub struct Limits {
     pub micro_usd: Option<u64>,
 }
 
-impl Default for Limits {
+impl Default for TaskLimits {
     fn default() -> Self {
         Self {
             turns: MAX_TURNS,
@@ -55,7 +55,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl TaskLimits {
     /// The rules limits obey.
     pub fn validate(&self) -> Result<()> {
         if !(1..=MAX_TURNS).contains(&self.turns) {
@@ -95,7 +95,7 @@ impl Limits {
 
 /// Whether a task's changes are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Keep {
+pub enum SettleMode {
     /// They are settled.
     #[default]
     Settle,
@@ -113,11 +113,11 @@ pub struct Task {
     /// What is asked.
     pub input: String,
     /// What it may use up.
-    pub limits: Limits,
+    pub limits: TaskLimits,
     /// Its name; made where it is not given.
     pub id: Option<TaskId>,
     /// Whether its changes are kept.
-    pub keep: Keep,
+    pub keep: SettleMode,
     /// The backend to use, by its name in the configuration, instead of the brain's own.
     pub backend: Option<String>,
     /// The brains whose tasks led to this one.
@@ -156,7 +156,7 @@ impl Task {
 /// How a task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum TaskStatus {
     /// With a final answer.
     Converged,
     /// Without one, though everything worked: what was done stands.
@@ -165,7 +165,7 @@ pub enum Status {
     Failed,
 }
 
-impl Status {
+impl TaskStatus {
     /// The stable name.
     pub fn name(self) -> &'static str {
         match self {
@@ -200,11 +200,11 @@ pub enum StopReason {
 
 impl StopReason {
     /// How a task that ended for this reason ended.
-    pub fn status(self) -> Status {
+    pub fn status(self) -> TaskStatus {
         match self {
-            Self::Final => Status::Converged,
-            Self::Ceiling | Self::Stuck | Self::Deadline | Self::Budget => Status::Incomplete,
-            Self::Cancelled | Self::Backend | Self::Internal => Status::Failed,
+            Self::Final => TaskStatus::Converged,
+            Self::Ceiling | Self::Stuck | Self::Deadline | Self::Budget => TaskStatus::Incomplete,
+            Self::Cancelled | Self::Backend | Self::Internal => TaskStatus::Failed,
         }
     }
 
@@ -226,7 +226,7 @@ impl StopReason {
 /// What a task used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Usage {
+pub struct TaskUsage {
     /// Replies.
     pub replies: u32,
     /// Tokens, as far as the endpoint counted them.
@@ -242,7 +242,7 @@ pub struct Usage {
     pub retries: u32,
 }
 
-impl Usage {
+impl TaskUsage {
     /// All tokens, counted and estimated.
     pub fn total_tokens(&self) -> u64 {
         [self.tokens, self.estimated]
@@ -270,7 +270,7 @@ pub struct CallRecord {
 
 /// What a task did to a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SkillMove {
+pub struct ChangedSkill {
     /// The skill.
     pub slug: Slug,
     /// What was done.
@@ -286,7 +286,7 @@ pub struct Outcome {
     /// The brain.
     pub brain: BrainId,
     /// How it ended.
-    pub status: Status,
+    pub status: TaskStatus,
     /// Why.
     pub stop: StopReason,
     /// The final answer, byte for byte as the model wrote it.
@@ -304,18 +304,18 @@ pub struct Outcome {
     /// Objects in replies that were passed over: the first legal one of a reply counts.
     pub dropped: u32,
     /// What it used up.
-    pub usage: Usage,
+    pub usage: TaskUsage,
     /// Skills that were loaded.
     pub skills_loaded: Vec<Slug>,
     /// What was done to skills.
-    pub skills_changed: Vec<SkillMove>,
+    pub skills_changed: Vec<ChangedSkill>,
     /// What was to be done to skills that are not the agent's own: it waits in the review queue for a person.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub skills_proposed: Vec<SkillMove>,
+    pub skills_proposed: Vec<ChangedSkill>,
     /// Whether it may be billed, unless the operator says otherwise: only a converged task.
     pub billable: bool,
     /// How the brain moved; nothing after a dry run.
-    pub settled: Option<Settled>,
+    pub settled: Option<SettledStep>,
     /// The signed receipt: a DSSE envelope.
     pub receipt: Option<serde_json::Value>,
     /// What did not work and was worked around.
@@ -328,7 +328,7 @@ pub struct Outcome {
 /// What happens while a task runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
+pub enum TaskEvent {
     /// The brain is hydrated, the session begins.
     Started {
         /// The task.

@@ -4,14 +4,16 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::endpoint::{Endpoint, Said};
+use super::endpoint::{Endpoint, WireMessage};
 use super::openai::plain;
-use super::quirks::{Known, Quirk, Quirks};
+use super::quirks::{Quirk, QuirkSet, Quirks};
 use super::reply::{self, Dialect, Draft, bad_reply, policy};
 use super::settings::EndpointSettings;
-use super::{Ask, Backend, BackendError, Capabilities, ChatMessage, Completion, Finish, Price, Speaker};
+use super::{
+    Backend, BackendError, Capabilities, ChatMessage, Completion, CompletionRequest, FinishReason, Price, Role,
+};
 use crate::error::Result;
-use herm_http::Client;
+use herm_http::HttpClient;
 
 const VERSION: &str = "2023-06-01";
 
@@ -29,7 +31,7 @@ pub struct Anthropic {
 
 impl Anthropic {
     /// Checks `settings`; asks nobody yet.
-    pub fn new(client: Client, settings: EndpointSettings) -> Result<Self> {
+    pub fn new(client: HttpClient, settings: EndpointSettings) -> Result<Self> {
         // Written with `/v1` often enough, because other formats want it so.
         let base = settings.base_url.trim().trim_end_matches('/');
         let base = base.strip_suffix("/v1").unwrap_or(base);
@@ -48,13 +50,13 @@ impl Anthropic {
         })
     }
 
-    fn request(&self, ask: &Ask, known: Known) -> Request<'_> {
+    fn request(&self, ask: &CompletionRequest, known: QuirkSet) -> Request<'_> {
         let (system, messages) = conversation(&ask.messages);
         Request {
             model: &self.model,
             max_tokens: ask.max_output_tokens,
             system,
-            messages: messages.into_iter().map(|(role, content)| Said::new(role, content)).collect(),
+            messages: messages.into_iter().map(|(role, content)| WireMessage::new(role, content)).collect(),
             temperature: (!known.has(Quirk::NoTemperature)).then(|| plain(ask.temperature.clamp(0.0, 1.0))),
             stream: self.stream,
         }
@@ -68,7 +70,7 @@ struct Request<'a> {
     max_tokens: u32,
     #[serde(skip_serializing_if = "String::is_empty")]
     system: String,
-    messages: Vec<Said<'static>>,
+    messages: Vec<WireMessage<'static>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     stream: bool,
@@ -84,7 +86,7 @@ impl Backend for Anthropic {
         Capabilities { context_bytes: self.context_bytes, price: self.price, ..Capabilities::default() }
     }
 
-    async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError> {
+    async fn complete(&self, ask: &CompletionRequest) -> Result<Completion, BackendError> {
         let asked = async {
             let lessons = &[Quirk::NoTemperature];
             let incoming = self.quirks.post(&self.endpoint, lessons, |known| self.request(ask, known)).await?;
@@ -96,18 +98,18 @@ impl Backend for Anthropic {
 
 /// The system's words, and the others' in turns: the API takes no system among the messages, wants the
 /// user first, and takes no empty ones.
-fn conversation(messages: &[ChatMessage]) -> (String, Vec<(Speaker, String)>) {
+fn conversation(messages: &[ChatMessage]) -> (String, Vec<(Role, String)>) {
     let mut system = String::new();
-    let mut turns: Vec<(Speaker, String)> = Vec::new();
+    let mut turns: Vec<(Role, String)> = Vec::new();
     for message in messages.iter().filter(|message| !message.content.trim().is_empty()) {
         match (message.role, turns.last_mut()) {
-            (Speaker::System, _) => add_paragraph(&mut system, &message.content),
+            (Role::System, _) => add_paragraph(&mut system, &message.content),
             (role, Some((last, content))) if *last == role => add_paragraph(content, &message.content),
             (role, _) => turns.push((role, message.content.to_string())),
         }
     }
-    if turns.first().is_none_or(|(role, _)| *role == Speaker::Assistant) {
-        turns.insert(0, (Speaker::User, "Begin.".into()));
+    if turns.first().is_none_or(|(role, _)| *role == Role::Assistant) {
+        turns.insert(0, (Role::User, "Begin.".into()));
     }
     (system, turns)
 }
@@ -188,10 +190,10 @@ fn note_stop(message: &Value, draft: &mut Draft) -> Result<(), BackendError> {
     match message["stop_reason"].as_str() {
         None => {}
         Some("refusal") => return Err(policy("the model's safety policy stopped the reply")),
-        Some("end_turn" | "stop_sequence") => draft.finish = Some(Finish::Stop),
+        Some("end_turn" | "stop_sequence") => draft.finish = Some(FinishReason::Stop),
         // Both are cuts: a reply that ran out of context is no more whole than one out of tokens.
-        Some("max_tokens" | "model_context_window_exceeded") => draft.finish = Some(Finish::Length),
-        Some(_) => draft.finish = Some(Finish::Other),
+        Some("max_tokens" | "model_context_window_exceeded") => draft.finish = Some(FinishReason::Length),
+        Some(_) => draft.finish = Some(FinishReason::Other),
     }
     Ok(())
 }
@@ -200,40 +202,37 @@ fn note_stop(message: &Value, draft: &mut Draft) -> Result<(), BackendError> {
 mod tests {
     use super::*;
 
-    fn said(role: Speaker, content: &str) -> ChatMessage {
+    fn said(role: Role, content: &str) -> ChatMessage {
         ChatMessage { role, content: content.into() }
     }
 
     #[test]
     fn the_system_speaks_apart_and_neighbours_of_one_role_become_one() {
         let (system, turns) = conversation(&[
-            said(Speaker::System, "be brief"),
-            said(Speaker::User, "one"),
-            said(Speaker::User, "two"),
-            said(Speaker::Assistant, "three"),
-            said(Speaker::System, "be kind"),
-            said(Speaker::Assistant, " "),
-            said(Speaker::Assistant, "four"),
-            said(Speaker::User, "five"),
+            said(Role::System, "be brief"),
+            said(Role::User, "one"),
+            said(Role::User, "two"),
+            said(Role::Assistant, "three"),
+            said(Role::System, "be kind"),
+            said(Role::Assistant, " "),
+            said(Role::Assistant, "four"),
+            said(Role::User, "five"),
         ]);
         assert_eq!(system, "be brief\n\nbe kind");
         assert_eq!(
             turns,
             [
-                (Speaker::User, "one\n\ntwo".to_owned()),
-                (Speaker::Assistant, "three\n\nfour".to_owned()),
-                (Speaker::User, "five".to_owned()),
+                (Role::User, "one\n\ntwo".to_owned()),
+                (Role::Assistant, "three\n\nfour".to_owned()),
+                (Role::User, "five".to_owned()),
             ]
         );
     }
 
     #[test]
     fn the_user_is_always_first() {
-        let begin = (Speaker::User, "Begin.".to_owned());
+        let begin = (Role::User, "Begin.".to_owned());
         assert_eq!(conversation(&[]).1, std::slice::from_ref(&begin));
-        assert_eq!(
-            conversation(&[said(Speaker::Assistant, "hello")]).1,
-            [begin, (Speaker::Assistant, "hello".to_owned())]
-        );
+        assert_eq!(conversation(&[said(Role::Assistant, "hello")]).1, [begin, (Role::Assistant, "hello".to_owned())]);
     }
 }

@@ -13,9 +13,9 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 
 use super::classify::{Fault, class_of, retry_after};
-use super::{BackendError, ErrorClass, Speaker, backend_error};
+use super::{BackendError, ErrorClass, Role, backend_error};
 use crate::error::{Error, Result};
-use herm_http::{Client, Incoming, place_of};
+use herm_http::{HttpClient, Incoming, place_of};
 
 /// The most bytes of an error's body that are read, and how long it may take.
 const ERROR_BODY: usize = 64 * 1024;
@@ -29,20 +29,20 @@ const SHORTEST_HEADER_KEY: usize = 8;
 
 /// A message, as both formats have it.
 #[derive(Debug, Serialize)]
-pub(super) struct Said<'a> {
+pub(super) struct WireMessage<'a> {
     role: &'static str,
     content: Cow<'a, str>,
 }
 
-impl<'a> Said<'a> {
-    pub(super) fn new(role: Speaker, content: impl Into<Cow<'a, str>>) -> Self {
+impl<'a> WireMessage<'a> {
+    pub(super) fn new(role: Role, content: impl Into<Cow<'a, str>>) -> Self {
         Self { role: role.name(), content: content.into() }
     }
 }
 
 /// Where to post, and with which headers.
 pub(super) struct Endpoint {
-    client: Client,
+    client: HttpClient,
     url: Url,
     headers: Vec<(HeaderName, SecretString)>,
     secrets: Vec<SecretString>,
@@ -50,7 +50,7 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// The endpoint at `path` below `base`. A query of `base` is kept: some gateways want one.
-    pub(super) fn new(client: Client, base: &str, path: &str) -> Result<Self> {
+    pub(super) fn new(client: HttpClient, base: &str, path: &str) -> Result<Self> {
         let wrong = |why: String| {
             Error::invalid(format!("the base URL of a backend {why}")).hint("write it like https://api.example.org/v1")
         };
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     fn endpoint(base: &str) -> Result<Endpoint> {
-        Endpoint::new(Client::new()?, base, "/chat/completions")
+        Endpoint::new(HttpClient::new()?, base, "/chat/completions")
     }
 
     #[test]

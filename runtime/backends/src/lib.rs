@@ -3,8 +3,8 @@
 //! Knows nothing of brains: a backend sees the messages of one turn and returns one reply.
 
 use herm_agent::backend::{
-    Ask, Backend, BackendError, Capabilities, ChatMessage, Completion, ErrorClass, Finish, Price, Purpose, Speaker,
-    Tokens,
+    Backend, BackendError, Capabilities, ChatMessage, Completion, CompletionRequest, ErrorClass, FinishReason, Price,
+    Purpose, Role, Tokens,
 };
 use herm_core::{error, redact, schema};
 use herm_skills as skill;
@@ -32,12 +32,12 @@ mod sse;
 #[cfg(feature = "http")]
 pub use anthropic::Anthropic;
 #[cfg(feature = "local")]
-pub use local::{Hub, Local, LocalSettings, ModelCard, Pulled, Shelf, Wanted};
+pub use local::{Hub, LocalBackend, LocalSettings, ModelCache, ModelCard, ModelRef, PulledModel};
 #[cfg(feature = "http")]
 pub use openai::OpenAi;
 pub use reflex::Reflex;
 #[cfg(feature = "http")]
-pub use settings::{EndpointSettings, SchemaWay};
+pub use settings::{EndpointSettings, SchemaMode};
 
 /// What the loop does about an exchange that failed below HTTP.
 #[cfg(feature = "http")]

@@ -5,13 +5,15 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::classify::{Fault, class_of};
-use super::endpoint::{Endpoint, Said};
-use super::quirks::{Known, Quirk, Quirks};
+use super::endpoint::{Endpoint, WireMessage};
+use super::quirks::{Quirk, QuirkSet, Quirks};
 use super::reply::{self, Dialect, Draft, bad_reply, policy};
-use super::settings::{EndpointSettings, SchemaWay};
-use super::{Ask, Backend, BackendError, Capabilities, Completion, ErrorClass, Finish, Price, Tokens};
+use super::settings::{EndpointSettings, SchemaMode};
+use super::{
+    Backend, BackendError, Capabilities, Completion, CompletionRequest, ErrorClass, FinishReason, Price, Tokens,
+};
 use crate::error::Result;
-use herm_http::Client;
+use herm_http::HttpClient;
 
 /// A backend that speaks chat completions.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ pub struct OpenAi {
     name: String,
     model: String,
     stream: bool,
-    schema: SchemaWay,
+    schema: SchemaMode,
     context_bytes: Option<usize>,
     price: Option<Price>,
     quirks: Quirks,
@@ -28,7 +30,7 @@ pub struct OpenAi {
 
 impl OpenAi {
     /// Checks `settings`; asks nobody yet.
-    pub fn new(client: Client, settings: EndpointSettings) -> Result<Self> {
+    pub fn new(client: HttpClient, settings: EndpointSettings) -> Result<Self> {
         let endpoint = Endpoint::new(client, &settings.base_url, "/chat/completions")?
             .key("authorization", "Bearer ", settings.key.as_ref())?
             .extra(&settings.extra_headers)?;
@@ -44,19 +46,19 @@ impl OpenAi {
         })
     }
 
-    fn request<'a>(&'a self, ask: &'a Ask, known: Known) -> Request<'a> {
+    fn request<'a>(&'a self, ask: &'a CompletionRequest, known: QuirkSet) -> Request<'a> {
         let limit = Some(ask.max_output_tokens);
         let (max_tokens, max_completion_tokens) =
             if known.has(Quirk::CompletionTokens) { (None, limit) } else { (limit, None) };
         let (response_format, json_schema) = match self.schema {
             _ if known.has(Quirk::NoSchema) => (None, None),
-            SchemaWay::Words => (None, None),
-            SchemaWay::ResponseFormat => (Some(ResponseFormat::of(&ask.legal)), None),
-            SchemaWay::LlamaGrammar => (None, Some(without_patterns(&ask.legal))),
+            SchemaMode::Words => (None, None),
+            SchemaMode::ResponseFormat => (Some(ResponseFormat::of(&ask.reply_schema)), None),
+            SchemaMode::LlamaGrammar => (None, Some(without_patterns(&ask.reply_schema))),
         };
         Request {
             model: &self.model,
-            messages: ask.messages.iter().map(|message| Said::new(message.role, &*message.content)).collect(),
+            messages: ask.messages.iter().map(|message| WireMessage::new(message.role, &*message.content)).collect(),
             temperature: (!known.has(Quirk::NoTemperature)).then(|| plain(ask.temperature)),
             max_tokens,
             max_completion_tokens,
@@ -73,7 +75,7 @@ impl OpenAi {
 #[derive(Debug, Serialize)]
 struct Request<'a> {
     model: &'a str,
-    messages: Vec<Said<'a>>,
+    messages: Vec<WireMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,16 +123,16 @@ impl Backend for OpenAi {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            constrains_replies: self.schema != SchemaWay::Words && !self.quirks.known().has(Quirk::NoSchema),
+            constrains_replies: self.schema != SchemaMode::Words && !self.quirks.known().has(Quirk::NoSchema),
             context_bytes: self.context_bytes,
             price: self.price,
             ..Capabilities::default()
         }
     }
 
-    async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError> {
+    async fn complete(&self, ask: &CompletionRequest) -> Result<Completion, BackendError> {
         let lessons = match self.schema {
-            SchemaWay::Words => &[Quirk::CompletionTokens, Quirk::NoTemperature, Quirk::NoStreamOptions][..],
+            SchemaMode::Words => &[Quirk::CompletionTokens, Quirk::NoTemperature, Quirk::NoStreamOptions][..],
             _ => &[Quirk::NoSchema, Quirk::CompletionTokens, Quirk::NoTemperature, Quirk::NoStreamOptions],
         };
         let asked = async {
@@ -232,9 +234,9 @@ fn take_choice(choice: &Value, draft: &mut Draft) -> Result<(), BackendError> {
         Some("error") => {
             return Err(BackendError::new(ErrorClass::Server, "the endpoint failed while answering, without a word"));
         }
-        Some("stop") => draft.finish = Some(Finish::Stop),
-        Some("length") => draft.finish = Some(Finish::Length),
-        Some(_) => draft.finish = Some(Finish::Other),
+        Some("stop") => draft.finish = Some(FinishReason::Stop),
+        Some("length") => draft.finish = Some(FinishReason::Length),
+        Some(_) => draft.finish = Some(FinishReason::Other),
     }
     Ok(())
 }

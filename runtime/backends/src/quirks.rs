@@ -38,9 +38,9 @@ impl Quirk {
 
 /// A set of quirks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Known(u8);
+pub(super) struct QuirkSet(u8);
 
-impl Known {
+impl QuirkSet {
     /// Whether `quirk` is in it.
     pub(super) fn has(self, quirk: Quirk) -> bool {
         self.0 & quirk as u8 != 0
@@ -57,11 +57,11 @@ pub(super) struct Quirks(AtomicU8);
 
 impl Quirks {
     /// What is known now.
-    pub(super) fn known(&self) -> Known {
-        Known(self.0.load(Ordering::Relaxed))
+    pub(super) fn known(&self) -> QuirkSet {
+        QuirkSet(self.0.load(Ordering::Relaxed))
     }
 
-    fn learn(&self, known: Known) {
+    fn learn(&self, known: QuirkSet) {
         let before = self.0.fetch_or(known.0, Ordering::Relaxed);
         if before | known.0 != before {
             tracing::info!(quirks = known.0, "an endpoint does not take every field; it is asked without from now on");
@@ -74,7 +74,7 @@ impl Quirks {
         &self,
         endpoint: &Endpoint,
         lessons: &[Quirk],
-        dress: impl Fn(Known) -> Body,
+        dress: impl Fn(QuirkSet) -> Body,
     ) -> Result<Incoming, BackendError> {
         let mut known = self.known();
         let mut first_complaint = None;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::classify::{Fault, class_of, retry_after};
 use super::sse::{Event, Parser};
-use super::{BackendError, Completion, ErrorClass, Finish, Tokens, backend_error};
+use super::{BackendError, Completion, ErrorClass, FinishReason, Tokens, backend_error};
 use herm_http::Incoming;
 
 /// The most bytes of a stream, reasoning and padding included.
@@ -42,7 +42,7 @@ pub(super) struct Draft {
     /// The stream has said its last word.
     pub(super) is_done: bool,
     /// Why it ended, once it has.
-    pub(super) finish: Option<Finish>,
+    pub(super) finish: Option<FinishReason>,
     /// The model, as it names itself.
     pub(super) model: Option<String>,
     /// Tokens, where they are told.
@@ -81,10 +81,10 @@ impl Draft {
         if !self.refusal.is_empty() {
             return Err(policy(&format!("the model refuses: {}", self.refusal)));
         }
-        let finish = if self.is_full { Finish::Length } else { self.finish.unwrap_or(Finish::Other) };
+        let finish = if self.is_full { FinishReason::Length } else { self.finish.unwrap_or(FinishReason::Other) };
         if self.text.trim().is_empty() && !self.is_full {
             return Err(bad_reply(match (self.has_reasoning, finish) {
-                (true, Finish::Length) => "the model used all its output tokens for reasoning and wrote no reply",
+                (true, FinishReason::Length) => "the model used all its output tokens for reasoning and wrote no reply",
                 (true, _) => "the model wrote its reasoning but no reply",
                 (false, _) => "the model's reply has no text",
             }));

@@ -9,7 +9,7 @@ use super::Price;
 /// How the schema of legal replies is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SchemaWay {
+pub enum SchemaMode {
     /// Not at all: the prompt says in words what is legal.
     #[default]
     Words,
@@ -35,7 +35,7 @@ pub struct EndpointSettings {
     /// Headers to send along. Their values are treated as secrets.
     pub extra_headers: Vec<(String, String)>,
     /// How to send the schema of legal replies. Messages has no way for it but words.
-    pub schema: SchemaWay,
+    pub schema: SchemaMode,
     /// The most bytes a conversation may have, where it is known.
     pub context_bytes: Option<usize>,
     /// What it costs, where it is known.
@@ -61,7 +61,7 @@ impl EndpointSettings {
             key: None,
             stream: true,
             extra_headers: Vec::new(),
-            schema: SchemaWay::default(),
+            schema: SchemaMode::default(),
             context_bytes: None,
             price: None,
         }

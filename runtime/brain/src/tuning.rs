@@ -51,7 +51,7 @@ pub enum ReplyPolicy {
 /// How hits of a search are put in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ranking {
+pub enum SearchRanking {
     /// By their words, and newer ones a little higher.
     #[default]
     Fresh,
@@ -69,7 +69,7 @@ pub enum Component {
     Selector,
     /// [`ReplyPolicy`].
     Replies,
-    /// [`Ranking`].
+    /// [`SearchRanking`].
     Ranking,
     /// Who speaks, by a name in the operator's configuration.
     Backend,
@@ -149,7 +149,7 @@ pub struct Tuning {
     pub replies: Option<ReplyPolicy>,
     /// How hits of a search are put in order.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ranking: Option<Ranking>,
+    pub ranking: Option<SearchRanking>,
     /// Who speaks, where the task and the operator do not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
@@ -259,8 +259,10 @@ impl Tuning {
         SearchWeights {
             candidates: self.search_candidates.unwrap_or(built.candidates),
             recency: match self.ranking.unwrap_or_default() {
-                Ranking::Fresh => self.recency_percent.map_or(built.recency, |percent| f64::from(percent) / 100.0),
-                Ranking::Words => 0.0,
+                SearchRanking::Fresh => {
+                    self.recency_percent.map_or(built.recency, |percent| f64::from(percent) / 100.0)
+                }
+                SearchRanking::Words => 0.0,
             },
             half_life_days: self.recency_days.map_or(built.half_life_days, f64::from),
         }

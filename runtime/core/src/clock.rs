@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 
 /// A moment: milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment(pub i64);
+pub struct Timestamp(pub i64);
 
-impl Moment {
+impl Timestamp {
     /// The beginning of the year 0, the first that RFC 3339 can write.
     pub const FIRST: Self = Self(-62_167_219_200_000);
     /// 9999-12-30T22:00:00Z, the last that every time zone can write with four digits of a year.
@@ -37,7 +37,7 @@ impl Moment {
     }
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for Timestamp {
     /// RFC 3339 in UTC with milliseconds: `2026-11-16T03:04:05.678Z`. What RFC 3339 cannot write is written as the
     /// nearest moment that it can: a lock or a receipt must never hold a time that cannot be read again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,13 +46,13 @@ impl fmt::Display for Moment {
     }
 }
 
-impl serde::Serialize for Moment {
+impl serde::Serialize for Timestamp {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Moment {
+impl<'de> serde::Deserialize<'de> for Timestamp {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).map_err(serde::de::Error::custom)
@@ -62,7 +62,7 @@ impl<'de> serde::Deserialize<'de> for Moment {
 /// Where "now" comes from.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// The present moment.
-    fn now(&self) -> Moment;
+    fn now(&self) -> Timestamp;
 }
 
 /// The machine's clock.
@@ -71,12 +71,12 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the door")]
-    fn now(&self) -> Moment {
+    fn now(&self) -> Timestamp {
         let millis = match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
             Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
         };
-        Moment(millis).writable()
+        Timestamp(millis).writable()
     }
 }
 
@@ -87,12 +87,12 @@ mod tests {
     #[test]
     fn every_moment_is_written_so_that_it_can_be_read_again() {
         for millis in [i64::MIN, -62_167_219_200_001, 0, 253_402_300_800_000, 257_411_522_578_225, i64::MAX] {
-            let written = Moment(millis).to_string();
-            assert_eq!(Moment::parse(&written).unwrap(), Moment(millis).writable(), "{written}");
+            let written = Timestamp(millis).to_string();
+            assert_eq!(Timestamp::parse(&written).unwrap(), Timestamp(millis).writable(), "{written}");
             assert_eq!(written.len(), "2026-11-16T03:04:05.678Z".len(), "{written}");
         }
-        assert_eq!(Moment::LAST.to_string(), "9999-12-30T22:00:00.000Z");
-        assert_eq!(Moment::FIRST.to_string(), "0000-01-01T00:00:00.000Z");
+        assert_eq!(Timestamp::LAST.to_string(), "9999-12-30T22:00:00.000Z");
+        assert_eq!(Timestamp::FIRST.to_string(), "0000-01-01T00:00:00.000Z");
     }
 
     #[test]

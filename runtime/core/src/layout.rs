@@ -108,18 +108,18 @@ impl Layout {
     }
 
     /// Brains that made room for a restored one.
-    pub fn aside(&self) -> PathBuf {
+    pub fn replaced_brains(&self) -> PathBuf {
         self.brains.join(".aside")
     }
 
     /// The newest snapshot of a brain that this machine has seen. It stands beside the brains: it must
     /// outlive them.
-    pub fn seen(&self, id: &BrainId) -> PathBuf {
+    pub fn last_seen_snapshot(&self, id: &BrainId) -> PathBuf {
         self.brains.join(".seen").join(format!("{id}.json"))
     }
 
     /// What the operator's process remembers beside the brains: keys of callers, tasks it accepted, paused brains.
-    pub fn book(&self) -> PathBuf {
+    pub fn server_db(&self) -> PathBuf {
         self.brains.join(".operator").join("book.db")
     }
 

@@ -11,7 +11,7 @@ pub mod redact;
 pub mod schema;
 pub mod text;
 
-pub use clock::{Clock, Moment, SystemClock};
+pub use clock::{Clock, SystemClock, Timestamp};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{BrainId, Digest, RelPath, Slug, SubscriberId, TaskId};
 pub use layout::Layout;

@@ -20,7 +20,7 @@ use shapes::{End, Hit, Shape};
 
 /// A secret in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct SecretMatch {
     /// What it looks like: `a private key`, `an API key`.
     pub what: &'static str,
     /// Who issues such a one, where its shape tells; else empty.
@@ -80,7 +80,7 @@ fn marks() -> Option<&'static Marks> {
 }
 
 /// Every secret in a text, in order, without overlaps.
-pub fn find(text: &str) -> Vec<Found> {
+pub fn find(text: &str) -> Vec<SecretMatch> {
     apart(search(text, Keeping::Text, End::Whole))
 }
 
@@ -89,7 +89,7 @@ pub fn cut_off(text: &str) -> Option<usize> {
     search(text, Keeping::Text, End::Cut).iter().filter(|found| found.end == text.len()).map(|found| found.start).min()
 }
 
-fn search(text: &str, keeping: Keeping, end_of: End) -> Vec<Found> {
+fn search(text: &str, keeping: Keeping, end_of: End) -> Vec<SecretMatch> {
     let mut found = Vec::new();
     let Some(marks) = marks() else { return found };
     // Where the last find of a kind ended: marks inside of it are not looked at again.
@@ -130,7 +130,7 @@ fn search(text: &str, keeping: Keeping, end_of: End) -> Vec<Found> {
 }
 
 /// What has a shape is a secret, unless it stands in for one.
-fn shaped(shape: &Shape, text: &str, hit: &Hit, end_of: End) -> Option<Found> {
+fn shaped(shape: &Shape, text: &str, hit: &Hit, end_of: End) -> Option<SecretMatch> {
     let run = |(from, until): &(usize, usize)| text.get(*from..*until).unwrap_or_default();
     let runs = || hit.runs.iter().map(run);
     let is_cut = end_of == End::Cut && hit.end == text.len();
@@ -138,14 +138,14 @@ fn shaped(shape: &Shape, text: &str, hit: &Hit, end_of: End) -> Option<Found> {
         return None;
     }
     let sample = runs().any(|run| value::is_sample(value::core(run)));
-    Some(Found { what: shape.what, whose: shape.whose, start: hit.start, end: hit.end, sample })
+    Some(SecretMatch { what: shape.what, whose: shape.whose, start: hit.start, end: hit.end, sample })
 }
 
 /// Secrets in order, without overlaps. Of those that overlap, the first counts, and of those the longest; it is real
 /// if one of them is.
-fn apart(mut found: Vec<Found>) -> Vec<Found> {
+fn apart(mut found: Vec<SecretMatch>) -> Vec<SecretMatch> {
     found.sort_by_key(|secret| (secret.start, usize::MAX - secret.end));
-    let mut kept: Vec<Found> = Vec::with_capacity(found.len());
+    let mut kept: Vec<SecretMatch> = Vec::with_capacity(found.len());
     for secret in found {
         match kept.last_mut() {
             Some(last) if secret.start < last.end => {
@@ -170,7 +170,7 @@ pub fn scrub(text: &str) -> String {
     replaced(text, &apart(search(text, Keeping::Evidence, End::Whole)))
 }
 
-fn replaced(text: &str, found: &[Found]) -> String {
+fn replaced(text: &str, found: &[SecretMatch]) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut at = 0;
     for secret in found {

@@ -10,7 +10,7 @@ use super::{Harness, Inner};
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, TaskId};
 use crate::session::Transcript;
-use crate::task::{Keep, Limits, Status, Task};
+use crate::task::{SettleMode, Task, TaskLimits, TaskStatus};
 use crate::tool::{Agents, AskRules, TaskFrame};
 
 /// How many agents may ask one another in a row.
@@ -78,14 +78,14 @@ impl Drop for Waiting<'_> {
 
 /// The other agents of a harness, as one task sees them.
 #[derive(Debug)]
-pub(super) struct Neighbours {
+pub(super) struct HarnessAgents {
     inner: Weak<Inner>,
     asking: Option<Arc<dyn AskRules>>,
     /// How often the task has asked the same thing of the same agent.
     asked: Mutex<HashMap<(BrainId, String), u32>>,
 }
 
-impl Neighbours {
+impl HarnessAgents {
     pub(super) fn new(inner: &Arc<Inner>, asking: Option<Arc<dyn AskRules>>) -> Self {
         Self { inner: Arc::downgrade(inner), asking, asked: Mutex::default() }
     }
@@ -101,7 +101,7 @@ impl Neighbours {
 }
 
 #[async_trait]
-impl Agents for Neighbours {
+impl Agents for HarnessAgents {
     async fn ask(&self, from: &TaskFrame, to: BrainId, input: String) -> Result<String> {
         if from.path.contains(&to) {
             return Err(Error::refused(format!("agent {to} is already at work on this task"))
@@ -123,9 +123,11 @@ impl Agents for Neighbours {
         let name = self.name(from, &to, &input);
         let _waiting = inner.waits.begin(&from.brain, &to)?;
         let left = from.until.saturating_duration_since(tokio::time::Instant::now());
-        let limits =
-            Limits { deadline_secs: left.as_secs().clamp(1, Limits::default().deadline_secs), ..Limits::default() };
-        let keep = if from.settles { Keep::Settle } else { Keep::DryRun };
+        let limits = TaskLimits {
+            deadline_secs: left.as_secs().clamp(1, TaskLimits::default().deadline_secs),
+            ..TaskLimits::default()
+        };
+        let keep = if from.settles { SettleMode::Settle } else { SettleMode::DryRun };
         let task = Task {
             id: Some(name),
             input,
@@ -155,7 +157,7 @@ impl Harness {
                 let stop = transcript.map(|content| Transcript::parse(&content)).transpose()?.map(|kept| kept.stop);
                 let (answer, message) = stop.map(|stop| (stop.answer, stop.message)).unwrap_or_default();
                 return answer
-                    .filter(|_| status == Status::Converged.name())
+                    .filter(|_| status == TaskStatus::Converged.name())
                     .ok_or_else(|| no_answer(to, message.as_deref().unwrap_or(&status)));
             }
         }

@@ -8,18 +8,20 @@ use secrecy::SecretString;
 
 use super::pool::Pool;
 #[cfg(feature = "snapshot")]
-use super::snapshots::{Snapshots, Snapshotting};
+use super::snapshots::{SnapshotOptions, Snapshots};
 use super::vectors::Vectors;
-use super::{AfterSession, Curating, Evolving, Harness, Inner};
+use super::{CuratorOptions, EvolverOptions, Harness, Inner, SessionHook};
 use crate::backend::{Backend, Router};
-use crate::brain::{OnDrift, Opening};
+use crate::brain::{BrainOptions, OnDrift};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::ids::{Random, Slug, SystemRandom};
 use crate::layout::Layout;
 use crate::receipt::Signer;
 use crate::semantic::Embedder;
-use crate::tool::{Meaning, MeaningUses, Outside, Permissions, Programs, Secrets, Surroundings, Tool, Toolbox};
+use crate::tool::{
+    EmbeddingUses, Embeddings, ExternalSkills, Permissions, ProgramRunner, Secrets, SkillEnv, Tool, Toolbox,
+};
 
 /// What open brains may weigh together, unless said otherwise.
 const POOL_BYTES: usize = 64 << 20;
@@ -43,15 +45,15 @@ pub struct HarnessBuilder {
     sharing: bool,
     pool_bytes: usize,
     keep_transcripts: u64,
-    curating: Option<Curating>,
-    after: Option<Arc<dyn AfterSession>>,
-    evolving: Option<Evolving>,
-    surroundings: Surroundings,
+    curating: Option<CuratorOptions>,
+    after: Option<Arc<dyn SessionHook>>,
+    evolving: Option<EvolverOptions>,
+    surroundings: SkillEnv,
     #[cfg(feature = "snapshot")]
-    snapshotting: Option<Snapshotting>,
-    programs: Option<Arc<dyn Programs>>,
+    snapshotting: Option<SnapshotOptions>,
+    programs: Option<Arc<dyn ProgramRunner>>,
     embedder: Option<Arc<dyn Embedder>>,
-    uses: MeaningUses,
+    uses: EmbeddingUses,
 }
 
 impl Default for HarnessBuilder {
@@ -70,15 +72,15 @@ impl Default for HarnessBuilder {
             sharing: false,
             pool_bytes: POOL_BYTES,
             keep_transcripts: KEEP_TRANSCRIPTS,
-            curating: Some(Curating::default()),
+            curating: Some(CuratorOptions::default()),
             after: None,
-            evolving: Some(Evolving::default()),
-            surroundings: Surroundings { environment: set_variables(), ..Surroundings::default() },
+            evolving: Some(EvolverOptions::default()),
+            surroundings: SkillEnv { environment: set_variables(), ..SkillEnv::default() },
             #[cfg(feature = "snapshot")]
             snapshotting: None,
             programs: None,
             embedder: None,
-            uses: MeaningUses::default(),
+            uses: EmbeddingUses::default(),
         }
     }
 }
@@ -175,26 +177,26 @@ impl HarnessBuilder {
     }
 
     /// How the curator runs after sessions; `None` turns it off.
-    pub fn curating(mut self, curating: Option<Curating>) -> Self {
+    pub fn curating(mut self, curating: Option<CuratorOptions>) -> Self {
         self.curating = curating;
         self
     }
 
     /// How the evolver runs after sessions; `None` turns it off.
-    pub fn evolving(mut self, evolving: Option<Evolving>) -> Self {
+    pub fn evolving(mut self, evolving: Option<EvolverOptions>) -> Self {
         self.evolving = evolving;
         self
     }
 
     /// Who looks at brains after their sessions, such as the successor's `Detector` of bottlenecks; nobody, unless said.
-    pub fn after_session(mut self, after: Option<Arc<dyn AfterSession>>) -> Self {
+    pub fn after_session(mut self, after: Option<Arc<dyn SessionHook>>) -> Self {
         self.after = after;
         self
     }
 
     #[cfg(feature = "snapshot")]
     /// Where brains are snapshotted to, and restored from when a task arrives for one that is not here.
-    pub fn snapshotting(mut self, snapshotting: Option<Snapshotting>) -> Self {
+    pub fn snapshotting(mut self, snapshotting: Option<SnapshotOptions>) -> Self {
         self.snapshotting = snapshotting;
         self
     }
@@ -215,7 +217,7 @@ impl HarnessBuilder {
     /// Inline shell of skills runs in sandboxes below this directory. The program must call
     /// `successor::take_over` first in its `main`.
     pub fn shell_walls(mut self, root: impl Into<PathBuf>) -> Self {
-        self.surroundings.shell_walls = Some(root.into());
+        self.surroundings.shell_sandbox_root = Some(root.into());
         self
     }
 
@@ -228,7 +230,7 @@ impl HarnessBuilder {
     /// Directories of skills that every brain sees and none changes; earlier ones win a name, and a
     /// brain's own skill wins over all.
     pub fn external_skills(mut self, dirs: Vec<PathBuf>) -> Self {
-        self.surroundings.outside = (!dirs.is_empty()).then(|| Outside::new(dirs));
+        self.surroundings.outside = (!dirs.is_empty()).then(|| ExternalSkills::new(dirs));
         self
     }
 
@@ -252,19 +254,19 @@ impl HarnessBuilder {
 
     /// Who runs programs that stand in for tools: see [`crate::tuning`]. Nobody, unless said; such tools are
     /// then not there.
-    pub fn programs(mut self, programs: Arc<dyn Programs>) -> Self {
+    pub fn programs(mut self, programs: Arc<dyn ProgramRunner>) -> Self {
         self.programs = Some(programs);
         self
     }
 
-    /// A model that says what texts mean. It is used for nothing, unless [`Self::meaning_for`] says so.
+    /// A model that says what texts mean. It is used for nothing, unless [`Self::embedding_uses`] says so.
     pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
         self
     }
 
     /// What the embedder is used for.
-    pub fn meaning_for(mut self, uses: MeaningUses) -> Self {
+    pub fn embedding_uses(mut self, uses: EmbeddingUses) -> Self {
         self.uses = uses;
         self
     }
@@ -283,11 +285,11 @@ impl HarnessBuilder {
             None => Signer::load_or_create(&layout.signing_key(), &*self.random)?,
         };
         let signer = Arc::new(signer);
-        let opening = Opening {
+        let opening = BrainOptions {
             wait: self.wait,
             clock: self.clock,
             on_drift: OnDrift::Refuse,
-            witness: Some(Arc::clone(&signer) as _),
+            signer: Some(Arc::clone(&signer) as _),
         };
         let inner = Inner {
             layout,
@@ -306,7 +308,7 @@ impl HarnessBuilder {
             evolving: self.evolving,
             surroundings: Arc::new(self.surroundings),
             curated: Mutex::default(),
-            counted: super::maintain::Counted::default(),
+            counted: super::maintain::AtomicCounters::default(),
             after: self.after,
             #[cfg(feature = "snapshot")]
             snapshots: self.snapshotting.map(Snapshots::new),
@@ -316,8 +318,8 @@ impl HarnessBuilder {
             programs: self.programs,
             vectors: self
                 .embedder
-                .filter(|_| self.uses != MeaningUses::default())
-                .map(|embedder| Vectors::new(Meaning::new(embedder, self.uses))),
+                .filter(|_| self.uses != EmbeddingUses::default())
+                .map(|embedder| Vectors::new(Embeddings::new(embedder, self.uses))),
         };
         Ok(Harness { inner: Arc::new(inner) })
     }

@@ -11,7 +11,7 @@ use super::Harness;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, TaskId};
 use crate::task::CallRecord;
-use crate::tool::{Around, Context, Desk, TaskFrame, dispatch};
+use crate::tool::{SessionEnv, TaskFrame, ToolContext, WorkingCopy, dispatch};
 
 /// How long all of them may take.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -62,9 +62,9 @@ impl Harness {
             backend: None,
             commanded: OnceLock::new(),
         });
-        let around = Around { surroundings: Arc::clone(&inner.surroundings), tuning, ..Around::default() };
-        let desk = Arc::new(Mutex::new(Desk::new(place, at).in_session(around)));
-        let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::clone(&inner.secrets), None);
+        let around = SessionEnv { surroundings: Arc::clone(&inner.surroundings), tuning, ..SessionEnv::default() };
+        let desk = Arc::new(Mutex::new(WorkingCopy::new(place, at).in_session(around)));
+        let cx = ToolContext::new(Arc::clone(&frame), Arc::clone(&desk), Arc::clone(&inner.secrets), None);
         let made: Vec<(CallRecord, Duration)> = stream::iter(0..many.calls)
             .map(|_| async {
                 let began = Instant::now();

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::maintain::Counted;
+use super::maintain::AtomicCounters;
 use super::{Harness, Inner};
-use crate::backend::{Ask, ChatMessage, Purpose, Speaker};
+use crate::backend::{ChatMessage, CompletionRequest, Purpose, Role};
 use crate::brain::Brain;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::evolver::auto::Run;
-use crate::evolver::proposal::{ModelDraft, Proposal, draft_ask};
-use crate::evolver::select::Ranking;
-use crate::evolver::{Evolved, Routine, routine};
+use crate::evolver::auto::EvolverPassReport;
+use crate::evolver::proposal::{EvolverProposal, ModelDraft, draft_ask};
+use crate::evolver::select::RankerChain;
+use crate::evolver::{EvolverRoundOptions, EvolverRoundReport, routine};
 use crate::ids::{BrainId, Slug};
 
 /// A brain that the evolver never looked at is left alone until it has so much evidence.
@@ -23,16 +23,16 @@ const FIRST_EVIDENCE: i64 = 20;
 
 /// How the evolver runs by itself.
 #[derive(Debug, Clone)]
-pub struct Evolving {
+pub struct EvolverOptions {
     /// What it does each time. Unless said otherwise, changes are held until a person accepts them.
-    pub routine: Routine,
+    pub routine: EvolverRoundOptions,
     /// At least so long between two times at a brain.
     pub every: Duration,
 }
 
-impl Default for Evolving {
+impl Default for EvolverOptions {
     fn default() -> Self {
-        Self { routine: Routine::default(), every: Duration::from_secs(24 * 3_600) }
+        Self { routine: EvolverRoundOptions::default(), every: Duration::from_secs(24 * 3_600) }
     }
 }
 
@@ -46,17 +46,17 @@ impl Harness {
     pub async fn draft(
         &self,
         id: &BrainId,
-        proposal: &Proposal,
+        proposal: &EvolverProposal,
         wish: Option<&str>,
         within: Duration,
     ) -> Result<ModelDraft> {
         let chain = self.inner.router.route(id, wish, None)?;
         let (system, user) = draft_ask(proposal);
         let message = |role, content: String| ChatMessage { role, content: content.into() };
-        let ask = Ask {
-            messages: vec![message(Speaker::System, system), message(Speaker::User, user)],
+        let ask = CompletionRequest {
+            messages: vec![message(Role::System, system), message(Role::User, user)],
             purpose: Purpose::Draft,
-            legal: Arc::new(serde_json::Value::Bool(true)),
+            reply_schema: Arc::new(serde_json::Value::Bool(true)),
             max_output_tokens: DRAFT_TOKENS,
             max_output_bytes: DRAFT_BYTES,
             temperature: 0.2,
@@ -73,22 +73,27 @@ impl Harness {
 impl Harness {
     /// Lets the evolver pass over a brain now, whether or not it is time; what it changed is counted. `external` are the
     /// skills of external directories.
-    pub async fn evolve(&self, id: &BrainId, routine: Routine, external: Vec<Slug>) -> Result<Evolved> {
+    pub async fn evolve(
+        &self,
+        id: &BrainId,
+        routine: EvolverRoundOptions,
+        external: Vec<Slug>,
+    ) -> Result<EvolverRoundReport> {
         let inner = Arc::clone(&self.inner);
-        self.with_brain(id, move |brain| inner.counted.round(brain, &routine, &external)).await
+        self.with_brain(id, move |brain| inner.counted.run_evolver(brain, &routine, &external)).await
     }
 }
 
 impl Inner {
     /// Lets the evolver pass, where it is on and not too soon after the last time.
-    pub(super) fn evolve(&self, brain: &mut Brain) -> Result<Option<Evolved>> {
+    pub(super) fn evolve(&self, brain: &mut Brain) -> Result<Option<EvolverRoundReport>> {
         let Some(evolving) = self.evolving.as_ref() else { return Ok(None) };
         let now = brain.clock().now();
         if !is_due(brain, evolving, now)? {
             return Ok(None);
         }
         let external = self.surroundings.outside.as_ref().map(|outside| outside.slugs()).unwrap_or_default();
-        let evolved = self.counted.round(brain, &evolving.routine, &external)?;
+        let evolved = self.counted.run_evolver(brain, &evolving.routine, &external)?;
         if let Some(error) = evolved.run.as_ref().and_then(|run| run.error.as_deref()) {
             tracing::warn!(brain = %brain.id(), error, "the evolver's pass ended early; the next one goes on");
         }
@@ -96,11 +101,17 @@ impl Inner {
     }
 }
 
-impl Counted {
+impl AtomicCounters {
     /// One round of the evolver, counted.
-    fn round(&self, brain: &mut Brain, routine: &Routine, external: &[Slug]) -> Result<Evolved> {
-        let evolved = routine::round(brain, routine, Ranking::default(), external)?;
-        let (changed, rollbacks) = (evolved.run.as_ref().map_or(0, Run::changed), evolved.rollbacks_proposed.len());
+    fn run_evolver(
+        &self,
+        brain: &mut Brain,
+        routine: &EvolverRoundOptions,
+        external: &[Slug],
+    ) -> Result<EvolverRoundReport> {
+        let evolved = routine::run(brain, routine, RankerChain::default(), external)?;
+        let (changed, rollbacks) =
+            (evolved.run.as_ref().map_or(0, EvolverPassReport::changed), evolved.rollbacks_proposed.len());
         if changed > 0 || rollbacks > 0 {
             self.evolved.fetch_add(changed as u64, Ordering::Relaxed);
             self.rollbacks_proposed.fetch_add(rollbacks as u64, Ordering::Relaxed);
@@ -110,7 +121,7 @@ impl Counted {
     }
 }
 
-fn is_due(brain: &Brain, evolving: &Evolving, now: Moment) -> Result<bool> {
+fn is_due(brain: &Brain, evolving: &EvolverOptions, now: Timestamp) -> Result<bool> {
     let every = i64::try_from(evolving.every.as_millis()).unwrap_or(i64::MAX);
     Ok(match brain.evolver_rows().passed_at()? {
         // A clock that was ahead once does not keep the evolver away.

@@ -38,29 +38,29 @@ mod vectors;
 pub use builder::HarnessBuilder;
 #[cfg(feature = "many_calls")]
 pub use calls::ManyCalls;
-pub use evolve::Evolving;
-pub use maintain::{AfterSession, Curating, Maintained, MaintenanceCounters};
+pub use evolve::EvolverOptions;
+pub use maintain::{CuratorOptions, MaintenanceCounters, MaintenanceReport, SessionHook};
 pub use replay::rerun;
-pub use replay::{Replayed, replay, replay_speaking};
+pub use replay::{ReplayReport, replay, replay_with_backend};
 #[cfg(feature = "snapshot")]
-pub use snapshots::{Pushing, SnapshotCounters, Snapshotting};
-pub use task_run::{Spent, Watch};
-pub use vectors::Indexed;
+pub use snapshots::{PushTiming, SnapshotCounters, SnapshotOptions};
+pub use task_run::{RunOptions, TaskCost};
+pub use vectors::VectorProgress;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-use pool::{Place, Pool, Wanting};
+use pool::{BrainGuard, Pool, Waiter};
 
 use crate::backend::{Chain, Router};
-use crate::brain::{Brain, Opening};
-use crate::clock::Moment;
+use crate::brain::{Brain, BrainOptions};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Random, sha256};
 use crate::layout::Layout;
 use crate::receipt::Signer;
 use crate::task::{Outcome, Task};
-use crate::tool::{Permissions, Program, Programs, Secrets, Surroundings, Toolbox};
+use crate::tool::{Permissions, ProgramRunner, Secrets, SkillEnv, ToolProgram, Toolbox};
 use crate::tuning::{ToolSwap, Tuning};
 
 /// Brains, backends and tools in one process. Cheap to clone; all clones are one harness.
@@ -76,26 +76,26 @@ pub(crate) struct Inner {
     toolbox: Toolbox,
     permissions: Permissions,
     secrets: Arc<Secrets>,
-    opening: Opening,
+    opening: BrainOptions,
     signer: Arc<Signer>,
     random: Arc<dyn Random>,
     learning: bool,
     sharing: bool,
     pool: Pool,
     keep_transcripts: u64,
-    surroundings: Arc<Surroundings>,
+    surroundings: Arc<SkillEnv>,
     /// How the curator runs; not at all where it is off.
-    curating: Option<Curating>,
+    curating: Option<CuratorOptions>,
     /// How the evolver runs; not at all where it is off.
-    evolving: Option<Evolving>,
+    evolving: Option<EvolverOptions>,
     /// The last pass over a brain, where there is something to remember of it.
     curated: Mutex<HashMap<BrainId, maintain::Curated>>,
     /// What maintenance changed.
-    counted: maintain::Counted,
+    counted: maintain::AtomicCounters,
     /// Who looks at brains after their sessions; nobody, unless said.
-    after: Option<Arc<dyn AfterSession>>,
+    after: Option<Arc<dyn SessionHook>>,
     /// Who runs programs that stand in for tools; nobody, unless said.
-    programs: Option<Arc<dyn Programs>>,
+    programs: Option<Arc<dyn ProgramRunner>>,
     /// What texts mean, where a model was given; nothing, unless said.
     vectors: Option<vectors::Vectors>,
     /// Where brains are snapshotted to; nowhere, unless said.
@@ -115,7 +115,7 @@ impl Harness {
     /// different brains run side by side. Dropping the future leaves the brain before or after the
     /// step, never between.
     pub async fn run(&self, id: &BrainId, task: Task) -> Result<Outcome> {
-        self.run_watched(id, task, Watch::default()).await
+        self.run_with(id, task, RunOptions::default()).await
     }
 
     /// Where the brains are.
@@ -129,12 +129,12 @@ impl Harness {
     }
 
     /// Who speaks for a brain, in the order they are asked: by this wish, or as always.
-    pub fn speakers(&self, id: &BrainId, wish: Option<&str>, manifest: Option<&str>) -> Result<Chain> {
+    pub fn backend_chain(&self, id: &BrainId, wish: Option<&str>, manifest: Option<&str>) -> Result<Chain> {
         self.inner.router.route(id, wish, manifest)
     }
 
     /// The moment, by the clock of the harness.
-    pub fn now(&self) -> Moment {
+    pub fn now(&self) -> Timestamp {
         self.inner.opening.clock.now()
     }
 
@@ -183,7 +183,7 @@ impl Inner {
     }
 
     /// The programs that stand in for tools of a brain, checked against their digests.
-    fn programs_of(&self, brain: &Brain, tuning: &Tuning) -> Result<BTreeMap<String, Program>> {
+    fn programs_of(&self, brain: &Brain, tuning: &Tuning) -> Result<BTreeMap<String, ToolProgram>> {
         let Some(runner) = &self.programs else { return Ok(BTreeMap::new()) };
         let mut programs = BTreeMap::new();
         for (name, swap) in &tuning.tools {
@@ -194,13 +194,13 @@ impl Inner {
                 Error::corrupt(format!("{path} is not the program that tuning.json names"))
                     .hint("undo the change of tuning.json, or restore the brain from a snapshot")
             })?;
-            programs.insert(name.clone(), Program::new(name, content.into(), Arc::clone(runner)));
+            programs.insert(name.clone(), ToolProgram::new(name, content.into(), Arc::clone(runner)));
         }
         Ok(programs)
     }
 
     /// Waits for a brain's place and sees to it that the brain is open in it.
-    async fn open(self: &Arc<Self>, id: &BrainId) -> Result<(Place, Wanting)> {
+    async fn open(self: &Arc<Self>, id: &BrainId) -> Result<(BrainGuard, Waiter)> {
         let (mut place, wanting) = self.pool.take(id).await;
         self.prepare(id, &mut place).await?;
         if place.as_ref().is_some_and(Brain::is_usable) {
@@ -211,7 +211,7 @@ impl Inner {
             // What cannot be used is let go first: it holds the lock.
             drop(place.take());
             let brain = Brain::open(&inner.layout, &id, &inner.opening)?;
-            wanting.weigh(brain.weight());
+            wanting.weigh(brain.memory_bytes());
             *place = Some(brain);
             Ok((place, wanting))
         });
@@ -234,12 +234,12 @@ async fn close_now(brain: Brain) -> Result<()> {
 }
 
 /// Closes a brain, off the executor's threads.
-async fn close(place: Place, id: BrainId) -> Result<()> {
-    let closing = tokio::task::spawn_blocking(move || let_go(place, &id, Brain::close));
+async fn close(place: BrainGuard, id: BrainId) -> Result<()> {
+    let closing = tokio::task::spawn_blocking(move || close_brain(place, &id, Brain::close));
     closing.await.map_err(|_| Error::internal("closing a brain was interrupted"))?
 }
 
-fn let_go(mut place: Place, id: &BrainId, how: fn(Brain) -> Result<()>) -> Result<()> {
+fn close_brain(mut place: BrainGuard, id: &BrainId, how: fn(Brain) -> Result<()>) -> Result<()> {
     let closed = place.take().map_or(Ok(()), how);
     if let Err(error) = &closed {
         tracing::warn!(brain = %id, %error, "not closed cleanly; the next open finishes it");

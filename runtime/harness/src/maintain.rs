@@ -5,25 +5,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::{Harness, Inner, Place, Wanting, let_go};
-use crate::brain::{Brain, OnDrift, Opening, STEPS_BETWEEN_FLUSHES};
-use crate::clock::Moment;
+use super::{BrainGuard, Harness, Inner, Waiter, close_brain};
+use crate::brain::{Brain, BrainOptions, OnDrift, STEPS_BETWEEN_FLUSHES};
+use crate::clock::Timestamp;
 use crate::curator;
 use crate::error::{Error, Result};
-use crate::evolver::Evolved;
+use crate::evolver::EvolverRoundReport;
 use crate::ids::BrainId;
 use crate::skill::Delta;
 
 /// How the curator runs by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Curating {
+pub struct CuratorOptions {
     /// When a skill counts as unused.
-    pub policy: curator::Policy,
+    pub policy: curator::CuratorPolicy,
     /// At least so long between two passes over a brain; zero is after every session.
     pub every: Duration,
 }
 
-impl Curating {
+impl CuratorOptions {
     fn every_millis(self) -> i64 {
         i64::try_from(self.every.as_millis()).unwrap_or(i64::MAX)
     }
@@ -31,7 +31,7 @@ impl Curating {
 
 /// Someone who looks at a brain after its sessions, once their place is free and off the caller's path. Called on a thread
 /// for blocking work; errors are for it to tell.
-pub trait AfterSession: std::fmt::Debug + Send + std::marker::Sync {
+pub trait SessionHook: std::fmt::Debug + Send + std::marker::Sync {
     /// A session of a brain is over and maintained.
     fn after(&self, harness: &Harness, brain: &BrainId);
 }
@@ -39,7 +39,7 @@ pub trait AfterSession: std::fmt::Debug + Send + std::marker::Sync {
 /// The last pass over a brain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Curated {
-    at: Option<Moment>,
+    at: Option<Timestamp>,
     /// Skills that stayed due: without files, or not movable.
     stuck: u64,
 }
@@ -58,7 +58,7 @@ pub struct MaintenanceCounters {
 
 /// The same, while it counts.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct AtomicCounters {
     pub(super) curated: AtomicU64,
     pub(super) evolved: AtomicU64,
     pub(super) rollbacks_proposed: AtomicU64,
@@ -66,11 +66,11 @@ pub(super) struct Counted {
 
 /// What a maintenance pass did.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
-pub struct Maintained {
+pub struct MaintenanceReport {
     /// What the curator did, where something was due.
-    pub curator: Option<curator::Report>,
+    pub curator: Option<curator::CuratorReport>,
     /// What the evolver did, where it was time.
-    pub evolver: Option<Evolved>,
+    pub evolver: Option<EvolverRoundReport>,
     /// Transcripts that were let go.
     pub transcripts: u64,
     /// Vectors that were made, where a model makes them.
@@ -80,7 +80,7 @@ pub struct Maintained {
 
 impl Harness {
     /// Maintains a brain now and waits for it. Runs by itself after each task.
-    pub async fn maintain(&self, id: &BrainId) -> Result<Maintained> {
+    pub async fn maintain(&self, id: &BrainId) -> Result<MaintenanceReport> {
         let (mut place, wanting) = self.inner.open(id).await?;
         let inner = Arc::clone(&self.inner);
         let done = tokio::task::spawn_blocking(move || {
@@ -88,7 +88,7 @@ impl Harness {
             let maintained = inner.curate(brain).and_then(|curator| {
                 let evolver = inner.evolve(brain)?;
                 let transcripts = make_durable(brain, inner.keep_transcripts)?;
-                Ok(Maintained { curator, evolver, transcripts, vectors: None })
+                Ok(MaintenanceReport { curator, evolver, transcripts, vectors: None })
             });
             inner.push_later(brain.id());
             drop(place);
@@ -116,7 +116,7 @@ impl Harness {
             let brain = place.as_mut().ok_or_else(|| Error::internal("the brain is not open"))?;
             let before = brain.lock().version;
             let done = work(brain);
-            wanting.weigh(brain.weight());
+            wanting.weigh(brain.memory_bytes());
             if brain.lock().version != before {
                 inner.push_later(brain.id());
             }
@@ -129,7 +129,7 @@ impl Harness {
     }
 
     /// Lets the curator pass over a brain now, whether or not it is time; what it moved is counted.
-    pub async fn curate(&self, id: &BrainId, policy: curator::Policy) -> Result<curator::Report> {
+    pub async fn curate(&self, id: &BrainId, policy: curator::CuratorPolicy) -> Result<curator::CuratorReport> {
         let inner = Arc::clone(&self.inner);
         self.with_brain(id, move |brain| {
             let report = curator::run(brain, policy)?;
@@ -172,9 +172,9 @@ impl Inner {
         let taking = tokio::task::spawn_blocking(move || {
             // An open brain knows its files as they were when it was opened.
             place.take().map_or(Ok(()), Brain::close)?;
-            let opening = Opening { on_drift: OnDrift::Report, ..inner.opening.clone() };
+            let opening = BrainOptions { on_drift: OnDrift::Report, ..inner.opening.clone() };
             let mut brain = Brain::open(&inner.layout, &id, &opening)?;
-            let (mut delta, settled) = brain.take_in_skills()?;
+            let (mut delta, settled) = brain.adopt_skills()?;
             brain.close()?;
             if settled.is_some() {
                 inner.push_later(&id);
@@ -191,7 +191,7 @@ impl Inner {
 
     /// Maintains the brain of a task that is done, lets go of its place, and closes brains that
     /// weigh too much.
-    pub(super) fn maintain_place(self: &Arc<Self>, mut place: Place, wanting: Wanting) {
+    pub(super) fn maintain_place(self: &Arc<Self>, mut place: BrainGuard, wanting: Waiter) {
         let mut id = None;
         if let Some(brain) = place.as_mut() {
             id = Some(brain.id().clone());
@@ -208,7 +208,7 @@ impl Inner {
             if due && let Err(error) = make_durable(brain, self.keep_transcripts) {
                 told(brain, error);
             }
-            wanting.weigh(brain.weight());
+            wanting.weigh(brain.memory_bytes());
             // Before the place is free, so that a shutdown that waits for it knows of the push.
             self.push_later(brain.id());
             self.make_vectors_later(brain.id());
@@ -222,7 +222,7 @@ impl Inner {
     }
 
     /// Lets the curator pass, where it is on, not too soon after the last time, and something is due.
-    fn curate(&self, brain: &mut Brain) -> Result<Option<curator::Report>> {
+    fn curate(&self, brain: &mut Brain) -> Result<Option<curator::CuratorReport>> {
         let Some(curating) = self.curating else { return Ok(None) };
         let now = brain.clock().now();
         let curated = || self.curated.lock().unwrap_or_else(PoisonError::into_inner);
@@ -261,7 +261,7 @@ impl Inner {
         let any = !overweight.is_empty();
         for (place, id) in overweight {
             // Said in the log; the next open finishes what is left.
-            let _ = let_go(place, &id, Brain::set_aside);
+            let _ = close_brain(place, &id, Brain::close_unsynced);
         }
         if any {
             self.pool.tidy();

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Inner, Place};
-use crate::brain::Settled;
+use super::{BrainGuard, Inner};
+use crate::brain::SettledStep;
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
 
@@ -29,7 +29,7 @@ impl Inner {
         Ok(())
     }
 
-    pub(super) async fn prepare(&self, _: &BrainId, _: &mut Place) -> Result<()> {
+    pub(super) async fn prepare(&self, _: &BrainId, _: &mut BrainGuard) -> Result<()> {
         Ok(())
     }
 
@@ -41,7 +41,7 @@ impl Inner {
         Ok(PushedStep::Later)
     }
 
-    pub(super) async fn take_back(&self, _: &BrainId, _: &mut Place, _: &Settled) -> Result<bool> {
+    pub(super) async fn take_back(&self, _: &BrainId, _: &mut BrainGuard, _: &SettledStep) -> Result<bool> {
         Ok(true)
     }
 }

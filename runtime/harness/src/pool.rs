@@ -11,7 +11,7 @@ use crate::brain::Brain;
 use crate::ids::BrainId;
 
 /// A brain's place, held.
-pub(super) type Place = OwnedMutexGuard<Option<Brain>>;
+pub(super) type BrainGuard = OwnedMutexGuard<Option<Brain>>;
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -32,15 +32,15 @@ pub(super) struct Pool {
 
 /// Counts a task that wants a place for as long as it does.
 #[derive(Debug)]
-pub(super) struct Wanting(Arc<Slot>);
+pub(super) struct Waiter(Arc<Slot>);
 
-impl Drop for Wanting {
+impl Drop for Waiter {
     fn drop(&mut self) {
         self.0.wanted.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Wanting {
+impl Waiter {
     /// Notes what the brain weighs now.
     pub(super) fn weigh(&self, bytes: usize) {
         self.0.bytes.store(bytes, Ordering::SeqCst);
@@ -58,14 +58,14 @@ impl Pool {
     }
 
     /// Waits for a brain's place.
-    pub(super) async fn take(&self, id: &BrainId) -> (Place, Wanting) {
+    pub(super) async fn take(&self, id: &BrainId) -> (BrainGuard, Waiter) {
         let slot = {
             let mut slots = self.slots();
             let slot = Arc::clone(slots.entry(id.clone()).or_default());
             slot.wanted.fetch_add(1, Ordering::SeqCst);
             slot
         };
-        let wanting = Wanting(Arc::clone(&slot));
+        let wanting = Waiter(Arc::clone(&slot));
         let place = Arc::clone(&slot.brain).lock_owned().await;
         slot.used.store(self.clock.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
         (place, wanting)
@@ -73,7 +73,7 @@ impl Pool {
 
     /// Takes out the brains that were unused the longest, until the rest fits the budget. Whoever
     /// gets them closes them; their places stay held until then.
-    pub(super) fn overweight(&self) -> Vec<(Place, BrainId)> {
+    pub(super) fn overweight(&self) -> Vec<(BrainGuard, BrainId)> {
         let slots = self.slots();
         let mut total: usize = slots.values().map(|slot| slot.bytes.load(Ordering::SeqCst)).sum();
         if total <= self.budget {
@@ -100,7 +100,7 @@ impl Pool {
     }
 
     /// Every brain that is open, as its place becomes free.
-    pub(super) async fn all(&self) -> Vec<(Place, BrainId)> {
+    pub(super) async fn all(&self) -> Vec<(BrainGuard, BrainId)> {
         let slots: Vec<(BrainId, Arc<Slot>)> =
             self.slots().iter().map(|(id, slot)| (id.clone(), Arc::clone(slot))).collect();
         let mut out = Vec::new();

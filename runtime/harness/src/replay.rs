@@ -13,29 +13,29 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::task_run;
-use crate::backend::{Backend, Capabilities, Chain, RetryPolicy, Scripted};
-use crate::brain::{Brain, OnDrift, Opening, Reader};
-use crate::clock::{Clock, Moment};
+use crate::backend::{Backend, Capabilities, Chain, RetryPolicy, ScriptedBackend};
+use crate::brain::{Brain, BrainOptions, OnDrift, Reader};
+use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
 use crate::fsio;
 use crate::ids::{BrainId, Digest, Slug, SystemRandom, sha256};
 use crate::layout::Layout;
 use crate::memory::EvidenceStatus;
 use crate::receipt::Envelope;
-use crate::session::machine::Call;
+use crate::session::machine::ToolCall;
 use crate::session::reply::Edition;
-use crate::session::{Caller, Cancel, Finished, Live, Run, Transcript, Turn};
+use crate::session::{CancelToken, FinishedTask, LiveTools, TaskRun, ToolExecutor, Transcript, Turn};
 use crate::skill::command;
-use crate::task::{Limits, Status};
+use crate::task::{TaskLimits, TaskStatus};
 use crate::tool::{
-    Around, Card, Context, Desk, Moved, Output, Permission, Program, Programs, Replay, Secrets, Surroundings,
-    TaskFrame, Told, Tool, ToolReport, Toolbox,
+    Disclosure, Permission, ProgramRunner, RecordedSkillChanges, ReplaySource, Secrets, SessionEnv, SkillEnv,
+    TaskFrame, Tool, ToolContext, ToolOutput, ToolProgram, ToolReport, ToolSpec, Toolbox, WorkingCopy,
 };
 
 /// How a replay went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Replayed {
+pub struct ReplayReport {
     /// The receipt.
     pub seq: u64,
     /// The bundle hash before, of the receipt and of the rewound copy.
@@ -52,7 +52,7 @@ pub struct Replayed {
     pub diverged: Vec<String>,
 }
 
-impl Replayed {
+impl ReplayReport {
     /// Whether the replay reached what the receipt says.
     pub fn is_same(&self) -> bool {
         self.expected == self.reached
@@ -64,31 +64,31 @@ const TELLS_OF_SUBSCRIBER: [&str; 2] = ["ask_agent", "recall"];
 
 /// A clock that stands still.
 #[derive(Debug)]
-struct Still(Moment);
+struct FixedClock(Timestamp);
 
-impl Clock for Still {
-    fn now(&self) -> Moment {
+impl Clock for FixedClock {
+    fn now(&self) -> Timestamp {
         self.0
     }
 }
 
 /// A tool that was there then and is not here now: it only speaks from the record.
-struct Absent(Card);
+struct Absent(ToolSpec);
 
 #[async_trait]
 impl Tool for Absent {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.0
     }
 
-    async fn call(&self, _: Map<String, Value>, _: &Context) -> Result<Output> {
+    async fn call(&self, _: Map<String, Value>, _: &ToolContext) -> Result<ToolOutput> {
         Err(Error::unavailable(format!("the tool {} is not here", self.0.name)))
     }
 }
 
 /// Whose results a task goes on with, where its tools depend on the brain alone and are run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GoesOnWith {
+enum ResultSource {
     /// Those of the record: it is to be seen whether the same comes of it.
     TheRecord,
     /// Those of now: it is to be seen what comes of a change.
@@ -96,16 +96,16 @@ enum GoesOnWith {
 }
 
 /// Runs the tools again where they depend on the brain alone, and reads the record where they do not.
-struct FromRecord {
-    goes_on_with: GoesOnWith,
-    live: Live,
+struct ReplayExecutor {
+    goes_on_with: ResultSource,
+    live: LiveTools,
     turns: Vec<Turn>,
     next: AtomicUsize,
     notes: Mutex<(Vec<String>, Vec<String>)>,
 }
 
-impl FromRecord {
-    fn next(&self, call: &Call) -> Option<&ToolReport> {
+impl ReplayExecutor {
+    fn next(&self, call: &ToolCall) -> Option<&ToolReport> {
         let from = self.next.load(Ordering::SeqCst);
         let found = self.turns.iter().enumerate().skip(from).find(|(_, turn)| turn.call.is_some())?;
         self.next.store(found.0 + 1, Ordering::SeqCst);
@@ -114,16 +114,22 @@ impl FromRecord {
 
     /// Runs a call for what it does to the step, and lets the record decide whether it does: what went well is not judged
     /// again, and what failed does nothing where it would go well now.
-    async fn call_as_recorded(&self, call: &Call, before: &ToolReport, cx: &Context, until: Instant) -> ToolReport {
+    async fn call_as_recorded(
+        &self,
+        call: &ToolCall,
+        before: &ToolReport,
+        cx: &ToolContext,
+        until: Instant,
+    ) -> ToolReport {
         if before.status == EvidenceStatus::Ok {
             return self.live.call(call, &cx.for_call_that_went_well(), until).await;
         }
-        let kept = cx.desk(|desk| Ok(desk.kept())).await;
+        let kept = cx.with_working_copy(|desk| Ok(desk.savepoint())).await;
         let now = self.live.call(call, cx, until).await;
         if let (EvidenceStatus::Ok, Ok(kept)) = (now.status, kept) {
             let _ = cx
-                .desk(move |desk| {
-                    desk.put_back(kept);
+                .with_working_copy(move |desk| {
+                    desk.roll_back_to(kept);
                     Ok(())
                 })
                 .await;
@@ -139,9 +145,9 @@ impl FromRecord {
 }
 
 #[async_trait]
-impl Caller for FromRecord {
-    async fn call(&self, call: &Call, cx: &Context, until: Instant) -> ToolReport {
-        let again = self.live.0.get(&call.tool).is_some_and(|tool| tool.card().replay == Replay::Again);
+impl ToolExecutor for ReplayExecutor {
+    async fn call(&self, call: &ToolCall, cx: &ToolContext, until: Instant) -> ToolReport {
+        let again = self.live.0.get(&call.tool).is_some_and(|tool| tool.spec().replay == ReplaySource::Rerun);
         let Some(before) = self.next(call) else {
             self.note(|_, diverged| diverged.push(format!("{} has no result in the record", call.tool)));
             // Only what stays inside the brain is done again.
@@ -156,58 +162,65 @@ impl Caller for FromRecord {
         }
         if !again || before.recorded {
             self.note(|recorded, _| recorded.push(call.tool.clone()));
-            let told =
-                || TELLS_OF_SUBSCRIBER.contains(&call.tool.as_str()).then(|| vec![Told::Text(before.text.clone())]);
+            let told = || {
+                TELLS_OF_SUBSCRIBER.contains(&call.tool.as_str()).then(|| vec![Disclosure::Text(before.text.clone())])
+            };
             if let Some(heard) = before.told.clone().or_else(told) {
                 // The desk is there for as long as the task is.
-                let _ = cx.desk(move |desk| desk.hear_again(&heard)).await;
+                let _ = cx.with_working_copy(move |desk| desk.replay_disclosures(&heard)).await;
             }
             return before.clone();
         }
         let now = match self.goes_on_with {
-            GoesOnWith::WhatIsNow => self.live.call(call, cx, until).await,
+            ResultSource::WhatIsNow => self.live.call(call, cx, until).await,
             // It changed nothing in the step.
-            GoesOnWith::TheRecord if before.waits => return before.clone(),
-            GoesOnWith::TheRecord => self.call_as_recorded(call, before, cx, until).await,
+            ResultSource::TheRecord if before.waits => return before.clone(),
+            ResultSource::TheRecord => self.call_as_recorded(call, before, cx, until).await,
         };
         if (now.status, &now.text) != (before.status, &before.text) {
             self.note(|_, diverged| diverged.push(format!("{} returned something else", call.tool)));
         }
         match self.goes_on_with {
-            GoesOnWith::TheRecord => before.clone(),
-            GoesOnWith::WhatIsNow => now,
+            ResultSource::TheRecord => before.clone(),
+            ResultSource::WhatIsNow => now,
         }
     }
 }
 
 /// A program that has its card and never runs: what it said is in the record.
-fn silent_program(name: &str) -> Program {
+fn silent_program(name: &str) -> ToolProgram {
     #[derive(Debug)]
     struct Silent;
     #[async_trait]
-    impl Programs for Silent {
+    impl ProgramRunner for Silent {
         async fn run(&self, name: &str, _: &Arc<[u8]>, _: Vec<u8>, _: Duration) -> Result<Vec<u8>> {
             Err(Error::unavailable(format!("the program {name} does not run in a replay")))
         }
     }
-    Program::new(name, Arc::new([]), Arc::new(Silent))
+    ToolProgram::new(name, Arc::new([]), Arc::new(Silent))
 }
 
 /// Replays receipt `seq` of a brain in a copy below `workspace`, which is removed again.
-pub async fn replay(layout: &Layout, id: &BrainId, seq: u64, toolbox: &Toolbox, workspace: &Path) -> Result<Replayed> {
+pub async fn replay(
+    layout: &Layout,
+    id: &BrainId,
+    seq: u64,
+    toolbox: &Toolbox,
+    workspace: &Path,
+) -> Result<ReplayReport> {
     replay_by(layout, id, seq, toolbox, workspace, None).await
 }
 
 /// The same, but `speaker` speaks again instead of the record: a model that always says the same must reach the same
 /// hash without anyone having written its replies down.
-pub async fn replay_speaking(
+pub async fn replay_with_backend(
     layout: &Layout,
     id: &BrainId,
     seq: u64,
     toolbox: &Toolbox,
     workspace: &Path,
     speaker: Arc<dyn Backend>,
-) -> Result<Replayed> {
+) -> Result<ReplayReport> {
     replay_by(layout, id, seq, toolbox, workspace, Some(speaker)).await
 }
 
@@ -218,7 +231,7 @@ async fn replay_by(
     toolbox: &Toolbox,
     workspace: &Path,
     speaker: Option<Arc<dyn Backend>>,
-) -> Result<Replayed> {
+) -> Result<ReplayReport> {
     let copy = Layout::new(workspace.join(format!("replay-{}-{id}-{seq}", std::process::id())));
     let replayed = replay_in(layout, id, seq, toolbox, &copy, speaker).await;
     fsio::remove_tree(copy.brains())?;
@@ -228,7 +241,7 @@ async fn replay_by(
 /// Says what the record says.
 fn speaks_from_record(transcript: &Transcript) -> Arc<dyn Backend> {
     let shown = Capabilities { needs_examples: transcript.examples, ..Capabilities::default() };
-    let speaker = Scripted::playing(transcript.turns.iter().map(|turn| Ok(turn.reply.clone()))).capable(shown);
+    let speaker = ScriptedBackend::playing(transcript.turns.iter().map(|turn| Ok(turn.reply.clone()))).capable(shown);
     Arc::new(match &transcript.synthesis {
         Some(synthesis) => speaker.synthesising_with(Ok(synthesis.clone())),
         None => speaker,
@@ -242,20 +255,20 @@ async fn replay_in(
     toolbox: &Toolbox,
     copy: &Layout,
     speaker: Option<Arc<dyn Backend>>,
-) -> Result<Replayed> {
+) -> Result<ReplayReport> {
     let (source, id_too, target) = (layout.clone(), id.clone(), copy.clone());
     let rewound = blocking(move || rewind(&source, &id_too, seq, &target)).await?;
     let Rewound { transcript, brain, before, expected, moved } = rewound;
     let speaker = speaker.unwrap_or_else(|| speaks_from_record(&transcript));
-    let goes_on_with = GoesOnWith::TheRecord;
-    let again = Again { original: layout, transcript: &transcript, moved, toolbox, speaker, goes_on_with };
+    let goes_on_with = ResultSource::TheRecord;
+    let again = Rerun { original: layout, transcript: &transcript, moved, toolbox, speaker, goes_on_with };
     let (finished, desk, frame, caller) = again.run(brain).await?;
     let same_prompt = finished.transcript.prompt == transcript.prompt;
     let settled = task_run::settle(&desk, &frame, finished, &transcript.limits, None).await?;
     let (mut recorded, diverged) = caller.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
     recorded.sort();
     recorded.dedup();
-    Ok(Replayed { seq, before, expected, reached: settled.after, same_prompt, recorded, diverged })
+    Ok(ReplayReport { seq, before, expected, reached: settled.after, same_prompt, recorded, diverged })
 }
 
 /// A recorded task once more, on a brain that was changed first and with another speaker: how it would have gone.
@@ -268,7 +281,7 @@ pub async fn rerun(
     workspace: &Path,
     change: impl FnOnce(&mut Brain) -> Result<()> + Send + 'static,
     speaker: impl FnOnce(&Transcript) -> Arc<dyn Backend>,
-) -> Result<Finished> {
+) -> Result<FinishedTask> {
     let copy = Layout::new(workspace.join(format!("rerun-{}-{id}-{seq}", std::process::id())));
     let (source, id_too, target) = (layout.clone(), id.clone(), copy.clone());
     let rewound = blocking(move || {
@@ -286,8 +299,8 @@ pub async fn rerun(
         transcript.reading = Edition::default();
         transcript.gated = true;
         let speaker = speaker(&transcript);
-        let goes_on_with = GoesOnWith::WhatIsNow;
-        let again = Again { original: layout, transcript: &transcript, moved: None, toolbox, speaker, goes_on_with };
+        let goes_on_with = ResultSource::WhatIsNow;
+        let again = Rerun { original: layout, transcript: &transcript, moved: None, toolbox, speaker, goes_on_with };
         again.run(brain).await.map(|(finished, ..)| finished)
     }
     .await;
@@ -296,28 +309,28 @@ pub async fn rerun(
 }
 
 /// A recorded task, about to run again.
-struct Again<'a> {
+struct Rerun<'a> {
     original: &'a Layout,
     transcript: &'a Transcript,
     /// What the receipt says that it did to skills, where the record decides.
-    moved: Option<Moved>,
+    moved: Option<RecordedSkillChanges>,
     toolbox: &'a Toolbox,
     speaker: Arc<dyn Backend>,
-    goes_on_with: GoesOnWith,
+    goes_on_with: ResultSource,
 }
 
-impl Again<'_> {
-    async fn run(self, brain: Brain) -> Result<(Finished, Arc<Mutex<Desk>>, Arc<TaskFrame>, FromRecord)> {
+impl Rerun<'_> {
+    async fn run(
+        self,
+        brain: Brain,
+    ) -> Result<(FinishedTask, Arc<Mutex<WorkingCopy>>, Arc<TaskFrame>, ReplayExecutor)> {
         let Self { original: layout, transcript, moved, toolbox, speaker, goes_on_with } = self;
         let id = &transcript.brain;
         let at = transcript.at;
         let tuning = Arc::new(brain.tuning()?);
         let slot = Arc::new(tokio::sync::Mutex::new(Some(brain)));
-        let around = Around {
-            surroundings: Arc::new(Surroundings {
-                environment: super::builder::set_variables(),
-                ..Surroundings::default()
-            }),
+        let around = SessionEnv {
+            surroundings: Arc::new(SkillEnv { environment: super::builder::set_variables(), ..SkillEnv::default() }),
             task: Some(transcript.task.clone()),
             until: None,
             original: Some(layout.brain(id)),
@@ -325,7 +338,7 @@ impl Again<'_> {
             rules: transcript.rules(),
             moved: moved.map(Arc::new),
         };
-        let desk = Arc::new(Mutex::new(Desk::new(slot.lock_owned().await, at).in_session(around)));
+        let desk = Arc::new(Mutex::new(WorkingCopy::new(slot.lock_owned().await, at).in_session(around)));
         let until = Instant::now() + Duration::from_secs(3_600);
         let frame = Arc::new(TaskFrame {
             brain: id.clone(),
@@ -341,9 +354,9 @@ impl Again<'_> {
             backend: None,
             commanded: OnceLock::new(),
         });
-        let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::new(Secrets::default()), None);
+        let cx = ToolContext::new(Arc::clone(&frame), Arc::clone(&desk), Arc::new(Secrets::default()), None);
         // Programs in the place of tools speak from the record: they touched more than the brain.
-        let silent: BTreeMap<String, Program> =
+        let silent: BTreeMap<String, ToolProgram> =
             tuning.tools.keys().map(|name| (name.clone(), silent_program(name))).collect();
         let mut toolbox = toolbox.swapped(&tuning, &silent)?.only(&transcript.tools);
         // Tools that this process does not have can still speak from the record.
@@ -351,23 +364,23 @@ impl Again<'_> {
             if toolbox.get(name).is_some() {
                 continue;
             }
-            toolbox.add(Arc::new(Absent(Card {
-                replay: Replay::Recorded,
-                ..Card::new(name, "", Permission::Read, json!({}))
+            toolbox.add(Arc::new(Absent(ToolSpec {
+                replay: ReplaySource::Recorded,
+                ..ToolSpec::new(name, "", Permission::Read, json!({}))
             })))?;
         }
         // What was spent then is not spent again.
-        let limits = Limits { total_tokens: None, micro_usd: None, ..transcript.limits.clone() };
+        let limits = TaskLimits { total_tokens: None, micro_usd: None, ..transcript.limits.clone() };
         let limits = limits.tuned(&tuning);
         let chain = Chain { backends: vec![speaker], policy: RetryPolicy::default() };
-        let caller = FromRecord {
+        let caller = ReplayExecutor {
             goes_on_with,
-            live: Live(toolbox.clone()),
+            live: LiveTools(toolbox.clone()),
             turns: transcript.turns.clone(),
             next: AtomicUsize::new(0),
             notes: Mutex::default(),
         };
-        let finished = Run {
+        let finished = TaskRun {
             frame: Arc::clone(&frame),
             desk: Arc::clone(&desk),
             cx,
@@ -377,7 +390,7 @@ impl Again<'_> {
             limits: &limits,
             tuning: Arc::clone(&tuning),
             learning: transcript.learning,
-            cancel: &Cancel::new(),
+            cancel: &CancelToken::new(),
             events: None,
             release: None,
             random: &SystemRandom,
@@ -405,12 +418,12 @@ struct Rewound {
     expected: Digest,
     /// What the receipt says that the task did to skills. One that failed did nothing in the end, and the receipt does not
     /// say what it had begun.
-    moved: Option<Moved>,
+    moved: Option<RecordedSkillChanges>,
 }
 
 /// What a receipt says that its task did to skills.
-fn moved(task: &Value) -> Result<Option<Moved>> {
-    if task["status"] == Status::Failed.name() {
+fn moved(task: &Value) -> Result<Option<RecordedSkillChanges>> {
+    if task["status"] == TaskStatus::Failed.name() {
         return Ok(None);
     }
     let changed = task["skills"]["changed"].as_array().into_iter().flatten();
@@ -418,7 +431,7 @@ fn moved(task: &Value) -> Result<Option<Moved>> {
         let slug = skill["slug"].as_str().unwrap_or_default().parse::<Slug>()?;
         Ok((slug, skill["sha256"].as_str().map(str::to_owned)))
     });
-    skills.collect::<Result<_>>().map(|skills| Some(Moved(skills)))
+    skills.collect::<Result<_>>().map(|skills| Some(RecordedSkillChanges(skills)))
 }
 
 /// The transcript of a receipt, and the brain as it was before it.
@@ -445,11 +458,11 @@ fn rewind(layout: &Layout, id: &BrainId, seq: u64, copy: &Layout) -> Result<Rewo
     let transcript = Transcript::parse(&content)?;
     let step = reader.step(taped.step)?;
     let lock = reader.rewind(taped.step, copy)?;
-    let opening = Opening {
+    let opening = BrainOptions {
         wait: Duration::from_secs(5),
-        clock: Arc::new(Still(transcript.at)),
+        clock: Arc::new(FixedClock(transcript.at)),
         on_drift: OnDrift::Refuse,
-        witness: None,
+        signer: None,
     };
     let brain = Brain::open(copy, id, &opening)?;
     let moved = moved(&statement["predicate"]["task"])?;

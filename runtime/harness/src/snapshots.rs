@@ -11,17 +11,17 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Harness, Inner, Place};
-use crate::brain::{InPlace, Reader, Settled};
+use super::{BrainGuard, Harness, Inner};
+use crate::brain::{OnExisting, Reader, SettledStep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::BrainId;
-use crate::receipt::{PublicKey, Trusted};
-use crate::snapshot::outbox::{Arrived, Outbox, may_pass};
-use crate::snapshot::{Lease, Pushed, Restored, Restoring, Taken, Vault};
+use crate::receipt::{PublicKey, TrustedKeys};
+use crate::snapshot::outbox::{Outbox, PushRecord, is_transient};
+use crate::snapshot::{BrainLease, LeaseAttempt, PushReport, RestoreOptions, RestoreReport, Vault};
 
 /// When a step is pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pushing {
+pub enum PushTiming {
     /// After the answer, off the caller's path.
     AfterTheAnswer,
     /// Before the answer: what was answered is in the store, and a step that lost against another
@@ -31,11 +31,11 @@ pub enum Pushing {
 
 /// How a harness keeps its brains in a store.
 #[derive(Debug, Clone)]
-pub struct Snapshotting {
+pub struct SnapshotOptions {
     /// Where.
     pub vault: Arc<Vault>,
     /// When.
-    pub pushing: Pushing,
+    pub pushing: PushTiming,
     /// For how long a brain is leased; without one, operators find out about each other when they push.
     pub lease: Option<Duration>,
     /// Whose receipts count on restoring, beside the harness's own key.
@@ -44,12 +44,12 @@ pub struct Snapshotting {
     pub flush_within: Duration,
 }
 
-impl Snapshotting {
+impl SnapshotOptions {
     /// After the answer, without leases, with half a minute at shutdown.
     pub fn new(vault: Arc<Vault>) -> Self {
         Self {
             vault,
-            pushing: Pushing::AfterTheAnswer,
+            pushing: PushTiming::AfterTheAnswer,
             lease: None,
             trusted: Vec::new(),
             flush_within: Duration::from_secs(30),
@@ -87,9 +87,9 @@ const RENEWED_EVERY: i64 = 86_400_000;
 /// The part of a harness that pushes.
 #[derive(Debug)]
 pub(super) struct Snapshots {
-    how: Snapshotting,
+    how: SnapshotOptions,
     workers: Mutex<HashMap<BrainId, Worker>>,
-    leases: Mutex<HashMap<BrainId, Lease>>,
+    leases: Mutex<HashMap<BrainId, BrainLease>>,
     /// Turns true when the harness shuts down: pauses end.
     closing: watch::Sender<bool>,
     /// Brains whose last push lost: the next task catches up first.
@@ -112,7 +112,7 @@ struct Worker {
 }
 
 impl Snapshots {
-    pub(super) fn new(how: Snapshotting) -> Self {
+    pub(super) fn new(how: SnapshotOptions) -> Self {
         Self {
             how,
             workers: Mutex::default(),
@@ -138,19 +138,19 @@ impl Snapshots {
         self.troubled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn leases(&self) -> MutexGuard<'_, HashMap<BrainId, Lease>> {
+    fn leases(&self) -> MutexGuard<'_, HashMap<BrainId, BrainLease>> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Harness {
     /// Pushes a brain now and waits for it.
-    pub async fn snapshot(&self, id: &BrainId) -> Result<Pushed> {
+    pub async fn snapshot(&self, id: &BrainId) -> Result<PushReport> {
         self.inner.push(self.inner.snapshots()?, id).await
     }
 
     /// Restores a brain from the store. A brain that is here is an error, or is set aside.
-    pub async fn restore(&self, id: &BrainId, version: Option<u64>, in_place: InPlace) -> Result<Restored> {
+    pub async fn restore(&self, id: &BrainId, version: Option<u64>, in_place: OnExisting) -> Result<RestoreReport> {
         let snapshots = self.inner.snapshots()?;
         let (mut place, _wanting) = self.inner.pool.take(id).await;
         if let Some(brain) = place.take() {
@@ -211,7 +211,7 @@ impl Inner {
     }
 
     /// One push, with a note in the brain of how it went.
-    async fn push(&self, snapshots: &Snapshots, id: &BrainId) -> Result<Pushed> {
+    async fn push(&self, snapshots: &Snapshots, id: &BrainId) -> Result<PushReport> {
         let vault = &snapshots.how.vault;
         let pushed = vault.push(&self.layout, id).await;
         match &pushed {
@@ -220,7 +220,7 @@ impl Inner {
                 snapshots.pushed.fetch_add(1, Ordering::SeqCst);
                 snapshots.bytes.fetch_add(done.bytes, Ordering::SeqCst);
                 let arrived =
-                    Arrived { version: done.head.version, head: done.head.number, at: self.opening.clock.now() };
+                    PushRecord { version: done.head.version, head: done.head.number, at: self.opening.clock.now() };
                 self.note(id, |outbox, store| outbox.arrived(store, arrived));
             }
             Err(error) => {
@@ -293,7 +293,7 @@ impl Inner {
                     self.renew(snapshots, id).await;
                     false
                 }
-                Err(error) => may_pass(error.kind()),
+                Err(error) => is_transient(error.kind()),
             };
             if goes_on {
                 let is_closing = *closing.borrow_and_update();
@@ -344,7 +344,7 @@ impl Inner {
                 late.push(id.to_string());
             }
         }
-        let leases: Vec<Lease> = snapshots.leases().drain().map(|(_, lease)| lease).collect();
+        let leases: Vec<BrainLease> = snapshots.leases().drain().map(|(_, lease)| lease).collect();
         for lease in leases {
             if let Err(error) = snapshots.how.vault.release_lease(&lease).await {
                 tracing::debug!(%error, "a lease was not given back; it runs out by itself");
@@ -360,7 +360,7 @@ impl Inner {
 
     /// What has to be so before a task may run on a brain: the lease is ours, and the brain here is the
     /// one of the store, or further.
-    pub(super) async fn prepare(&self, id: &BrainId, place: &mut Place) -> Result<()> {
+    pub(super) async fn prepare(&self, id: &BrainId, place: &mut BrainGuard) -> Result<()> {
         let Some(snapshots) = &self.snapshots else { return Ok(()) };
         let is_ours = match snapshots.how.lease {
             None => place.is_some(),
@@ -405,11 +405,11 @@ impl Inner {
         let mut has_waited = false;
         loop {
             let (owner, wait) = match vault.take_lease(id, ttl).await? {
-                Taken::Ours(lease) => {
+                LeaseAttempt::Ours(lease) => {
                     snapshots.leases().insert(id.clone(), lease);
                     return Ok(false);
                 }
-                Taken::Busy { owner, wait } => (owner, wait),
+                LeaseAttempt::Busy { owner, wait } => (owner, wait),
             };
             // A holder that died does not renew: its time is waited for once, within the task's deadline. One that
             // lives has renewed by then.
@@ -449,8 +449,8 @@ impl Inner {
     }
 
     /// Brings the brain here to the store's head, unless it is there or further.
-    async fn catch_up(&self, snapshots: &Snapshots, id: &BrainId, place: &mut Place) -> Result<()> {
-        let Some(head) = snapshots.how.vault.head_to_trust(&self.layout, id).await? else { return Ok(()) };
+    async fn catch_up(&self, snapshots: &Snapshots, id: &BrainId, place: &mut BrainGuard) -> Result<()> {
+        let Some(head) = snapshots.how.vault.trusted_head(&self.layout, id).await? else { return Ok(()) };
         let (layout, brain) = (self.layout.clone(), id.clone());
         let here = tokio::task::spawn_blocking(move || -> Result<_> {
             if layout.brain(&brain).symlink_metadata().is_err() {
@@ -463,8 +463,8 @@ impl Inner {
         let here = here.await.map_err(|_| Error::internal("looking at a brain was interrupted"))??;
         let in_place = match &here {
             Some((true, _)) => return Ok(()),
-            Some((false, _)) => InPlace::SetAside,
-            None => InPlace::Refuse,
+            Some((false, _)) => OnExisting::SetAside,
+            None => OnExisting::Refuse,
         };
         if let Some(brain) = place.take() {
             super::close_now(brain).await?;
@@ -473,7 +473,7 @@ impl Inner {
             // Another process on this machine was asked for it too, and was faster.
             Err(error)
                 if error.kind() == ErrorKind::Conflict
-                    && in_place == InPlace::Refuse
+                    && in_place == OnExisting::Refuse
                     && self.layout.brain(id).is_dir() =>
             {
                 return Ok(());
@@ -510,14 +510,14 @@ impl Inner {
         snapshots: &Snapshots,
         id: &BrainId,
         version: Option<u64>,
-        in_place: InPlace,
-    ) -> Result<Restored> {
+        in_place: OnExisting,
+    ) -> Result<RestoreReport> {
         let mut keys = vec![self.signer.public().clone()];
         keys.extend(snapshots.how.trusted.iter().cloned());
-        let how = Restoring {
+        let how = RestoreOptions {
             version,
             in_place,
-            trusted: Trusted::Keys(keys),
+            trusted: TrustedKeys::Keys(keys),
             wait: self.opening.wait,
             progress: None,
             inspect: None,
@@ -529,7 +529,7 @@ impl Inner {
     /// taken back: the brain is what the store says, and the caller is told.
     pub(super) async fn push_before_answer(self: &Arc<Self>, id: &BrainId) -> Result<PushedStep> {
         let Some(snapshots) = self.snapshots.as_ref() else { return Ok(PushedStep::Later) };
-        if snapshots.how.pushing == Pushing::AfterTheAnswer {
+        if snapshots.how.pushing == PushTiming::AfterTheAnswer {
             return Ok(PushedStep::Later);
         }
         match self.push(snapshots, id).await {
@@ -545,7 +545,7 @@ impl Inner {
 
     /// Takes back what lost; whether the step is in the history of what the store has all the same. Whoever slept
     /// between a push and its answer cannot tell from the heads, for those may have been pruned.
-    pub(super) async fn take_back(&self, id: &BrainId, place: &mut Place, step: &Settled) -> Result<bool> {
+    pub(super) async fn take_back(&self, id: &BrainId, place: &mut BrainGuard, step: &SettledStep) -> Result<bool> {
         let snapshots = self.snapshots()?;
         snapshots.leases().remove(id);
         self.catch_up(snapshots, id, place).await?;

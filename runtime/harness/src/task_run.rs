@@ -7,23 +7,23 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::agents::Neighbours;
+use super::agents::HarnessAgents;
 use super::snapshots::PushedStep;
 use super::{Harness, Inner};
-use crate::brain::{Brain, Settled, Step, StepKind, Transcript as KeptTranscript};
+use crate::brain::{Brain, SettledStep, Step, StepKind, StepTranscript as KeptTranscript};
 use crate::error::{Error, Result};
 use crate::evolver::lane;
 use crate::ids::{BrainId, TaskId, sha256};
-use crate::session::{Cancel, Events, Finished, Live, Release, Run, account};
+use crate::session::{AnswerRelease, CancelToken, EventSender, FinishedTask, LiveTools, TaskRun, account};
 use crate::skill::command;
-use crate::task::{Event, Keep, Limits, Outcome, SkillMove, Status, Task};
-use crate::tool::{Around, Context, Desk, SkillRules, TaskFrame, at_desk};
+use crate::task::{ChangedSkill, Outcome, SettleMode, Task, TaskEvent, TaskLimits, TaskStatus};
+use crate::tool::{SessionEnv, SkillRules, TaskFrame, ToolContext, WorkingCopy, with_working_copy};
 
 /// What a task has cost so far, for whoever pays also where no outcome comes of it. All clones are one.
 #[derive(Debug, Clone, Default)]
-pub struct Spent(Arc<AtomicU64>);
+pub struct TaskCost(Arc<AtomicU64>);
 
-impl Spent {
+impl TaskCost {
     /// In millionths of a dollar.
     pub fn micro_usd(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -32,15 +32,15 @@ impl Spent {
 
 /// How a caller follows a task, and ends it early.
 #[derive(Debug, Clone, Default)]
-pub struct Watch {
+pub struct RunOptions {
     /// Where events go.
-    pub events: Option<Events>,
+    pub events: Option<EventSender>,
     /// Ends the task early.
-    pub cancel: Cancel,
+    pub cancel: CancelToken,
     /// Told what the model's replies cost, before the step is settled.
-    pub spent: Spent,
+    pub spent: TaskCost,
     /// Whether the final answer may be kept and handed out; it may, where nobody is asked.
-    pub release: Option<Arc<dyn Release>>,
+    pub release: Option<Arc<dyn AnswerRelease>>,
     /// For how long a step that the machine cannot write now, a full disk for one, is tried again before the task is given
     /// up: what the model said was paid for.
     pub patience: Duration,
@@ -48,7 +48,7 @@ pub struct Watch {
 
 impl Harness {
     /// Like [`run`](Self::run), with events and a way to end the task early.
-    pub async fn run_watched(&self, id: &BrainId, task: Task, watch: Watch) -> Result<Outcome> {
+    pub async fn run_with(&self, id: &BrainId, task: Task, watch: RunOptions) -> Result<Outcome> {
         task.validate()?;
         let until = Instant::now() + task.limits.deadline();
         let inner = &self.inner;
@@ -58,7 +58,7 @@ impl Harness {
         };
         let opened = tokio::select! {
             biased;
-            () = watch.cancel.asked() => return Err(Error::unavailable("the task was cancelled before it began")),
+            () = watch.cancel.wait_cancelled() => return Err(Error::unavailable("the task was cancelled before it began")),
             opened = tokio::time::timeout_at(until, inner.open(id)) => opened,
         };
         let (place, wanting) = opened.map_err(|_| {
@@ -95,13 +95,13 @@ impl Harness {
             at,
             path,
             until,
-            settles: task.keep == Keep::Settle,
+            settles: task.keep == SettleMode::Settle,
             shares: inner.sharing,
             has_budget: limits.total_tokens.is_some() || limits.micro_usd.is_some(),
             backend: task.backend.clone(),
             commanded: OnceLock::new(),
         });
-        let around = Around {
+        let around = SessionEnv {
             surroundings: Arc::clone(&inner.surroundings),
             task: Some(frame.task.clone()),
             until: Some(until),
@@ -110,17 +110,17 @@ impl Harness {
             rules: SkillRules::Gated,
             moved: None,
         };
-        let desk = Arc::new(Mutex::new(Desk::new(place, at).in_session(around)));
-        let agents = Arc::new(Neighbours::new(inner, task.asking.clone()));
-        let cx = Context::new(Arc::clone(&frame), Arc::clone(&desk), Arc::clone(&inner.secrets), Some(agents))
+        let desk = Arc::new(Mutex::new(WorkingCopy::new(place, at).in_session(around)));
+        let agents = Arc::new(HarnessAgents::new(inner, task.asking.clone()));
+        let cx = ToolContext::new(Arc::clone(&frame), Arc::clone(&desk), Arc::clone(&inner.secrets), Some(agents))
             .with_meaning(inner.meaning());
         if let Some(events) = &watch.events {
             let backend = chain.backends.first().map(|backend| backend.name().to_owned()).unwrap_or_default();
             // Nobody listens any more: the task goes on all the same.
-            let _ = events.send(Event::Started { task: frame.task.clone(), brain: id.clone(), version, backend });
+            let _ = events.send(TaskEvent::Started { task: frame.task.clone(), brain: id.clone(), version, backend });
         }
-        let live = Live(toolbox.clone());
-        let finished = Run {
+        let live = LiveTools(toolbox.clone());
+        let finished = TaskRun {
             frame: Arc::clone(&frame),
             desk: Arc::clone(&desk),
             cx,
@@ -142,12 +142,12 @@ impl Harness {
         let mut outcome = outcome_of(&frame, &finished);
         // Whatever becomes of the step, the replies are paid for.
         watch.spent.0.store(outcome.usage.micro_usd.unwrap_or(0), Ordering::Relaxed);
-        if task.keep == Keep::Settle {
+        if task.keep == SettleMode::Settle {
             let began = Instant::now();
             let settled = settle(&desk, &frame, finished, &limits, inner.again(id, watch.patience)).await?;
             if let Some(events) = &watch.events {
                 let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                let _ = events.send(Event::Settled { version: settled.version, after: settled.after, millis });
+                let _ = events.send(TaskEvent::Settled { version: settled.version, after: settled.after, millis });
             }
             if settled.moved {
                 match inner.push_before_answer(id).await? {
@@ -174,7 +174,7 @@ impl Inner {
             return Err(Error::refused(format!("/{} is for the operator", command::RELOAD))
                 .hint("ask without a subscriber, or use `herm skills reload`"));
         }
-        if task.keep != Keep::Settle {
+        if task.keep != SettleMode::Settle {
             return Err(Error::invalid(format!("/{} takes in what changed, and cannot be tried", command::RELOAD))
                 .hint("see what differs with `herm brain verify`"));
         }
@@ -187,9 +187,9 @@ impl Inner {
     async fn take_back_lost(
         self: &Arc<Self>,
         id: &BrainId,
-        desk: Arc<Mutex<Desk>>,
-        wanting: super::Wanting,
-        settled: &Settled,
+        desk: Arc<Mutex<WorkingCopy>>,
+        wanting: super::Waiter,
+        settled: &SettledStep,
         error: Error,
     ) -> Result<()> {
         let mut has_counted = false;
@@ -211,14 +211,14 @@ impl Inner {
     }
 
     /// How a step is tried again, for so long.
-    fn again(self: &Arc<Self>, id: &BrainId, patience: Duration) -> Option<Again> {
+    fn again(self: &Arc<Self>, id: &BrainId, patience: Duration) -> Option<SettleRetry> {
         let (inner, id) = (Arc::clone(self), id.clone());
         let open = Arc::new(move || Brain::open(&inner.layout, &id, &inner.opening));
-        (!patience.is_zero()).then_some(Again { patience, open })
+        (!patience.is_zero()).then_some(SettleRetry { patience, open })
     }
 
     /// What follows a task, off the caller's path.
-    fn after_task(self: &Arc<Self>, desk: Arc<Mutex<Desk>>, wanting: super::Wanting) {
+    fn after_task(self: &Arc<Self>, desk: Arc<Mutex<WorkingCopy>>, wanting: super::Waiter) {
         let place = match Arc::try_unwrap(desk) {
             Ok(desk) => desk.into_inner().unwrap_or_else(PoisonError::into_inner).into_place(),
             // A tool that outstayed its time still holds the desk; the place is free when it is done.
@@ -229,12 +229,12 @@ impl Inner {
     }
 }
 
-fn keep_settled(outcome: &mut Outcome, settled: Settled) {
+fn keep_settled(outcome: &mut Outcome, settled: SettledStep) {
     outcome.receipt = settled.receipt.as_ref().and_then(|kept| serde_json::from_str(&kept.envelope).ok());
     outcome.settled = Some(settled);
 }
 
-fn outcome_of(frame: &TaskFrame, finished: &Finished) -> Outcome {
+fn outcome_of(frame: &TaskFrame, finished: &FinishedTask) -> Outcome {
     let status = finished.stop.reason.status();
     Outcome {
         task: frame.task.clone(),
@@ -254,9 +254,9 @@ fn outcome_of(frame: &TaskFrame, finished: &Finished) -> Outcome {
         skills_proposed: finished
             .proposals
             .iter()
-            .map(|proposal| SkillMove { slug: proposal.proposed.change.skill.clone(), change: proposal.change })
+            .map(|proposal| ChangedSkill { slug: proposal.proposed.change.skill.clone(), change: proposal.change })
             .collect(),
-        billable: status == Status::Converged,
+        billable: status == TaskStatus::Converged,
         settled: None,
         receipt: None,
         warnings: finished.warnings.clone(),
@@ -269,7 +269,7 @@ const SETTLE_WAITS: (Duration, Duration) = (Duration::from_millis(50), Duration:
 
 /// How a step that the machine cannot write now is tried again.
 #[derive(Clone)]
-pub(super) struct Again {
+pub(super) struct SettleRetry {
     /// For how long.
     patience: Duration,
     /// Opens the brain, where a commit failed and nobody knows what the disk holds.
@@ -279,12 +279,12 @@ pub(super) struct Again {
 /// Commits the step of a task. Once begun it is finished, whoever still waits. A step that failed for what the machine
 /// lacks, and is not in the brain, is tried again where that is asked for.
 pub(super) async fn settle(
-    desk: &Arc<Mutex<Desk>>,
+    desk: &Arc<Mutex<WorkingCopy>>,
     frame: &Arc<TaskFrame>,
-    finished: Finished,
-    limits: &Limits,
-    again: Option<Again>,
-) -> Result<Settled> {
+    finished: FinishedTask,
+    limits: &TaskLimits,
+    again: Option<SettleRetry>,
+) -> Result<SettledStep> {
     let content = finished.transcript.to_bytes()?;
     let digest = sha256(&content);
     let step = Arc::new((finished, content, digest, OnceLock::new()));
@@ -292,7 +292,7 @@ pub(super) async fn settle(
     let (mut wait, longest) = SETTLE_WAITS;
     loop {
         let (working, limits, step, again) = (Arc::clone(frame), limits.clone(), Arc::clone(&step), again.clone());
-        let settled = at_desk(desk, move |desk| {
+        let settled = with_working_copy(desk, move |desk| {
             let (finished, content, digest, base) = &*step;
             match (base.get(), again) {
                 (Some(base), Some(again)) if !desk.is_usable() => desk.open_again(base, || (again.open)())?,
@@ -330,7 +330,7 @@ pub(super) async fn settle(
 }
 
 /// What was done to skills, with the digest of each as it is now.
-fn changed_skills(desk: &mut Desk, finished: &Finished) -> Result<Vec<Value>> {
+fn changed_skills(desk: &mut WorkingCopy, finished: &FinishedTask) -> Result<Vec<Value>> {
     let mut changed = Vec::new();
     for moved in &finished.changed {
         let digest = match desk.skill_place(&moved.slug)? {
@@ -345,8 +345,8 @@ fn changed_skills(desk: &mut Desk, finished: &Finished) -> Result<Vec<Value>> {
 /// A task's account of itself, as its receipt says it.
 fn report(
     frame: &TaskFrame,
-    finished: &Finished,
-    limits: &Limits,
+    finished: &FinishedTask,
+    limits: &TaskLimits,
     transcript: &str,
     transcript_bytes: usize,
     changed: Vec<Value>,
@@ -366,7 +366,7 @@ fn report(
         "result": stop.answer.as_deref().map(|answer| json!({ "sha256": sha256(answer.as_bytes()), "bytes": answer.len() })),
         "status": stop.reason.status(),
         "stop": stop.reason,
-        "billable": stop.reason.status() == Status::Converged,
+        "billable": stop.reason.status() == TaskStatus::Converged,
         "backend": finished.backend,
         "model": finished.model,
         "attestation": finished.attestation,

@@ -12,10 +12,10 @@ use super::{Harness, Inner};
 use crate::brain::Reader;
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
-use crate::memory::vectors::{Due, Made, Unmeant, means_something};
-use crate::memory::{Sought, Vector};
-use crate::semantic::{Embedder, Part};
-use crate::tool::Meaning;
+use crate::memory::vectors::{EmbeddedText, PendingText, PendingVectors, means_something};
+use crate::memory::{QueryVector, Vector};
+use crate::semantic::{Embedder, EmbeddingInput};
+use crate::tool::Embeddings;
 
 /// Texts that one pass gives to the model, at most: after a task, and where all are asked for.
 const PASS: usize = 32;
@@ -26,7 +26,7 @@ const LAST_PASS: Duration = Duration::from_secs(10);
 /// Who makes vectors, for which brains.
 #[derive(Debug)]
 pub(super) struct Vectors {
-    meaning: Arc<Meaning>,
+    meaning: Arc<Embeddings>,
     workers: Mutex<HashMap<BrainId, Worker>>,
     /// Models take all the cores they get: one brain at a time.
     turn: Semaphore,
@@ -50,7 +50,7 @@ pub(super) struct Pass {
 }
 
 impl Vectors {
-    pub(super) fn new(meaning: Meaning) -> Self {
+    pub(super) fn new(meaning: Embeddings) -> Self {
         Self {
             meaning: Arc::new(meaning),
             workers: Mutex::default(),
@@ -78,10 +78,10 @@ impl Vectors {
 
 impl Harness {
     /// What a question looks for by meaning, where memory is searched so and the model answers.
-    pub async fn sought(&self, question: &str) -> Option<Sought> {
+    pub async fn embed_query(&self, question: &str) -> Option<QueryVector> {
         let meaning = self.inner.meaning().filter(|meaning| meaning.uses().recall && means_something(question))?;
         // That it failed is in the log.
-        meaning.of(question).await.ok()
+        meaning.embed_query(question).await.ok()
     }
 
     /// Makes every vector that a brain lacks and waits for it; how many. A part of them is made by itself after each
@@ -100,7 +100,7 @@ impl Harness {
 
 /// How far the vectors of a brain have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Indexed {
+pub struct VectorProgress {
     /// Vectors that were made and are kept.
     pub made: u64,
     /// How many were missing when it began.
@@ -110,7 +110,7 @@ pub struct Indexed {
 impl Harness {
     /// Makes every vector that a brain lacks, of its rows and of the skills it sees, in large passes, and waits for it.
     /// `told` hears of each pass. What was made is kept whatever happens, and the next time goes on from there.
-    pub async fn index_vectors(&self, id: &BrainId, mut told: impl FnMut(Indexed)) -> Result<Indexed> {
+    pub async fn index_vectors(&self, id: &BrainId, mut told: impl FnMut(VectorProgress)) -> Result<VectorProgress> {
         let Some(vectors) = &self.inner.vectors else {
             return Err(Error::invalid("the harness has no embedding model").hint("give it one, and what it is for"));
         };
@@ -127,7 +127,7 @@ impl Harness {
             Ok::<_, Error>((reader.count_vectors_due(&model)?, skills))
         });
         let (rows, skills) = looking.await.map_err(|_| Error::internal("making vectors was interrupted"))??;
-        let mut indexed = Indexed { made: 0, missing: rows + skills.texts.len() as u64 };
+        let mut indexed = VectorProgress { made: 0, missing: rows + skills.texts.len() as u64 };
         told(indexed);
         for due in skills.split(LARGE_PASS) {
             indexed.made += self.inner.make_due(id, LARGE_PASS, Some(due)).await?.map_or(0, |pass| pass.kept);
@@ -148,7 +148,7 @@ impl Harness {
 
 impl Inner {
     /// What texts mean.
-    pub(super) fn meaning(&self) -> Option<Arc<Meaning>> {
+    pub(super) fn meaning(&self) -> Option<Arc<Embeddings>> {
         self.vectors.as_ref().map(|vectors| Arc::clone(&vectors.meaning))
     }
 
@@ -188,7 +188,12 @@ impl Inner {
     }
 
     /// The same for at most so many texts, or for what is given.
-    async fn make_due(self: &Arc<Self>, id: &BrainId, most: usize, given: Option<Due>) -> Result<Option<Pass>> {
+    async fn make_due(
+        self: &Arc<Self>,
+        id: &BrainId,
+        most: usize,
+        given: Option<PendingVectors>,
+    ) -> Result<Option<Pass>> {
         let Some(vectors) = &self.vectors else { return Ok(None) };
         let interrupted = |_| Error::internal("making vectors was interrupted");
         let turn = vectors.turn.acquire().await.map_err(|_| Error::internal("nobody makes vectors"))?;
@@ -200,7 +205,7 @@ impl Inner {
                 None => {
                     let mut due = match meaning.uses().recall {
                         true => Reader::open(&layout, &brain)?.vectors_due(embedder.name(), most)?,
-                        false => Due::default(),
+                        false => PendingVectors::default(),
                     };
                     due.texts.extend(meaning.take_wanted(&brain, most));
                     due
@@ -246,18 +251,18 @@ impl Inner {
 }
 
 /// Asks the model for each text. A text it has no vector for gets none; where it has none for any, it is out of order.
-fn ask(embedder: &dyn Embedder, texts: &[Unmeant]) -> Result<Vec<Made>> {
+fn ask(embedder: &dyn Embedder, texts: &[PendingText]) -> Result<Vec<EmbeddedText>> {
     let mut made = Vec::with_capacity(texts.len());
     let mut last_error = None;
     for of in texts {
-        let vector = match Vector::of(embedder, of.text(), Part::Passage) {
+        let vector = match Vector::of(embedder, of.text(), EmbeddingInput::Passage) {
             Ok(vector) => Some(vector),
             Err(error) => {
                 last_error = Some(error);
                 None
             }
         };
-        made.push(Made { of: of.clone(), vector });
+        made.push(EmbeddedText { of: of.clone(), vector });
     }
     match last_error {
         Some(error) if made.iter().all(|made| made.vector.is_none()) => Err(error),

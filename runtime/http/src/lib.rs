@@ -60,7 +60,7 @@ impl From<TransportError> for Error {
 
 /// A keep-alive HTTP client. Clones share its connections.
 #[derive(Clone)]
-pub struct Client {
+pub struct HttpClient {
     http: reqwest::Client,
     idle: Duration,
     trust: Trust,
@@ -73,7 +73,7 @@ enum Trust {
     Nobody,
 }
 
-impl Client {
+impl HttpClient {
     /// A client that trusts the certificates of the machine.
     ///
     /// A machine without any (a bare container) still gets one: a model on `http://localhost` needs
@@ -116,7 +116,7 @@ impl Client {
     }
 }
 
-impl Client {
+impl HttpClient {
     /// Sends a request, and waits for a descriptor where the process has none left: nothing was sent then.
     async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, reqwest::Error> {
         let mut wait = Duration::from_millis(50);
@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-impl Client {
+impl HttpClient {
     /// Reads JSON with its status, at most `most` bytes, with a bearer token where there is one.
     pub async fn get_json(
         &self,
@@ -182,7 +182,7 @@ impl Client {
     }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("idle", &self.idle).finish_non_exhaustive()
     }
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_client_shows_its_patience_alone() {
-        let client = Client::new().unwrap().idle_timeout(Duration::from_secs(7));
+        let client = HttpClient::new().unwrap().idle_timeout(Duration::from_secs(7));
         assert_eq!(format!("{client:?}"), "Client { idle: 7s, .. }");
     }
 }

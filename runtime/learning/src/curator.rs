@@ -1,17 +1,17 @@
 //! The disposal half of the loop: skills the agent wrote and no longer uses grow stale, and then go
 //! to the archive. Nothing is ever deleted.
 //!
-//! The decision is pure: telemetry and a moment in, a [`Plan`] out. [`run`] reads the telemetry,
+//! The decision is pure: telemetry and a moment in, a [`CuratorPlan`] out. [`run`] reads the telemetry,
 //! carries the plan out as one step, and reports what was settled and nothing else.
 
 use std::collections::BTreeMap;
 
-use crate::brain::{Brain, Draft, Settled, StepKind};
-use crate::clock::Moment;
+use crate::brain::{Brain, Draft, SettledStep, StepKind};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
-use crate::skill::provenance::{Ruling, Source, Subject, Undone, Writer, rule};
-use crate::skill::{State, Usage};
+use crate::skill::provenance::{PriorUndo, SkillFacts, SkillSource, SkillWriter, WriteRuling, rule};
+use crate::skill::{SkillState, SkillUsage};
 use crate::tuning::Tuning;
 
 /// How the summary of a pass begins.
@@ -22,20 +22,20 @@ const DAY_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 /// When a skill counts as unused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Policy {
+pub struct CuratorPolicy {
     /// Days without activity until a skill is stale.
     pub stale_days: u32,
     /// Days without activity until it is archived.
     pub archive_days: u32,
 }
 
-impl Default for Policy {
+impl Default for CuratorPolicy {
     fn default() -> Self {
         Self { stale_days: 30, archive_days: 90 }
     }
 }
 
-impl Policy {
+impl CuratorPolicy {
     /// Both in days; a skill cannot be archived before it is stale.
     pub fn new(stale_days: u32, archive_days: u32) -> Result<Self> {
         if stale_days == 0 || archive_days < stale_days {
@@ -56,8 +56,8 @@ impl Policy {
     }
 
     /// The moments before which a skill must last have been active to be stale, and to be archived.
-    pub fn cutoffs(self, now: Moment) -> Cutoffs {
-        let before = |days: u32| Moment(now.millis().saturating_sub(i64::from(days).saturating_mul(DAY_MILLIS)));
+    pub fn cutoffs(self, now: Timestamp) -> Cutoffs {
+        let before = |days: u32| Timestamp(now.millis().saturating_sub(i64::from(days).saturating_mul(DAY_MILLIS)));
         Cutoffs { stale: before(self.stale_days), archive: before(self.archive_days) }
     }
 }
@@ -66,20 +66,20 @@ impl Policy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cutoffs {
     /// For staleness.
-    pub stale: Moment,
+    pub stale: Timestamp,
     /// For the archive.
-    pub archive: Moment,
+    pub archive: Timestamp,
 }
 
 /// Where a skill should be in its life. The order matters: one that is old enough goes to the archive
 /// at once, whether or not it was stale in between. One that was never active is never old.
-pub fn next_state(current: State, last_activity: Option<Moment>, cutoffs: Cutoffs) -> State {
+pub fn next_state(current: SkillState, last_activity: Option<Timestamp>, cutoffs: Cutoffs) -> SkillState {
     let Some(anchor) = last_activity else { return current };
     match current {
-        State::Active | State::Stale if anchor <= cutoffs.archive => State::Archived,
-        State::Active if anchor <= cutoffs.stale => State::Stale,
-        State::Stale if anchor > cutoffs.stale => State::Active,
-        State::Active | State::Stale | State::Archived => current,
+        SkillState::Active | SkillState::Stale if anchor <= cutoffs.archive => SkillState::Archived,
+        SkillState::Active if anchor <= cutoffs.stale => SkillState::Stale,
+        SkillState::Stale if anchor > cutoffs.stale => SkillState::Active,
+        SkillState::Active | SkillState::Stale | SkillState::Archived => current,
     }
 }
 
@@ -89,18 +89,18 @@ pub struct Transition {
     /// The skill.
     pub slug: Slug,
     /// Where it was.
-    pub from: State,
+    pub from: SkillState,
     /// Where it is now.
-    pub to: State,
+    pub to: SkillState,
     /// When it was last active.
     #[serde(rename = "lastActivityAt")]
-    pub last_activity: Option<Moment>,
+    pub last_activity: Option<Timestamp>,
 }
 
 /// Why a skill stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case", tag = "reason", content = "detail")]
-pub enum Reason {
+pub enum CuratorSkipReason {
     /// The agent did not write it.
     NotAgentCreated,
     /// It is exempt from everything automatic.
@@ -115,30 +115,30 @@ pub enum Reason {
 
 /// A skill that stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Skipped {
+pub struct CuratorSkip {
     /// The skill.
     pub slug: Slug,
     /// Why.
     #[serde(flatten)]
-    pub reason: Reason,
+    pub reason: CuratorSkipReason,
 }
 
 /// What a pass would do, in name order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Plan {
+pub struct CuratorPlan {
     /// Skills that move.
     pub transitioned: Vec<Transition>,
     /// Skills that stay.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<CuratorSkip>,
 }
 
 /// Decides for every skill with a record. `present` says whether a skill stands in the index.
-pub fn plan(usage: &BTreeMap<Slug, Usage>, present: impl Fn(&Slug) -> bool, cutoffs: Cutoffs) -> Plan {
-    let mut plan = Plan::default();
+pub fn plan(usage: &BTreeMap<Slug, SkillUsage>, present: impl Fn(&Slug) -> bool, cutoffs: Cutoffs) -> CuratorPlan {
+    let mut plan = CuratorPlan::default();
     for (slug, usage) in usage {
         match decide(slug, usage, &present, cutoffs) {
             Ok(transition) => plan.transitioned.push(transition),
-            Err(reason) => plan.skipped.push(Skipped { slug: slug.clone(), reason }),
+            Err(reason) => plan.skipped.push(CuratorSkip { slug: slug.clone(), reason }),
         }
     }
     plan
@@ -146,48 +146,48 @@ pub fn plan(usage: &BTreeMap<Slug, Usage>, present: impl Fn(&Slug) -> bool, cuto
 
 fn decide(
     slug: &Slug,
-    usage: &Usage,
+    usage: &SkillUsage,
     present: &impl Fn(&Slug) -> bool,
     cutoffs: Cutoffs,
-) -> Result<Transition, Reason> {
-    let source = Source::of(Some(usage.created_by));
+) -> Result<Transition, CuratorSkipReason> {
+    let source = SkillSource::of(Some(usage.created_by));
     // What is not the agent's own is named as that, pinned or not.
     if !source.is_writable() {
-        return Err(Reason::NotAgentCreated);
+        return Err(CuratorSkipReason::NotAgentCreated);
     }
-    let subject = Subject { source, pinned: usage.pinned };
-    if rule(Writer::Curator, Some(subject), Undone::Nothing) != Ruling::Allow {
-        return Err(Reason::Pinned);
+    let subject = SkillFacts { source, pinned: usage.pinned };
+    if rule(SkillWriter::Curator, Some(subject), PriorUndo::Nothing) != WriteRuling::Allow {
+        return Err(CuratorSkipReason::Pinned);
     }
     let last_activity = usage.last_activity();
     let to = next_state(usage.state, last_activity, cutoffs);
     if to == usage.state {
-        return Err(Reason::NoChange);
+        return Err(CuratorSkipReason::NoChange);
     }
     if !present(slug) {
-        return Err(Reason::Missing);
+        return Err(CuratorSkipReason::Missing);
     }
     Ok(Transition { slug: slug.clone(), from: usage.state, to, last_activity })
 }
 
 /// What a pass did.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Report {
+pub struct CuratorReport {
     /// What moved and what did not.
     #[serde(flatten)]
-    pub plan: Plan,
+    pub plan: CuratorPlan,
     /// The step it made; none where nothing moved, or nothing was to be settled.
-    pub settled: Option<Settled>,
+    pub settled: Option<SettledStep>,
 }
 
 /// How many skills are due by their telemetry alone. Costs next to nothing.
-pub fn due(brain: &Brain, policy: Policy) -> Result<u64> {
+pub fn due(brain: &Brain, policy: CuratorPolicy) -> Result<u64> {
     let cutoffs = policy.tuned(&brain.tuning()?)?.cutoffs(brain.clock().now());
     brain.skills_due(cutoffs.stale, cutoffs.archive)
 }
 
 /// What a pass would do now.
-pub fn look(brain: &mut Brain, policy: Policy) -> Result<Plan> {
+pub fn preview(brain: &mut Brain, policy: CuratorPolicy) -> Result<CuratorPlan> {
     let cutoffs = policy.tuned(&brain.tuning()?)?.cutoffs(brain.clock().now());
     let usage = brain.usage()?;
     let index = brain.skills()?;
@@ -196,10 +196,10 @@ pub fn look(brain: &mut Brain, policy: Policy) -> Result<Plan> {
 
 /// Runs a pass: everything that is due, as one `maintenance` step. A skill that cannot be moved is
 /// reported and does not hold up the others; if the step itself fails, nothing has moved.
-pub fn run(brain: &mut Brain, policy: Policy) -> Result<Report> {
-    let mut plan = look(brain, policy)?;
+pub fn run(brain: &mut Brain, policy: CuratorPolicy) -> Result<CuratorReport> {
+    let mut plan = preview(brain, policy)?;
     if plan.transitioned.is_empty() {
-        return Ok(Report { plan, settled: None });
+        return Ok(CuratorReport { plan, settled: None });
     }
     plan.transitioned.truncate(MOST_MOVES);
     let mut draft = Draft::new();
@@ -207,15 +207,15 @@ pub fn run(brain: &mut Brain, policy: Policy) -> Result<Report> {
     plan.transitioned.retain(|transition| match carry_out(brain, &mut draft, transition) {
         Ok(()) => true,
         Err(error) => {
-            let reason = Reason::Refused(error.message().to_owned());
-            refused.push(Skipped { slug: transition.slug.clone(), reason });
+            let reason = CuratorSkipReason::Refused(error.message().to_owned());
+            refused.push(CuratorSkip { slug: transition.slug.clone(), reason });
             false
         }
     });
     plan.skipped.append(&mut refused);
     plan.skipped.sort_by(|a, b| a.slug.cmp(&b.slug));
     let settled = brain.settle(&draft, StepKind::Curate, &summary(&plan.transitioned))?;
-    Ok(Report { plan, settled: settled.moved.then_some(settled) })
+    Ok(CuratorReport { plan, settled: settled.moved.then_some(settled) })
 }
 
 /// Puts one transition into the draft, whole or not at all.
@@ -223,17 +223,18 @@ fn carry_out(brain: &Brain, draft: &mut Draft, transition: &Transition) -> Resul
     let mut alone = Draft::new();
     let mut editor = brain.edit(&mut alone);
     match transition.to {
-        State::Archived => editor.archive_skill(&transition.slug)?,
+        SkillState::Archived => editor.archive_skill(&transition.slug)?,
         state => editor.set_skill_state(&transition.slug, state)?,
     }
-    draft.take_in(alone)
+    draft.merge(alone)
 }
 
 /// A pass in a line.
 fn summary(transitioned: &[Transition]) -> String {
     let count = |state| transitioned.iter().filter(|transition| transition.to == state).count();
-    let parts = [(State::Archived, "archived"), (State::Stale, "stale"), (State::Active, "active again")]
-        .map(|(state, word)| (count(state), word));
+    let parts =
+        [(SkillState::Archived, "archived"), (SkillState::Stale, "stale"), (SkillState::Active, "active again")]
+            .map(|(state, word)| (count(state), word));
     let parts: Vec<String> =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
     format!("{SUMMARY}{}", parts.join(", "))
@@ -244,23 +245,23 @@ mod tests {
     use super::*;
     use crate::skill::CreatedBy;
 
-    const NOW: Moment = Moment(1_000 * DAY_MILLIS);
+    const NOW: Timestamp = Timestamp(1_000 * DAY_MILLIS);
 
     fn cutoffs() -> Cutoffs {
-        Policy::default().cutoffs(NOW)
+        CuratorPolicy::default().cutoffs(NOW)
     }
 
-    fn days_ago(days: i64) -> Option<Moment> {
-        Some(Moment(NOW.millis() - days * DAY_MILLIS))
+    fn days_ago(days: i64) -> Option<Timestamp> {
+        Some(Timestamp(NOW.millis() - days * DAY_MILLIS))
     }
 
-    fn usage(state: State, last_used_at: Option<Moment>) -> Usage {
-        Usage { state, last_used_at, ..Usage::new(CreatedBy::Agent, Moment(0)) }
+    fn usage(state: SkillState, last_used_at: Option<Timestamp>) -> SkillUsage {
+        SkillUsage { state, last_used_at, ..SkillUsage::new(CreatedBy::Agent, Timestamp(0)) }
     }
 
     #[test]
     fn archive_comes_first_then_stale_then_active_again() {
-        use State::{Active, Archived, Stale};
+        use SkillState::{Active, Archived, Stale};
         for (current, idle, next) in [
             (Active, 29, Active),
             (Active, 30, Stale),
@@ -281,16 +282,16 @@ mod tests {
 
     #[test]
     fn never_active_is_never_old() {
-        for state in [State::Active, State::Stale, State::Archived] {
+        for state in [SkillState::Active, SkillState::Stale, SkillState::Archived] {
             assert_eq!(next_state(state, None, cutoffs()), state);
         }
-        let fresh = Usage::new(CreatedBy::Agent, Moment(0));
+        let fresh = SkillUsage::new(CreatedBy::Agent, Timestamp(0));
         assert_eq!(fresh.last_activity(), None, "making is not using");
     }
 
     #[test]
     fn the_last_of_use_look_and_change_counts() {
-        let mut usage = usage(State::Active, days_ago(100));
+        let mut usage = usage(SkillState::Active, days_ago(100));
         usage.last_viewed_at = days_ago(40);
         usage.last_patched_at = days_ago(3);
         assert_eq!(usage.last_activity(), days_ago(3));
@@ -298,41 +299,45 @@ mod tests {
 
     #[test]
     fn only_unpinned_skills_of_the_agent_move_and_the_rest_says_why() {
-        let old = || usage(State::Active, days_ago(365));
+        let old = || usage(SkillState::Active, days_ago(365));
         let records = BTreeMap::from([
             ("a-agent".parse().unwrap(), old()),
-            ("b-pinned".parse().unwrap(), Usage { pinned: true, ..old() }),
-            ("c-user".parse().unwrap(), Usage { created_by: CreatedBy::User, ..old() }),
-            ("d-seed".parse().unwrap(), Usage { created_by: CreatedBy::Seed, ..old() }),
-            ("e-import".parse().unwrap(), Usage { created_by: CreatedBy::Imported, ..old() }),
-            ("f-fresh".parse().unwrap(), usage(State::Active, days_ago(1))),
+            ("b-pinned".parse().unwrap(), SkillUsage { pinned: true, ..old() }),
+            ("c-user".parse().unwrap(), SkillUsage { created_by: CreatedBy::User, ..old() }),
+            ("d-seed".parse().unwrap(), SkillUsage { created_by: CreatedBy::Seed, ..old() }),
+            ("e-import".parse().unwrap(), SkillUsage { created_by: CreatedBy::Imported, ..old() }),
+            ("f-fresh".parse().unwrap(), usage(SkillState::Active, days_ago(1))),
             ("g-gone".parse().unwrap(), old()),
             // A pinned skill of a person: who made it is said first.
-            ("h-both".parse().unwrap(), Usage { pinned: true, created_by: CreatedBy::User, ..old() }),
+            ("h-both".parse().unwrap(), SkillUsage { pinned: true, created_by: CreatedBy::User, ..old() }),
         ]);
         let plan = plan(&records, |slug| slug.as_str() != "g-gone", cutoffs());
         let moved: Vec<&str> = plan.transitioned.iter().map(|transition| transition.slug.as_str()).collect();
         assert_eq!(moved, ["a-agent"]);
-        let skipped: Vec<(&str, &Reason)> =
+        let skipped: Vec<(&str, &CuratorSkipReason)> =
             plan.skipped.iter().map(|skipped| (skipped.slug.as_str(), &skipped.reason)).collect();
         assert_eq!(
             skipped,
             [
-                ("b-pinned", &Reason::Pinned),
-                ("c-user", &Reason::NotAgentCreated),
-                ("d-seed", &Reason::NotAgentCreated),
-                ("e-import", &Reason::NotAgentCreated),
-                ("f-fresh", &Reason::NoChange),
-                ("g-gone", &Reason::Missing),
-                ("h-both", &Reason::NotAgentCreated),
+                ("b-pinned", &CuratorSkipReason::Pinned),
+                ("c-user", &CuratorSkipReason::NotAgentCreated),
+                ("d-seed", &CuratorSkipReason::NotAgentCreated),
+                ("e-import", &CuratorSkipReason::NotAgentCreated),
+                ("f-fresh", &CuratorSkipReason::NoChange),
+                ("g-gone", &CuratorSkipReason::Missing),
+                ("h-both", &CuratorSkipReason::NotAgentCreated),
             ]
         );
     }
 
     #[test]
     fn a_clock_at_the_edge_of_time_decides_nothing_absurd() {
-        let cutoffs = Policy::default().cutoffs(Moment(i64::MIN));
-        assert_eq!(next_state(State::Active, Some(Moment(0)), cutoffs), State::Active);
-        assert!(Policy::new(0, 90).is_err() && Policy::new(31, 30).is_err() && Policy::new(1, 1).is_ok());
+        let cutoffs = CuratorPolicy::default().cutoffs(Timestamp(i64::MIN));
+        assert_eq!(next_state(SkillState::Active, Some(Timestamp(0)), cutoffs), SkillState::Active);
+        assert!(
+            CuratorPolicy::new(0, 90).is_err()
+                && CuratorPolicy::new(31, 30).is_err()
+                && CuratorPolicy::new(1, 1).is_ok()
+        );
     }
 }

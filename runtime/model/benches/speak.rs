@@ -6,7 +6,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use herm_model::{Bounds, ModelFile, Question, Reply, Speaker};
+use herm_model::{GeneratedReply, GenerationRequest, Generator, ModelFile, ReplyBounds};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
@@ -41,12 +41,12 @@ fn main() {
     println!("SmolLM2-135M-Instruct, {threads} threads\n\n| figure | measured | bound |\n|---|---|---|");
     let (speaker, wall, cpu) = timed(|| {
         let file = ModelFile::open(&path).expect("a model");
-        pool.install(|| Speaker::load(&file, Bounds { chars: 200, items: 8 }, 96 << 20, 8_192)).expect("loaded")
+        pool.install(|| Generator::load(&file, ReplyBounds { chars: 200, items: 8 }, 96 << 20, 8_192)).expect("loaded")
     });
     let mut speaker = speaker;
     row("load, with weights made anew", format!("{wall:.2} s ({cpu:.2} s CPU)"), "≤ 1.5 s");
-    let mut ask = |messages: &[(&str, &str)], legal: &Value, most_tokens: usize| -> (Reply, f64, f64) {
-        let question = Question { messages, legal, most_tokens, most_bytes: 1 << 20, fresh: false };
+    let mut ask = |messages: &[(&str, &str)], legal: &Value, most_tokens: usize| -> (GeneratedReply, f64, f64) {
+        let question = GenerationRequest { messages, legal, most_tokens, most_bytes: 1 << 20, fresh: false };
         let (reply, wall, cpu) = timed(|| pool.install(|| speaker.answer(&question, &AtomicBool::new(false))));
         (reply.expect("a reply"), wall, cpu)
     };

@@ -5,7 +5,7 @@ use std::io::BufRead as _;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use herm_model::{Bounds, ModelFile, Question, Speaker};
+use herm_model::{GenerationRequest, Generator, ModelFile, ReplyBounds};
 use serde_json::{Value, json};
 
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows its result")]
@@ -15,8 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     let started = Instant::now();
     let file = ModelFile::open(path.as_ref())?;
-    let bounds = Bounds { chars: 200, items: 8 };
-    let mut speaker = pool.install(|| Speaker::load(&file, bounds, 96 << 20, 4096))?;
+    let bounds = ReplyBounds { chars: 200, items: 8 };
+    let mut speaker = pool.install(|| Generator::load(&file, bounds, 96 << 20, 4096))?;
     eprintln!("loaded in {:?}", started.elapsed());
     for line in std::io::stdin().lock().lines() {
         let asked: Value = serde_json::from_str(&line?)?;
@@ -27,8 +27,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .filter_map(|message| Some((message[0].as_str()?, message[1].as_str()?)))
             .collect();
         let most_tokens = asked["tokens"].as_u64().unwrap_or(200) as usize;
-        let question =
-            Question { messages: &messages, legal: &asked["legal"], most_tokens, most_bytes: 1 << 16, fresh: true };
+        let question = GenerationRequest {
+            messages: &messages,
+            legal: &asked["legal"],
+            most_tokens,
+            most_bytes: 1 << 16,
+            fresh: true,
+        };
         let started = Instant::now();
         let reply = pool.install(|| speaker.answer(&question, &AtomicBool::new(false)))?;
         let (effort, millis) = (reply.effort, started.elapsed().as_millis());

@@ -17,7 +17,7 @@ const KEPT: usize = 16;
 /// How much a reply may hold where its schema does not say: a model that repeats itself must come to an end
 /// inside its tokens, or nothing of it can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ReplyBounds {
     /// Characters of a text.
     pub chars: u64,
     /// Items of a list.
@@ -73,7 +73,7 @@ impl Grammars {
     }
 
     /// What holds a reply to `schema`. Nothing, where everything is legal.
-    pub(crate) fn matcher(&self, schema: &Value, bounds: Bounds) -> Result<Option<Matcher>> {
+    pub(crate) fn matcher(&self, schema: &Value, bounds: ReplyBounds) -> Result<Option<Matcher>> {
         if matches!(schema, Value::Bool(true)) {
             return Ok(None);
         }
@@ -109,7 +109,7 @@ impl Grammars {
 const NOT_TOOL: &str = "^([^t].*|t|t[^o].*|to|to[^o].*|too|too[^l].*|tool.+)$";
 
 /// `schema` with an end to everything in it.
-fn bounded(schema: &Value, bounds: Bounds) -> Value {
+fn bounded(schema: &Value, bounds: ReplyBounds) -> Value {
     let Value::Object(fields) = schema else {
         return match schema {
             Value::Array(items) => items.iter().map(|item| bounded(item, bounds)).collect(),
@@ -160,7 +160,7 @@ fn least(schema: &mut Map<String, Value>, key: &str, bound: u64) {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { chars: 100, items: 4 };
+    const BOUNDS: ReplyBounds = ReplyBounds { chars: 100, items: 4 };
 
     #[test]
     fn everything_gets_an_end_and_names_that_look_like_keywords_stay() {

@@ -1,6 +1,6 @@
 //! A language model in memory: no server, no key, no network.
 //!
-//! Data flows one way: a file ([`ModelFile`]) gives tokens, a chat template and a network; a [`Speaker`] reads a
+//! Data flows one way: a file ([`ModelFile`]) gives tokens, a chat template and a network; a [`Generator`] reads a
 //! conversation and writes a reply that a grammar keeps legal.
 //!
 //! A reply depends on the file and the conversation alone: not on the number of threads, on what was read before, or on
@@ -22,8 +22,8 @@ mod vocabulary;
 
 pub use error::{Error, ErrorKind, Result};
 pub use file::ModelFile;
-pub use grammar::Bounds;
-pub use speaker::{Effort, Finish, Question, Reply, Speaker};
+pub use grammar::ReplyBounds;
+pub use speaker::{Finish, GeneratedReply, GenerationRequest, GenerationStats, Generator};
 
 /// One message of a conversation: who says it (`system`, `user`, `assistant`), and what.
 pub type Message<'m> = (&'m str, &'m str);

@@ -12,15 +12,15 @@ use crate::matrix::{Inputs, Matrix};
 /// One layer.
 #[derive(Debug)]
 struct Layer {
-    before_attention: Vec<f32>,
+    attn_norm: Vec<f32>,
     query: Linear,
     key: Linear,
     value: Linear,
     /// Each head's question and key are normalised, in some families.
     query_norm: Option<Vec<f32>>,
     key_norm: Option<Vec<f32>>,
-    together: Linear,
-    before_inner: Vec<f32>,
+    attn_out: Linear,
+    ffn_norm: Vec<f32>,
     gate: Linear,
     up: Linear,
     down: Linear,
@@ -65,11 +65,11 @@ pub(crate) struct Network {
     shape: Shape,
     embedding: Matrix,
     layers: Vec<Layer>,
-    last: Vec<f32>,
+    output_norm: Vec<f32>,
     /// The embedding again, where there is none.
-    scores: Option<Matrix>,
+    lm_head: Option<Matrix>,
     /// How far each pair of a head turns from one position to the next.
-    turns: Vec<f64>,
+    rope_freqs: Vec<f64>,
 }
 
 impl Network {
@@ -93,7 +93,14 @@ impl Network {
             f64::from(shape.rope_base).powf(exponent) / f64::from(*slower) / f64::from(shape.rope_scale)
         });
         let turns = turns.collect();
-        Ok(Self { embedding: embedding?, layers: layers?, last, scores: scores.transpose()?, turns, shape })
+        Ok(Self {
+            embedding: embedding?,
+            layers: layers?,
+            output_norm: last,
+            lm_head: scores.transpose()?,
+            rope_freqs: turns,
+            shape,
+        })
     }
 
     /// The numbers it was built by.
@@ -102,16 +109,16 @@ impl Network {
     }
 
     /// Reads `tokens` behind what `past` holds, and keeps them there.
-    pub(crate) fn read(&self, tokens: &[u32], past: &mut Past) -> Vec<f32> {
+    pub(crate) fn read(&self, tokens: &[u32], past: &mut KvCache) -> Vec<f32> {
         let (shape, first) = (&self.shape, past.len);
         let mut stream = vec![0.0; tokens.len() * shape.width];
         for (token, row) in tokens.iter().zip(stream.chunks_exact_mut(shape.width)) {
             self.embedding.row(*token as usize, row);
         }
-        let waves = Waves::of(&self.turns, first, tokens.len());
+        let waves = RopeTable::of(&self.rope_freqs, first, tokens.len());
         for (layer, kept) in self.layers.iter().zip(&mut past.layers) {
             layer.attend(shape, &waves, first, kept, &mut stream);
-            layer.think(shape, &mut stream);
+            layer.feed_forward(shape, &mut stream);
         }
         past.len += tokens.len();
         past.tokens.extend_from_slice(tokens);
@@ -121,8 +128,8 @@ impl Network {
     /// The scores of every token to come next, by what [`Network::read`] returned last.
     pub(crate) fn score(&self, last: &[f32]) -> Vec<f32> {
         let mut normal = vec![0.0; last.len()];
-        lanes::normalise(last, &self.last, self.shape.epsilon, &mut normal);
-        let matrix = self.scores.as_ref().unwrap_or(&self.embedding);
+        lanes::normalise(last, &self.output_norm, self.shape.epsilon, &mut normal);
+        let matrix = self.lm_head.as_ref().unwrap_or(&self.embedding);
         let mut scores = vec![0.0; matrix.rows()];
         matrix.times(&Inputs::of(&normal, self.shape.width), &mut scores);
         scores
@@ -141,22 +148,22 @@ impl Layer {
             false => Ok(None),
         };
         Ok(Self {
-            before_attention: file.row(&of("attn_norm.weight"), width)?,
+            attn_norm: file.row(&of("attn_norm.weight"), width)?,
             query: linear("attn_q", heads, width)?,
             key: linear("attn_k", kept, width)?,
             value: linear("attn_v", kept, width)?,
             query_norm: norm("attn_q_norm.weight")?,
             key_norm: norm("attn_k_norm.weight")?,
-            together: linear("attn_output", width, heads)?,
-            before_inner: file.row(&of("ffn_norm.weight"), width)?,
+            attn_out: linear("attn_output", width, heads)?,
+            ffn_norm: file.row(&of("ffn_norm.weight"), width)?,
             gate: linear("ffn_gate", shape.inner, width)?,
             up: linear("ffn_up", shape.inner, width)?,
             down: linear("ffn_down", width, shape.inner)?,
         })
     }
 
-    fn attend(&self, shape: &Shape, waves: &Waves, first: usize, kept: &mut Kept, stream: &mut [f32]) {
-        let inputs = normal_inputs(stream, &self.before_attention, shape);
+    fn attend(&self, shape: &Shape, waves: &RopeTable, first: usize, kept: &mut LayerCache, stream: &mut [f32]) {
+        let inputs = normal_inputs(stream, &self.attn_norm, shape);
         let mut queries = self.query.times(&inputs);
         let mut keys = self.key.times(&inputs);
         let values = self.value.times(&inputs);
@@ -188,11 +195,11 @@ impl Layer {
                 }
             },
         );
-        add(stream, &self.together.times(&Inputs::of(&seen, shape.heads * wide)));
+        add(stream, &self.attn_out.times(&Inputs::of(&seen, shape.heads * wide)));
     }
 
-    fn think(&self, shape: &Shape, stream: &mut [f32]) {
-        let inputs = normal_inputs(stream, &self.before_inner, shape);
+    fn feed_forward(&self, shape: &Shape, stream: &mut [f32]) {
+        let inputs = normal_inputs(stream, &self.ffn_norm, shape);
         let mut gate = self.gate.times(&inputs);
         lanes::gated(&mut gate, &self.up.times(&inputs));
         add(stream, &self.down.times(&Inputs::of(&gate, shape.inner)));
@@ -212,12 +219,12 @@ fn add(stream: &mut [f32], more: &[f32]) {
 }
 
 /// How far each pair turns, for a run of positions: cosine and sine.
-struct Waves {
+struct RopeTable {
     pairs: usize,
     waves: Vec<(f32, f32)>,
 }
 
-impl Waves {
+impl RopeTable {
     fn of(turns: &[f64], first: usize, count: usize) -> Self {
         let positions = (first..first + count).map(|at| at as f64);
         #[expect(clippy::cast_possible_truncation, reason = "counted in f64, kept in f32")]
@@ -253,11 +260,11 @@ struct Head {
 
 /// What one layer keeps.
 #[derive(Debug, Clone)]
-struct Kept {
+struct LayerCache {
     heads: Vec<Head>,
 }
 
-impl Kept {
+impl LayerCache {
     fn add(&mut self, first: usize, keys: &[f32], values: &[f32], wide: usize) {
         let all = self.heads.len() * wide;
         for (at, head) in self.heads.iter_mut().enumerate() {
@@ -294,17 +301,17 @@ fn grow(numbers: &mut Vec<f32>, len: usize) {
 
 /// A conversation as far as it was read.
 #[derive(Debug, Clone)]
-pub(crate) struct Past {
+pub(crate) struct KvCache {
     len: usize,
     tokens: Vec<u32>,
-    layers: Vec<Kept>,
+    layers: Vec<LayerCache>,
     wide: usize,
 }
 
-impl Past {
+impl KvCache {
     /// Nothing yet.
     pub(crate) fn new(shape: &Shape) -> Self {
-        let empty = Kept { heads: vec![Head::default(); shape.kv_heads] };
+        let empty = LayerCache { heads: vec![Head::default(); shape.kv_heads] };
         Self { len: 0, tokens: Vec::new(), layers: vec![empty; shape.layers], wide: shape.head_width }
     }
 

@@ -9,8 +9,8 @@ use llguidance::Matcher;
 use crate::Message;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::ModelFile;
-use crate::grammar::{Bounds, Grammars};
-use crate::network::{Network, Past};
+use crate::grammar::{Grammars, ReplyBounds};
+use crate::network::{KvCache, Network};
 use crate::template::Template;
 use crate::vocabulary::Vocabulary;
 
@@ -23,14 +23,14 @@ const LEAST_ROOM: usize = 16;
 
 /// A model in memory.
 #[derive(Debug)]
-pub struct Speaker {
+pub struct Generator {
     vocabulary: Arc<Vocabulary>,
     template: Template,
     grammars: Grammars,
     network: Network,
-    bounds: Bounds,
+    bounds: ReplyBounds,
     /// Conversations as far as they were read, the latest last.
-    pasts: Vec<Past>,
+    pasts: Vec<KvCache>,
     /// The memory they may take together.
     past_bytes: usize,
     /// Tokens a conversation may have.
@@ -39,7 +39,7 @@ pub struct Speaker {
 
 /// What a model is asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'q> {
+pub struct GenerationRequest<'q> {
     /// The conversation.
     pub messages: &'q [Message<'q>],
     /// Which replies are legal, as a JSON Schema; `true` allows anything.
@@ -63,20 +63,20 @@ pub enum Finish {
 
 /// What a model said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct GeneratedReply {
     /// The text.
     pub text: String,
     /// Why it ended.
     pub finish: Finish,
     /// What it took.
-    pub effort: Effort,
+    pub effort: GenerationStats,
     /// Why it was not held to its schema, where it was not.
     pub free: Option<String>,
 }
 
 /// What a reply took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Effort {
+pub struct GenerationStats {
     /// Tokens of the question.
     pub asked: usize,
     /// Of them: read by the network just now.
@@ -91,10 +91,10 @@ pub struct Effort {
     pub masking: Duration,
 }
 
-impl Speaker {
+impl Generator {
     /// Loads the model of a file: on the threads of the pool it is called in. Conversations that were read stay within
     /// `past_bytes`; one may have `context` tokens.
-    pub fn load(file: &ModelFile, bounds: Bounds, past_bytes: usize, context: usize) -> Result<Self> {
+    pub fn load(file: &ModelFile, bounds: ReplyBounds, past_bytes: usize, context: usize) -> Result<Self> {
         let vocabulary = Arc::new(Vocabulary::read(file)?);
         let template = Template::read(file, &vocabulary)?;
         let (network, grammars) = rayon::join(|| Network::load(file), || Grammars::new(&vocabulary));
@@ -111,7 +111,7 @@ impl Speaker {
     }
 
     /// Answers, unless `given_up` says that nobody waits any more.
-    pub fn answer(&mut self, question: &Question<'_>, given_up: &AtomicBool) -> Result<Reply> {
+    pub fn answer(&mut self, question: &GenerationRequest<'_>, given_up: &AtomicBool) -> Result<GeneratedReply> {
         let tokens = self.template.tokens(question.messages, &self.vocabulary)?;
         if tokens.is_empty() {
             return Err(Error::invalid("the model's chat template makes nothing of this conversation"));
@@ -123,14 +123,14 @@ impl Speaker {
         }
         let most = room.min(question.most_tokens);
         // Digits and signs are a token each: a text that may fill all tokens would be cut, and a cut reply is of no use.
-        let bounds = Bounds { chars: self.bounds.chars.min((most / 2).max(LEAST_ROOM) as u64), ..self.bounds };
+        let bounds = ReplyBounds { chars: self.bounds.chars.min((most / 2).max(LEAST_ROOM) as u64), ..self.bounds };
         let (mut matcher, free) = match self.grammars.matcher(question.legal, bounds) {
             Ok(matcher) => (matcher, None),
             Err(error) => (None, Some(error.message().to_owned())),
         };
         let past = self.recall(&tokens);
         let fresh = tokens.get(past.tokens().len()..).unwrap_or_default();
-        let mut effort = Effort { asked: tokens.len(), read: fresh.len(), ..Effort::default() };
+        let mut effort = GenerationStats { asked: tokens.len(), read: fresh.len(), ..GenerationStats::default() };
         let mut writing = Writing {
             network: &self.network,
             vocabulary: &self.vocabulary,
@@ -155,21 +155,21 @@ impl Speaker {
         // Also after a cancel: what was read is read.
         let past = writing.past;
         self.keep(past);
-        Ok(Reply { text, finish: written?, effort, free })
+        Ok(GeneratedReply { text, finish: written?, effort, free })
     }
 
     /// The conversation that has most of `tokens` already.
-    fn recall(&mut self, tokens: &[u32]) -> Past {
-        let common = |past: &Past| past.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
+    fn recall(&mut self, tokens: &[u32]) -> KvCache {
+        let common = |past: &KvCache| past.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
         let best = self.pasts.iter().enumerate().map(|(at, past)| (common(past), at)).max();
         let Some((shared, at)) = best.filter(|(shared, _)| *shared > 0) else {
-            return Past::new(self.network.shape());
+            return KvCache::new(self.network.shape());
         };
         // The last token is always read: its scores say what comes next.
         let shared = shared.min(tokens.len() - 1);
         let kept = self.pasts.get(at).map_or(0, |past| past.tokens().len());
         // One that goes on is carried on; one that forks leaves its other branch where it is, if there is room for both.
-        let bytes = |past: &Past| past.bytes();
+        let bytes = |past: &KvCache| past.bytes();
         let all: usize = self.pasts.iter().map(bytes).sum();
         let fits = self.pasts.get(at).is_some_and(|past| all + bytes(past) <= self.past_bytes);
         let mut past = match self.pasts.get(at) {
@@ -181,9 +181,9 @@ impl Speaker {
     }
 
     /// Keeps a conversation, and forgets the oldest where there are too many.
-    fn keep(&mut self, past: Past) {
+    fn keep(&mut self, past: KvCache) {
         self.pasts.push(past);
-        let mut bytes: usize = self.pasts.iter().map(Past::bytes).sum();
+        let mut bytes: usize = self.pasts.iter().map(KvCache::bytes).sum();
         while bytes > self.past_bytes && self.pasts.len() > 1 {
             bytes -= self.pasts.remove(0).bytes();
         }
@@ -194,7 +194,7 @@ impl Speaker {
 struct Writing<'s> {
     network: &'s Network,
     vocabulary: &'s Vocabulary,
-    past: Past,
+    past: KvCache,
     given_up: &'s AtomicBool,
     /// What the network made of the last token.
     last: Vec<f32>,
@@ -238,7 +238,7 @@ impl Writing<'_> {
         mut matcher: Option<&mut Matcher>,
         said: &[&str],
         limits: (usize, usize),
-        effort: &mut Effort,
+        effort: &mut GenerationStats,
     ) -> Result<Finish> {
         let asked = self.past.tokens().len();
         let mut finish = self.write(matcher.as_deref_mut(), limits.0, limits.1, effort)?;
@@ -280,7 +280,7 @@ impl Writing<'_> {
         mut matcher: Option<&mut Matcher>,
         most_tokens: usize,
         most_bytes: usize,
-        effort: &mut Effort,
+        effort: &mut GenerationStats,
     ) -> Result<Finish> {
         while self.reply.len() < most_tokens && self.text.len() < most_bytes {
             let mut next = Vec::new();

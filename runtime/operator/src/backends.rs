@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use herm::backend::{
-    Anthropic, Ask, Backend, BackendError, Client, Completion, EndpointSettings, ErrorClass, OpenAi, Price, Router,
-    SchemaWay,
+    Anthropic, Backend, BackendError, Completion, CompletionRequest, EndpointSettings, ErrorClass, HttpClient, OpenAi,
+    Price, Router, SchemaMode,
 };
-use herm::harness::{AfterSession, Snapshotting};
+use herm::harness::{SessionHook, SnapshotOptions};
 use herm::semantic::Embedder;
 use herm::successor::detector::Detector;
-use herm::tool::{MeaningUses, Permissions, Sandboxed, Tool};
+use herm::tool::{EmbeddingUses, Permissions, SandboxedPrograms, Tool};
 use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
 use secrecy::SecretString;
 
 use crate::config::{BackendEntry, BackendKind, File, SchemaEntry, SecretEntry, Settings};
-use crate::locals::Locals;
+use crate::locals::LocalModels;
 
 /// The name of the backend that needs no configuration.
 const EMBEDDED: &str = "reflex";
@@ -36,7 +36,7 @@ pub(crate) fn harness(
     wish: Option<&str>,
     model: Option<&str>,
     tools: Vec<Arc<dyn Tool>>,
-    snapshotting: Option<Snapshotting>,
+    snapshotting: Option<SnapshotOptions>,
 ) -> Result<Harness> {
     builder(settings, wish, model, tools, snapshotting)?.build()
 }
@@ -45,10 +45,10 @@ pub(crate) fn harness(
 pub(crate) fn server_harness(
     settings: &Settings,
     tools: Vec<Arc<dyn Tool>>,
-    snapshotting: Option<Snapshotting>,
+    snapshotting: Option<SnapshotOptions>,
 ) -> Result<Harness> {
     let detector = settings.detecting()?.map(Detector::new).transpose()?;
-    let after = detector.map(|detector| Arc::new(detector) as Arc<dyn AfterSession>);
+    let after = detector.map(|detector| Arc::new(detector) as Arc<dyn SessionHook>);
     builder(settings, None, None, tools, snapshotting)?.after_session(after).build()
 }
 
@@ -57,7 +57,7 @@ fn builder(
     wish: Option<&str>,
     model: Option<&str>,
     tools: Vec<Arc<dyn Tool>>,
-    snapshotting: Option<Snapshotting>,
+    snapshotting: Option<SnapshotOptions>,
 ) -> Result<HarnessBuilder> {
     let mut toolbox = herm_tools::standard()?;
     for tool in tools {
@@ -68,13 +68,13 @@ fn builder(
         .router(router(settings, wish, model)?)
         .toolbox(toolbox)
         .permissions(permissions(settings))
-        .programs(Arc::new(Sandboxed::new(herm::successor::forks(&settings.layout))))
+        .programs(Arc::new(SandboxedPrograms::new(herm::successor::forks(&settings.layout))))
         .signer(settings.signer.get()?.clone())
         .wait(settings.lock_wait)
-        .learning(settings.said.learning.unwrap_or(true))
-        .sharing(settings.said.sharing.unwrap_or(false));
+        .learning(settings.config.learning.unwrap_or(true))
+        .sharing(settings.config.sharing.unwrap_or(false));
     let curating = settings.curator()?;
-    let is_on = settings.said.curator.and_then(|said| said.enabled).unwrap_or(true);
+    let is_on = settings.config.curator.and_then(|said| said.enabled).unwrap_or(true);
     let skills = settings.skills();
     builder = builder
         .snapshotting(snapshotting)
@@ -90,20 +90,20 @@ fn builder(
     if let Some(note) = skills.runtime_note {
         builder = builder.runtime_note(note);
     }
-    if let Some((embedder, uses)) = meaning(settings)? {
-        builder = builder.embedder(embedder).meaning_for(uses);
+    if let Some((embedder, uses)) = embeddings(settings)? {
+        builder = builder.embedder(embedder).embedding_uses(uses);
     }
-    for (name, entry) in &settings.said.secrets {
+    for (name, entry) in &settings.config.secrets {
         builder = builder.secret(name, secret(name, &entry.at)?, &entry.hosts);
     }
     Ok(builder)
 }
 
 /// The embedding model and what it is used for, where it is used. One that cannot be opened is said, and gone without.
-fn meaning(settings: &Settings) -> Result<Option<(Arc<dyn Embedder>, MeaningUses)>> {
+fn embeddings(settings: &Settings) -> Result<Option<(Arc<dyn Embedder>, EmbeddingUses)>> {
     let said = settings.semantic.uses()?;
-    let uses = MeaningUses { recall: said.recall, skills: said.skills };
-    if uses == MeaningUses::default() {
+    let uses = EmbeddingUses { recall: said.recall, skills: said.skills };
+    if uses == EmbeddingUses::default() {
         return Ok(None);
     }
     match settings.semantic.embedder() {
@@ -117,20 +117,20 @@ fn meaning(settings: &Settings) -> Result<Option<(Arc<dyn Embedder>, MeaningUses
 
 /// What the operator allows tools.
 pub(crate) fn permissions(settings: &Settings) -> Permissions {
-    let tools = settings.said.tools.unwrap_or_default();
+    let tools = settings.config.tools.unwrap_or_default();
     Permissions { network: tools.network, process: tools.process }
 }
 
 fn router(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Result<Router> {
-    let file = &settings.said;
+    let file = &settings.config;
     let wish = wish.or(model.and(file.backend.as_deref()));
     if model.is_some() && wish.is_none_or(|name| name == EMBEDDED) {
         return Err(Error::invalid("a model without a backend").hint("say which backend with --backend, too"));
     }
     let mut router = Router::new();
     if !file.backends.is_empty() || wish.is_some_and(|name| name != EMBEDDED) {
-        let client = Client::new()?;
-        let local = Locals::new(settings);
+        let client = HttpClient::new()?;
+        let local = LocalModels::new(settings);
         for (name, entry) in &file.backends {
             let model = model.filter(|_| wish == Some(name));
             let backend: Arc<dyn Backend> = match configured(&client, &local, name, entry, model) {
@@ -146,7 +146,7 @@ fn router(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Resul
         }
     }
     for (id, name) in &file.tokens {
-        router = router.token(id.parse::<BrainId>()?, name);
+        router = router.brain_backend(id.parse::<BrainId>()?, name);
     }
     Ok(match &file.backend {
         Some(name) => router.default_backend(name),
@@ -155,7 +155,12 @@ fn router(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Resul
 }
 
 /// The backend of this name, as it would speak for a brain.
-pub(crate) fn speaker(settings: &Settings, id: &BrainId, name: &str, model: Option<&str>) -> Result<Arc<dyn Backend>> {
+pub(crate) fn backend_named(
+    settings: &Settings,
+    id: &BrainId,
+    name: &str,
+    model: Option<&str>,
+) -> Result<Arc<dyn Backend>> {
     let chain = router(settings, Some(name), model)?.route(id, Some(name), None)?;
     chain.backends.into_iter().next().ok_or_else(|| Error::not_found(format!("there is no backend {name:?}")))
 }
@@ -173,15 +178,15 @@ impl Backend for Unready {
         &self.name
     }
 
-    async fn complete(&self, _: &Ask) -> std::result::Result<Completion, BackendError> {
+    async fn complete(&self, _: &CompletionRequest) -> std::result::Result<Completion, BackendError> {
         Err(BackendError::new(ErrorClass::Auth, self.why.clone()))
     }
 }
 
 /// A backend of the configuration.
 fn configured(
-    client: &Client,
-    local: &Locals,
+    client: &HttpClient,
+    local: &LocalModels,
     name: &str,
     entry: &BackendEntry,
     model: Option<&str>,
@@ -201,9 +206,9 @@ fn configured(
     settings.context_bytes = entry.context_bytes;
     settings.price = entry.price.map(|price| Price { input: price.input, output: price.output });
     settings.schema = match entry.schema.unwrap_or(SchemaEntry::Words) {
-        SchemaEntry::Words => SchemaWay::Words,
-        SchemaEntry::ResponseFormat => SchemaWay::ResponseFormat,
-        SchemaEntry::LlamaGrammar => SchemaWay::LlamaGrammar,
+        SchemaEntry::Words => SchemaMode::Words,
+        SchemaEntry::ResponseFormat => SchemaMode::ResponseFormat,
+        SchemaEntry::LlamaGrammar => SchemaMode::LlamaGrammar,
     };
     Ok(match entry.kind {
         BackendKind::Openai => Arc::new(OpenAi::new(client.clone(), settings)?),
@@ -212,7 +217,13 @@ fn configured(
 }
 
 /// A well-known endpoint, with its key and address from the environment.
-fn known(client: &Client, local: &Locals, name: &str, model: Option<&str>, file: &File) -> Result<Arc<dyn Backend>> {
+fn known(
+    client: &HttpClient,
+    local: &LocalModels,
+    name: &str,
+    model: Option<&str>,
+    file: &File,
+) -> Result<Arc<dyn Backend>> {
     let Some((_, kind, base, key, address)) = KNOWN.iter().find(|(known, ..)| *known == name) else {
         let names: Vec<&str> =
             file.backends.keys().map(String::as_str).chain(KNOWN.iter().map(|(known, ..)| *known)).collect();

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use herm::brain::OnDrift;
-use herm::curator::Policy;
+use herm::curator::CuratorPolicy;
 use herm::fsio;
-use herm::harness::Curating;
+use herm::harness::CuratorOptions;
 use herm::ids::SystemRandom;
-use herm::receipt::SignerOnUse;
-use herm::skill::shelf::{self, Shelf};
-use herm::{Error, Layout, Limits, Opening, Result, Slug, SystemClock};
+use herm::receipt::LazySigner;
+use herm::skill::shelf::{self, SkillDirs};
+use herm::{BrainOptions, Error, Layout, Result, Slug, SystemClock, TaskLimits};
 
 use crate::cli::Cli;
 
@@ -216,8 +216,8 @@ impl SkillsEntry {
     }
 
     /// The skills outside the brains; nothing is read yet.
-    pub(crate) fn shelf(&self) -> Result<Shelf> {
-        Ok(Shelf::new(self.directories()?))
+    pub(crate) fn skill_dirs(&self) -> Result<SkillDirs> {
+        Ok(SkillDirs::new(self.directories()?))
     }
 
     /// The names that are turned off.
@@ -399,9 +399,9 @@ pub(crate) struct LimitsEntry {
 
 impl LimitsEntry {
     /// The limits in force.
-    pub(crate) fn limits(self) -> Limits {
-        let usual = Limits::default();
-        Limits {
+    pub(crate) fn limits(self) -> TaskLimits {
+        let usual = TaskLimits::default();
+        TaskLimits {
             turns: self.turns.unwrap_or(usual.turns),
             deadline_secs: self.deadline_secs.unwrap_or(usual.deadline_secs),
             input_bytes: self.input_bytes.unwrap_or(usual.input_bytes),
@@ -423,9 +423,9 @@ pub(crate) struct Settings {
     /// The file they came from, if there was one.
     pub(crate) file: Option<PathBuf>,
     /// What the file says.
-    pub(crate) said: File,
+    pub(crate) config: File,
     /// The key that signs, read or made when it is first used.
-    pub(crate) signer: Arc<SignerOnUse>,
+    pub(crate) signer: Arc<LazySigner>,
     /// The models of `[semantic]`, opened when they are first asked for.
     pub(crate) semantic: Arc<SemanticModels>,
 }
@@ -457,33 +457,35 @@ impl Settings {
             lock_wait: Duration::from_millis(file.lock_wait_ms.unwrap_or(DEFAULT_LOCK_WAIT_MS)),
             file: path,
             semantic: Arc::new(SemanticModels::new(file.semantic.clone())),
-            said: file,
-            signer: Arc::new(SignerOnUse::new(key, Arc::new(SystemRandom))),
+            config: file,
+            signer: Arc::new(LazySigner::new(key, Arc::new(SystemRandom))),
         })
     }
 
     /// How the curator runs.
-    pub(crate) fn curator(&self) -> Result<Curating> {
-        let said = self.said.curator.unwrap_or_default();
-        let usual = Policy::default();
-        let policy =
-            Policy::new(said.stale_days.unwrap_or(usual.stale_days), said.archive_days.unwrap_or(usual.archive_days))?;
-        Ok(Curating { policy, every: Duration::from_secs(u64::from(said.every_hours.unwrap_or(0)) * 3_600) })
+    pub(crate) fn curator(&self) -> Result<CuratorOptions> {
+        let said = self.config.curator.unwrap_or_default();
+        let usual = CuratorPolicy::default();
+        let policy = CuratorPolicy::new(
+            said.stale_days.unwrap_or(usual.stale_days),
+            said.archive_days.unwrap_or(usual.archive_days),
+        )?;
+        Ok(CuratorOptions { policy, every: Duration::from_secs(u64::from(said.every_hours.unwrap_or(0)) * 3_600) })
     }
 
     /// What the file says of the evolver.
     pub(crate) fn evolver(&self) -> EvolverEntry {
-        self.said.evolver.clone().unwrap_or_default()
+        self.config.evolver.clone().unwrap_or_default()
     }
 
     /// What the file says of skills.
     pub(crate) fn skills(&self) -> SkillsEntry {
-        self.said.skills.clone().unwrap_or_default()
+        self.config.skills.clone().unwrap_or_default()
     }
 
     /// How to open a brain.
-    pub(crate) fn opening(&self, on_drift: OnDrift) -> Opening {
-        Opening { wait: self.lock_wait, clock: Arc::new(SystemClock), on_drift, witness: Some(self.signer.clone()) }
+    pub(crate) fn open_options(&self, on_drift: OnDrift) -> BrainOptions {
+        BrainOptions { wait: self.lock_wait, clock: Arc::new(SystemClock), on_drift, signer: Some(self.signer.clone()) }
     }
 }
 

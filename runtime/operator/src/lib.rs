@@ -27,7 +27,7 @@ use clap::Parser as _;
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     // A process that was started to build a sandbox, or to work in one, goes no further.
-    herm::successor::take_over(herm_tools::standard);
+    herm::successor::run_worker_if_reexec(herm_tools::standard);
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return output::usage(&error),

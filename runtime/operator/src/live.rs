@@ -2,19 +2,19 @@
 
 use std::io::Write as _;
 
-use herm::Event;
+use herm::TaskEvent;
 use herm::memory::EvidenceStatus;
 
 use crate::output::{cut, printable};
 use crate::spinner::{Above, Spinner};
 
 /// Shows events: a spinner on a terminal, plain lines elsewhere, nothing where asked to be quiet.
-pub(crate) struct Live {
+pub(crate) struct ProgressDisplay {
     spinner: Option<Spinner>,
     quiet: bool,
 }
 
-impl Live {
+impl ProgressDisplay {
     /// For this process's standard error. Dropping it takes the spinner away.
     pub(crate) fn new(quiet: bool) -> Self {
         Self { spinner: if quiet { None } else { Spinner::start() }, quiet }
@@ -33,21 +33,21 @@ impl Live {
     }
 
     /// Shows one event.
-    pub(crate) fn show(&mut self, event: &Event) {
+    pub(crate) fn show(&mut self, event: &TaskEvent) {
         match event {
-            Event::Started { brain, version, backend, .. } => {
+            TaskEvent::Started { brain, version, backend, .. } => {
                 self.line(&format!("brain {brain} · version {version} · {backend}"));
             }
-            Event::TurnStarted { turn, of } => self.doing(&format!("turn {turn} of {of}")),
-            Event::Retry { backend, class, wait_millis } => {
+            TaskEvent::TurnStarted { turn, of } => self.doing(&format!("turn {turn} of {of}")),
+            TaskEvent::Retry { backend, class, wait_millis } => {
                 let then = match wait_millis {
                     Some(millis) => format!("again in {:.1} s", *millis as f64 / 1_000.0),
                     None => "no further try".to_owned(),
                 };
                 self.line(&format!("  {backend}: {class}; {then}"));
             }
-            Event::ToolCall { tool, .. } => self.doing(&format!("calling {tool}")),
-            Event::ToolResult { turn, tool, status, summary, millis } => {
+            TaskEvent::ToolCall { tool, .. } => self.doing(&format!("calling {tool}")),
+            TaskEvent::ToolResult { turn, tool, status, summary, millis } => {
                 let mark = match status {
                     EvidenceStatus::Ok => "✓",
                     EvidenceStatus::Failed => "✗",
@@ -55,9 +55,9 @@ impl Live {
                 };
                 self.line(&format!("  {turn} {mark} {tool} · {} ({millis} ms)", cut(summary, 90)));
             }
-            Event::Nudge { turn, .. } => self.line(&format!("  {turn} – not a legal reply; told the model")),
-            Event::SkillWritten { slug, change } => self.line(&format!("  ★ skill {slug} {}", verb(*change))),
-            Event::Reply { .. } | Event::Settled { .. } => {}
+            TaskEvent::Nudge { turn, .. } => self.line(&format!("  {turn} – not a legal reply; told the model")),
+            TaskEvent::SkillWritten { slug, change } => self.line(&format!("  ★ skill {slug} {}", verb(*change))),
+            TaskEvent::Reply { .. } | TaskEvent::Settled { .. } => {}
         }
     }
 

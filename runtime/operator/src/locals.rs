@@ -10,18 +10,18 @@ use crate::config::{BackendEntry, Settings};
 
 /// The models of one process: each is loaded once, whoever uses it.
 #[derive(Debug)]
-pub(crate) struct Locals {
+pub(crate) struct LocalModels {
     directory: PathBuf,
     #[cfg(feature = "local")]
-    shelf: herm::backend::Shelf,
+    shelf: herm::backend::ModelCache,
 }
 
-impl Locals {
+impl LocalModels {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             directory: directory(settings),
             #[cfg(feature = "local")]
-            shelf: herm::backend::Shelf::new(),
+            shelf: herm::backend::ModelCache::new(),
         }
     }
 
@@ -34,7 +34,7 @@ impl Locals {
         if let Some(idle) = entry.idle_secs {
             settings.idle = std::time::Duration::from_secs(idle.max(1));
         }
-        Ok(Arc::new(herm::backend::Local::new(&self.shelf, settings)?))
+        Ok(Arc::new(herm::backend::LocalBackend::new(&self.shelf, settings)?))
     }
 
     #[cfg(not(feature = "local"))]

@@ -8,13 +8,13 @@ use herm::tool::Tool;
 use crate::config::Settings;
 
 /// The tools of the configured servers, and what the operator should know.
-pub(crate) type Found = (Vec<Arc<dyn Tool>>, Vec<String>);
+pub(crate) type McpTools = (Vec<Arc<dyn Tool>>, Vec<String>);
 
 /// Without MCP, a configured server is a mistake that must not go unseen.
 #[cfg(not(feature = "mcp"))]
-pub(crate) async fn connect(settings: &Settings) -> Result<Found> {
-    match settings.said.mcp.keys().next() {
-        None => Ok(Found::default()),
+pub(crate) async fn connect(settings: &Settings) -> Result<McpTools> {
+    match settings.config.mcp.keys().next() {
+        None => Ok(McpTools::default()),
         Some(name) => Err(herm::Error::invalid(format!("the MCP server {name}: this herm was built without MCP"))
             .hint("build with --features mcp, or take [mcp] out of the configuration")),
     }
@@ -23,11 +23,11 @@ pub(crate) async fn connect(settings: &Settings) -> Result<Found> {
 /// Connects the servers that the operator allows. Must run within the runtime that the tools are used in. A server that
 /// is not there is a warning; one that is configured wrongly is an error.
 #[cfg(feature = "mcp")]
-pub(crate) async fn connect(settings: &Settings) -> Result<Found> {
+pub(crate) async fn connect(settings: &Settings) -> Result<McpTools> {
     let permissions = crate::backends::permissions(settings);
     let mut servers = Vec::new();
     let mut warnings = Vec::new();
-    for (name, entry) in &settings.said.mcp {
+    for (name, entry) in &settings.config.mcp {
         let server = configured::server(settings, name, entry)?;
         // What no task may use is not started.
         if permissions.allow(server.permission()) {
@@ -47,23 +47,23 @@ mod configured {
     use std::time::Duration;
 
     use herm::{Error, Result};
-    use herm_tools::mcp::{Header, Server};
+    use herm_tools::mcp::{McpServer, SecretHeader};
 
     use crate::backends::secret;
     use crate::config::{McpEntry, McpHeaderEntry, Settings};
 
     /// A server as an entry says.
-    pub(super) fn server(settings: &Settings, name: &str, entry: &McpEntry) -> Result<Server> {
+    pub(super) fn server(settings: &Settings, name: &str, entry: &McpEntry) -> Result<McpServer> {
         let invalid = |what: &str, hint: &str| Error::invalid(format!("the MCP server {name} {what}")).hint(hint);
         let server = match (&entry.command, &entry.url) {
             (Some(command), None) if entry.header.is_none() => {
-                Server::process(name, command, entry.args.clone(), entry.env.clone())?
+                McpServer::process(name, command, entry.args.clone(), entry.env.clone())?
             }
             (None, Some(url)) if entry.args.is_empty() && entry.env.is_empty() => {
-                let server = Server::http(name, url, None)?;
+                let server = McpServer::http(name, url, None)?;
                 match &entry.header {
                     None => server,
-                    Some(said) => Server::http(name, url, Some(header(settings, &server, said)?))?,
+                    Some(said) => McpServer::http(name, url, Some(header(settings, &server, said)?))?,
                 }
             }
             (Some(_), None) => {
@@ -87,9 +87,9 @@ mod configured {
     }
 
     /// A header, if its secret may go to the server.
-    fn header(settings: &Settings, server: &Server, said: &McpHeaderEntry) -> Result<Header> {
+    fn header(settings: &Settings, server: &McpServer, said: &McpHeaderEntry) -> Result<SecretHeader> {
         let (name, host) = (&said.secret, server.host().unwrap_or_default());
-        let Some(entry) = settings.said.secrets.get(name) else {
+        let Some(entry) = settings.config.secrets.get(name) else {
             return Err(Error::not_found(format!("the MCP server {}: there is no secret {name}", server.name()))
                 .hint(format!("add [secrets.{name}] to the configuration")));
         };
@@ -97,7 +97,7 @@ mod configured {
             return Err(Error::refused(format!("the secret {name} may not be sent to {host}"))
                 .hint(format!("add {host:?} to the hosts of [secrets.{name}]")));
         }
-        Header::new(&said.name, &secret(name, &entry.at)?)
+        SecretHeader::new(&said.name, &secret(name, &entry.at)?)
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
     fn settings(said: &str) -> Settings {
         let cli = Cli::parse_from(["herm", "--brains", "/nonexistent", "doctor"]);
         let said: File = toml::from_str(said).unwrap();
-        Settings { said, ..Settings::load(&cli).unwrap() }
+        Settings { config: said, ..Settings::load(&cli).unwrap() }
     }
 
     #[cfg(not(feature = "mcp"))]

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::harness::{Pushing, Snapshotting};
+use herm::harness::{PushTiming, SnapshotOptions};
 use herm::ids::SystemRandom;
-use herm::receipt::{PublicKey, Trusted};
+use herm::receipt::{PublicKey, TrustedKeys};
 use herm::snapshot::store::{LocalStore, probe};
-use herm::snapshot::{Lease, OperatorKey, Secrecy, Store, Taken, Vault};
+use herm::snapshot::{BrainLease, Encryption, LeaseAttempt, OperatorKey, Store, Vault};
 use herm::{BrainId, Error, ErrorKind, Result, SystemClock};
 
 use crate::backends::secret;
@@ -17,7 +17,7 @@ use crate::config::{Settings, SnapshotEntry};
 
 /// What the command line says about encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum EncryptionOptions {
     /// What the configuration says.
     AsConfigured,
     /// Plain text, said out loud.
@@ -36,7 +36,7 @@ pub(crate) enum Purpose {
 impl Settings {
     /// What the file says of snapshots.
     pub(crate) fn snapshot(&self) -> SnapshotEntry {
-        self.said.snapshot.clone().unwrap_or_default()
+        self.config.snapshot.clone().unwrap_or_default()
     }
 
     /// The file with the key that wraps the keys of snapshots.
@@ -45,13 +45,13 @@ impl Settings {
     }
 
     /// How snapshots are encrypted. Without a key nothing is, unless someone said so.
-    pub(crate) fn secrecy(&self, wish: Wish) -> Result<Secrecy> {
-        if wish == Wish::Plaintext || self.snapshot().plaintext {
-            return Ok(Secrecy::Plaintext);
+    pub(crate) fn secrecy(&self, wish: EncryptionOptions) -> Result<Encryption> {
+        if wish == EncryptionOptions::Plaintext || self.snapshot().plaintext {
+            return Ok(Encryption::Plaintext);
         }
         let path = self.snapshot_key();
         match OperatorKey::load(&path) {
-            Ok(key) => Ok(Secrecy::Key(key)),
+            Ok(key) => Ok(Encryption::Key(key)),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Err(Error::refused(format!("there is no key for snapshots at {}", path.display())).hint(
                     "make one with `herm snapshot key --create` and keep a copy of it elsewhere, or say --plaintext",
@@ -104,14 +104,14 @@ impl Settings {
     }
 
     /// The store with the keys to it.
-    pub(crate) async fn vault(&self, wish: Wish, purpose: Purpose) -> Result<Vault> {
+    pub(crate) async fn vault(&self, wish: EncryptionOptions, purpose: Purpose) -> Result<Vault> {
         // The key first: without one there is no need to ask the store.
         let secrecy = self.secrecy(wish)?;
         self.vault_in(self.store(purpose).await?, secrecy)
     }
 
     /// A vault in a store that is open.
-    pub(crate) fn vault_in(&self, store: Arc<dyn Store>, secrecy: Secrecy) -> Result<Vault> {
+    pub(crate) fn vault_in(&self, store: Arc<dyn Store>, secrecy: Encryption) -> Result<Vault> {
         let said = self.snapshot();
         let owner = said.owner.unwrap_or_else(owner);
         let vault = Vault::new(store, secrecy, &owner, Arc::new(SystemRandom), Arc::new(SystemClock));
@@ -122,7 +122,7 @@ impl Settings {
     }
 
     /// Whose receipts count on restoring: this operator's, and those of the configuration.
-    pub(crate) fn trusted(&self) -> Result<Trusted> {
+    pub(crate) fn trusted(&self) -> Result<TrustedKeys> {
         let mut keys = self.trusted_keys()?;
         match self.signer.existing() {
             Ok(signer) => keys.push(signer.public().clone()),
@@ -134,7 +134,7 @@ impl Settings {
             }
             Err(error) => return Err(error),
         }
-        Ok(Trusted::Keys(keys))
+        Ok(TrustedKeys::Keys(keys))
     }
 
     pub(crate) fn trusted_keys(&self) -> Result<Vec<PublicKey>> {
@@ -146,7 +146,7 @@ impl Settings {
     pub(crate) fn while_leased<T>(&self, id: &BrainId, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(ttl) = self.lease() else { return work() };
         in_runtime(async {
-            let vault = Arc::new(self.vault(Wish::AsConfigured, Purpose::Write).await?);
+            let vault = Arc::new(self.vault(EncryptionOptions::AsConfigured, Purpose::Write).await?);
             let lease = take(&vault, id, ttl).await?;
             let (done, lease) = match vault.refuse_behind(&self.layout, id).await {
                 Ok(()) => {
@@ -170,18 +170,20 @@ impl Settings {
     }
 
     /// How a harness snapshots: not at all, where the file says nothing of it.
-    pub(crate) async fn snapshotting(&self) -> Result<Option<Snapshotting>> {
-        let Some(said) = self.said.snapshot.as_ref().filter(|said| said.auto.unwrap_or(true)) else { return Ok(None) };
-        let pushing = match said.before_answer {
-            true => Pushing::BeforeTheAnswer,
-            false => Pushing::AfterTheAnswer,
+    pub(crate) async fn snapshotting(&self) -> Result<Option<SnapshotOptions>> {
+        let Some(said) = self.config.snapshot.as_ref().filter(|said| said.auto.unwrap_or(true)) else {
+            return Ok(None);
         };
-        Ok(Some(Snapshotting {
+        let pushing = match said.before_answer {
+            true => PushTiming::BeforeTheAnswer,
+            false => PushTiming::AfterTheAnswer,
+        };
+        Ok(Some(SnapshotOptions {
             pushing,
             lease: self.lease(),
             trusted: self.trusted_keys()?,
             flush_within: Duration::from_secs(said.flush_secs.unwrap_or(30).into()),
-            ..Snapshotting::new(Arc::new(self.vault(Wish::AsConfigured, Purpose::Write).await?))
+            ..SnapshotOptions::new(Arc::new(self.vault(EncryptionOptions::AsConfigured, Purpose::Write).await?))
         }))
     }
 }
@@ -189,11 +191,11 @@ impl Settings {
 /// Renews a lease while a command works: a pass with verifications takes longer than a lease may last.
 struct Keeper {
     ended: tokio::sync::oneshot::Sender<()>,
-    keeping: tokio::task::JoinHandle<Option<Lease>>,
+    keeping: tokio::task::JoinHandle<Option<BrainLease>>,
 }
 
 impl Keeper {
-    fn begin(vault: Arc<Vault>, mut lease: Lease, ttl: Duration) -> Self {
+    fn begin(vault: Arc<Vault>, mut lease: BrainLease, ttl: Duration) -> Self {
         let (ended, mut end) = tokio::sync::oneshot::channel();
         let keeping = tokio::spawn(async move {
             loop {
@@ -215,26 +217,27 @@ impl Keeper {
     }
 
     /// The lease as it is now; none where another operator has it.
-    async fn end(self) -> Option<Lease> {
+    async fn end(self) -> Option<BrainLease> {
         drop(self.ended);
         self.keeping.await.ok().flatten()
     }
 }
 
 /// Takes the lease of a brain, or says who has it.
-pub(crate) async fn take(vault: &Vault, id: &BrainId, ttl: Duration) -> Result<Lease> {
+pub(crate) async fn take(vault: &Vault, id: &BrainId, ttl: Duration) -> Result<BrainLease> {
     match vault.take_lease(id, ttl).await? {
-        Taken::Ours(lease) => Ok(lease),
-        Taken::Busy { owner, wait } => Err(Error::conflict(format!("{owner} works on brain {id}; nothing was done"))
-            .hint(format!(
+        LeaseAttempt::Ours(lease) => Ok(lease),
+        LeaseAttempt::Busy { owner, wait } => {
+            Err(Error::conflict(format!("{owner} works on brain {id}; nothing was done")).hint(format!(
                 "do it there, or try again when it is done; a lease that nobody renews is free after {} s",
                 wait.as_secs()
-            ))),
+            )))
+        }
     }
 }
 
 /// Gives a lease back, so that nobody has to wait for it.
-pub(crate) async fn give_back(vault: &Vault, lease: &Lease) {
+pub(crate) async fn give_back(vault: &Vault, lease: &BrainLease) {
     if let Err(error) = vault.release_lease(lease).await {
         tracing::debug!(%error, "a lease was not given back; it runs out by itself");
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use herm::{BrainId, Error, Result, redact};
 
 pub(crate) use environment::carried;
-pub(crate) use machine::{Activation, Enabling, Installed, Machine, Stopping, Uninstalled, install, uninstall};
+pub(crate) use machine::{Activation, EnableOptions, Installed, Machine, StopOptions, Uninstalled, install, uninstall};
 pub(crate) use schedule::Schedule;
 
 /// By this a file is known as one of herm's own: only such a one is replaced or removed.

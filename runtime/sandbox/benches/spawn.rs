@@ -25,13 +25,15 @@ mod linux {
     use std::process::ExitCode;
     use std::time::{Duration, Instant};
 
-    use herm_sandbox::{Cgroups, How, Lease, Program, Spec, Tier, Tiers, spawn, take_over};
+    use herm_sandbox::{
+        CgroupPolicy, ExitReason, SandboxLease, SandboxProgram, SandboxSpec, Tier, TierPolicy, run_if_reexec, spawn,
+    };
 
     /// What the slowest hundredth may take.
     const BOUND: Duration = Duration::from_millis(250);
 
     pub(super) fn main() -> ExitCode {
-        take_over();
+        run_if_reexec();
         if std::env::args().nth(1).as_deref() == Some("inside") {
             return ExitCode::SUCCESS;
         }
@@ -39,9 +41,9 @@ mod linux {
         let mut good = true;
         println!("spawn → ready over {spawns} spawns each, bound p99 ≤ {BOUND:?}");
         for (name, tier, cgroups) in [
-            ("namespaces, control groups", Tier::Namespaces, Cgroups::WhereWritable),
-            ("namespaces", Tier::Namespaces, Cgroups::Never),
-            ("bubblewrap, control groups", Tier::Bubblewrap, Cgroups::WhereWritable),
+            ("namespaces, control groups", Tier::Namespaces, CgroupPolicy::WhereWritable),
+            ("namespaces", Tier::Namespaces, CgroupPolicy::Never),
+            ("bubblewrap, control groups", Tier::Bubblewrap, CgroupPolicy::WhereWritable),
         ] {
             if tier == Tier::Bubblewrap && !std::path::Path::new("/usr/bin/bwrap").exists() {
                 println!("NOT RUN: {name}: bubblewrap is not installed");
@@ -60,21 +62,21 @@ mod linux {
         times[(times.len() * percent / 100).min(times.len() - 1)]
     }
 
-    fn measure(spawns: usize, tier: Tier, cgroups: Cgroups) -> (Vec<Duration>, Vec<Duration>) {
+    fn measure(spawns: usize, tier: Tier, cgroups: CgroupPolicy) -> (Vec<Duration>, Vec<Duration>) {
         let root = tempfile::tempdir().unwrap();
         // The transient user passes through it to its work directory.
         std::fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
         let (mut ready, mut whole) = (Vec::new(), Vec::new());
         for _ in 0..spawns {
-            let lease = Lease::take(root.path()).unwrap();
-            let mut spec = Spec::new(Program::Ourselves, &lease);
+            let lease = SandboxLease::take(root.path()).unwrap();
+            let mut spec = SandboxSpec::new(SandboxProgram::CurrentExe, &lease);
             spec.args = vec!["inside".into()];
-            spec.tiers = Tiers::Only(tier);
+            spec.tiers = TierPolicy::Only(tier);
             spec.cgroups = cgroups;
             let began = Instant::now();
             let running = spawn(spec).unwrap_or_else(|refusal| panic!("{refusal}"));
             ready.push(running.report.ready_after);
-            assert_eq!(running.wait().how, How::Exited(0));
+            assert_eq!(running.wait().how, ExitReason::Exited(0));
             whole.push(began.elapsed());
         }
         (ready, whole)

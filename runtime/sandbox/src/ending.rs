@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::Budget;
+use crate::limits::LimitKind;
 
 /// How a sandbox ended, and what it took. When it is there, nothing of the sandbox runs any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ending {
+pub struct SandboxExit {
     /// How it ended.
-    pub how: How,
+    pub how: ExitReason,
     /// What it took.
-    pub used: Used,
+    pub used: ResourceUsage,
     /// If it was ended from outside: the time from the crossing (or the call of the killer) until the last process
     /// was gone.
     pub terminated_within: Option<Duration>,
@@ -21,7 +21,7 @@ pub struct Ending {
 /// How a sandbox ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum ExitReason {
     /// The program left with this code.
     Exited(i32),
     /// The program was ended by this signal, which did not come from outside.
@@ -29,14 +29,14 @@ pub enum How {
     /// It took more than it may.
     Exceeded {
         /// Of what.
-        budget: Budget,
+        budget: LimitKind,
         /// What it may take.
         limit: u64,
-        /// What was measured at the crossing, in the unit of [`Budget::unit`]. Where the kernel holds a hard limit
+        /// What was measured at the crossing, in the unit of [`LimitKind::unit`]. Where the kernel holds a hard limit
         /// this is the limit, and the crossing was an attempt.
         used: u64,
     },
-    /// A [`Killer`](crate::Killer) ended it, or [`Running`](crate::Running) was dropped.
+    /// A [`Killer`](crate::Killer) ended it, or [`SandboxProcess`](crate::SandboxProcess) was dropped.
     Killed,
     /// The sandbox itself broke, with the sentence that says how; the program was ended.
     Broken(String),
@@ -44,7 +44,7 @@ pub enum How {
 
 /// What a sandbox took. Figures that are sampled can miss a peak between two samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Used {
+pub struct ResourceUsage {
     /// From the program's start to its end.
     pub wall: Duration,
     /// CPU time of all processes.

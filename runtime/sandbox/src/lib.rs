@@ -1,12 +1,12 @@
 //! Runs a program where it can reach nothing but what it was given, and ends it when it takes too much.
 //!
-//! A sandbox is a process tree in namespaces of its own: a root that holds only what [`Spec::binds`] lists, one
+//! A sandbox is a process tree in namespaces of its own: a root that holds only what [`SandboxSpec::binds`] lists, one
 //! writable directory at `/work`, a network with nothing but its own loopback, no capabilities, a system-call filter
 //! and, where the kernel has it, Landlock. Before the program starts, a canary tries to get out with exactly the
 //! program's restrictions; the program starts only when every attempt failed. What the program may take is bounded
-//! by [`Limits`], and crossing one ends everything inside.
+//! by [`SandboxLimits`], and crossing one ends everything inside.
 //!
-//! The caller's own binary is started again for the stages that build the sandbox, so [`take_over`] comes first in
+//! The caller's own binary is started again for the stages that build the sandbox, so [`run_if_reexec`] comes first in
 //! `main`:
 //!
 //! ```no_run
@@ -45,14 +45,14 @@ mod linux;
 mod linux;
 
 pub use availability::{Availability, available};
-pub use ending::{Ending, How, Used};
+pub use ending::{ExitReason, ResourceUsage, SandboxExit};
 pub use inside::channel;
-pub use janitor::Lease;
-pub use limits::{Budget, Limits};
-pub use refusal::Refusal;
+pub use janitor::SandboxLease;
+pub use limits::{LimitKind, SandboxLimits};
+pub use refusal::SpawnError;
 pub use report::{LayerReport, ProbeResult, SpawnReport, Tier};
-pub use running::{Killer, OutputReader, Running, spawn, take_over};
+pub use running::{Killer, OutputReader, SandboxProcess, run_if_reexec, spawn};
 pub use spec::{
-    Bind, CHANNEL_DESCRIPTOR, CHANNEL_VARIABLE, Cgroups, Input, Layer, Layers, Output, Program, Spec, TIER_VARIABLE,
-    Tiers,
+    Bind, CHANNEL_DESCRIPTOR, CHANNEL_VARIABLE, CgroupPolicy, OutputMode, SandboxLayer, SandboxLayers, SandboxProgram,
+    SandboxSpec, StdinMode, TIER_VARIABLE, TierPolicy,
 };

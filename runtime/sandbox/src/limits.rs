@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a sandbox may take. Crossing one of them ends everything inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct SandboxLimits {
     /// Time from the program's start to its end.
     pub wall: Duration,
     /// CPU time per time, in percent of one core: 200 are two cores. It is held, not crossed: who wants more waits.
@@ -25,7 +25,7 @@ pub struct Limits {
     pub output: u64,
 }
 
-impl Default for Limits {
+impl Default for SandboxLimits {
     /// An hour, two cores, 2 GiB of memory, 256 processes, 10 GB and a million files on disk, 64 MiB of output.
     fn default() -> Self {
         Self {
@@ -43,22 +43,22 @@ impl Default for Limits {
 /// A budget that can be crossed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Budget {
-    /// [`Limits::wall`], in milliseconds.
+pub enum LimitKind {
+    /// [`SandboxLimits::wall`], in milliseconds.
     Wall,
-    /// [`Limits::memory`], in bytes.
+    /// [`SandboxLimits::memory`], in bytes.
     Memory,
-    /// [`Limits::processes`].
+    /// [`SandboxLimits::processes`].
     Processes,
-    /// [`Limits::disk`], in bytes.
+    /// [`SandboxLimits::disk`], in bytes.
     Disk,
-    /// [`Limits::files`].
+    /// [`SandboxLimits::files`].
     Files,
-    /// [`Limits::output`], in bytes.
+    /// [`SandboxLimits::output`], in bytes.
     Output,
 }
 
-impl Budget {
+impl LimitKind {
     /// The budget's stable name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ impl Budget {
     }
 }
 
-impl fmt::Display for Budget {
+impl fmt::Display for LimitKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
     }

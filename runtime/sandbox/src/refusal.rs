@@ -6,8 +6,8 @@ use crate::report::Tier;
 
 /// Why a program was not started. Nothing of the sandbox is left when it is returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// This process never called [`take_over`](crate::take_over), so its binary cannot be started as a stage.
+pub enum SpawnError {
+    /// This process never called [`run_if_reexec`](crate::run_if_reexec), so its binary cannot be started as a stage.
     NotRegistered,
     /// No tier works here.
     Unavailable {
@@ -39,7 +39,7 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
+impl SpawnError {
     /// The stable name of the refusal, as in JSON.
     pub fn name(&self) -> &'static str {
         match self {
@@ -80,13 +80,13 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for SpawnError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} ({})", self.message(), self.hint())
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for SpawnError {}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -95,17 +95,17 @@ mod tests {
     #[test]
     fn a_program_whose_main_never_took_over_is_refused() {
         let place = tempfile::tempdir().unwrap();
-        let lease = crate::Lease::take(place.path()).unwrap();
-        let spec = crate::Spec::new(crate::Program::Ourselves, &lease);
+        let lease = crate::SandboxLease::take(place.path()).unwrap();
+        let spec = crate::SandboxSpec::new(crate::SandboxProgram::CurrentExe, &lease);
         let refusal = crate::spawn(spec).unwrap_err();
-        assert_eq!(refusal, Refusal::NotRegistered);
+        assert_eq!(refusal, SpawnError::NotRegistered);
         assert!(refusal.hint().contains("take_over"));
     }
 
     #[test]
     fn an_unavailable_sandbox_says_why_for_each_tier() {
         let why = vec![(Tier::Namespaces, "no".to_owned()), (Tier::Bubblewrap, "not installed".to_owned())];
-        let message = Refusal::Unavailable { why }.message();
+        let message = SpawnError::Unavailable { why }.message();
         assert_eq!(message, "no sandbox can be built here: namespaces: no; bubblewrap: not installed");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::spec::Layer;
+use crate::spec::SandboxLayer;
 
 /// How a sandbox is built, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub struct SpawnReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerReport {
     /// Which.
-    pub layer: Layer,
+    pub layer: SandboxLayer,
     /// Whether it stands.
     pub on: bool,
     /// How it stands, or why it does not: "ABI 7", "the kernel has no Landlock".

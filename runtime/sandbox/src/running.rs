@@ -3,46 +3,46 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use crate::ending::Ending;
+use crate::ending::SandboxExit;
 use crate::linux;
-use crate::refusal::Refusal;
+use crate::refusal::SpawnError;
 use crate::report::SpawnReport;
-use crate::spec::Spec;
+use crate::spec::SandboxSpec;
 
 /// Comes first in `main`. If this process was started as a stage of a sandbox, it builds the sandbox and never
 /// returns. Otherwise it notes that this binary can be started again as a stage, and returns at once.
 ///
 /// It must run before any thread is started and before anything is read from standard input.
-pub fn take_over() {
+pub fn run_if_reexec() {
     linux::take_over();
 }
 
 /// Starts a program in a sandbox. Blocks until the canary has passed and the program has started.
 ///
 /// A thread supervises the sandbox until it has ended, so the calling thread may end.
-pub fn spawn(spec: Spec) -> Result<Running, Refusal> {
+pub fn spawn(spec: SandboxSpec) -> Result<SandboxProcess, SpawnError> {
     linux::spawn(spec)
 }
 
-/// A program that runs in its sandbox. Dropping it ends the program; see [`Running::wait`].
+/// A program that runs in its sandbox. Dropping it ends the program; see [`SandboxProcess::wait`].
 #[derive(Debug)]
-pub struct Running {
+pub struct SandboxProcess {
     /// What stands around it.
     pub report: SpawnReport,
-    /// Its standard input, if that is [`Input::Piped`](crate::Input::Piped).
+    /// Its standard input, if that is [`StdinMode::Piped`](crate::StdinMode::Piped).
     pub stdin: Option<File>,
-    /// Its standard output, if that is [`Output::Piped`](crate::Output::Piped).
+    /// Its standard output, if that is [`OutputMode::Piped`](crate::OutputMode::Piped).
     pub stdout: Option<OutputReader>,
-    /// Its standard error, if that is [`Output::Piped`](crate::Output::Piped).
+    /// Its standard error, if that is [`OutputMode::Piped`](crate::OutputMode::Piped).
     pub stderr: Option<OutputReader>,
     pub(crate) handle: linux::Handle,
 }
 
-impl Running {
+impl SandboxProcess {
     /// Waits until the program has ended and nothing of the sandbox is left running. Closes standard input first.
-    /// Take [`Running::stdout`] and read it on another thread (or before) if it is piped: a program whose pipe is full
+    /// Take [`SandboxProcess::stdout`] and read it on another thread (or before) if it is piped: a program whose pipe is full
     /// does not end.
-    pub fn wait(mut self) -> Ending {
+    pub fn wait(mut self) -> SandboxExit {
         drop(self.stdin.take());
         self.handle.wait()
     }
@@ -60,13 +60,13 @@ pub struct Killer {
 }
 
 impl Killer {
-    /// Ends everything inside. Returns at once; [`Running::wait`] returns when nothing is left.
+    /// Ends everything inside. Returns at once; [`SandboxProcess::wait`] returns when nothing is left.
     pub fn kill(&self) {
         self.inner.kill();
     }
 }
 
-/// Reads an output stream and counts it against [`Limits::output`](crate::Limits::output): past the limit the sandbox
+/// Reads an output stream and counts it against [`SandboxLimits::output`](crate::SandboxLimits::output): past the limit the sandbox
 /// is ended, and the stream with it.
 #[derive(Debug)]
 pub struct OutputReader {

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::janitor::Lease;
-use crate::limits::Limits;
-use crate::refusal::Refusal;
+use crate::janitor::SandboxLease;
+use crate::limits::SandboxLimits;
+use crate::refusal::SpawnError;
 use crate::report::Tier;
 
 /// The descriptor on which the program finds its channel.
@@ -18,9 +18,9 @@ pub const CHANNEL_VARIABLE: &str = "HERM_CHANNEL";
 
 /// A program and the sandbox around it.
 #[derive(Debug)]
-pub struct Spec {
+pub struct SandboxSpec {
     /// What is started.
-    pub program: Program,
+    pub program: SandboxProgram,
     /// Its arguments, without the program's own name.
     pub args: Vec<String>,
     /// Its whole environment: nothing else is passed on.
@@ -28,32 +28,32 @@ pub struct Spec {
     /// What it can see of the host, read-only.
     pub binds: Vec<Bind>,
     /// The lease under which the sandbox lives: it names what is to be removed should this process die.
-    pub lease: Lease,
+    pub lease: SandboxLease,
     /// The host's directory that becomes `/work`, writable. If the caller is root, the directory and everything in it
     /// is given to the sandbox's transient user.
     pub work: PathBuf,
     /// What it may take.
-    pub limits: Limits,
+    pub limits: SandboxLimits,
     /// Its standard input.
-    pub stdin: Input,
+    pub stdin: StdinMode,
     /// Its standard output.
-    pub stdout: Output,
+    pub stdout: OutputMode,
     /// Its standard error.
-    pub stderr: Output,
+    pub stderr: OutputMode,
     /// A socket that the program finds at [`CHANNEL_DESCRIPTOR`], its only door to the outside.
     pub channel: Option<OwnedFd>,
     /// Which layers stand.
-    pub layers: Layers,
+    pub layers: SandboxLayers,
     /// Whether control groups are used.
-    pub cgroups: Cgroups,
+    pub cgroups: CgroupPolicy,
     /// Which tiers may be used.
-    pub tiers: Tiers,
+    pub tiers: TierPolicy,
 }
 
-impl Spec {
+impl SandboxSpec {
     /// A program in the directory of a lease, with the default limits, every layer, no arguments, no environment,
     /// no binds and no streams.
-    pub fn new(program: Program, lease: &Lease) -> Self {
+    pub fn new(program: SandboxProgram, lease: &SandboxLease) -> Self {
         Self {
             program,
             args: Vec::new(),
@@ -61,24 +61,24 @@ impl Spec {
             binds: Vec::new(),
             lease: lease.clone(),
             work: lease.work(),
-            limits: Limits::default(),
-            stdin: Input::Null,
-            stdout: Output::Null,
-            stderr: Output::Null,
+            limits: SandboxLimits::default(),
+            stdin: StdinMode::Null,
+            stdout: OutputMode::Null,
+            stderr: OutputMode::Null,
             channel: None,
-            layers: Layers::all(),
-            cgroups: Cgroups::WhereWritable,
-            tiers: Tiers::BestFirst,
+            layers: SandboxLayers::all(),
+            cgroups: CgroupPolicy::WhereWritable,
+            tiers: TierPolicy::BestFirst,
         }
     }
 }
 
 /// What is started in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Program {
+pub enum SandboxProgram {
     /// The caller's own binary, with the shared libraries it has loaded. Its `main` runs again, inside, and sees the
-    /// arguments; [`take_over`](crate::take_over) returns there as usual.
-    Ourselves,
+    /// arguments; [`run_if_reexec`](crate::run_if_reexec) returns there as usual.
+    CurrentExe,
     /// A path inside, such as `/bin/sh`.
     At(PathBuf),
 }
@@ -118,20 +118,20 @@ impl Bind {
 
 /// Where standard input comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Input {
+pub enum StdinMode {
     /// It is empty.
     Null,
-    /// The caller writes it, through [`Running::stdin`](crate::Running::stdin).
+    /// The caller writes it, through [`SandboxProcess::stdin`](crate::SandboxProcess::stdin).
     Piped,
 }
 
-/// Where an output stream goes. Standard output and standard error together are bounded by [`Limits::output`].
+/// Where an output stream goes. Standard output and standard error together are bounded by [`SandboxLimits::output`].
 #[derive(Debug)]
-pub enum Output {
+pub enum OutputMode {
     /// Nowhere; it is not counted either.
     Null,
-    /// The caller reads it, through [`Running::stdout`](crate::Running::stdout) or
-    /// [`Running::stderr`](crate::Running::stderr). What is read is counted; what is not read stays in the pipe.
+    /// The caller reads it, through [`SandboxProcess::stdout`](crate::SandboxProcess::stdout) or
+    /// [`SandboxProcess::stderr`](crate::SandboxProcess::stderr). What is read is counted; what is not read stays in the pipe.
     Piped,
     /// Into a file of the host. The program never holds the file: the supervisor writes it, up to the limit.
     File(File),
@@ -139,7 +139,7 @@ pub enum Output {
 
 /// Whether control groups bound memory, processes and CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cgroups {
+pub enum CgroupPolicy {
     /// Where the caller may make them; elsewhere resource limits and sampling do it.
     WhereWritable,
     /// Never.
@@ -151,16 +151,16 @@ pub const TIER_VARIABLE: &str = "HERM_SANDBOX_TIER";
 
 /// Which tiers may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tiers {
+pub enum TierPolicy {
     /// The first that works, in the order of [`Tier`], unless [`TIER_VARIABLE`] names one.
     BestFirst,
     /// This one or none.
     Only(Tier),
 }
 
-impl Tiers {
+impl TierPolicy {
     /// The tiers to try, in order.
-    pub(crate) fn to_try(self) -> Result<Vec<Tier>, Refusal> {
+    pub(crate) fn to_try(self) -> Result<Vec<Tier>, SpawnError> {
         match self {
             Self::Only(tier) => Ok(vec![tier]),
             Self::BestFirst => match std::env::var_os(TIER_VARIABLE) {
@@ -171,8 +171,8 @@ impl Tiers {
     }
 }
 
-fn tier_named(name: &str) -> Result<Tier, Refusal> {
-    Tier::ALL.into_iter().find(|tier| tier.name() == name).ok_or_else(|| Refusal::Invalid {
+fn tier_named(name: &str) -> Result<Tier, SpawnError> {
+    Tier::ALL.into_iter().find(|tier| tier.name() == name).ok_or_else(|| SpawnError::Invalid {
         what: format!("{TIER_VARIABLE} is {name:?}, and no tier is called that"),
         hint: "set it to namespaces or bubblewrap, or unset it".into(),
     })
@@ -181,7 +181,7 @@ fn tier_named(name: &str) -> Result<Tier, Refusal> {
 /// One of the walls around the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Layer {
+pub enum SandboxLayer {
     /// Descriptors of the caller are closed.
     Descriptors,
     /// The environment is only what the spec lists.
@@ -210,7 +210,7 @@ pub enum Layer {
     Canary,
 }
 
-impl Layer {
+impl SandboxLayer {
     /// Every layer, from the outside in.
     pub const ALL: [Self; 13] = [
         Self::Descriptors,
@@ -231,11 +231,11 @@ impl Layer {
 
 /// Which layers stand: all of them, except in a negative control.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layers {
-    off: Vec<Layer>,
+pub struct SandboxLayers {
+    off: Vec<SandboxLayer>,
 }
 
-impl Layers {
+impl SandboxLayers {
     /// Every layer.
     pub fn all() -> Self {
         Self { off: Vec::new() }
@@ -243,12 +243,12 @@ impl Layers {
 
     /// **For negative controls only**: a sandbox with holes, to show that the probes which a layer stops get out
     /// without it. Never run anything in it that you would not run without a sandbox.
-    pub fn with_holes_for_a_negative_control(off: &[Layer]) -> Self {
+    pub fn with_holes_for_a_negative_control(off: &[SandboxLayer]) -> Self {
         Self { off: off.to_vec() }
     }
 
     /// Whether a layer stands.
-    pub fn has(&self, layer: Layer) -> bool {
+    pub fn has(&self, layer: SandboxLayer) -> bool {
         !self.off.contains(&layer)
     }
 }

@@ -13,7 +13,7 @@ use super::layers::logistic;
 use super::shape::{Architecture, Pooling, Prompts, Shape};
 use super::tokens::Tokens;
 use super::weights::Weights;
-use super::{Embedder, Part, Reranker, Running};
+use super::{Embedder, EmbeddingInput, Reranker, SemanticOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio;
 use crate::text;
@@ -27,11 +27,11 @@ struct Source {
     directory: PathBuf,
     shape: Shape,
     name: String,
-    running: Running,
+    running: SemanticOptions,
 }
 
 impl Source {
-    fn open(directory: &Path, running: Running) -> Result<Self> {
+    fn open(directory: &Path, running: SemanticOptions) -> Result<Self> {
         let shape = Shape::read(directory)?;
         let name = name(directory)?;
         Ok(Self { directory: directory.to_owned(), shape, name, running })
@@ -155,7 +155,7 @@ pub(super) struct Embedding {
 }
 
 impl Embedding {
-    pub(super) fn open(directory: &Path, running: Running) -> Result<Self> {
+    pub(super) fn open(directory: &Path, running: SemanticOptions) -> Result<Self> {
         let source = Source::open(directory, running)?;
         if source.shape.architecture == Architecture::RobertaClassifier {
             return Err(Error::invalid(format!("{} is a reranker and no embedding model", source.name))
@@ -172,10 +172,10 @@ impl Embedder for Embedding {
         &self.source.name
     }
 
-    fn embed(&self, text: &str, part: Part) -> Result<Vec<f32>> {
+    fn embed(&self, text: &str, part: EmbeddingInput) -> Result<Vec<f32>> {
         let prompt = match part {
-            Part::Query => &self.prompts.query,
-            Part::Passage => &self.prompts.passage,
+            EmbeddingInput::Query => &self.prompts.query,
+            EmbeddingInput::Passage => &self.prompts.passage,
         };
         let text = format!("{prompt}{}", self.source.cut(text));
         let load = || Ok((self.source.tokens()?, self.source.core()?));
@@ -214,7 +214,7 @@ pub(super) struct Reranking {
 }
 
 impl Reranking {
-    pub(super) fn open(directory: &Path, running: Running) -> Result<Self> {
+    pub(super) fn open(directory: &Path, running: SemanticOptions) -> Result<Self> {
         let source = Source::open(directory, running)?;
         if source.shape.architecture != Architecture::RobertaClassifier {
             return Err(Error::invalid(format!("{} is an embedding model and no reranker", source.name))

@@ -122,10 +122,10 @@ impl Shape {
     /// How many tokens of a text the model sees.
     pub(super) fn most_tokens(&self, directory: &Path) -> Result<usize> {
         #[derive(Debug, Deserialize)]
-        struct Said {
+        struct ConfigFile {
             max_seq_length: Option<usize>,
         }
-        let said: Option<Said> = settings(&directory.join("sentence_bert_config.json"))?;
+        let said: Option<ConfigFile> = settings(&directory.join("sentence_bert_config.json"))?;
         let said = said.and_then(|said| said.max_seq_length).unwrap_or(MOST_TOKENS);
         Ok(said.clamp(8, MOST_TOKENS).min(self.usable_positions()))
     }

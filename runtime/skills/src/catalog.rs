@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::index::{Entry, Index};
+use super::index::{Index, SkillEntry};
 use crate::ids::Slug;
 use crate::text::words::each_term;
 
@@ -22,21 +22,21 @@ const COMMON_PART: usize = 5;
 
 /// An inverted index over the skills of a brain.
 #[derive(Debug, Clone, Default)]
-pub struct Catalog {
+pub struct SkillCatalog {
     slugs: Vec<Slug>,
     lengths: Vec<f32>,
     average: f32,
     postings: HashMap<Box<str>, Vec<(u32, f32)>>,
 }
 
-impl Catalog {
+impl SkillCatalog {
     /// Indexes every skill that suits this platform.
     pub fn build(index: &Index) -> Self {
         Self::of(index.entries())
     }
 
     /// The same for skills from anywhere.
-    pub fn of<'e>(entries: impl Iterator<Item = &'e Entry>) -> Self {
+    pub fn of<'e>(entries: impl Iterator<Item = &'e SkillEntry>) -> Self {
         let mut catalog = Self::default();
         let mut total = 0.0;
         for entry in entries.filter(|entry| entry.suits_this_platform()) {
@@ -123,11 +123,11 @@ fn each_telling_term(text: &str, mut take: impl FnMut(&str) -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Form, Place};
+    use crate::{Form, SkillLocation};
 
-    fn entry(name: &str, description: &str) -> Entry {
-        Entry {
-            place: Place {
+    fn entry(name: &str, description: &str) -> SkillEntry {
+        SkillEntry {
+            place: SkillLocation {
                 slug: name.parse().unwrap(),
                 main: format!("skills/{name}.md").parse().unwrap(),
                 form: Form::Flat,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     /// Skills as libraries have them, among many others.
-    fn library() -> Catalog {
+    fn library() -> SkillCatalog {
         let mut entries = vec![
             entry("pdf-merge", "Merges and splits PDF files. Use when the user wants to combine documents."),
             entry(
@@ -161,7 +161,7 @@ mod tests {
                 &format!("Does number {n} of the things. Use this skill when the user wants to have it done for them."),
             ));
         }
-        Catalog::of(entries.iter())
+        SkillCatalog::of(entries.iter())
     }
 
     fn best(text: &str) -> Vec<String> {

@@ -10,7 +10,7 @@ use crate::ids::{Digest, Slug};
 
 /// A change of one skill.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Change {
+pub struct SkillUpdate {
     /// The skill.
     pub skill: Slug,
     /// The digest its main file must have now.
@@ -26,7 +26,7 @@ pub struct Change {
 /// What a change does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Act {
+pub enum SkillAction {
     /// It gives a skill that is there another text or other files.
     #[default]
     Edit,
@@ -38,7 +38,7 @@ pub enum Act {
     Restore,
 }
 
-impl Act {
+impl SkillAction {
     fn is_edit(&self) -> bool {
         *self == Self::Edit
     }
@@ -56,31 +56,31 @@ impl Act {
 
 /// A change that waits for a person. One from before acts were told is an edit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Proposed {
+pub struct SkillProposal {
     /// The change. Of a skill that is to be made, nothing is expected: `expected` is the digest of no bytes.
     #[serde(flatten)]
-    pub change: Change,
+    pub change: SkillUpdate,
     /// What it does.
-    #[serde(default, skip_serializing_if = "Act::is_edit")]
-    pub act: Act,
+    #[serde(default, skip_serializing_if = "SkillAction::is_edit")]
+    pub act: SkillAction,
     /// The digests that support files must have now; `None` where there must be none. Files that are not named may be
     /// anything, but for an archive, which names all that it takes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub before: BTreeMap<String, Option<Digest>>,
 }
 
-impl From<Change> for Proposed {
-    fn from(change: Change) -> Self {
-        Self { change, act: Act::Edit, before: BTreeMap::new() }
+impl From<SkillUpdate> for SkillProposal {
+    fn from(change: SkillUpdate) -> Self {
+        Self { change, act: SkillAction::Edit, before: BTreeMap::new() }
     }
 }
 
-impl Proposed {
+impl SkillProposal {
     /// The digest of everything it writes.
     pub fn digest(&self) -> Digest {
-        let Change { content, support, .. } = &self.change;
+        let SkillUpdate { content, support, .. } = &self.change;
         let written = match self.act {
-            Act::Edit => json!([content, support]),
+            SkillAction::Edit => json!([content, support]),
             act => json!([content, support, act]),
         };
         Digest::of(written.to_string().as_bytes())
@@ -91,9 +91,9 @@ impl Proposed {
 mod tests {
     use super::*;
 
-    fn change() -> Change {
+    fn change() -> SkillUpdate {
         let support = vec![("references/a.md".to_owned(), Some("a".to_owned())), ("scripts/b".to_owned(), None)];
-        Change {
+        SkillUpdate {
             skill: "pump".parse().unwrap(),
             expected: Digest::of(b"old"),
             content: "new".to_owned(),
@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn a_change_from_before_acts_were_told_is_an_edit_and_is_written_as_it_was() {
         let plain = serde_json::to_value(change()).unwrap();
-        let read: Proposed = serde_json::from_value(plain.clone()).unwrap();
-        assert_eq!(read, Proposed::from(change()));
+        let read: SkillProposal = serde_json::from_value(plain.clone()).unwrap();
+        assert_eq!(read, SkillProposal::from(change()));
         assert_eq!(serde_json::to_value(&read).unwrap(), plain);
         // The digest that entries of the queue carry.
         let digest = Digest::of(json!([read.change.content, read.change.support]).to_string().as_bytes());
@@ -115,10 +115,10 @@ mod tests {
 
     #[test]
     fn what_a_change_does_is_part_of_its_digest() {
-        let edit = Proposed::from(change());
-        let archive = Proposed { act: Act::Archive, ..edit.clone() };
+        let edit = SkillProposal::from(change());
+        let archive = SkillProposal { act: SkillAction::Archive, ..edit.clone() };
         assert_ne!(edit.digest(), archive.digest());
         let text = serde_json::to_string(&archive).unwrap();
-        assert_eq!(serde_json::from_str::<Proposed>(&text).unwrap(), archive);
+        assert_eq!(serde_json::from_str::<SkillProposal>(&text).unwrap(), archive);
     }
 }

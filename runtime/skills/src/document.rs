@@ -5,22 +5,22 @@
 //! and nothing else, so a file can be improved without being reformatted.
 //!
 //! ```
-//! # use herm::skill::Document;
+//! # use herm_skills::Document;
 //! let mut skill = Document::read(b"---\nname: mail\nversion: 1.0 # first\n---\nSend mail.\n")?;
 //! skill.set("version", "2.0");
 //! assert_eq!(skill.raw(), "---\nname: mail\nversion: \"2.0\" # first\n---\nSend mail.\n");
-//! # Ok::<(), herm::skill::Unreadable>(())
+//! # Ok::<(), herm_skills::Unreadable>(())
 //! ```
 
 use std::fmt;
 
 use super::body;
-use super::finding::{Finding, Rule};
+use super::finding::{Rule, SkillFinding};
 use super::front_matter::lines::{Conflict, Lines, bom_length, byte, slice};
 use super::front_matter::scalar;
 use super::front_matter::{Absence, Closing, Entry, FrontMatter};
 use super::leniency;
-use super::value::Value;
+use super::value::FrontMatterValue;
 
 /// The largest file that is read as a skill.
 pub(super) const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
@@ -37,9 +37,9 @@ pub struct Unreadable {
 
 impl Unreadable {
     /// The same as a finding, for reports over many files.
-    pub fn finding(&self) -> Finding {
+    pub fn finding(&self) -> SkillFinding {
         let fix = "Save the skill as UTF-8 text of at most 1 MiB without NUL bytes.";
-        Finding::new(Rule::Unreadable, None, self.reason.clone(), fix)
+        SkillFinding::new(Rule::Unreadable, None, self.reason.clone(), fix)
     }
 }
 
@@ -104,7 +104,7 @@ impl Document {
     }
 
     /// What leniency had to do to read this file.
-    pub fn findings(&self) -> Vec<Finding> {
+    pub fn findings(&self) -> Vec<SkillFinding> {
         leniency::findings(self)
     }
 
@@ -115,7 +115,7 @@ impl Document {
     }
 
     /// The value of a top-level key.
-    pub fn value(&self, key: &str) -> Option<Value> {
+    pub fn value(&self, key: &str) -> Option<FrontMatterValue> {
         let matter = self.matter.as_ref().ok()?;
         matter.entry(&self.raw, key).map(|entry| matter.value(&self.raw, entry))
     }
@@ -240,12 +240,12 @@ impl Document {
         if let Some(value) = self.value(key) {
             return value.words();
         }
-        let Some(Value::Map(metadata)) = self.value("metadata") else {
+        let Some(FrontMatterValue::Map(metadata)) = self.value("metadata") else {
             return Vec::new();
         };
         let own = metadata.get(key);
         let found = own.or_else(|| metadata.values().find_map(|vendor| vendor.get(key)));
-        found.map(Value::words).unwrap_or_default()
+        found.map(FrontMatterValue::words).unwrap_or_default()
     }
 
     /// Where an existing entry's new value goes, and how it is written there.

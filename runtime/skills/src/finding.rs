@@ -134,7 +134,7 @@ impl fmt::Display for Severity {
 
 /// One thing that is wrong with a skill file, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct SkillFinding {
     /// The rule that was broken.
     pub rule: Rule,
     /// Whether this makes the skill invalid.
@@ -147,10 +147,10 @@ pub struct Finding {
     pub fix: String,
 }
 
-impl Finding {
+impl SkillFinding {
     /// A finding with the severity of its rule.
     pub fn new(rule: Rule, line: Option<usize>, message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Finding { rule, severity: rule.severity(), line, message: message.into(), fix: fix.into() }
+        SkillFinding { rule, severity: rule.severity(), line, message: message.into(), fix: fix.into() }
     }
 
     /// Whether this finding makes the skill invalid.
@@ -159,7 +159,7 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for SkillFinding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line {
             write!(formatter, "line {line}: ")?;
@@ -171,12 +171,12 @@ impl fmt::Display for Finding {
 /// Gathers findings, the first few of each rule, and puts them into their stable order.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
-    findings: Vec<Finding>,
+    findings: Vec<SkillFinding>,
     counts: BTreeMap<Rule, usize>,
 }
 
 impl Gathered {
-    pub(super) fn add(&mut self, finding: Finding) {
+    pub(super) fn add(&mut self, finding: SkillFinding) {
         let count = self.counts.entry(finding.rule).or_default();
         *count += 1;
         if *count <= MAX_PER_RULE {
@@ -185,12 +185,12 @@ impl Gathered {
     }
 
     pub(super) fn has_error(&self) -> bool {
-        self.findings.iter().any(Finding::is_error)
+        self.findings.iter().any(SkillFinding::is_error)
     }
 
     /// The findings ordered by line and then by rule.
-    pub(super) fn settle(mut self) -> Vec<Finding> {
-        let key = |finding: &Finding| (finding.line, finding.rule);
+    pub(super) fn settle(mut self) -> Vec<SkillFinding> {
+        let key = |finding: &SkillFinding| (finding.line, finding.rule);
         self.findings.sort_by_key(key);
         self.findings
     }
@@ -216,7 +216,7 @@ mod tests {
             (Rule::TooLong, None),
             (Rule::BodyEmpty, Some(2)),
         ] {
-            gathered.add(Finding::new(rule, line, "m", "f"));
+            gathered.add(SkillFinding::new(rule, line, "m", "f"));
         }
         let sorted = gathered.settle();
         let order: Vec<_> = sorted.iter().map(|f| (f.line, f.rule)).collect();
@@ -235,7 +235,7 @@ mod tests {
     fn a_hostile_file_yields_a_bounded_number_of_findings() {
         let mut gathered = Gathered::default();
         for line in 1..5_000 {
-            gathered.add(Finding::new(Rule::DuplicateKey, Some(line), "m", "f"));
+            gathered.add(SkillFinding::new(Rule::DuplicateKey, Some(line), "m", "f"));
         }
         assert_eq!(gathered.settle().len(), MAX_PER_RULE);
     }

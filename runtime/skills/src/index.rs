@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::document::Document;
-use super::place::{self, Form, Place};
+use super::place::{self, Form, SkillLocation};
 use crate::error::{Error, Result};
-use crate::fsio::{Kind, Limits, Root, Stat};
+use crate::fsio::{DirEntryKind, Root, Stat, SurveyLimits};
 use crate::ids::{RelPath, Slug};
 use crate::layout;
 
@@ -21,9 +21,9 @@ const MAX_MAIN_BYTES: u64 = 1 << 20;
 
 /// One skill of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct SkillEntry {
     /// Its identity, form and main file.
-    pub place: Place,
+    pub place: SkillLocation,
     /// What its front matter calls it; the slug where it says nothing.
     pub name: String,
     /// What it does and when to use it.
@@ -38,7 +38,7 @@ pub struct Entry {
     pub requires: Vec<String>,
 }
 
-impl Entry {
+impl SkillEntry {
     /// Whether it is for the operating system this program runs on.
     pub fn suits_this_platform(&self) -> bool {
         self.suits(std::env::consts::OS)
@@ -60,7 +60,7 @@ impl Entry {
 
 /// A file that should be a skill and is not in the index, or is there with a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Problem {
+pub struct SkillProblem {
     /// The file.
     pub path: String,
     /// What is wrong with it.
@@ -96,9 +96,9 @@ impl Delta {
 #[derive(Debug, Clone, Default)]
 struct Folder {
     stat: Stat,
-    skills: Vec<Arc<Entry>>,
+    skills: Vec<Arc<SkillEntry>>,
     folders: Vec<String>,
-    problems: Vec<Problem>,
+    problems: Vec<SkillProblem>,
 }
 
 /// All skills of a directory.
@@ -106,8 +106,8 @@ struct Folder {
 pub struct Index {
     top: String,
     folders: Folders,
-    entries: BTreeMap<Slug, Arc<Entry>>,
-    problems: Vec<Problem>,
+    entries: BTreeMap<Slug, Arc<SkillEntry>>,
+    problems: Vec<SkillProblem>,
 }
 
 impl Index {
@@ -149,12 +149,12 @@ impl Index {
     }
 
     /// Skills in slug order.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &SkillEntry> {
         self.entries.values().map(AsRef::as_ref)
     }
 
     /// One skill.
-    pub fn get(&self, slug: &Slug) -> Option<&Entry> {
+    pub fn get(&self, slug: &Slug) -> Option<&SkillEntry> {
         self.entries.get(slug).map(AsRef::as_ref)
     }
 
@@ -169,13 +169,13 @@ impl Index {
     }
 
     /// Files that could not be read, and names that two files claim.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[SkillProblem] {
         &self.problems
     }
 
     fn collect(&mut self) {
         self.problems.clear();
-        let mut found: Vec<&Arc<Entry>> = Vec::new();
+        let mut found: Vec<&Arc<SkillEntry>> = Vec::new();
         for folder in self.folders.values() {
             found.extend(&folder.skills);
             self.problems.extend(folder.problems.iter().cloned());
@@ -187,7 +187,7 @@ impl Index {
                 None => {
                     self.entries.insert(entry.place.slug.clone(), Arc::clone(entry));
                 }
-                Some(winner) => self.problems.push(Problem {
+                Some(winner) => self.problems.push(SkillProblem {
                     path: entry.place.main.to_string(),
                     reason: format!("the name {} is taken by {}", entry.place.slug, winner.place.main),
                 }),
@@ -196,7 +196,7 @@ impl Index {
         self.problems.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
-    fn delta(&self, before: &BTreeMap<Slug, Arc<Entry>>) -> Delta {
+    fn delta(&self, before: &BTreeMap<Slug, Arc<SkillEntry>>) -> Delta {
         let mut delta = Delta { total: self.entries.len(), ..Delta::default() };
         for (slug, entry) in &self.entries {
             match before.get(slug) {
@@ -226,8 +226,8 @@ struct Scan<'a> {
 /// What became of a file that should be a skill.
 enum Loaded {
     Absent,
-    Skill(Arc<Entry>),
-    Broken(Problem),
+    Skill(Arc<SkillEntry>),
+    Broken(SkillProblem),
 }
 
 impl Scan<'_> {
@@ -245,7 +245,7 @@ impl Scan<'_> {
         };
         let Some(folder) = folders.get_mut(&at).map(Arc::make_mut) else { return Ok(()) };
         let owner = inside.split_once('/').map(|(name, _)| format!("{at}/{name}/"));
-        let known = |entry: &Arc<Entry>| match &owner {
+        let known = |entry: &Arc<SkillEntry>| match &owner {
             Some(owner) => entry.place.main.as_str().starts_with(owner.as_str()),
             None => entry.place.main == *path,
         };
@@ -272,7 +272,7 @@ impl Scan<'_> {
     }
 
     fn folder(&mut self, at: &str, depth: usize, before: &Folders) -> Result<()> {
-        let limits = Limits::default();
+        let limits = SurveyLimits::default();
         if depth > limits.depth {
             return Err(Error::invalid(format!(
                 "{} is more than {} levels deep",
@@ -305,24 +305,26 @@ impl Scan<'_> {
         let (mut dirs, mut flat, mut main) = (Vec::new(), Vec::new(), None);
         for entry in here.list()? {
             self.seen += 1;
-            if self.seen > Limits::default().entries {
+            if self.seen > SurveyLimits::default().entries {
                 return Err(Error::invalid(format!(
                     "{} holds more than {} entries",
                     self.root.path().join(self.top).display(),
-                    Limits::default().entries
+                    SurveyLimits::default().entries
                 ))
                 .hint("remove what does not belong there, or split the skills over several brains"));
             }
             match entry.kind {
-                Kind::Dir if layout::PRUNED_DIRS.contains(&entry.name.as_str()) => {}
-                Kind::Dir if layout::is_not_content(&format!("{at}/{}", entry.name)) => {}
-                Kind::Dir => dirs.push(entry.name),
+                DirEntryKind::Dir if layout::PRUNED_DIRS.contains(&entry.name.as_str()) => {}
+                DirEntryKind::Dir if layout::is_not_content(&format!("{at}/{}", entry.name)) => {}
+                DirEntryKind::Dir => dirs.push(entry.name),
                 // A folder is listed only if it has no SKILL.md; it may have another spelling.
-                Kind::File if place::is_main_file(&entry.name) && at != self.top => main = Some(entry.name),
-                Kind::File if place::is_flat_file(&entry.name) => flat.push(entry.name),
-                Kind::File => {}
-                Kind::Odd(what) => {
-                    folder.problems.push(Problem { path: format!("{at}/{}", entry.name), reason: what.to_owned() });
+                DirEntryKind::File if place::is_main_file(&entry.name) && at != self.top => main = Some(entry.name),
+                DirEntryKind::File if place::is_flat_file(&entry.name) => flat.push(entry.name),
+                DirEntryKind::File => {}
+                DirEntryKind::Other(what) => {
+                    folder
+                        .problems
+                        .push(SkillProblem { path: format!("{at}/{}", entry.name), reason: what.to_owned() });
                 }
             }
         }
@@ -356,7 +358,7 @@ impl Scan<'_> {
     /// Reads the main file `inside` the folder `at`, which is open as `here`.
     fn load(&mut self, here: &Root, at: &str, inside: &str, form: Form) -> Result<Loaded> {
         let path = format!("{at}/{inside}");
-        let broken = |path: String, reason: String| Ok(Loaded::Broken(Problem { path, reason }));
+        let broken = |path: String, reason: String| Ok(Loaded::Broken(SkillProblem { path, reason }));
         let Ok(main) = path.parse::<RelPath>() else {
             return broken(path, "a name that a brain cannot hold".to_owned());
         };
@@ -377,8 +379,8 @@ impl Scan<'_> {
             let reason = format!("{titled:?} has no letter or digit to make a name of");
             return broken(path, reason);
         };
-        let place = Place { slug, main, form };
-        Ok(Loaded::Skill(Arc::new(Entry {
+        let place = SkillLocation { slug, main, form };
+        Ok(Loaded::Skill(Arc::new(SkillEntry {
             name: document.name().unwrap_or_else(|| place.slug.to_string()),
             description: document.description().unwrap_or_default().into(),
             category: self.category(at, inside, form),

@@ -5,14 +5,14 @@
 use std::collections::BTreeSet;
 
 use super::document::Document;
-use super::finding::{Finding, Gathered, Rule};
+use super::finding::{Gathered, Rule, SkillFinding};
 use super::front_matter::block::{Oddity, OddityKind};
 use super::front_matter::lines::{LineIndex, bom_length, slice};
 use super::front_matter::yaml::{self, Failure};
 use super::front_matter::{Absence, Closing, FrontMatter};
 
 /// What leniency had to do to read a document.
-pub(super) fn findings(document: &Document) -> Vec<Finding> {
+pub(super) fn findings(document: &Document) -> Vec<SkillFinding> {
     let index = LineIndex::new(document.raw());
     let mut found = all(document, &index).settle();
     // Flow style is YAML like any other to a lenient reader.
@@ -51,7 +51,7 @@ struct Report<'a> {
 impl Report<'_> {
     fn add(&mut self, rule: Rule, offset: Option<usize>, message: impl Into<String>, fix: impl Into<String>) {
         let line = offset.map(|offset| self.index.line(offset));
-        self.found.add(Finding::new(rule, line, message, fix));
+        self.found.add(SkillFinding::new(rule, line, message, fix));
     }
 
     fn characters(&mut self) {
@@ -204,7 +204,7 @@ impl Report<'_> {
             let line = self.index.line(matter.fence.next) + line - 1;
             let message = format!("The front matter is not well-formed YAML: {message}.");
             let fix = "Write one `key: value` per line, all keys in one column, without tabs.";
-            self.found.add(Finding::new(Rule::InvalidYaml, Some(line), message, fix));
+            self.found.add(SkillFinding::new(Rule::InvalidYaml, Some(line), message, fix));
         }
     }
 }

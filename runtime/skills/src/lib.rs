@@ -3,7 +3,7 @@
 //! Read leniently, written strictly. A [`Document`] keeps the exact text of a file and reads its
 //! front matter entry by entry, so one broken key never costs the others; [`rules`] says what a
 //! strict reader objects to, and how to put it right. The [`Index`] is what a prompt shows, the
-//! [`store`] is how skills change, and [`Usage`] is what is known of a skill besides its text.
+//! [`store`] is how skills change, and [`SkillUsage`] is what is known of a skill besides its text.
 //! A [`command`] asks for a skill by name, [`preprocess`] makes its text ready for the model, and
 //! [`setup`] says what it needs before it works. [`import`] takes over skills from elsewhere.
 //! [`provenance`] is the gate that everything unattended writes through, and a [`change`] is what waits there.
@@ -41,16 +41,16 @@ mod usage;
 mod value;
 pub mod visible;
 
-pub use catalog::Catalog;
+pub use catalog::SkillCatalog;
 pub use document::{Document, Unreadable};
 pub use files::Files;
-pub use finding::{Finding, Rule, Severity};
-pub use index::{Delta, Entry, Index, Problem};
+pub use finding::{Rule, Severity, SkillFinding};
+pub use index::{Delta, Index, SkillEntry, SkillProblem};
 pub use place::is_main_file_below;
-pub use place::{Form, MAIN_FILES, Place, all as all_skills};
+pub use place::{Form, MAIN_FILES, SkillLocation, all as all_skills};
 pub use severity::PatternSeverity;
-pub use shelf::{Shelf, Shelved};
-pub use standing::Standing;
+pub use shelf::{ExternalSkill, SkillDirs};
+pub use standing::SkillLifecycle;
 pub use store::{file_path, file_text, support_path};
-pub use usage::{CreatedBy, State, Usage, sidecar};
-pub use value::Value;
+pub use usage::{CreatedBy, SkillState, SkillUsage, sidecar};
+pub use value::FrontMatterValue;

@@ -16,7 +16,7 @@ pub enum Form {
 
 /// Where one skill stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SkillLocation {
     /// Its identity.
     pub slug: Slug,
     /// Its main file.
@@ -42,7 +42,7 @@ pub(super) fn is_flat_file(name: &str) -> bool {
 
 /// The skill whose main file a path is, judged by the path alone: `top` is the directory that
 /// holds skills. A flat skill stands in `top` or in one category below it.
-pub(super) fn of_main_file(path: &RelPath, top: &str) -> Option<Place> {
+pub(super) fn of_main_file(path: &RelPath, top: &str) -> Option<SkillLocation> {
     let inside = path.as_str().strip_prefix(top)?.strip_prefix('/')?;
     let mut parts: Vec<&str> = inside.split('/').collect();
     let name = parts.pop()?;
@@ -51,11 +51,11 @@ pub(super) fn of_main_file(path: &RelPath, top: &str) -> Option<Place> {
     }
     if is_main_file(name) {
         let slug = Slug::from_title(parts.last()?)?;
-        return Some(Place { slug, main: path.clone(), form: Form::Directory });
+        return Some(SkillLocation { slug, main: path.clone(), form: Form::Directory });
     }
     if is_flat_file(name) && parts.len() <= 1 {
         let slug = Slug::from_title(name.strip_suffix(".md")?)?;
-        return Some(Place { slug, main: path.clone(), form: Form::Flat });
+        return Some(SkillLocation { slug, main: path.clone(), form: Form::Flat });
     }
     None
 }
@@ -67,12 +67,12 @@ pub fn is_main_file_below(path: &RelPath, top: &str) -> bool {
 
 /// Every skill among the files below `top`, which are in path order. What lies inside a skill's
 /// directory is the skill's own: neither `a/notes.md` nor `a/b/SKILL.md` beside `a/SKILL.md` is one.
-pub fn all<'a>(files: &'a [RelPath], top: &'a str) -> impl Iterator<Item = Place> {
+pub fn all<'a>(files: &'a [RelPath], top: &'a str) -> impl Iterator<Item = SkillLocation> {
     files.iter().filter_map(move |path| of_main_file(path, top).filter(|place| !is_inside_skill(place, files, top)))
 }
 
 /// The place of `slug` among the files below `top`, which are in path order.
-pub(super) fn find(files: &[RelPath], top: &str, slug: &Slug) -> Option<Place> {
+pub(super) fn find(files: &[RelPath], top: &str, slug: &Slug) -> Option<SkillLocation> {
     files
         .iter()
         .filter(|path| near(path, slug))
@@ -81,7 +81,7 @@ pub(super) fn find(files: &[RelPath], top: &str, slug: &Slug) -> Option<Place> {
 }
 
 /// Whether a directory above the place has a main file of its own.
-fn is_inside_skill(place: &Place, files: &[RelPath], top: &str) -> bool {
+fn is_inside_skill(place: &SkillLocation, files: &[RelPath], top: &str) -> bool {
     has_main_file_above(place.dir().unwrap_or_else(|| place.main.clone()).parent(), files, top)
 }
 
@@ -122,7 +122,7 @@ fn near(path: &RelPath, slug: &Slug) -> bool {
     first(titled) == first(slug.as_str()) || !titled.is_ascii()
 }
 
-impl Place {
+impl SkillLocation {
     /// The directory of a skill in directory form.
     pub fn dir(&self) -> Option<RelPath> {
         match self.form {

@@ -9,7 +9,7 @@ use super::usage::CreatedBy;
 /// Where a skill comes from. A recorded fact, never guessed from a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Source {
+pub enum SkillSource {
     /// The seed, or what another program shipped.
     Bundled,
     /// Installed from a hub.
@@ -28,7 +28,7 @@ pub enum Source {
     Unknown,
 }
 
-impl Source {
+impl SkillSource {
     /// All of them.
     pub const ALL: [Self; 8] = [
         Self::Bundled,
@@ -90,7 +90,7 @@ impl Source {
 
 /// Who writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Writer {
+pub enum SkillWriter {
     /// A person, or the operator's own command.
     Person,
     /// A tool that the model calls in a task: `skill_manage`, or an import that a tool makes.
@@ -105,16 +105,16 @@ pub enum Writer {
 
 /// What is known of the skill that would be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Subject {
+pub struct SkillFacts {
     /// Where it comes from.
-    pub source: Source,
+    pub source: SkillSource,
     /// Exempt from everything automatic.
     pub pinned: bool,
 }
 
 /// What a person took back before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Undone {
+pub enum PriorUndo {
     /// Nothing like this.
     #[default]
     Nothing,
@@ -126,22 +126,22 @@ pub enum Undone {
 
 /// Why something does not simply happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum WriteObjection {
     /// A person pinned it.
     Pinned,
     /// No agent made it.
-    NotAgentCreated(Source),
+    NotAgentCreated(SkillSource),
     /// A person took it back.
-    Undone(Undone),
+    Undone(PriorUndo),
 }
 
-impl Reason {
+impl WriteObjection {
     /// Why, as the rest of a sentence about the skill: "was imported", …
     pub fn words(self) -> &'static str {
         match self {
             Self::Pinned => "is pinned by the operator and stays as it is",
             Self::NotAgentCreated(source) => source.maker(),
-            Self::Undone(Undone::Same) => "was taken back by a person and stays so",
+            Self::Undone(PriorUndo::Same) => "was taken back by a person and stays so",
             Self::Undone(_) => "is like one that a person took back",
         }
     }
@@ -149,38 +149,38 @@ impl Reason {
 
 /// What the gate says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ruling {
+pub enum WriteRuling {
     /// It happens.
     Allow,
     /// It waits for a person.
-    Propose(Reason),
+    Propose(WriteObjection),
     /// It does not happen, and nobody is asked.
-    Refuse(Reason),
+    Refuse(WriteObjection),
 }
 
 /// What may be done. `there` is the skill as it is, active or archived; `None` where there is none of that name.
-pub fn rule(writer: Writer, there: Option<Subject>, undone: Undone) -> Ruling {
-    if writer == Writer::Person {
-        return Ruling::Allow;
+pub fn rule(writer: SkillWriter, there: Option<SkillFacts>, undone: PriorUndo) -> WriteRuling {
+    if writer == SkillWriter::Person {
+        return WriteRuling::Allow;
     }
     if let Some(subject) = there {
-        let reason = Reason::NotAgentCreated(subject.source);
+        let reason = WriteObjection::NotAgentCreated(subject.source);
         match subject.source {
-            _ if subject.pinned => return Ruling::Refuse(Reason::Pinned),
-            Source::LocalAgentCreated => {}
+            _ if subject.pinned => return WriteRuling::Refuse(WriteObjection::Pinned),
+            SkillSource::LocalAgentCreated => {}
             // Nobody here could accept it.
-            Source::External => return Ruling::Refuse(reason),
+            SkillSource::External => return WriteRuling::Refuse(reason),
             // Growing old is no reason to ask a person about a skill that is theirs.
-            _ if writer == Writer::Curator => return Ruling::Refuse(reason),
-            _ if undone == Undone::Same => return Ruling::Refuse(Reason::Undone(undone)),
-            _ => return Ruling::Propose(reason),
+            _ if writer == SkillWriter::Curator => return WriteRuling::Refuse(reason),
+            _ if undone == PriorUndo::Same => return WriteRuling::Refuse(WriteObjection::Undone(undone)),
+            _ => return WriteRuling::Propose(reason),
         }
     }
     match undone {
-        Undone::Same => Ruling::Refuse(Reason::Undone(undone)),
+        PriorUndo::Same => WriteRuling::Refuse(WriteObjection::Undone(undone)),
         // A skill that is there was not taken back.
-        Undone::Alike if there.is_none() => Ruling::Propose(Reason::Undone(undone)),
-        Undone::Alike | Undone::Nothing => Ruling::Allow,
+        PriorUndo::Alike if there.is_none() => WriteRuling::Propose(WriteObjection::Undone(undone)),
+        PriorUndo::Alike | PriorUndo::Nothing => WriteRuling::Allow,
     }
 }
 
@@ -198,62 +198,70 @@ pub fn says_pinned(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    const UNATTENDED: [Writer; 4] = [Writer::Tool, Writer::Synthesis, Writer::Evolver, Writer::Curator];
+    const UNATTENDED: [SkillWriter; 4] =
+        [SkillWriter::Tool, SkillWriter::Synthesis, SkillWriter::Evolver, SkillWriter::Curator];
 
-    fn of(source: Source, pinned: bool) -> Option<Subject> {
-        Some(Subject { source, pinned })
+    fn of(source: SkillSource, pinned: bool) -> Option<SkillFacts> {
+        Some(SkillFacts { source, pinned })
     }
 
     #[test]
     fn a_person_may_do_everything() {
-        for source in Source::ALL {
-            for (pinned, undone) in [(false, Undone::Same), (true, Undone::Nothing), (true, Undone::Alike)] {
-                assert_eq!(rule(Writer::Person, of(source, pinned), undone), Ruling::Allow);
+        for source in SkillSource::ALL {
+            for (pinned, undone) in [(false, PriorUndo::Same), (true, PriorUndo::Nothing), (true, PriorUndo::Alike)] {
+                assert_eq!(rule(SkillWriter::Person, of(source, pinned), undone), WriteRuling::Allow);
             }
         }
-        assert_eq!(rule(Writer::Person, None, Undone::Same), Ruling::Allow);
+        assert_eq!(rule(SkillWriter::Person, None, PriorUndo::Same), WriteRuling::Allow);
     }
 
     #[test]
     fn unattended_code_makes_skills_and_changes_what_an_agent_made() {
         for writer in UNATTENDED {
-            assert_eq!(rule(writer, None, Undone::Nothing), Ruling::Allow);
-            assert_eq!(rule(writer, of(Source::LocalAgentCreated, false), Undone::Nothing), Ruling::Allow);
+            assert_eq!(rule(writer, None, PriorUndo::Nothing), WriteRuling::Allow);
+            assert_eq!(rule(writer, of(SkillSource::LocalAgentCreated, false), PriorUndo::Nothing), WriteRuling::Allow);
         }
     }
 
     #[test]
     fn what_no_agent_made_waits_for_a_person_and_the_curator_leaves_it_alone() {
-        use Source::{Bundled, External, Hub, Imported, Plugin, Unknown, User};
+        use SkillSource::{Bundled, External, Hub, Imported, Plugin, Unknown, User};
         for source in [Bundled, Hub, Plugin, Imported, User, Unknown] {
-            let reason = Reason::NotAgentCreated(source);
-            for writer in [Writer::Tool, Writer::Synthesis, Writer::Evolver] {
-                assert_eq!(rule(writer, of(source, false), Undone::Nothing), Ruling::Propose(reason), "{source:?}");
+            let reason = WriteObjection::NotAgentCreated(source);
+            for writer in [SkillWriter::Tool, SkillWriter::Synthesis, SkillWriter::Evolver] {
+                assert_eq!(
+                    rule(writer, of(source, false), PriorUndo::Nothing),
+                    WriteRuling::Propose(reason),
+                    "{source:?}"
+                );
             }
-            assert_eq!(rule(Writer::Curator, of(source, false), Undone::Nothing), Ruling::Refuse(reason));
+            assert_eq!(rule(SkillWriter::Curator, of(source, false), PriorUndo::Nothing), WriteRuling::Refuse(reason));
         }
         for writer in UNATTENDED {
-            let refused = Ruling::Refuse(Reason::NotAgentCreated(External));
-            assert_eq!(rule(writer, of(External, false), Undone::Nothing), refused);
+            let refused = WriteRuling::Refuse(WriteObjection::NotAgentCreated(External));
+            assert_eq!(rule(writer, of(External, false), PriorUndo::Nothing), refused);
         }
     }
 
     #[test]
     fn a_pin_stops_everything_unattended() {
-        for (writer, source) in UNATTENDED.into_iter().flat_map(|w| Source::ALL.into_iter().map(move |s| (w, s))) {
-            assert_eq!(rule(writer, of(source, true), Undone::Nothing), Ruling::Refuse(Reason::Pinned));
+        for (writer, source) in UNATTENDED.into_iter().flat_map(|w| SkillSource::ALL.into_iter().map(move |s| (w, s))) {
+            assert_eq!(rule(writer, of(source, true), PriorUndo::Nothing), WriteRuling::Refuse(WriteObjection::Pinned));
         }
     }
 
     #[test]
     fn what_a_person_took_back_is_not_written_again_and_what_is_like_it_waits() {
-        for writer in [Writer::Tool, Writer::Synthesis, Writer::Evolver] {
-            for there in [None, of(Source::LocalAgentCreated, false), of(Source::User, false)] {
-                let refused = Ruling::Refuse(Reason::Undone(Undone::Same));
-                assert_eq!(rule(writer, there, Undone::Same), refused, "{there:?}");
+        for writer in [SkillWriter::Tool, SkillWriter::Synthesis, SkillWriter::Evolver] {
+            for there in [None, of(SkillSource::LocalAgentCreated, false), of(SkillSource::User, false)] {
+                let refused = WriteRuling::Refuse(WriteObjection::Undone(PriorUndo::Same));
+                assert_eq!(rule(writer, there, PriorUndo::Same), refused, "{there:?}");
             }
-            assert_eq!(rule(writer, None, Undone::Alike), Ruling::Propose(Reason::Undone(Undone::Alike)));
-            assert_eq!(rule(writer, of(Source::LocalAgentCreated, false), Undone::Alike), Ruling::Allow);
+            assert_eq!(
+                rule(writer, None, PriorUndo::Alike),
+                WriteRuling::Propose(WriteObjection::Undone(PriorUndo::Alike))
+            );
+            assert_eq!(rule(writer, of(SkillSource::LocalAgentCreated, false), PriorUndo::Alike), WriteRuling::Allow);
         }
     }
 

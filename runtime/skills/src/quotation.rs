@@ -296,7 +296,7 @@ impl Known {
 
 /// What a task has written so far that the sources say too.
 #[derive(Debug, Clone, Default)]
-pub struct SoFar {
+pub struct QuotationProgress {
     /// Places in the sources.
     pieces: Vec<(usize, usize)>,
     /// The end of what was written last.
@@ -305,12 +305,12 @@ pub struct SoFar {
 
 /// Texts whose words are not to be repeated.
 #[derive(Debug, Clone, Default)]
-pub struct Sources {
+pub struct QuotableTexts {
     texts: Vec<Arc<str>>,
     index: OnceLock<Index>,
 }
 
-impl Sources {
+impl QuotableTexts {
     /// Adds a text.
     pub fn add(&mut self, text: &str) {
         if text.trim().is_empty() || self.texts.iter().any(|known| **known == *text) {
@@ -322,11 +322,11 @@ impl Sources {
 
     /// The first words of `written` that repeat a source; those that stood in `before` already are no news.
     pub fn repeated(&self, written: &str, before: &str) -> Option<String> {
-        self.repeated_after(&mut SoFar::default(), written, before)
+        self.repeated_after(&mut QuotationProgress::default(), written, before)
     }
 
     /// The same, for one of several texts of a task: what it wrote before counts too.
-    pub fn repeated_after(&self, so_far: &mut SoFar, written: &str, before: &str) -> Option<String> {
+    pub fn repeated_after(&self, so_far: &mut QuotationProgress, written: &str, before: &str) -> Option<String> {
         if self.texts.is_empty() {
             return None;
         }
@@ -359,7 +359,7 @@ impl Sources {
     }
 
     /// Reads the beginning of a text as going on from the end of what the task wrote last, and keeps its own end.
-    pub fn goes_on(&self, so_far: &mut SoFar, written: &str) -> Option<String> {
+    pub fn continued_quotation(&self, so_far: &mut QuotationProgress, written: &str) -> Option<String> {
         let head = written.get(..written.floor_char_boundary(TAIL)).unwrap_or_default();
         let whole = format!("{}\n{head}", so_far.tail);
         let found = self.repeated(&whole, "");
@@ -373,7 +373,7 @@ impl Sources {
     }
 }
 
-impl SoFar {
+impl QuotationProgress {
     /// What the pieces are worth that lie side by side in the source, at most.
     fn side_by_side(&mut self, source: &Letters) -> usize {
         self.pieces.sort_unstable();
@@ -446,15 +446,15 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// Two texts that share this part of their words say nearly the same.
-pub const ALIKE: f64 = 0.7;
+pub const SIMILARITY_THRESHOLD: f64 = 0.7;
 /// A change of fewer words is compared with others as a whole: as few words say different things in different places.
 const FEW: usize = 4;
 
 /// What a text says, by its words, so that two can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shape(Vec<String>);
+pub struct TextFingerprint(Vec<String>);
 
-impl Shape {
+impl TextFingerprint {
     /// The shape of a text.
     pub fn of(text: &str) -> Self {
         Self(words(text))
@@ -476,7 +476,7 @@ impl Shape {
     }
 
     /// How much of all the words of both they share, from 0 to 1.
-    pub fn likeness(&self, other: &Self) -> f64 {
+    pub fn similarity(&self, other: &Self) -> f64 {
         likeness(&self.0.iter().collect(), &other.0.iter().collect())
     }
 }
@@ -488,23 +488,23 @@ fn likeness<T: Ord>(a: &BTreeSet<T>, b: &BTreeSet<T>) -> f64 {
 
 /// What a change of files says, by the words that it brings and takes away, so that two can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gist {
+pub struct ChangeFingerprint {
     before: Vec<String>,
     after: Vec<String>,
 }
 
-impl Gist {
+impl ChangeFingerprint {
     /// The gist of a change: the files that it touches as they were, and as they become.
     pub fn of<'a>(before: impl Iterator<Item = &'a [u8]>, after: impl Iterator<Item = &'a [u8]>) -> Self {
         Self {
-            before: before.flat_map(|file| Shape::of_file(file).0).collect(),
-            after: after.flat_map(|file| Shape::of_file(file).0).collect(),
+            before: before.flat_map(|file| TextFingerprint::of_file(file).0).collect(),
+            after: after.flat_map(|file| TextFingerprint::of_file(file).0).collect(),
         }
     }
 
     /// Whether two changes say the same, or nearly: they come to the same words, or they bring nearly the same ones; where
     /// they bring none, they take nearly the same ones away.
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    pub fn is_similar(&self, other: &Self) -> bool {
         let is_news = |gist: &Self| gist.before != gist.after;
         if !is_news(self) || !is_news(other) {
             return false;
@@ -516,7 +516,7 @@ impl Gist {
             _ => return false,
         };
         let is_large = mine.union(&others).count() >= FEW;
-        self.after == other.after || is_large && likeness(&mine, &others) >= ALIKE
+        self.after == other.after || is_large && likeness(&mine, &others) >= SIMILARITY_THRESHOLD
     }
 
     /// The words that it brings, and those that it takes away.

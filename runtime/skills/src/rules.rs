@@ -4,11 +4,11 @@
 //! no finding is an error; warnings name what works here but not everywhere.
 
 use super::document::Document;
-use super::finding::{Finding, Gathered, Rule};
+use super::finding::{Gathered, Rule, SkillFinding};
 use super::front_matter::lines::{LineIndex, slice};
 use super::front_matter::{Closing, Entry, FrontMatter, KNOWN_KEYS};
 use super::leniency;
-use super::value::Value;
+use super::value::FrontMatterValue;
 
 /// The longest name, in characters.
 pub const MAX_NAME: usize = 64;
@@ -40,14 +40,14 @@ pub fn is_valid_name(name: &str) -> bool {
 }
 
 /// Whether findings leave a skill valid.
-pub fn is_valid(findings: &[Finding]) -> bool {
-    !findings.iter().any(Finding::is_error)
+pub fn is_valid(findings: &[SkillFinding]) -> bool {
+    !findings.iter().any(SkillFinding::is_error)
 }
 
 /// Everything that is wrong with a document, ordered by line and then by rule.
 ///
 /// `expected_name` is the name of the skill's directory, or the stem of a skill that is a single file.
-pub fn check(document: &Document, expected_name: Option<&str>) -> Vec<Finding> {
+pub fn check(document: &Document, expected_name: Option<&str>) -> Vec<SkillFinding> {
     let index = LineIndex::new(document.raw());
     let mut found = leniency::all(document, &index);
     if let Ok(matter) = document.matter() {
@@ -70,17 +70,17 @@ fn size(document: &Document, index: &LineIndex, found: &mut Gathered) {
     if document.body().trim().is_empty() {
         let line = index.line(document.raw().len());
         let fix = "Write the instructions below the closing `---`.";
-        found.add(Finding::new(Rule::BodyEmpty, Some(line), "Nothing stands below the front matter.", fix));
+        found.add(SkillFinding::new(Rule::BodyEmpty, Some(line), "Nothing stands below the front matter.", fix));
     }
     let length = document.raw().chars().count();
     let fix = format!("Move details into files under `{}/` and link to them.", SUPPORT_DIRS.join("/`, `"));
     if length > MAX_SKILL_CHARS {
         let message = format!("The file has {length} characters; the most is {MAX_SKILL_CHARS}.");
-        found.add(Finding::new(Rule::TooLong, None, message, fix.clone()));
+        found.add(SkillFinding::new(Rule::TooLong, None, message, fix.clone()));
     }
     if index.count() > MANY_LINES {
         let message = format!("The file has {} lines; a skill should have at most {MANY_LINES}.", index.count());
-        found.add(Finding::new(Rule::ManyLines, None, message, fix));
+        found.add(SkillFinding::new(Rule::ManyLines, None, message, fix));
     }
 }
 
@@ -93,7 +93,7 @@ struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     fn add(&mut self, rule: Rule, line: usize, message: impl Into<String>, fix: impl Into<String>) {
-        self.found.add(Finding::new(rule, Some(line), message, fix));
+        self.found.add(SkillFinding::new(rule, Some(line), message, fix));
     }
 
     fn line_of(&self, entry: &Entry) -> usize {
@@ -101,16 +101,16 @@ impl<'a> Checker<'a> {
     }
 
     /// The value of a key and the line it stands on.
-    fn value(&self, key: &str) -> Option<(Value, usize)> {
+    fn value(&self, key: &str) -> Option<(FrontMatterValue, usize)> {
         let text = self.document.raw();
         let entry = self.matter.entry(text, key)?;
         Some((self.matter.value(text, entry), self.line_of(entry)))
     }
 
     /// The value of an optional key; one without a value is reported and left at that.
-    fn optional(&mut self, key: &str) -> Option<(Value, usize)> {
+    fn optional(&mut self, key: &str) -> Option<(FrontMatterValue, usize)> {
         match self.value(key)? {
-            (Value::Null, line) => {
+            (FrontMatterValue::Null, line) => {
                 let message = format!("`{key}` has no value.");
                 self.add(Rule::EmptyValue, line, message, format!("Give `{key}` a value or delete the line."));
                 None
@@ -122,11 +122,13 @@ impl<'a> Checker<'a> {
     /// The text of a required key; one that is missing, empty or not text is reported.
     fn required(&mut self, key: &str, missing: Rule, fix: &str) -> Option<(String, usize)> {
         let (message, line) = match self.value(key) {
-            Some((Value::Text(text), line)) if !text.trim().is_empty() => {
+            Some((FrontMatterValue::Text(text), line)) if !text.trim().is_empty() => {
                 return Some((text, line));
             }
-            Some((Value::Text(_) | Value::Null, line)) => (format!("`{key}` is empty."), line),
-            Some((Value::List(_) | Value::Map(_), line)) => (format!("`{key}` is not text."), line),
+            Some((FrontMatterValue::Text(_) | FrontMatterValue::Null, line)) => (format!("`{key}` is empty."), line),
+            Some((FrontMatterValue::List(_) | FrontMatterValue::Map(_), line)) => {
+                (format!("`{key}` is not text."), line)
+            }
             None => (format!("`{key}` is missing."), self.index.line(self.matter.fence.start)),
         };
         self.add(missing, line, message, fix);
@@ -175,7 +177,7 @@ impl<'a> Checker<'a> {
     }
 
     fn license(&mut self) {
-        if let Some((Value::List(_) | Value::Map(_), line)) = self.optional("license") {
+        if let Some((FrontMatterValue::List(_) | FrontMatterValue::Map(_), line)) = self.optional("license") {
             let fix = "Write a short licence name or the name of a licence file: `license: MIT`.";
             self.add(Rule::LicenseType, line, "`license` is not text.", fix);
         }
@@ -198,8 +200,9 @@ impl<'a> Checker<'a> {
     fn metadata(&mut self) {
         let fix = "Write one `key: text` per line below `metadata:`, indented by two spaces.";
         match self.optional("metadata") {
-            Some((Value::Map(map), line)) => {
-                let is_nested = |value: &Value| matches!(value, Value::List(_) | Value::Map(_));
+            Some((FrontMatterValue::Map(map), line)) => {
+                let is_nested =
+                    |value: &FrontMatterValue| matches!(value, FrontMatterValue::List(_) | FrontMatterValue::Map(_));
                 let nested: Vec<&str> =
                     map.iter().filter(|(_, value)| is_nested(value)).map(|(key, _)| key.as_str()).collect();
                 if !nested.is_empty() {
@@ -210,10 +213,10 @@ impl<'a> Checker<'a> {
                     self.add(Rule::MetadataNested, line, message, fix);
                 }
             }
-            Some((Value::Text(_) | Value::List(_), line)) => {
+            Some((FrontMatterValue::Text(_) | FrontMatterValue::List(_), line)) => {
                 self.add(Rule::MetadataType, line, "`metadata` is not a map.", fix)
             }
-            Some((Value::Null, _)) | None => {}
+            Some((FrontMatterValue::Null, _)) | None => {}
         }
     }
 
@@ -223,11 +226,11 @@ impl<'a> Checker<'a> {
             return;
         };
         match value {
-            Value::Text(text) if has_separating_comma(&text) => {
+            FrontMatterValue::Text(text) if has_separating_comma(&text) => {
                 self.add(Rule::AllowedTools, line, "`allowed-tools` is separated by commas.", fix);
             }
-            Value::Text(_) | Value::Null => {}
-            Value::List(_) | Value::Map(_) => {
+            FrontMatterValue::Text(_) | FrontMatterValue::Null => {}
+            FrontMatterValue::List(_) | FrontMatterValue::Map(_) => {
                 self.add(Rule::AllowedTools, line, "`allowed-tools` is not one text.", fix)
             }
         }

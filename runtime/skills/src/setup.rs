@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::document::Document;
-use super::value::Value;
+use super::value::FrontMatterValue;
 use crate::redact;
 use crate::text;
 
@@ -25,7 +25,7 @@ const VENDORS: [(&str, &str); 2] = [("herm", "metadata.herm.config"), ("hermes",
 /// What kind of thing is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum SetupKind {
     /// An environment variable.
     Environment,
     /// A key of the configuration.
@@ -36,7 +36,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
     /// What kind of thing.
-    pub kind: Kind,
+    pub kind: SetupKind,
     /// Its name.
     pub name: String,
     /// What it is and where to get it, on one line.
@@ -68,7 +68,7 @@ impl fmt::Display for Setting {
 /// The configuration keys of a skill that have a value: `config` says the operator's, else the skill's own default
 /// counts. Environment variables are never among them.
 pub fn settings(needs: &Needs, config: &dyn Fn(&str) -> Option<String>) -> Vec<Setting> {
-    let of_config = needs.needs.iter().filter(|need| need.kind == Kind::Config);
+    let of_config = needs.needs.iter().filter(|need| need.kind == SetupKind::Config);
     of_config
         .filter_map(|need| {
             let set = config(&need.name);
@@ -81,7 +81,7 @@ pub fn settings(needs: &Needs, config: &dyn Fn(&str) -> Option<String>) -> Vec<S
 
 /// A part of the declaration that could not be read. It never quotes: a value may stand there.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Oddity {
+pub struct InvalidSetup {
     /// The key of the front matter.
     pub key: &'static str,
     /// What is wrong with it.
@@ -94,25 +94,25 @@ pub struct Needs {
     /// In the order they are declared, each once.
     pub needs: Vec<Need>,
     /// What could not be read.
-    pub oddities: Vec<Oddity>,
+    pub oddities: Vec<InvalidSetup>,
 }
 
 /// Something a skill needs that is not there.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct SetupNeeded {
+pub struct MissingSetup {
     /// What kind of thing.
-    pub kind: Kind,
+    pub kind: SetupKind,
     /// Its name.
     pub name: String,
     /// What it is and where to get it.
     pub help: Option<String>,
 }
 
-impl fmt::Display for SetupNeeded {
+impl fmt::Display for MissingSetup {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            Kind::Environment => "environment variable",
-            Kind::Config => "configuration key",
+            SetupKind::Environment => "environment variable",
+            SetupKind::Config => "configuration key",
         };
         write!(formatter, "{kind} {}", self.name)?;
         self.help.as_ref().map_or(Ok(()), |help| write!(formatter, ": {help}"))
@@ -120,7 +120,7 @@ impl fmt::Display for SetupNeeded {
 }
 
 /// What is needed, one line each.
-pub fn list(needed: &[SetupNeeded]) -> String {
+pub fn list(needed: &[MissingSetup]) -> String {
     needed.iter().map(|needed| format!("- {needed}\n")).collect()
 }
 
@@ -129,34 +129,34 @@ pub fn needs(document: &Document) -> Needs {
     let mut found = Needs::default();
     for key in ["required_environment_variables", "requires_env"] {
         if let Some(value) = declared(document, key) {
-            found.read(key, Kind::Environment, &value);
+            found.read(key, SetupKind::Environment, &value);
         }
     }
     if let Some(value) = document.value("prerequisites").as_ref().and_then(|value| value.get("env_vars")) {
-        found.read("prerequisites.env_vars", Kind::Environment, value);
+        found.read("prerequisites.env_vars", SetupKind::Environment, value);
     }
     let metadata = document.value("metadata");
     for (vendor, key) in VENDORS {
         let config = metadata.as_ref().and_then(|metadata| metadata.get(vendor)?.get("config"));
         if let Some(value) = config {
-            found.read(key, Kind::Config, value);
+            found.read(key, SetupKind::Config, value);
         }
     }
     found
 }
 
 /// What is needed and not there. `env` and `config` say whether a name has a value.
-pub fn missing(needs: &Needs, env: &dyn Fn(&str) -> bool, config: &dyn Fn(&str) -> bool) -> Vec<SetupNeeded> {
+pub fn missing(needs: &Needs, env: &dyn Fn(&str) -> bool, config: &dyn Fn(&str) -> bool) -> Vec<MissingSetup> {
     let is_there = |need: &Need| match need.kind {
-        Kind::Environment => env(&need.name),
-        Kind::Config => config(&need.name),
+        SetupKind::Environment => env(&need.name),
+        SetupKind::Config => config(&need.name),
     };
     let missing = needs.needs.iter().filter(|need| !need.optional && !is_there(need));
-    missing.map(|need| SetupNeeded { kind: need.kind, name: need.name.clone(), help: need.help.clone() }).collect()
+    missing.map(|need| MissingSetup { kind: need.kind, name: need.name.clone(), help: need.help.clone() }).collect()
 }
 
 /// The value under a key at the top, in the metadata, or in a vendor's part of it.
-fn declared(document: &Document, key: &str) -> Option<Value> {
+fn declared(document: &Document, key: &str) -> Option<FrontMatterValue> {
     document.value(key).or_else(|| {
         let metadata = document.value("metadata")?;
         let of_vendor = || VENDORS.iter().find_map(|(vendor, _)| metadata.get(vendor)?.get(key));
@@ -165,33 +165,33 @@ fn declared(document: &Document, key: &str) -> Option<Value> {
 }
 
 impl Needs {
-    fn read(&mut self, key: &'static str, kind: Kind, value: &Value) {
+    fn read(&mut self, key: &'static str, kind: SetupKind, value: &FrontMatterValue) {
         match value {
-            Value::Null => {}
-            Value::List(items) => {
+            FrontMatterValue::Null => {}
+            FrontMatterValue::List(items) => {
                 for (at, item) in items.iter().enumerate() {
                     self.read_item(key, kind, &format!("entry {}", at + 1), item);
                 }
             }
-            Value::Text(text) => {
+            FrontMatterValue::Text(text) => {
                 for (at, name) in text.split(',').map(str::trim).filter(|name| !name.is_empty()).enumerate() {
-                    self.read_item(key, kind, &format!("entry {}", at + 1), &Value::Text(name.to_owned()));
+                    self.read_item(key, kind, &format!("entry {}", at + 1), &FrontMatterValue::Text(name.to_owned()));
                 }
             }
-            Value::Map(_) => self.read_item(key, kind, "the value", value),
+            FrontMatterValue::Map(_) => self.read_item(key, kind, "the value", value),
         }
     }
 
-    fn read_item(&mut self, key: &'static str, kind: Kind, what: &str, item: &Value) {
+    fn read_item(&mut self, key: &'static str, kind: SetupKind, what: &str, item: &FrontMatterValue) {
         let names: &[&str] = match kind {
-            Kind::Environment => &["name", "env_var"],
-            Kind::Config => &["key"],
+            SetupKind::Environment => &["name", "env_var"],
+            SetupKind::Config => &["key"],
         };
         let name = match item {
-            Value::Null => return,
-            Value::Text(name) => Some(name.as_str()),
-            Value::Map(_) => names.iter().find_map(|name| item.get(name)?.as_text()),
-            Value::List(_) => None,
+            FrontMatterValue::Null => return,
+            FrontMatterValue::Text(name) => Some(name.as_str()),
+            FrontMatterValue::Map(_) => names.iter().find_map(|name| item.get(name)?.as_text()),
+            FrontMatterValue::List(_) => None,
         };
         let Some(name) = name.map(str::trim) else {
             let expected = names.join("` or `");
@@ -200,20 +200,21 @@ impl Needs {
         if !is_name(kind, name) {
             return self.odd(key, format!("{what} is not a name: {}", rule(kind)));
         }
-        if kind == Kind::Config && item.get("description").and_then(Value::as_text).is_none() {
+        if kind == SetupKind::Config && item.get("description").and_then(FrontMatterValue::as_text).is_none() {
             self.odd(key, format!("{what} has no `description`"));
         }
-        let is_yes =
-            |key: &str| item.get(key).and_then(Value::as_text).is_some_and(|text| text.eq_ignore_ascii_case("true"));
-        let default = item.get("default").filter(|value| **value != Value::Null);
+        let is_yes = |key: &str| {
+            item.get(key).and_then(FrontMatterValue::as_text).is_some_and(|text| text.eq_ignore_ascii_case("true"))
+        };
+        let default = item.get("default").filter(|value| **value != FrontMatterValue::Null);
         let has_default = default.is_some();
-        let default = default.filter(|_| kind == Kind::Config).map(|value| match value {
-            Value::Text(text) => text.clone(),
+        let default = default.filter(|_| kind == SetupKind::Config).map(|value| match value {
+            FrontMatterValue::Text(text) => text.clone(),
             other => other.words().join(", "),
         });
         let optional = match kind {
-            Kind::Environment => is_yes("optional"),
-            Kind::Config => has_default,
+            SetupKind::Environment => is_yes("optional"),
+            SetupKind::Config => has_default,
         };
         self.add(key, Need { kind, name: name.to_owned(), help: help(item), optional, default });
     }
@@ -233,7 +234,7 @@ impl Needs {
     }
 
     fn odd(&mut self, key: &'static str, reason: String) {
-        let oddity = Oddity { key, reason };
+        let oddity = InvalidSetup { key, reason };
         if self.oddities.len() < MAX_NEEDS && !self.oddities.contains(&oddity) {
             self.oddities.push(oddity);
         }
@@ -241,33 +242,34 @@ impl Needs {
 }
 
 /// What a declaration says about a need, on one line and without secrets.
-fn help(item: &Value) -> Option<String> {
-    let said = |key: &str| item.get(key).and_then(Value::as_text).map(str::trim).filter(|text| !text.is_empty());
+fn help(item: &FrontMatterValue) -> Option<String> {
+    let said =
+        |key: &str| item.get(key).and_then(FrontMatterValue::as_text).map(str::trim).filter(|text| !text.is_empty());
     let what = ["help", "description", "prompt"].into_iter().find_map(said);
     let purpose = said("required_for").map(|purpose| format!("(for {purpose})"));
     let whole = [what.map(str::to_owned), purpose].into_iter().flatten().collect::<Vec<_>>().join(" ");
     (!whole.is_empty()).then(|| text::line(&redact::redact(&whole), MAX_HELP))
 }
 
-fn is_name(kind: Kind, name: &str) -> bool {
+fn is_name(kind: SetupKind, name: &str) -> bool {
     if name.is_empty() || name.len() > MAX_NAME {
         return false;
     }
     match kind {
-        Kind::Environment => {
+        SetupKind::Environment => {
             name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
                 && !name.starts_with(|first: char| first.is_ascii_digit())
         }
-        Kind::Config => name.split('.').all(|part| {
+        SetupKind::Config => name.split('.').all(|part| {
             !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
         }),
     }
 }
 
-fn rule(kind: Kind) -> &'static str {
+fn rule(kind: SetupKind) -> &'static str {
     match kind {
-        Kind::Environment => "letters, digits and underscores, no digit first",
-        Kind::Config => "letters, digits, hyphens and underscores, in parts separated by dots",
+        SetupKind::Environment => "letters, digits and underscores, no digit first",
+        SetupKind::Config => "letters, digits, hyphens and underscores, in parts separated by dots",
     }
 }
 
@@ -280,12 +282,12 @@ mod tests {
         needs(&Document::read(format!("---\n{front_matter}---\nbody\n").as_bytes()).unwrap())
     }
 
-    fn need(kind: Kind, name: &str, help: Option<&str>, optional: bool) -> Need {
+    fn need(kind: SetupKind, name: &str, help: Option<&str>, optional: bool) -> Need {
         Need { kind, name: name.to_owned(), help: help.map(str::to_owned), optional, default: None }
     }
 
     fn env(name: &str) -> Need {
-        need(Kind::Environment, name, None, false)
+        need(SetupKind::Environment, name, None, false)
     }
 
     #[test]
@@ -306,15 +308,15 @@ mod tests {
             Needs {
                 needs: vec![
                     env("PLAIN"),
-                    need(Kind::Environment, "GIF_KEY", Some("From the maker's page. (for searching)"), false),
-                    need(Kind::Environment, "OTHER", Some("Another"), true),
+                    need(SetupKind::Environment, "GIF_KEY", Some("From the maker's page. (for searching)"), false),
+                    need(SetupKind::Environment, "OTHER", Some("Another"), true),
                     env("ONE"),
                     env("TWO"),
                     Need {
                         default: Some("small".to_owned()),
-                        ..need(Kind::Config, "gif.size", Some("How large"), true)
+                        ..need(SetupKind::Config, "gif.size", Some("How large"), true)
                     },
-                    need(Kind::Config, "gif.place", Some("Where to put them"), false),
+                    need(SetupKind::Config, "gif.place", Some("Where to put them"), false),
                 ],
                 oddities: Vec::new(),
             }
@@ -336,11 +338,11 @@ mod tests {
             "prerequisites: git\n",
             "metadata:\n  hermes:\n    config:\n      - key: a..b\n      - nokey: x\n      - key: fine\n",
         ));
-        let odd = |key, reason: &str| Oddity { key, reason: reason.to_owned() };
+        let odd = |key, reason: &str| InvalidSetup { key, reason: reason.to_owned() };
         assert_eq!(
             read,
             Needs {
-                needs: vec![env("GOOD"), need(Kind::Config, "fine", None, false)],
+                needs: vec![env("GOOD"), need(SetupKind::Config, "fine", None, false)],
                 oddities: vec![
                     odd("requires_env", "entry 1 is not a name: letters, digits and underscores, no digit first"),
                     odd("requires_env", "entry 2 is not a name, nor a map with `name` or `env_var`"),

@@ -8,26 +8,26 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::document::MAX_DOCUMENT_BYTES;
-use super::index::{Delta, Entry, Index, Problem};
+use super::index::{Delta, Index, SkillEntry, SkillProblem};
 use super::place::Form;
 use super::rules;
 use super::store::{self, file_path};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fsio::{Kind, Limits, Root, Stat};
+use crate::fsio::{DirEntryKind, Root, Stat, SurveyLimits};
 use crate::ids::{RelPath, Slug};
 
 /// A skill on a shelf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shelved<'a> {
+pub struct ExternalSkill<'a> {
     /// What its directory's index says of it.
-    pub entry: &'a Entry,
+    pub entry: &'a SkillEntry,
     /// The directory, as it was given.
     pub dir: &'a Path,
 }
 
 /// A name that two directories claim.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Collision {
+pub struct SkillDirCollision {
     /// The name.
     pub slug: Slug,
     /// The directory whose skill has the name.
@@ -38,12 +38,12 @@ pub struct Collision {
 
 /// Directories of skills, in the order in which they win names.
 #[derive(Debug, Default)]
-pub struct Shelf {
+pub struct SkillDirs {
     dirs: Vec<Directory>,
     /// Whose skill a name is.
     owners: BTreeMap<Slug, usize>,
-    collisions: Vec<Collision>,
-    problems: Vec<Problem>,
+    collisions: Vec<SkillDirCollision>,
+    problems: Vec<SkillProblem>,
 }
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ struct Open {
     stats: BTreeMap<RelPath, Option<Stat>>,
 }
 
-impl Shelf {
+impl SkillDirs {
     /// A shelf of these directories. Nothing is read before [`update`](Self::update).
     pub fn new(dirs: Vec<PathBuf>) -> Self {
         Self { dirs: dirs.into_iter().map(|path| Directory { path, open: None }).collect(), ..Self::default() }
@@ -71,7 +71,7 @@ impl Shelf {
 
     /// Reads the directories, or what changed in them since the last time.
     pub fn update(&mut self) -> Result<Delta> {
-        let before: BTreeMap<Slug, (usize, Entry)> = self
+        let before: BTreeMap<Slug, (usize, SkillEntry)> = self
             .owners
             .iter()
             .filter_map(|(slug, number)| Some((slug.clone(), (*number, self.entry(slug)?.clone()))))
@@ -95,7 +95,7 @@ impl Shelf {
                 }
             };
             let path = directory.path.display().to_string();
-            self.problems.extend(problem.map(|reason| Problem { path, reason }));
+            self.problems.extend(problem.map(|reason| SkillProblem { path, reason }));
         }
         self.merge();
         Ok(self.delta(&before))
@@ -110,7 +110,7 @@ impl Shelf {
                 let slug = &entry.place.slug;
                 match self.owners.get(slug).and_then(|winner| self.dirs.get(*winner)) {
                     None => drop(self.owners.insert(slug.clone(), number)),
-                    Some(winner) => self.collisions.push(Collision {
+                    Some(winner) => self.collisions.push(SkillDirCollision {
                         slug: slug.clone(),
                         winner: winner.path.clone(),
                         loser: directory.path.clone(),
@@ -120,12 +120,12 @@ impl Shelf {
             for problem in open.index.problems() {
                 let inside = problem.path.strip_prefix(open.top.as_str()).unwrap_or(&problem.path);
                 let path = directory.path.join(inside.trim_start_matches('/')).display().to_string();
-                self.problems.push(Problem { path, reason: problem.reason.clone() });
+                self.problems.push(SkillProblem { path, reason: problem.reason.clone() });
             }
         }
     }
 
-    fn delta(&self, before: &BTreeMap<Slug, (usize, Entry)>) -> Delta {
+    fn delta(&self, before: &BTreeMap<Slug, (usize, SkillEntry)>) -> Delta {
         let mut delta = Delta { total: self.owners.len(), ..Delta::default() };
         for (slug, number) in &self.owners {
             match (before.get(slug), self.entry(slug)) {
@@ -139,31 +139,31 @@ impl Shelf {
     }
 
     /// Its skills in slug order.
-    pub fn entries(&self) -> impl Iterator<Item = Shelved<'_>> {
+    pub fn entries(&self) -> impl Iterator<Item = ExternalSkill<'_>> {
         self.owners.keys().filter_map(|slug| self.get(slug))
     }
 
     /// One skill.
-    pub fn get(&self, slug: &Slug) -> Option<Shelved<'_>> {
+    pub fn get(&self, slug: &Slug) -> Option<ExternalSkill<'_>> {
         let directory = self.dirs.get(*self.owners.get(slug)?)?;
-        Some(Shelved { entry: directory.open.as_ref()?.index.get(slug)?, dir: &directory.path })
+        Some(ExternalSkill { entry: directory.open.as_ref()?.index.get(slug)?, dir: &directory.path })
     }
 
     /// Names that a later directory claims too.
-    pub fn collisions(&self) -> &[Collision] {
+    pub fn collisions(&self) -> &[SkillDirCollision] {
         &self.collisions
     }
 
     /// Directories and files that could not be read.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[SkillProblem] {
         &self.problems
     }
 
-    fn entry(&self, slug: &Slug) -> Option<&Entry> {
+    fn entry(&self, slug: &Slug) -> Option<&SkillEntry> {
         self.get(slug).map(|shelved| shelved.entry)
     }
 
-    fn expect(&self, slug: &Slug) -> Result<(&Open, &Entry)> {
+    fn expect(&self, slug: &Slug) -> Result<(&Open, &SkillEntry)> {
         let directory = self.owners.get(slug).and_then(|number| self.dirs.get(*number));
         let open = directory.and_then(|directory| directory.open.as_ref());
         open.and_then(|open| Some((open, open.index.get(slug)?))).ok_or_else(|| {
@@ -275,11 +275,11 @@ fn list(root: &Root, dir: &RelPath, shown: &str, files: &mut Vec<String>) -> Res
         let Ok(path) = dir.join(&entry.name) else { continue };
         let shown = if shown.is_empty() { entry.name.clone() } else { format!("{shown}/{}", entry.name) };
         match entry.kind {
-            Kind::File => files.push(shown),
-            Kind::Dir => list(root, &path, &shown, files)?,
-            Kind::Odd(_) => {}
+            DirEntryKind::File => files.push(shown),
+            DirEntryKind::Dir => list(root, &path, &shown, files)?,
+            DirEntryKind::Other(_) => {}
         }
-        let most = Limits::default().entries;
+        let most = SurveyLimits::default().entries;
         if files.len() > most {
             return Err(Error::invalid(format!("{dir} holds more than {most} files")).hint("split the skill"));
         }

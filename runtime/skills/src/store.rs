@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use super::document::Document;
 use super::files::Files;
-use super::finding::{Finding, Severity};
-use super::place::{self, Form, Place};
+use super::finding::{Severity, SkillFinding};
+use super::place::{self, Form, SkillLocation};
 use super::rules;
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
@@ -18,11 +18,11 @@ use crate::layout::{self, ARCHIVE_DIR, SKILLS_DIR};
 const AGAIN: &str = ".archived-";
 
 /// Where an active skill stands.
-pub fn find(files: &dyn Files, slug: &Slug) -> Result<Option<Place>> {
+pub fn find(files: &dyn Files, slug: &Slug) -> Result<Option<SkillLocation>> {
     Ok(place::find(&files.below(SKILLS_DIR)?, SKILLS_DIR, slug))
 }
 
-fn expect(files: &dyn Files, slug: &Slug) -> Result<Place> {
+fn expect(files: &dyn Files, slug: &Slug) -> Result<SkillLocation> {
     if let Some(place) = find(files, slug)? {
         return Ok(place);
     }
@@ -34,7 +34,7 @@ fn expect(files: &dyn Files, slug: &Slug) -> Result<Place> {
 }
 
 /// Writes a new skill, flat.
-pub fn create(files: &mut dyn Files, slug: &Slug, content: &str) -> Result<Place> {
+pub fn create(files: &mut dyn Files, slug: &Slug, content: &str) -> Result<SkillLocation> {
     if let Some(there) = find(files, slug)? {
         return Err(
             Error::conflict(format!("skill {slug} exists already, at {}", there.main)).hint("edit or patch it instead")
@@ -47,11 +47,11 @@ pub fn create(files: &mut dyn Files, slug: &Slug, content: &str) -> Result<Place
     obey_rules(content, slug)?;
     let main = layout::flat_skill(slug)?;
     files.write(main.clone(), content.as_bytes().to_vec());
-    Ok(Place { slug: slug.clone(), main, form: Form::Flat })
+    Ok(SkillLocation { slug: slug.clone(), main, form: Form::Flat })
 }
 
 /// Replaces a skill's main file.
-pub fn edit(files: &mut dyn Files, slug: &Slug, content: &str) -> Result<Place> {
+pub fn edit(files: &mut dyn Files, slug: &Slug, content: &str) -> Result<SkillLocation> {
     let place = expect(files, slug)?;
     obey_rules(content, slug)?;
     files.write(place.main.clone(), content.as_bytes().to_vec());
@@ -65,7 +65,7 @@ pub fn patch(
     support: Option<&str>,
     find_text: &str,
     replacement: &str,
-) -> Result<Place> {
+) -> Result<SkillLocation> {
     let place = expect(files, slug)?;
     let path = match support {
         Some(support) => support_path(&place, support)?,
@@ -95,7 +95,7 @@ pub fn patch(
 }
 
 /// Writes a support file. A flat skill becomes a directory; nothing else about it changes.
-pub fn write_file(files: &mut dyn Files, slug: &Slug, support: &str, content: Vec<u8>) -> Result<Place> {
+pub fn write_file(files: &mut dyn Files, slug: &Slug, support: &str, content: Vec<u8>) -> Result<SkillLocation> {
     let place = expect(files, slug)?;
     let target = place.promoted()?;
     let path = support_path(&target, support)?;
@@ -110,7 +110,7 @@ pub fn write_file(files: &mut dyn Files, slug: &Slug, support: &str, content: Ve
 }
 
 /// Removes a support file.
-pub fn remove_file(files: &mut dyn Files, slug: &Slug, support: &str) -> Result<Place> {
+pub fn remove_file(files: &mut dyn Files, slug: &Slug, support: &str) -> Result<SkillLocation> {
     let place = expect(files, slug)?;
     let path = support_path(&place, support)?;
     read(files, &path)?;
@@ -141,7 +141,7 @@ pub fn archive(files: &mut dyn Files, slug: &Slug) -> Result<()> {
 }
 
 /// Brings an archived skill back to where it was; the latest archive of that name.
-pub fn restore(files: &mut dyn Files, slug: &Slug) -> Result<Place> {
+pub fn restore(files: &mut dyn Files, slug: &Slug) -> Result<SkillLocation> {
     if let Some(there) = find(files, slug)? {
         return Err(Error::conflict(format!("skill {slug} is active already, at {}", there.main))
             .hint("archive the active one first; restoring never overwrites"));
@@ -202,7 +202,7 @@ pub fn read(files: &dyn Files, path: &RelPath) -> Result<Vec<u8>> {
 }
 
 /// The path of a support file, which must lie in one of the support directories.
-pub fn support_path(place: &Place, support: &str) -> Result<RelPath> {
+pub fn support_path(place: &SkillLocation, support: &str) -> Result<RelPath> {
     RelPath::validate(support)?;
     let allowed = support.split_once('/').is_some_and(|(dir, _)| rules::SUPPORT_DIRS.contains(&dir));
     if !allowed {
@@ -216,7 +216,7 @@ pub fn support_path(place: &Place, support: &str) -> Result<RelPath> {
 }
 
 /// The path of any file in a skill's directory, for reading.
-pub fn file_path(place: &Place, file: &str) -> Result<RelPath> {
+pub fn file_path(place: &SkillLocation, file: &str) -> Result<RelPath> {
     RelPath::validate(file)?;
     if let Some(part) = file.split('/').find(|part| layout::PRUNED_DIRS.contains(part)) {
         return Err(Error::not_found(format!("{file:?} is no file of skill {}: {part} holds none", place.slug))
@@ -269,7 +269,7 @@ fn obey_rules(content: &str, slug: &Slug) -> Result<()> {
     let document = Document::read(content.as_bytes()).map_err(|unreadable| {
         Error::invalid(format!("the skill cannot be read: {}", unreadable.reason)).hint("write it as UTF-8 text")
     })?;
-    let broken: Vec<Finding> = rules::check(&document, Some(slug.as_str()))
+    let broken: Vec<SkillFinding> = rules::check(&document, Some(slug.as_str()))
         .into_iter()
         .filter(|finding| finding.severity == Severity::Error)
         .collect();
@@ -283,7 +283,7 @@ fn obey_rules(content: &str, slug: &Slug) -> Result<()> {
 }
 
 /// The file or directory that is moved when the skill moves.
-fn unit(place: &Place) -> RelPath {
+fn unit(place: &SkillLocation) -> RelPath {
     place.dir().unwrap_or_else(|| place.main.clone())
 }
 

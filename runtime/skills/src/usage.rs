@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
 
@@ -55,7 +55,7 @@ stored_name!(CreatedBy, "a maker of skills", {
 /// Where a skill is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum SkillState {
     /// In the index.
     Active,
     /// In the index, long unused.
@@ -64,40 +64,40 @@ pub enum State {
     Archived,
 }
 
-stored_name!(State, "a state of a skill", {
+stored_name!(SkillState, "a state of a skill", {
     Active => "active", Stale => "stale", Archived => "archived",
 });
 
 /// The telemetry of one skill.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Usage {
+pub struct SkillUsage {
     /// When it was archived, while it is.
-    pub archived_at: Option<Moment>,
+    pub archived_at: Option<Timestamp>,
     /// When it was made. Making is not using.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
     /// Who made it.
     pub created_by: CreatedBy,
     /// When it was last changed.
-    pub last_patched_at: Option<Moment>,
+    pub last_patched_at: Option<Timestamp>,
     /// When it was last used.
-    pub last_used_at: Option<Moment>,
+    pub last_used_at: Option<Timestamp>,
     /// When it was last read.
-    pub last_viewed_at: Option<Moment>,
+    pub last_viewed_at: Option<Timestamp>,
     /// How often it was changed.
     pub patch_count: u32,
     /// Exempt from everything automatic.
     pub pinned: bool,
     /// Where it is in its life.
-    pub state: State,
+    pub state: SkillState,
     /// How often it was used.
     pub use_count: u32,
     /// How often it was read.
     pub view_count: u32,
 }
 
-impl Usage {
+impl SkillUsage {
     /// A skill just made.
-    pub fn new(created_by: CreatedBy, created_at: Moment) -> Self {
+    pub fn new(created_by: CreatedBy, created_at: Timestamp) -> Self {
         Self {
             archived_at: None,
             created_at,
@@ -107,22 +107,22 @@ impl Usage {
             last_viewed_at: None,
             patch_count: 0,
             pinned: false,
-            state: State::Active,
+            state: SkillState::Active,
             use_count: 0,
             view_count: 0,
         }
     }
 }
 
-impl Usage {
+impl SkillUsage {
     /// When it was last used, read or changed; none if it never was. Making it is not activity.
-    pub fn last_activity(&self) -> Option<Moment> {
+    pub fn last_activity(&self) -> Option<Timestamp> {
         [self.last_used_at, self.last_viewed_at, self.last_patched_at].into_iter().flatten().max()
     }
 }
 
 /// The bytes of `skills/.usage.json`: sorted keys, 2-space indent, a final newline.
-pub fn sidecar(usage: &BTreeMap<Slug, Usage>) -> Result<Vec<u8>> {
+pub fn sidecar(usage: &BTreeMap<Slug, SkillUsage>) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(usage)
         .map_err(|source| Error::internal("usage could not be written as JSON").because(source))?;
     bytes.push(b'\n');

@@ -10,31 +10,31 @@ use serde::Serialize;
 /// A value as it was written in the front matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Value {
+pub enum FrontMatterValue {
     /// Nothing, `~` or `null`.
     Null,
     /// Any scalar, as written.
     Text(String),
     /// A sequence.
-    List(Vec<Value>),
+    List(Vec<FrontMatterValue>),
     /// A mapping.
-    Map(BTreeMap<String, Value>),
+    Map(BTreeMap<String, FrontMatterValue>),
 }
 
-impl Value {
+impl FrontMatterValue {
     /// The text, if this is text.
     pub fn as_text(&self) -> Option<&str> {
         match self {
-            Value::Text(text) => Some(text),
-            Value::Null | Value::List(_) | Value::Map(_) => None,
+            FrontMatterValue::Text(text) => Some(text),
+            FrontMatterValue::Null | FrontMatterValue::List(_) | FrontMatterValue::Map(_) => None,
         }
     }
 
     /// The value under a key, if this is a map that has it.
-    pub fn get(&self, key: &str) -> Option<&Value> {
+    pub fn get(&self, key: &str) -> Option<&FrontMatterValue> {
         match self {
-            Value::Map(map) => map.get(key),
-            Value::Null | Value::Text(_) | Value::List(_) => None,
+            FrontMatterValue::Map(map) => map.get(key),
+            FrontMatterValue::Null | FrontMatterValue::Text(_) | FrontMatterValue::List(_) => None,
         }
     }
 
@@ -49,22 +49,24 @@ impl Value {
 
     fn collect_words(&self, prefix: &str, words: &mut Vec<String>) {
         match self {
-            Value::Null => {}
-            Value::Text(text) => {
+            FrontMatterValue::Null => {}
+            FrontMatterValue::Text(text) => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 words.extend(parts.map(|part| format!("{prefix}{part}")));
             }
             // Inside a list a comma belongs to the item: the list has already done the separating.
-            Value::List(items) => {
+            FrontMatterValue::List(items) => {
                 for item in items {
                     match item {
-                        Value::Text(text) if text.trim().is_empty() => {}
-                        Value::Text(text) => words.push(format!("{prefix}{}", text.trim())),
-                        Value::Null | Value::List(_) | Value::Map(_) => item.collect_words(prefix, words),
+                        FrontMatterValue::Text(text) if text.trim().is_empty() => {}
+                        FrontMatterValue::Text(text) => words.push(format!("{prefix}{}", text.trim())),
+                        FrontMatterValue::Null | FrontMatterValue::List(_) | FrontMatterValue::Map(_) => {
+                            item.collect_words(prefix, words)
+                        }
                     }
                 }
             }
-            Value::Map(map) => {
+            FrontMatterValue::Map(map) => {
                 for (key, value) in map {
                     value.collect_words(&format!("{prefix}{key}:"), words);
                 }
@@ -77,8 +79,8 @@ impl Value {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Value {
-        Value::Text(text.to_owned())
+    fn text(text: &str) -> FrontMatterValue {
+        FrontMatterValue::Text(text.to_owned())
     }
 
     #[test]
@@ -88,21 +90,21 @@ mod tests {
 
     #[test]
     fn a_comma_inside_a_list_item_belongs_to_the_item() {
-        assert_eq!(Value::List(vec![text("a, b"), text(" c ")]).words(), ["a, b", "c"]);
+        assert_eq!(FrontMatterValue::List(vec![text("a, b"), text(" c ")]).words(), ["a, b", "c"]);
     }
 
     #[test]
     fn a_map_of_lists_keeps_its_keys_as_prefixes() {
         let map = BTreeMap::from([
             ("env".to_owned(), text("TOKEN")),
-            ("mcp".to_owned(), Value::List(vec![text("mail"), Value::Null])),
+            ("mcp".to_owned(), FrontMatterValue::List(vec![text("mail"), FrontMatterValue::Null])),
         ]);
-        assert_eq!(Value::Map(map).words(), ["env:TOKEN", "mcp:mail"]);
+        assert_eq!(FrontMatterValue::Map(map).words(), ["env:TOKEN", "mcp:mail"]);
     }
 
     #[test]
     fn a_value_is_serialised_as_the_plain_json_it_stands_for() {
-        let value = Value::List(vec![Value::Null, text("1.0")]);
+        let value = FrontMatterValue::List(vec![FrontMatterValue::Null, text("1.0")]);
         assert_eq!(serde_json::to_string(&value).unwrap(), r#"[null,"1.0"]"#);
     }
 }

@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::index::Entry;
-use super::shelf::Shelved;
+use super::index::SkillEntry;
+use super::shelf::ExternalSkill;
 use crate::ids::{RelPath, Slug};
 
 /// What hides skills.
 #[derive(Debug, Clone, Copy)]
-pub struct Filter<'a> {
+pub struct VisibilityFilter<'a> {
     /// The operating system, called as in [`std::env::consts::OS`].
     pub platform: &'a str,
     /// Names the operator turned off.
@@ -22,7 +22,7 @@ pub struct Filter<'a> {
 /// Why a skill is not seen.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Why {
+pub enum HiddenReason {
     /// It is for another operating system.
     OtherPlatform,
     /// The operator turned it off.
@@ -36,7 +36,7 @@ pub enum Why {
     },
 }
 
-impl std::fmt::Display for Why {
+impl std::fmt::Display for HiddenReason {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::OtherPlatform => formatter.write_str("other platform"),
@@ -49,25 +49,25 @@ impl std::fmt::Display for Why {
 
 /// A skill, and where it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen<'a> {
+pub struct VisibleSkill<'a> {
     /// The skill.
-    pub entry: &'a Entry,
+    pub entry: &'a SkillEntry,
     /// The directory it is from, unless it is the brain's own.
     pub external: Option<&'a Path>,
 }
 
 /// What an agent sees, and what it does not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Visible<'a> {
+pub struct SkillVisibility<'a> {
     /// In slug order.
-    pub skills: Vec<Seen<'a>>,
+    pub skills: Vec<VisibleSkill<'a>>,
     /// In slug order; the brain's own before the shelf's.
-    pub hidden: Vec<(Seen<'a>, Why)>,
+    pub hidden: Vec<(VisibleSkill<'a>, HiddenReason)>,
 }
 
-impl Visible<'_> {
+impl SkillVisibility<'_> {
     /// Names and reasons of what is hidden.
-    pub fn reasons(&self) -> Vec<(Slug, Why)> {
+    pub fn reasons(&self) -> Vec<(Slug, HiddenReason)> {
         self.hidden.iter().map(|(seen, why)| (seen.entry.place.slug.clone(), why.clone())).collect()
     }
 }
@@ -75,28 +75,28 @@ impl Visible<'_> {
 /// Decides which skills are seen. Neither the order of `local` nor that of `shelf` matters, as long as each has a name
 /// once.
 pub fn visible<'a>(
-    local: impl IntoIterator<Item = &'a Entry>,
-    shelf: impl IntoIterator<Item = Shelved<'a>>,
-    filter: &Filter<'_>,
-) -> Visible<'a> {
-    let local: BTreeMap<&Slug, &Entry> = local.into_iter().map(|entry| (&entry.place.slug, entry)).collect();
-    let shelf: BTreeMap<&Slug, Shelved<'a>> =
+    local: impl IntoIterator<Item = &'a SkillEntry>,
+    shelf: impl IntoIterator<Item = ExternalSkill<'a>>,
+    filter: &VisibilityFilter<'_>,
+) -> SkillVisibility<'a> {
+    let local: BTreeMap<&Slug, &SkillEntry> = local.into_iter().map(|entry| (&entry.place.slug, entry)).collect();
+    let shelf: BTreeMap<&Slug, ExternalSkill<'a>> =
         shelf.into_iter().map(|shelved| (&shelved.entry.place.slug, shelved)).collect();
     let there = satisfied(&local, filter);
-    let verdict = |entry: &Entry| {
+    let verdict = |entry: &SkillEntry| {
         if !entry.suits(filter.platform) {
-            return Some(Why::OtherPlatform);
+            return Some(HiddenReason::OtherPlatform);
         }
         if filter.disabled.contains(&entry.place.slug) {
-            return Some(Why::Disabled);
+            return Some(HiddenReason::Disabled);
         }
-        unmet(entry, &|slug| there.contains(slug)).map(|name| Why::Requires(name.to_owned()))
+        unmet(entry, &|slug| there.contains(slug)).map(|name| HiddenReason::Requires(name.to_owned()))
     };
-    let mut visible = Visible::default();
+    let mut visible = SkillVisibility::default();
     let names: BTreeSet<&Slug> = local.keys().chain(shelf.keys()).copied().collect();
     for name in names {
-        let own = local.get(name).map(|entry| Seen { entry, external: None });
-        let other = shelf.get(name).map(|shelved| Seen { entry: shelved.entry, external: Some(shelved.dir) });
+        let own = local.get(name).map(|entry| VisibleSkill { entry, external: None });
+        let other = shelf.get(name).map(|shelved| VisibleSkill { entry: shelved.entry, external: Some(shelved.dir) });
         if let Some(seen) = own.or(other) {
             match verdict(seen.entry) {
                 None => visible.skills.push(seen),
@@ -104,7 +104,7 @@ pub fn visible<'a>(
             }
         }
         if let (Some(own), Some(other)) = (own, other) {
-            visible.hidden.push((other, Why::Shadowed { by: own.entry.place.main.clone() }));
+            visible.hidden.push((other, HiddenReason::Shadowed { by: own.entry.place.main.clone() }));
         }
     }
     visible
@@ -112,7 +112,7 @@ pub fn visible<'a>(
 
 /// The brain's skills that are seen: the largest set in which each has what it requires. Skills that require each
 /// other stay, for they are all there.
-fn satisfied<'a>(local: &BTreeMap<&'a Slug, &'a Entry>, filter: &Filter<'_>) -> BTreeSet<&'a Slug> {
+fn satisfied<'a>(local: &BTreeMap<&'a Slug, &'a SkillEntry>, filter: &VisibilityFilter<'_>) -> BTreeSet<&'a Slug> {
     let mut there: BTreeSet<&Slug> = local.keys().copied().collect();
     let mut needed_by: BTreeMap<Slug, Vec<&'a Slug>> = BTreeMap::new();
     let mut gone = Vec::new();
@@ -134,7 +134,7 @@ fn satisfied<'a>(local: &BTreeMap<&'a Slug, &'a Entry>, filter: &Filter<'_>) -> 
 }
 
 /// The first skill that an entry requires and that is not there. A name that cannot be a skill's is not there.
-fn unmet<'a>(entry: &'a Entry, is_there: &dyn Fn(&Slug) -> bool) -> Option<&'a str> {
+fn unmet<'a>(entry: &'a SkillEntry, is_there: &dyn Fn(&Slug) -> bool) -> Option<&'a str> {
     let mut names = entry.requires.iter().filter_map(|name| required(name));
     names.find(|name| !Slug::from_title(name).is_some_and(|slug| is_there(&slug)))
 }
@@ -152,15 +152,15 @@ fn required(requirement: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Form, Place};
+    use crate::{Form, SkillLocation};
     use proptest::prelude::*;
 
-    fn entry(name: &str, platforms: &[&str], requires: &[&str]) -> Entry {
+    fn entry(name: &str, platforms: &[&str], requires: &[&str]) -> SkillEntry {
         let slug: Slug = name.parse().unwrap();
         let main = format!("skills/{name}.md").parse().unwrap();
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        Entry {
-            place: Place { slug, main, form: Form::Flat },
+        SkillEntry {
+            place: SkillLocation { slug, main, form: Form::Flat },
             name: name.to_owned(),
             description: "d".into(),
             category: None,
@@ -170,8 +170,8 @@ mod tests {
         }
     }
 
-    fn shown(visible: &Visible<'_>) -> (Vec<String>, Vec<String>) {
-        let name = |seen: &Seen<'_>| {
+    fn shown(visible: &SkillVisibility<'_>) -> (Vec<String>, Vec<String>) {
+        let name = |seen: &VisibleSkill<'_>| {
             let slug = &seen.entry.place.slug;
             seen.external.map_or_else(|| slug.to_string(), |dir| format!("{slug}@{}", dir.display()))
         };
@@ -205,8 +205,8 @@ mod tests {
         ];
         let dir = Path::new("lib");
         let disabled = off(&["off", "unknown"]);
-        let filter = Filter { platform: "linux", disabled: &disabled };
-        let visible = visible(&local, shelf.iter().map(|entry| Shelved { entry, dir }), &filter);
+        let filter = VisibilityFilter { platform: "linux", disabled: &disabled };
+        let visible = visible(&local, shelf.iter().map(|entry| ExternalSkill { entry, dir }), &filter);
         let (seen, hidden) = shown(&visible);
         assert_eq!(seen, ["a", "c", "f", "g", "x@lib"]);
         assert_eq!(
@@ -223,7 +223,10 @@ mod tests {
                 "z@lib: other platform",
             ]
         );
-        assert_eq!(visible.reasons()[0], ("a".parse().unwrap(), Why::Shadowed { by: "skills/a.md".parse().unwrap() }));
+        assert_eq!(
+            visible.reasons()[0],
+            ("a".parse().unwrap(), HiddenReason::Shadowed { by: "skills/a.md".parse().unwrap() })
+        );
     }
 
     fn entries() -> impl Strategy<Value = BTreeMap<String, (Vec<String>, Vec<String>)>> {
@@ -233,7 +236,7 @@ mod tests {
         prop::collection::btree_map("[a-f]", fields, 0..6)
     }
 
-    fn made(all: &BTreeMap<String, (Vec<String>, Vec<String>)>) -> Vec<Entry> {
+    fn made(all: &BTreeMap<String, (Vec<String>, Vec<String>)>) -> Vec<SkillEntry> {
         fn words(words: &[String]) -> Vec<&str> {
             words.iter().map(String::as_str).collect()
         }
@@ -247,13 +250,13 @@ mod tests {
         ) {
             let (mut local, mut shelf) = (made(&local), made(&shelf));
             let disabled: BTreeSet<Slug> = disabled.iter().map(|name| name.parse().unwrap()).collect();
-            let filter = Filter { platform: "linux", disabled: &disabled };
+            let filter = VisibilityFilter { platform: "linux", disabled: &disabled };
             let dir = Path::new("lib");
             let (local_before, shelf_before) = (local.clone(), shelf.clone());
-            let first = visible(&local_before, shelf_before.iter().map(|entry| Shelved { entry, dir }), &filter);
+            let first = visible(&local_before, shelf_before.iter().map(|entry| ExternalSkill { entry, dir }), &filter);
             local.reverse();
             shelf.reverse();
-            let second = visible(&local, shelf.iter().map(|entry| Shelved { entry, dir }), &filter);
+            let second = visible(&local, shelf.iter().map(|entry| ExternalSkill { entry, dir }), &filter);
             prop_assert_eq!(shown(&first), shown(&second), "the order of listing does not matter");
             prop_assert_eq!(first.skills.len() + first.hidden.len(), local.len() + shelf.len());
             let own: BTreeSet<&Slug> = local.iter().map(|entry| &entry.place.slug).collect();

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::chunk::Piece;
 use crate::error::Result;
-use crate::fsio::{Root, Sync};
+use crate::fsio::{Root, SyncTiming};
 use crate::ids::Digest;
 use crate::layout;
-use crate::memory::Place;
+use crate::memory::RowPosition;
 
 const SCHEMA: &str = "herm/snapshot-cache@1";
 const MAX_BYTES: u64 = 1 << 30;
@@ -72,7 +72,7 @@ impl Cache {
     /// Keeps it for the next snapshot.
     pub(super) fn save(&self, brain: &Path) -> Result<()> {
         let root = Root::open(brain)?;
-        root.replace(&layout::rel(layout::SNAPSHOT_CACHE)?, &self.to_bytes(), Sync::Later)
+        root.replace(&layout::rel(layout::SNAPSHOT_CACHE)?, &self.to_bytes(), SyncTiming::Later)
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -128,7 +128,7 @@ impl Cache {
                 let digest = digest(&mut rest)?;
                 let (key, ordinal) = (number(&mut rest)?.cast_signed(), number(&mut rest)?);
                 let (rows, bytes) = (number(&mut rest)?, number(&mut rest)?);
-                read.pieces.push(Piece { digest, end: Place { key, ordinal }, rows, bytes });
+                read.pieces.push(Piece { digest, end: RowPosition { key, ordinal }, rows, bytes });
             }
             for _ in 0..table.nodes {
                 read.nodes.push(digest(&mut rest)?);
@@ -162,7 +162,7 @@ mod tests {
     fn a_cache_reads_back_and_a_damaged_one_is_none() {
         let dir = tempfile::tempdir().unwrap();
         let digest = |n: u8| Digest::of(&[n]);
-        let piece = Piece { digest: digest(1), end: Place { key: -5, ordinal: 2 }, rows: 3, bytes: 4 };
+        let piece = Piece { digest: digest(1), end: RowPosition { key: -5, ordinal: 2 }, rows: 3, bytes: 4 };
         let table =
             TableCache { pieces: vec![piece], nodes: vec![digest(2)], hashes: [(0, digest(3)), (7, digest(4))].into() };
         let cache = Cache {

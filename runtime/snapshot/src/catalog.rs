@@ -7,12 +7,12 @@
 use std::collections::BTreeSet;
 
 use super::cipher::Cipher;
-use super::head::{self, Head, place};
-use super::pointer::{Catalog, Pointed, Record};
+use super::head::{self, SnapshotHead, place};
+use super::pointer::{CatalogRef, HeadRef, PointerRecord};
 use super::portable::{self, Entry};
 use super::push::retried;
 use super::store::{ObjectName, Store};
-use super::vault::{Missing, Secrecy, Vault};
+use super::vault::{Encryption, Missing, Vault};
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest};
 
@@ -24,10 +24,10 @@ const MAX_ENTRY: u64 = 64 << 10;
 impl Vault {
     /// What a pointer must say so that it points to the last snapshot of a brain. Where the store would be lost with its
     /// index, a catalog is put into it first, and the record names it.
-    pub async fn pointer_record(&self, brain: &BrainId) -> Result<Option<Record>> {
+    pub async fn pointer_record(&self, brain: &BrainId) -> Result<Option<PointerRecord>> {
         let Some((head, digest)) = retried(|| head::last(&*self.store, brain)).await? else { return Ok(None) };
-        let pointed = Pointed { number: head.number, digest };
-        let Some(index) = self.store.index() else { return Ok(Some(Record { pointed, catalog: None })) };
+        let pointed = HeadRef { number: head.number, digest };
+        let Some(index) = self.store.index() else { return Ok(Some(PointerRecord { pointed, catalog: None })) };
         let cipher = self.cipher(brain, Missing::Refuse).await?;
         cipher.check_head(&head)?;
         let entries = self.catalogued(index, &head, &cipher).await?;
@@ -39,11 +39,11 @@ impl Vault {
             self.store.address(&name).await?.ok_or_else(|| {
                 Error::internal(format!("{} does not say where it keeps {name}", self.store.describe()))
             })?;
-        Ok(Some(Record { pointed, catalog: Some(Catalog { address, blake3: Digest::of(&object) }) }))
+        Ok(Some(PointerRecord { pointed, catalog: Some(CatalogRef { address, blake3: Digest::of(&object) }) }))
     }
 
     /// What the index has of a snapshot: nothing else is needed to restore it and to go on from it.
-    async fn catalogued(&self, index: &dyn Store, head: &Head, cipher: &Cipher) -> Result<Vec<Entry>> {
+    async fn catalogued(&self, index: &dyn Store, head: &SnapshotHead, cipher: &Cipher) -> Result<Vec<Entry>> {
         let brain = &head.brain;
         let from = retried(|| self.whereabouts(head)).await?;
         let mut chunks = BTreeSet::new();
@@ -70,7 +70,9 @@ impl Vault {
         if retried(|| head::last(index, brain)).await?.is_some() {
             return Ok(());
         }
-        let Some(Record { pointed, catalog: Some(catalog) }) = pointer.said(brain).await? else { return Ok(()) };
+        let Some(PointerRecord { pointed, catalog: Some(catalog) }) = pointer.lookup(brain).await? else {
+            return Ok(());
+        };
         let object = self.store.at_address(&catalog.address, MAX_BYTES).await?;
         let bad = |how: &str| {
             Error::corrupt(format!("the catalog of brain {brain} that {} names {how}", pointer.describe()))
@@ -98,15 +100,15 @@ impl Vault {
 
     fn seal_catalog(&self, brain: &BrainId, file: &[u8]) -> Result<Vec<u8>> {
         match &self.secrecy {
-            Secrecy::Key(operator) => operator.catalog_cipher().seal_catalog(brain, file),
-            Secrecy::Plaintext => Cipher::Plain.seal_catalog(brain, file),
+            Encryption::Key(operator) => operator.catalog_cipher().seal_catalog(brain, file),
+            Encryption::Plaintext => Cipher::Plain.seal_catalog(brain, file),
         }
     }
 
     fn open_catalog(&self, brain: &BrainId, object: &[u8]) -> Result<Vec<u8>> {
         match &self.secrecy {
-            Secrecy::Key(operator) => operator.catalog_cipher().open_catalog(brain, object, MAX_BYTES),
-            Secrecy::Plaintext => Cipher::Plain.open_catalog(brain, object, MAX_BYTES),
+            Encryption::Key(operator) => operator.catalog_cipher().open_catalog(brain, object, MAX_BYTES),
+            Encryption::Plaintext => Cipher::Plain.open_catalog(brain, object, MAX_BYTES),
         }
     }
 }

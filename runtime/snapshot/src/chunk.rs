@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::ids::Digest;
-use crate::memory::Place;
+use crate::memory::RowPosition;
 
 /// A chunk of rows is not cut before it has this many bytes.
 pub(super) const LEAST_BYTES: usize = 16 << 10;
@@ -24,7 +24,7 @@ pub(super) const MAX_LEVELS: usize = 8;
 pub(super) struct Piece {
     pub(super) digest: Digest,
     /// Where its last row ends.
-    pub(super) end: Place,
+    pub(super) end: RowPosition,
     pub(super) rows: u64,
     pub(super) bytes: u64,
 }
@@ -80,7 +80,7 @@ impl Cutter {
     }
 
     /// The full chunk and what is known of it; the cutter is empty afterwards.
-    pub(super) fn seal<T>(&mut self, end: Place, put: impl FnOnce(&Digest, &[u8]) -> Result<T>) -> Result<Piece> {
+    pub(super) fn seal<T>(&mut self, end: RowPosition, put: impl FnOnce(&Digest, &[u8]) -> Result<T>) -> Result<Piece> {
         let digest = Digest::of(&self.chunk);
         put(&digest, &self.chunk)?;
         let bytes = (self.chunk.len() - self.head) as u64;
@@ -98,7 +98,7 @@ impl Cutter {
 
 /// Groups references into nodes, level by level. `put` gets every node; what comes back are the
 /// references of each level that are no node yet, the lowest first.
-pub(super) fn tower(
+pub(super) fn build_nodes(
     table: &str,
     pieces: Vec<Digest>,
     put: &mut dyn FnMut(&Digest, &[u8]) -> Result<()>,
@@ -153,7 +153,7 @@ mod tests {
     fn a_tower_holds_its_references_in_order_and_leaves_few_outside() {
         for count in [0, 1, 31, 500, 20_000] {
             let mut nodes = BTreeMap::new();
-            let levels = tower("t", digests(count), &mut |digest, node| {
+            let levels = build_nodes("t", digests(count), &mut |digest, node| {
                 nodes.insert(*digest, node.to_vec());
                 Ok(())
             })
@@ -171,7 +171,7 @@ mod tests {
                 nodes.push(*digest);
                 Ok(())
             };
-            tower("t", digests(count), put).unwrap();
+            build_nodes("t", digests(count), put).unwrap();
             nodes
         };
         let (before, after) = (made(20_000), made(20_001));
@@ -186,7 +186,7 @@ mod tests {
             for id in 0..5_000u64 {
                 let row = vec![7; if id == grown { 150 } else { 100 }];
                 if cutter.take(&row, &id.to_le_bytes()) {
-                    let end = Place { key: id.cast_signed(), ordinal: 1 };
+                    let end = RowPosition { key: id.cast_signed(), ordinal: 1 };
                     pieces.push(cutter.seal(end, |_, _| Ok(())).unwrap());
                 }
             }
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_chunk_is_only_read_as_what_it_is() {
         let mut kept = Vec::new();
-        tower("t", digests(100), &mut |_, node| {
+        build_nodes("t", digests(100), &mut |_, node| {
             kept = node.to_vec();
             Ok(())
         })

@@ -9,7 +9,7 @@ use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use std::io::Read as _;
 
 use super::chunk::MAX_CHUNK_BYTES;
-use super::head::Head;
+use super::head::SnapshotHead;
 use super::key::DataKey;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest};
@@ -24,14 +24,14 @@ const LEVEL: i32 = 3;
 
 /// What an object is, which its encryption binds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What<'a> {
+pub(super) enum ObjectKind<'a> {
     /// A chunk of rows or a node. It belongs to every version that names its digest.
     Chunk { digest: &'a Digest },
     /// The manifest of one version.
     Manifest { version: u64, digest: &'a Digest },
 }
 
-impl What<'_> {
+impl ObjectKind<'_> {
     fn digest(&self) -> &Digest {
         match self {
             Self::Chunk { digest } | Self::Manifest { digest, .. } => digest,
@@ -65,7 +65,7 @@ impl What<'_> {
     }
 }
 
-impl std::fmt::Display for What<'_> {
+impl std::fmt::Display for ObjectKind<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Chunk { digest } => write!(f, "chunk {}", digest.short()),
@@ -85,13 +85,13 @@ pub(super) enum Cipher {
 
 impl Cipher {
     /// The head as someone with the key writes it.
-    pub(super) fn sealed_head(&self, head: Head) -> Result<Head> {
+    pub(super) fn sealed_head(&self, head: SnapshotHead) -> Result<SnapshotHead> {
         let seal = self.head_seal(&head)?;
-        Ok(Head { seal, ..head })
+        Ok(SnapshotHead { seal, ..head })
     }
 
     /// Refuses a head that nobody with the key wrote: whoever can write to the store could point to any snapshot.
-    pub(super) fn check_head(&self, head: &Head) -> Result<()> {
+    pub(super) fn check_head(&self, head: &SnapshotHead) -> Result<()> {
         let expected = self.head_seal(head)?;
         // Whoever guesses a digest bit by bit needs answers faster than a store gives them; still, no early end.
         let same = match (&expected, &head.seal) {
@@ -110,7 +110,7 @@ impl Cipher {
         .hint("find out who can write to the store; nothing was restored, and nothing pushed"))
     }
 
-    fn head_seal(&self, head: &Head) -> Result<Option<Digest>> {
+    fn head_seal(&self, head: &SnapshotHead) -> Result<Option<Digest>> {
         match self {
             Self::Plain => Ok(None),
             Self::Sealed(key) => Ok(Some(key.seal_of(&head.sealed_bytes()?))),
@@ -118,7 +118,7 @@ impl Cipher {
     }
 
     /// The object that holds `content`.
-    pub(super) fn seal(&self, brain: &BrainId, what: What<'_>, content: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn seal(&self, brain: &BrainId, what: ObjectKind<'_>, content: &[u8]) -> Result<Vec<u8>> {
         self.seal_as(&what.associated(brain), content)
     }
 
@@ -150,7 +150,7 @@ impl Cipher {
     }
 
     /// The content of an object, if it is what it must be.
-    pub(super) fn open(&self, brain: &BrainId, what: What<'_>, object: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn open(&self, brain: &BrainId, what: ObjectKind<'_>, object: &[u8]) -> Result<Vec<u8>> {
         let content = self.open_as(&what, &what.associated(brain), object, what.limit())?;
         match Digest::of(&content) == *what.digest() {
             true => Ok(content),
@@ -241,15 +241,15 @@ mod tests {
     fn what_was_sealed_opens_as_the_same_thing_and_as_nothing_else() {
         let content = vec![7; 100_000];
         let digest = Digest::of(&content);
-        let what = What::Manifest { version: 4, digest: &digest };
+        let what = ObjectKind::Manifest { version: 4, digest: &digest };
         let object = sealed().seal(&id("1"), what, &content).unwrap();
         assert!(object.len() < 1_000, "compressed before it is encrypted");
         assert_eq!(object, sealed().seal(&id("1"), what, &content).unwrap());
         assert_eq!(sealed().open(&id("1"), what, &object).unwrap(), content);
         for (cipher, brain, what) in [
             (sealed(), "2", what),
-            (sealed(), "1", What::Manifest { version: 5, digest: &digest }),
-            (sealed(), "1", What::Chunk { digest: &digest }),
+            (sealed(), "1", ObjectKind::Manifest { version: 5, digest: &digest }),
+            (sealed(), "1", ObjectKind::Chunk { digest: &digest }),
             (Cipher::Sealed(DataKey::from_bytes([4; 32])), "1", what),
         ] {
             assert_eq!(cipher.open(&id(brain), what, &object).unwrap_err().kind(), ErrorKind::Corrupt);
@@ -263,7 +263,7 @@ mod tests {
     fn every_byte_counts_with_a_key_and_without() {
         let content = b"rows and rows and rows".to_vec();
         let digest = Digest::of(&content);
-        let what = What::Chunk { digest: &digest };
+        let what = ObjectKind::Chunk { digest: &digest };
         for cipher in [sealed(), Cipher::Plain] {
             let object = cipher.seal(&id("1"), what, &content).unwrap();
             for at in 0..object.len() {
@@ -286,7 +286,7 @@ mod tests {
         }
         assert!(object.len() < 2 << 20);
         let digest = Digest::of(b"");
-        let error = Cipher::Plain.open(&id("1"), What::Chunk { digest: &digest }, &object).unwrap_err();
+        let error = Cipher::Plain.open(&id("1"), ObjectKind::Chunk { digest: &digest }, &object).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.message().contains("larger than it may be"), "{error}");
     }

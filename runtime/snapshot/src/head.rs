@@ -8,8 +8,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::manifest::ReceiptHead;
-use super::store::{Created, ObjectName, Store, claim};
-use crate::clock::Moment;
+use super::store::{CreateOutcome, ObjectName, Store, claim};
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio;
 use crate::ids::{BrainId, Digest};
@@ -22,7 +22,7 @@ const MAX_HEAD_BYTES: u64 = 64 << 10;
 /// One state of a brain in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Head {
+pub struct SnapshotHead {
     /// Always [`HEAD_SCHEMA`].
     pub schema: String,
     /// The agent.
@@ -44,9 +44,9 @@ pub struct Head {
     /// New chunks go to this generation; pruning begins a new one.
     pub generation: u64,
     /// Who wrote it, and a number that only its writer knows before it is there.
-    pub writer: Writer,
+    pub writer: HeadWriter,
     /// When, by its writer's clock.
-    pub at: Moment,
+    pub at: Timestamp,
     /// That someone with the brain's key wrote all of this; null where nothing is encrypted.
     pub seal: Option<Digest>,
 }
@@ -54,14 +54,14 @@ pub struct Head {
 /// Who wrote a head.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Writer {
+pub struct HeadWriter {
     /// The operator.
     pub owner: String,
     /// Chosen for this one head: after a failed write it tells whether it arrived.
     pub nonce: String,
 }
 
-impl Head {
+impl SnapshotHead {
     /// A line of JSON, and its digest: a head that rotted is told from one that says something else.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
         let line = serde_json::to_string(self)
@@ -120,10 +120,10 @@ pub(super) async fn numbers(store: &dyn Store, brain: &BrainId, after: Option<u6
 }
 
 /// One head with the digest of its bytes; `None` where there is none.
-pub(super) async fn read(store: &dyn Store, brain: &BrainId, number: u64) -> Result<Option<(Head, Digest)>> {
+pub(super) async fn read(store: &dyn Store, brain: &BrainId, number: u64) -> Result<Option<(SnapshotHead, Digest)>> {
     match store.get(&name(brain, number)?, MAX_HEAD_BYTES).await? {
         None => Ok(None),
-        Some(bytes) => Ok(Some((Head::parse(&bytes, brain, number)?, Digest::of(&bytes)))),
+        Some(bytes) => Ok(Some((SnapshotHead::parse(&bytes, brain, number)?, Digest::of(&bytes)))),
     }
 }
 
@@ -166,7 +166,7 @@ pub(super) async fn set_mark(store: &dyn Store, brain: &BrainId, number: u64) ->
 
 /// The last head. Neither the mark nor a listing is the last word: both may be behind. Heads are
 /// numbered without gaps above the oldest, so whoever asks for the next one finds what they left out.
-pub(super) async fn last(store: &dyn Store, brain: &BrainId) -> Result<Option<(Head, Digest)>> {
+pub(super) async fn last(store: &dyn Store, brain: &BrainId) -> Result<Option<(SnapshotHead, Digest)>> {
     let mut found = match mark(store, brain).await? {
         Some(number) => read(store, brain, number).await?,
         None => None,
@@ -204,9 +204,9 @@ pub(super) enum Commit {
 }
 
 /// Creates a head. A write whose answer was lost is looked up by its nonce.
-pub(super) async fn commit(store: &dyn Store, head: &Head) -> Result<Commit> {
+pub(super) async fn commit(store: &dyn Store, head: &SnapshotHead) -> Result<Commit> {
     let name = name(&head.brain, head.number)?;
-    let ours = claim(store, &name, &head.to_bytes()?).await? == Created::Yes;
+    let ours = claim(store, &name, &head.to_bytes()?).await? == CreateOutcome::Yes;
     if !ours {
         return Ok(Commit::Lost);
     }
@@ -241,7 +241,7 @@ pub(super) async fn last_not_older(
     layout: &Layout,
     store: &dyn Store,
     brain: &BrainId,
-) -> Result<Option<(Head, Digest)>> {
+) -> Result<Option<(SnapshotHead, Digest)>> {
     // What was seen is read first: heads that come meanwhile are newer.
     let describe = store.describe();
     let seen = seen(layout, brain)?.into_iter().find(|seen| seen.store == describe);
@@ -254,7 +254,7 @@ pub(super) async fn last_not_older(
 
 /// What was seen, one entry a store.
 fn seen(layout: &Layout, brain: &BrainId) -> Result<Vec<Seen>> {
-    let path = layout.seen(brain);
+    let path = layout.last_seen_snapshot(brain);
     match fsio::read_regular(&path, MAX_HEAD_BYTES) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         read => serde_json::from_slice(&read?).map_err(|source| {
@@ -263,7 +263,7 @@ fn seen(layout: &Layout, brain: &BrainId) -> Result<Vec<Seen>> {
     }
 }
 
-fn refuse_older(layout: &Layout, brain: &BrainId, seen: &Seen, found: Option<&(Head, Digest)>) -> Result<()> {
+fn refuse_older(layout: &Layout, brain: &BrainId, seen: &Seen, found: Option<&(SnapshotHead, Digest)>) -> Result<()> {
     let (number, version, same) = match found {
         Some((head, digest)) => (head.number, head.version, head.number != seen.number || *digest == seen.head),
         None => (0, 0, true),
@@ -277,16 +277,16 @@ fn refuse_older(layout: &Layout, brain: &BrainId, seen: &Seen, found: Option<&(H
          {} (version {}) was here",
         seen.number, seen.version
     ))
-    .hint(format!("find out who took the store back; if it was you, remove {}", layout.seen(brain).display())))
+    .hint(format!("find out who took the store back; if it was you, remove {}", layout.last_seen_snapshot(brain).display())))
 }
 
 /// Remembers the newest head.
-pub(super) fn remember(layout: &Layout, store: &str, head: &Head, digest: &Digest) -> Result<()> {
+pub(super) fn remember(layout: &Layout, store: &str, head: &SnapshotHead, digest: &Digest) -> Result<()> {
     let mut seen = seen(layout, &head.brain)?;
     if seen.iter().any(|seen| seen.store == store && seen.number >= head.number) {
         return Ok(());
     }
-    let path = layout.seen(&head.brain);
+    let path = layout.last_seen_snapshot(&head.brain);
     seen.retain(|seen| seen.store != store);
     seen.push(Seen { store: store.to_owned(), number: head.number, head: *digest, version: head.version });
     let bytes = serde_json::to_vec(&seen).map_err(|source| Error::internal("cannot be written").because(source))?;
@@ -298,5 +298,5 @@ fn write_beside(path: &Path, bytes: &[u8]) -> Result<()> {
         return Err(Error::internal("a file without a name"));
     };
     fsio::create_dirs(dir)?;
-    fsio::Root::open(dir)?.replace(&name.parse()?, bytes, fsio::Sync::Now)
+    fsio::Root::open(dir)?.replace(&name.parse()?, bytes, fsio::SyncTiming::Now)
 }

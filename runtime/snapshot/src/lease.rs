@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::head::place;
-use super::store::{Created, ObjectName, claim};
+use super::store::{CreateOutcome, ObjectName, claim};
 use super::vault::Vault;
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
@@ -38,7 +38,7 @@ struct Record {
 
 /// The right to work on a brain, until it is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
+pub struct BrainLease {
     brain: BrainId,
     epoch: u64,
     holder: String,
@@ -46,7 +46,7 @@ pub struct Lease {
     renewed: Instant,
 }
 
-impl Lease {
+impl BrainLease {
     /// Its number; each renewal has the next.
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -60,9 +60,9 @@ impl Lease {
 
 /// What trying to take a lease gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken {
+pub enum LeaseAttempt {
     /// It is ours.
-    Ours(Lease),
+    Ours(BrainLease),
     /// Someone else works on the brain.
     Busy {
         /// Who.
@@ -85,7 +85,7 @@ fn name(brain: &BrainId, epoch: u64) -> Result<ObjectName> {
 
 impl Vault {
     /// Tries to take the lease of a brain.
-    pub async fn take_lease(&self, brain: &BrainId, ttl: Duration) -> Result<Taken> {
+    pub async fn take_lease(&self, brain: &BrainId, ttl: Duration) -> Result<LeaseAttempt> {
         let epochs = self.epochs(brain).await?;
         let last = match epochs.last() {
             Some(epoch) => self.record(brain, *epoch).await?,
@@ -96,32 +96,32 @@ impl Vault {
             let wait = Duration::from_millis(record.ttl_ms.min(24 * 3_600_000));
             let seen = self.watch(brain, epoch);
             if seen.elapsed() < wait {
-                return Ok(Taken::Busy { owner: record.owner, wait: wait - seen.elapsed() });
+                return Ok(LeaseAttempt::Busy { owner: record.owner, wait: wait - seen.elapsed() });
             }
             tracing::warn!(%brain, owner = record.owner, epoch, "taking over a lease that was not renewed");
         }
         let holder = self.writer()?.nonce;
-        let lease = Lease { brain: brain.clone(), epoch, holder, ttl, renewed: Instant::now() };
+        let lease = BrainLease { brain: brain.clone(), epoch, holder, ttl, renewed: Instant::now() };
         match self.next(&lease, Held::Yes).await {
-            Ok(lease) => Ok(Taken::Ours(lease)),
+            Ok(lease) => Ok(LeaseAttempt::Ours(lease)),
             Err(error) if error.kind() == crate::error::ErrorKind::Conflict => {
-                Ok(Taken::Busy { owner: "someone who was faster".to_owned(), wait: ttl })
+                Ok(LeaseAttempt::Busy { owner: "someone who was faster".to_owned(), wait: ttl })
             }
             Err(error) => Err(error),
         }
     }
 
     /// Renews a lease. `Conflict` where it was taken over: what was not pushed by now must be done again.
-    pub async fn renew_lease(&self, lease: &Lease) -> Result<Lease> {
+    pub async fn renew_lease(&self, lease: &BrainLease) -> Result<BrainLease> {
         self.next(lease, Held::Yes).await
     }
 
     /// Gives a lease back, so that nobody has to wait for it.
-    pub async fn release_lease(&self, lease: &Lease) -> Result<()> {
+    pub async fn release_lease(&self, lease: &BrainLease) -> Result<()> {
         self.next(lease, Held::No).await.map(|_| ())
     }
 
-    async fn next(&self, lease: &Lease, held: Held) -> Result<Lease> {
+    async fn next(&self, lease: &BrainLease, held: Held) -> Result<BrainLease> {
         let brain = &lease.brain;
         let epoch = lease.epoch + 1;
         let began = Instant::now();
@@ -137,7 +137,7 @@ impl Vault {
         };
         let content = serde_json::to_vec(&record)
             .map_err(|source| Error::internal("a lease cannot be written").because(source))?;
-        let ours = claim(&*self.store, &name(brain, epoch)?, &content).await? == Created::Yes;
+        let ours = claim(&*self.store, &name(brain, epoch)?, &content).await? == CreateOutcome::Yes;
         // Numbers that were tidied away can be created again by someone who slept meanwhile.
         let epochs = self.epochs(brain).await?;
         if !ours || epochs.iter().any(|found| *found > epoch) {
@@ -150,7 +150,7 @@ impl Vault {
         for old in epochs.into_iter().filter(|old| old + KEPT < epoch) {
             self.store.remove(&name(brain, old)?).await?;
         }
-        Ok(Lease { epoch, renewed: began, ..lease.clone() })
+        Ok(BrainLease { epoch, renewed: began, ..lease.clone() })
     }
 
     async fn epochs(&self, brain: &BrainId) -> Result<Vec<u64>> {
@@ -192,7 +192,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::Secrecy;
+    use crate::Encryption;
     use crate::clock::SystemClock;
     use crate::error::ErrorKind;
     use crate::ids::SystemRandom;
@@ -203,14 +203,14 @@ mod tests {
     fn vaults() -> (Vault, Vault, BrainId) {
         let store = Arc::new(MemoryStore::new());
         let vault = |owner: &str| {
-            Vault::new(store.clone(), Secrecy::Plaintext, owner, Arc::new(SystemRandom), Arc::new(SystemClock))
+            Vault::new(store.clone(), Encryption::Plaintext, owner, Arc::new(SystemRandom), Arc::new(SystemClock))
         };
         (vault("one"), vault("two"), "7".parse().unwrap())
     }
 
-    fn ours(taken: Taken) -> Lease {
+    fn ours(taken: LeaseAttempt) -> BrainLease {
         match taken {
-            Taken::Ours(lease) => lease,
+            LeaseAttempt::Ours(lease) => lease,
             busy => panic!("{busy:?}"),
         }
     }
@@ -221,7 +221,7 @@ mod tests {
         let mut lease = ours(one.take_lease(&brain, TTL).await.unwrap());
         for _ in 0..50 {
             let taken = two.take_lease(&brain, TTL).await.unwrap();
-            assert!(matches!(taken, Taken::Busy { ref owner, .. } if owner == "one"), "{taken:?}");
+            assert!(matches!(taken, LeaseAttempt::Busy { ref owner, .. } if owner == "one"), "{taken:?}");
             tokio::time::advance(TTL - Duration::from_secs(1)).await;
             assert!(lease.is_due());
             lease = one.renew_lease(&lease).await.unwrap();
@@ -233,7 +233,7 @@ mod tests {
     async fn a_holder_that_slept_is_told_and_cannot_come_back() {
         let (one, two, brain) = vaults();
         let lease = ours(one.take_lease(&brain, TTL).await.unwrap());
-        assert!(matches!(two.take_lease(&brain, TTL).await.unwrap(), Taken::Busy { .. }));
+        assert!(matches!(two.take_lease(&brain, TTL).await.unwrap(), LeaseAttempt::Busy { .. }));
         tokio::time::advance(TTL).await;
         let theirs = ours(two.take_lease(&brain, TTL).await.unwrap());
         assert_eq!(one.renew_lease(&lease).await.unwrap_err().kind(), ErrorKind::Conflict);

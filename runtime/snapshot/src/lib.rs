@@ -1,12 +1,12 @@
 //! Snapshots: a brain as encrypted, content-addressed chunks in a store, and back.
 //!
-//! - [`Vault`] pushes brains to a [`Store`] and restores them; [`Secrecy`] says how they are encrypted.
-//! - [`Head`] is the pointer to a brain's last snapshot. Heads are created, never replaced, so that of
+//! - [`Vault`] pushes brains to a [`Store`] and restores them; [`Encryption`] says how they are encrypted.
+//! - [`SnapshotHead`] is the pointer to a brain's last snapshot. Heads are created, never replaced, so that of
 //!   two operators that move one brain only one succeeds.
-//! - [`Lease`] keeps two operators from working on one brain at the same time.
+//! - [`BrainLease`] keeps two operators from working on one brain at the same time.
 //! - A [`Pointer`](pointer::Pointer) beside the store says where the head is, so that a store that was taken back is
 //!   caught.
-//! - [`Manifest`] lists what a snapshot holds.
+//! - [`SnapshotManifest`] lists what a snapshot holds.
 //!
 //! The formats are in `docs/reference/snapshot.md`.
 
@@ -35,13 +35,13 @@ mod tests;
 mod vault;
 mod verify;
 
-pub use head::{HEAD_SCHEMA, Head, Writer};
+pub use head::{HEAD_SCHEMA, HeadWriter, SnapshotHead};
 pub use key::OperatorKey;
-pub use lease::{Lease, Taken};
-pub use manifest::{Manifest, ReceiptHead, SNAPSHOT_SCHEMA, TableEntry};
-pub use prune::{Keeping, Pruned};
-pub use push::Pushed;
-pub use restore::{Inspect, Inspecting, Progress, Restored, Restoring};
+pub use lease::{BrainLease, LeaseAttempt};
+pub use manifest::{ReceiptHead, SNAPSHOT_SCHEMA, SnapshotManifest, TableEntry};
+pub use prune::{PruneOptions, PruneReport};
+pub use push::PushReport;
+pub use restore::{Inspecting, Progress, RestoreOptions, RestoreReport, RowInspector};
 pub use store::Store;
-pub use vault::{Secrecy, Vault};
-pub use verify::{Rehearse, Verified, Verifying};
+pub use vault::{Encryption, Vault};
+pub use verify::{RehearsalScope, SnapshotVerification, SnapshotVerifyOptions};

@@ -53,7 +53,7 @@ pub struct TableEntry {
 /// What a snapshot is of, and where everything in it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Manifest {
+pub struct SnapshotManifest {
     /// Always [`SNAPSHOT_SCHEMA`].
     pub schema: String,
     /// The agent.
@@ -68,7 +68,7 @@ pub struct Manifest {
     pub tables: Vec<TableEntry>,
 }
 
-impl Manifest {
+impl SnapshotManifest {
     /// The bytes: one line of JSON, then the rims of the tables in their order.
     pub(super) fn to_bytes(&self, rims: &[Vec<u8>]) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec(self)

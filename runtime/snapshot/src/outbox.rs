@@ -7,9 +7,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fsio::{Root, Sync};
+use crate::fsio::{Root, SyncTiming};
 use crate::layout;
 
 /// How the snapshots of a brain went.
@@ -19,31 +19,31 @@ pub struct Outbox {
     /// The store they go to.
     pub store: String,
     /// The last one that arrived.
-    pub pushed: Option<Arrived>,
+    pub pushed: Option<PushRecord>,
     /// What has gone wrong since.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<PushFailure>,
     /// When the store was last asked to keep what it has.
-    pub renewed: Option<Moment>,
+    pub renewed: Option<Timestamp>,
 }
 
 /// A snapshot that arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arrived {
+pub struct PushRecord {
     /// The version.
     pub version: u64,
     /// The number of its head.
     pub head: u64,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
 }
 
 /// Pushes that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct PushFailure {
     /// How often in a row.
     pub attempts: u32,
     /// Since when.
-    pub since: Moment,
+    pub since: Timestamp,
     /// The last reason.
     pub reason: String,
     /// What kind of error it was.
@@ -63,7 +63,7 @@ impl Outbox {
     pub fn save(&self, brain: &Path) -> Result<()> {
         let bytes = serde_json::to_vec_pretty(self)
             .map_err(|source| Error::internal("the outbox cannot be written").because(source))?;
-        Root::open(brain)?.replace(&layout::rel(layout::OUTBOX)?, &bytes, Sync::Later)
+        Root::open(brain)?.replace(&layout::rel(layout::OUTBOX)?, &bytes, SyncTiming::Later)
     }
 
     /// Whether a brain of this version is in the store.
@@ -72,12 +72,12 @@ impl Outbox {
     }
 
     /// Notes a push that arrived.
-    pub fn arrived(&mut self, store: &str, arrived: Arrived) {
+    pub fn arrived(&mut self, store: &str, arrived: PushRecord) {
         *self = Self { store: store.to_owned(), pushed: Some(arrived), trouble: None, renewed: self.renewed };
     }
 
     /// Notes a push that failed; how often it has by now.
-    pub fn failed(&mut self, store: &str, error: &Error, now: Moment) -> u32 {
+    pub fn failed(&mut self, store: &str, error: &Error, now: Timestamp) -> u32 {
         if self.store != store {
             *self = Self { store: store.to_owned(), ..Self::default() };
         }
@@ -85,12 +85,12 @@ impl Outbox {
         let attempts = before.as_ref().map_or(0, |trouble| trouble.attempts).saturating_add(1);
         let since = before.map_or(now, |trouble| trouble.since);
         let reason = error.message().to_owned();
-        self.trouble = Some(Trouble { attempts, since, reason, kind: error.kind().name().to_owned() });
+        self.trouble = Some(PushFailure { attempts, since, reason, kind: error.kind().name().to_owned() });
         attempts
     }
 }
 
 /// Whether trying again by itself can help.
-pub fn may_pass(kind: ErrorKind) -> bool {
+pub fn is_transient(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Unavailable)
 }

@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cache::{Cache, TableCache};
 use super::chunk::{self, Cutter, Piece};
-use super::manifest::{CONTENTS, FILES, Manifest, ReceiptHead, SNAPSHOT_SCHEMA, TableEntry};
-use crate::brain::{Moment, Reader, refuse_collisions};
+use super::manifest::{CONTENTS, FILES, ReceiptHead, SNAPSHOT_SCHEMA, SnapshotManifest, TableEntry};
+use crate::brain::{ReadView, Reader, refuse_collisions};
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, RelPath};
-use crate::memory::{self, Carried, Changing, Database, Flow, Place, RowRead, SCHEMA_VERSION};
+use crate::memory::{
+    self, ChangePattern, Database, PortableRow, PortableTable, RowPosition, SCHEMA_VERSION, ScanControl,
+};
 
 /// A packed brain. Its chunks have been handed over already.
 #[derive(Debug)]
 pub(super) struct Packed {
-    pub(super) manifest: Manifest,
+    pub(super) manifest: SnapshotManifest,
     pub(super) bytes: Vec<u8>,
     pub(super) digest: Digest,
     pub(super) tables: BTreeMap<String, TableCache>,
@@ -24,16 +26,16 @@ pub(super) type Put<'p> = dyn FnMut(&Digest, &[u8]) -> Result<()> + 'p;
 
 /// Packs a brain as it is at this moment. `put` gets the chunks that `cache` does not have.
 pub(super) fn pack(reader: &Reader, cache: &Cache, put: &mut Put<'_>) -> Result<Packed> {
-    reader.at_one_moment(|moment| pack_moment(reader, moment, cache, put))
+    reader.with_read_view(|moment| pack_moment(reader, moment, cache, put))
 }
 
-fn pack_moment(reader: &Reader, moment: &Moment<'_>, cache: &Cache, put: &mut Put<'_>) -> Result<Packed> {
+fn pack_moment(reader: &Reader, moment: &ReadView<'_>, cache: &Cache, put: &mut Put<'_>) -> Result<Packed> {
     let nothing = TableCache::default();
     let files = files(moment.database)?;
     refuse_collisions(files.keys())?;
     let current: BTreeSet<Digest> = files.into_values().collect();
     let (mut entries, mut rims, mut tables) = (Vec::new(), Vec::new(), BTreeMap::new());
-    for table in memory::carried(&moment.database.connection)? {
+    for table in memory::portable_tables(&moment.database.connection)? {
         let old = cache.tables.get(table.name()).unwrap_or(&nothing);
         let cut = cut(
             moment.database,
@@ -52,7 +54,7 @@ fn pack_moment(reader: &Reader, moment: &Moment<'_>, cache: &Cache, put: &mut Pu
         rims.push(cut.rim);
         tables.insert(table.name().to_owned(), cut.cache);
     }
-    let manifest = Manifest {
+    let manifest = SnapshotManifest {
         schema: SNAPSHOT_SCHEMA.to_owned(),
         brain: reader.id().clone(),
         lock: moment.lock.clone(),
@@ -83,9 +85,9 @@ struct Check<'c> {
 }
 
 impl Check<'_> {
-    fn row(&mut self, table: &Carried, row: &RowRead<'_>) -> Result<()> {
-        match table.changing() {
-            Changing::Hashed(_) => {
+    fn row(&mut self, table: &PortableTable, row: &PortableRow<'_>) -> Result<()> {
+        match table.change_pattern() {
+            ChangePattern::Hashed(_) => {
                 self.chunks.insert(memory::chunk_of(row.place.key));
                 Ok(())
             }
@@ -106,8 +108,8 @@ impl Check<'_> {
         }
     }
 
-    fn finish(&self, database: &Database, table: &Carried) -> Result<()> {
-        let Changing::Hashed(hashed) = table.changing() else { return Ok(()) };
+    fn finish(&self, database: &Database, table: &PortableTable) -> Result<()> {
+        let ChangePattern::Hashed(hashed) = table.change_pattern() else { return Ok(()) };
         for chunk in &self.chunks {
             if !database.chunk_is_sound(hashed, *chunk)? {
                 return Err(Error::corrupt(format!(
@@ -136,15 +138,15 @@ struct Cut {
 /// Cuts a table into chunks. Where the last snapshot's chunks still stand, they are not read again.
 fn cut(
     database: &Database,
-    table: &Carried,
+    table: &PortableTable,
     old: &TableCache,
     check: &mut Check<'_>,
     put: &mut Put<'_>,
 ) -> Result<Cut> {
     let known = old.known();
     let mut put_new = |digest: &Digest, chunk: &[u8]| if known.contains(digest) { Ok(()) } else { put(digest, chunk) };
-    let hashes = match table.changing() {
-        Changing::Hashed(hashed) => database.chunk_digests(hashed)?,
+    let hashes = match table.change_pattern() {
+        ChangePattern::Hashed(hashed) => database.chunk_digests(hashed)?,
         _ => BTreeMap::new(),
     };
     let clean = clean(database, table, old, &hashes)?;
@@ -158,7 +160,7 @@ fn cut(
             next += 1;
         }
         // Then rows, until a cut falls where an old one did and the chunk behind it stands.
-        let ends: BTreeMap<Place, usize> =
+        let ends: BTreeMap<RowPosition, usize> =
             old.pieces.iter().enumerate().skip(next).map(|(at, piece)| (piece.end, at)).collect();
         let mut met = None;
         let from = pieces.last().map(|piece| piece.end);
@@ -168,7 +170,7 @@ fn cut(
                 pieces.push(cutter.seal(row.place, &mut put_new)?);
                 met = ends.get(&row.place).map(|at| at + 1).filter(|at| clean.get(*at) == Some(&true));
             }
-            Ok(if met.is_some() { Flow::Stop } else { Flow::On })
+            Ok(if met.is_some() { ScanControl::Stop } else { ScanControl::Continue })
         })?;
         match met {
             Some(at) => next = at,
@@ -180,7 +182,7 @@ fn cut(
     let rim = rest.to_vec();
     let mut nodes = Vec::new();
     let references = pieces.iter().map(|piece| piece.digest).collect();
-    let levels = chunk::tower(table.name(), references, &mut |digest, node| {
+    let levels = chunk::build_nodes(table.name(), references, &mut |digest, node| {
         nodes.push(*digest);
         put_new(digest, node)
     })?;
@@ -188,17 +190,22 @@ fn cut(
 }
 
 /// Which chunks of the last snapshot hold the same rows still.
-fn clean(database: &Database, table: &Carried, old: &TableCache, hashes: &BTreeMap<i64, Digest>) -> Result<Vec<bool>> {
-    let Some(last) = old.pieces.last().filter(|_| table.has_places()) else { return Ok(Vec::new()) };
+fn clean(
+    database: &Database,
+    table: &PortableTable,
+    old: &TableCache,
+    hashes: &BTreeMap<i64, Digest>,
+) -> Result<Vec<bool>> {
+    let Some(last) = old.pieces.last().filter(|_| table.is_seekable()) else { return Ok(Vec::new()) };
     let all = |stands: bool| vec![stands; old.pieces.len()];
-    Ok(match table.changing() {
-        Changing::Grows => all(true),
-        Changing::Fades => {
+    Ok(match table.change_pattern() {
+        ChangePattern::AppendOnly => all(true),
+        ChangePattern::AppendAndPrune => {
             let rows: u64 = old.pieces.iter().map(|piece| piece.rows).sum();
             all(database.count_rows(table, last.end)? == rows)
         }
-        Changing::Anyhow => all(false),
-        Changing::Hashed(_) => {
+        ChangePattern::Arbitrary => all(false),
+        ChangePattern::Hashed(_) => {
             let chunks: BTreeSet<i64> = old.hashes.keys().chain(hashes.keys()).copied().collect();
             let moved: BTreeSet<i64> =
                 chunks.into_iter().filter(|chunk| old.hashes.get(chunk) != hashes.get(chunk)).collect();

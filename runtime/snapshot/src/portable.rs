@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::restore::{Inspect, Restored, Restoring};
+use super::restore::{RestoreOptions, RestoreReport, RowInspector};
 use super::store::{MemoryStore, ObjectName, Store};
-use super::vault::{Secrecy, Vault};
+use super::vault::{Encryption, Vault};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio;
@@ -28,7 +28,7 @@ const NO_TEXTS: [&str; 2] = ["entries", "receipts"];
 
 /// What was exported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Exported {
+pub struct ExportReport {
     /// The brain's version.
     pub version: u64,
     /// Objects in the file.
@@ -46,7 +46,7 @@ struct Line {
 
 /// What to do about secrets in what is imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnSecret {
+pub enum SecretPolicy {
     /// Import nothing, and say what was found.
     Refuse,
     /// Import all the same.
@@ -58,9 +58,9 @@ pub async fn export(
     layout: &Layout,
     id: &BrainId,
     to: &Path,
-    secrecy: Secrecy,
+    secrecy: Encryption,
     (random, clock): (Arc<dyn Random>, Arc<dyn Clock>),
-) -> Result<Exported> {
+) -> Result<ExportReport> {
     let store = Arc::new(MemoryStore::new());
     let vault = Vault::new(store.clone(), secrecy, "export", random, clock).forgetful();
     let head = vault.export_to(layout, id).await?;
@@ -76,7 +76,7 @@ pub async fn export(
     }
     // For its owner alone: without encryption it is the whole brain.
     fsio::create_private(to, &file)?;
-    Ok(Exported { version: head.version, objects: listed.len() as u64, bytes: file.len() as u64 })
+    Ok(ExportReport { version: head.version, objects: listed.len() as u64, bytes: file.len() as u64 })
 }
 
 /// One object of a file.
@@ -121,17 +121,17 @@ pub(super) fn read(id: &BrainId, bytes: &[u8]) -> std::result::Result<Vec<Entry>
 pub async fn import(
     layout: &Layout,
     from: &Path,
-    secrecy: Secrecy,
-    mut how: Restoring,
-    on_secret: OnSecret,
+    secrecy: Encryption,
+    mut how: RestoreOptions,
+    on_secret: SecretPolicy,
     (random, clock): (Arc<dyn Random>, Arc<dyn Clock>),
-) -> Result<Restored> {
+) -> Result<RestoreReport> {
     let bytes = fsio::read_regular(from, MAX_BYTES)?;
     let store = Arc::new(MemoryStore::new());
     let id = unpack(&bytes, &store, from).await?;
     drop(bytes);
-    if on_secret == OnSecret::Refuse {
-        how.inspect = Some(Inspect(Arc::new(refuse_secrets)));
+    if on_secret == SecretPolicy::Refuse {
+        how.inspect = Some(RowInspector(Arc::new(refuse_secrets)));
     }
     let vault = Vault::new(store, secrecy, "import", random, clock).forgetful();
     vault.restore(layout, &id, &how).await.map_err(|error| match error.kind() {
@@ -166,7 +166,7 @@ fn broken(from: &Path, what: &str) -> Error {
 async fn unpack(bytes: &[u8], store: &MemoryStore, from: &Path) -> Result<BrainId> {
     let (id, entries) = parsed(bytes).map_err(|how| broken(from, how))?;
     for entry in entries {
-        if store.create(&entry.name, entry.content).await? != super::store::Created::Yes {
+        if store.create(&entry.name, entry.content).await? != super::store::CreateOutcome::Yes {
             return Err(broken(from, "an object in it is there twice"));
         }
     }

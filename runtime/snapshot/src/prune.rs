@@ -8,25 +8,25 @@
 use std::collections::BTreeSet;
 
 use super::chunk;
-use super::cipher::{Cipher, What};
-use super::head::{self, Commit, Head, place};
-use super::manifest::Manifest;
+use super::cipher::{Cipher, ObjectKind};
+use super::head::{self, Commit, SnapshotHead, place};
+use super::manifest::SnapshotManifest;
 use super::push::retried;
-use super::vault::{Missing, Vault, Whereabouts};
+use super::vault::{ChunkIndex, Missing, Vault};
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest};
 use crate::layout::Layout;
 
 /// Which snapshots stay, beside the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keeping {
+pub struct PruneOptions {
     /// This many of the last snapshots.
     pub last: usize,
 }
 
 /// What pruning did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Pruned {
+pub struct PruneReport {
     /// Snapshots that are still there.
     pub kept: u64,
     /// Snapshots that went.
@@ -40,7 +40,7 @@ pub struct Pruned {
 impl Vault {
     /// Lets go of all snapshots of a brain but those that are to stay, and of every chunk that only
     /// they needed. Where something that must stay is not there, nothing goes.
-    pub async fn prune(&self, layout: &Layout, id: &BrainId, keeping: Keeping) -> Result<Pruned> {
+    pub async fn prune(&self, layout: &Layout, id: &BrainId, keeping: PruneOptions) -> Result<PruneReport> {
         let cipher = self.cipher(id, Missing::Refuse).await?;
         let head = self.begin_generation(layout, id).await?;
         let heads = self.heads(id).await?;
@@ -65,7 +65,7 @@ impl Vault {
                 "see which with `herm snapshot verify {id}`; `herm snapshot create {id}` puts back what the brain here has"
             )));
         }
-        let mut pruned = Pruned { kept: kept.len() as u64, removed: gone.len() as u64, ..Pruned::default() };
+        let mut pruned = PruneReport { kept: kept.len() as u64, removed: gone.len() as u64, ..PruneReport::default() };
         // Heads go first: nobody must find one whose chunks are gone.
         for old in gone.iter().rev() {
             self.store.remove(&place(id, &format!("head/{:020}", old.number))?).await?;
@@ -87,7 +87,7 @@ impl Vault {
     }
 
     /// Moves the head on to the same snapshot, with a new generation.
-    async fn begin_generation(&self, layout: &Layout, id: &BrainId) -> Result<Head> {
+    async fn begin_generation(&self, layout: &Layout, id: &BrainId) -> Result<SnapshotHead> {
         let cipher = self.cipher(id, Missing::Refuse).await?;
         let last = self.last(layout, id, &cipher).await?;
         let Some((last, digest)) = last else {
@@ -95,7 +95,7 @@ impl Vault {
                 .hint("there is nothing to prune"));
         };
         let number = last.number + 1;
-        let next = cipher.sealed_head(Head {
+        let next = cipher.sealed_head(SnapshotHead {
             number,
             previous: Some(digest),
             generation: number,
@@ -115,13 +115,13 @@ impl Vault {
     /// Notes the name of every chunk a snapshot needs.
     pub(super) async fn mark(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         cipher: &Cipher,
-        from: &Whereabouts,
+        from: &ChunkIndex,
         needed: &mut BTreeSet<String>,
     ) -> Result<()> {
         let bytes = retried(|| self.manifest_bytes(head, cipher)).await?;
-        let (manifest, _) = Manifest::parse(&bytes)?;
+        let (manifest, _) = SnapshotManifest::parse(&bytes)?;
         for table in &manifest.tables {
             for (level, references) in table.levels.iter().enumerate() {
                 let mut references = references.clone();
@@ -132,7 +132,7 @@ impl Vault {
                         // What hangs below a node that is marked is marked.
                         if below > 0 && new {
                             let object = self.object(head, cipher, from, &digest).await?;
-                            let node = cipher.open(&head.brain, What::Chunk { digest: &digest }, &object)?;
+                            let node = cipher.open(&head.brain, ObjectKind::Chunk { digest: &digest }, &object)?;
                             next.extend(chunk::references(&node, &table.name, below)?);
                         }
                     }

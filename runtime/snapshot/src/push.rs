@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::cache::Cache;
-use super::cipher::{Cipher, OVERHEAD, What};
-use super::head::{self, Commit, HEAD_SCHEMA, Head, Writer};
+use super::cipher::{Cipher, OVERHEAD, ObjectKind};
+use super::head::{self, Commit, HEAD_SCHEMA, HeadWriter, SnapshotHead};
 use super::manifest::MAX_MANIFEST_BYTES;
 use super::pack::{Packed, pack};
 use super::store::{ObjectName, Store};
@@ -28,9 +28,9 @@ const TRIES: u32 = 4;
 /// What a push did.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Pushed {
+pub struct PushReport {
     /// The head now.
-    pub head: Head,
+    pub head: SnapshotHead,
     /// Whether it moved; not, where the store had this very snapshot.
     pub moved: bool,
     /// Objects that were uploaded.
@@ -41,7 +41,7 @@ pub struct Pushed {
 
 /// How a push knows what is in the store already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Knowing {
+enum DedupSource {
     /// From the push before: only what changed is read.
     ByCache,
     /// From a list of what there is: everything is read, and what is missing is put back.
@@ -51,24 +51,24 @@ enum Knowing {
 impl Vault {
     /// Pushes a brain as it is now. `Conflict` where the store's head is one this brain has never been
     /// at: someone else took the brain further, and what was done here since must be done again there.
-    pub async fn push(&self, layout: &Layout, id: &BrainId) -> Result<Pushed> {
-        self.push_knowing(layout, id, Knowing::ByCache).await
+    pub async fn push(&self, layout: &Layout, id: &BrainId) -> Result<PushReport> {
+        self.push_knowing(layout, id, DedupSource::ByCache).await
     }
 
     /// Refuses a brain that was taken further elsewhere: what is done with it here would lose.
     pub async fn refuse_behind(&self, layout: &Layout, id: &BrainId) -> Result<()> {
-        let Some(head) = self.head_to_trust(layout, id).await? else { return Ok(()) };
+        let Some(head) = self.trusted_head(layout, id).await? else { return Ok(()) };
         let (layout, id) = (layout.clone(), id.clone());
         let looked = tokio::task::spawn_blocking(move || refuse_fenced(&Reader::open(&layout, &id)?, &head)).await;
         looked.map_err(|_| Error::internal("looking at a brain was interrupted"))?
     }
 
     /// The same, but looks whether every object of it is in the store, and puts back those that are not.
-    pub async fn push_whole(&self, layout: &Layout, id: &BrainId) -> Result<Pushed> {
-        self.push_knowing(layout, id, Knowing::ByListing).await
+    pub async fn push_whole(&self, layout: &Layout, id: &BrainId) -> Result<PushReport> {
+        self.push_knowing(layout, id, DedupSource::ByListing).await
     }
 
-    async fn push_knowing(&self, layout: &Layout, id: &BrainId, knowing: Knowing) -> Result<Pushed> {
+    async fn push_knowing(&self, layout: &Layout, id: &BrainId, knowing: DedupSource) -> Result<PushReport> {
         let cipher = self.cipher(id, Missing::Make).await?;
         let describe = self.store.describe();
         let (mut objects, mut bytes) = (0, 0);
@@ -82,7 +82,7 @@ impl Vault {
                 && head.manifest == packed.digest
             {
                 self.remember(layout, &describe, head, digest)?;
-                if knowing == Knowing::ByListing {
+                if knowing == DedupSource::ByListing {
                     let name = head::place(id, &head.object)?;
                     if retried(|| self.store.get(&name, MAX_MANIFEST_BYTES + OVERHEAD)).await?.is_none() {
                         let object = self.seal_manifest(&cipher, head, &packed)?;
@@ -92,7 +92,7 @@ impl Vault {
                     }
                     self.store.sync().await?;
                 }
-                return Ok(Pushed { head: head.clone(), moved: false, objects, bytes });
+                return Ok(PushReport { head: head.clone(), moved: false, objects, bytes });
             }
             let head = cipher.sealed_head(self.next_head(last.as_ref(), &packed)?)?;
             let name = head::place(id, &head.object)?;
@@ -111,33 +111,33 @@ impl Vault {
                 // Only a cache: without it the next snapshot reads everything.
                 tracing::debug!(brain = %id, %error, "the cache of snapshots was not kept");
             }
-            return Ok(Pushed { head, moved: true, objects, bytes });
+            return Ok(PushReport { head, moved: true, objects, bytes });
         }
         Err(Error::unavailable(format!("others push brain {id} all the time")).hint("try again later"))
     }
 
     /// Pushes a brain to a store that is empty and stays on its own: nothing is remembered of it.
-    pub(super) async fn export_to(&self, layout: &Layout, id: &BrainId) -> Result<Head> {
+    pub(super) async fn export_to(&self, layout: &Layout, id: &BrainId) -> Result<SnapshotHead> {
         let cipher = self.cipher(id, Missing::Make).await?;
-        let (packed, _) = self.pack_and_send(layout, id, None, &cipher, Knowing::ByCache).await?;
+        let (packed, _) = self.pack_and_send(layout, id, None, &cipher, DedupSource::ByCache).await?;
         let head = cipher.sealed_head(self.next_head(None, &packed)?)?;
         self.store.put(&head::place(id, &head.object)?, self.seal_manifest(&cipher, &head, &packed)?).await?;
         head::commit(&*self.store, &head).await?;
         Ok(head)
     }
 
-    fn seal_manifest(&self, cipher: &Cipher, head: &Head, packed: &Packed) -> Result<Vec<u8>> {
-        let what = What::Manifest { version: head.version, digest: &packed.digest };
+    fn seal_manifest(&self, cipher: &Cipher, head: &SnapshotHead, packed: &Packed) -> Result<Vec<u8>> {
+        let what = ObjectKind::Manifest { version: head.version, digest: &packed.digest };
         cipher.seal(&head.brain, what, &packed.bytes)
     }
 
     /// The head that follows `last` and points to what was packed.
-    fn next_head(&self, last: Option<&(Head, Digest)>, packed: &Packed) -> Result<Head> {
+    fn next_head(&self, last: Option<&(SnapshotHead, Digest)>, packed: &Packed) -> Result<SnapshotHead> {
         let lock = &packed.manifest.lock;
         let generation = last.map_or(0, |(head, _)| head.generation);
         let brain = packed.manifest.brain.clone();
         let object = format!("manifest/{generation:020}/{:020}-{}", lock.version, packed.digest);
-        Ok(Head {
+        Ok(SnapshotHead {
             schema: HEAD_SCHEMA.to_owned(),
             number: last.map_or(0, |(head, _)| head.number) + 1,
             previous: last.map(|(_, digest)| *digest),
@@ -154,11 +154,11 @@ impl Vault {
         })
     }
 
-    pub(super) fn writer(&self) -> Result<Writer> {
+    pub(super) fn writer(&self) -> Result<HeadWriter> {
         let mut nonce = [0; 16];
         self.random.fill(&mut nonce)?;
         let nonce = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Writer { owner: self.owner.clone(), nonce })
+        Ok(HeadWriter { owner: self.owner.clone(), nonce })
     }
 
     /// Packs on a thread of its own and uploads meanwhile; at most a handful of chunks are in memory.
@@ -166,13 +166,13 @@ impl Vault {
         &self,
         layout: &Layout,
         id: &BrainId,
-        base: Option<Head>,
+        base: Option<SnapshotHead>,
         cipher: &Cipher,
-        knowing: Knowing,
+        knowing: DedupSource,
     ) -> Result<(Packed, Sent)> {
         let there: Option<BTreeSet<String>> = match knowing {
-            Knowing::ByCache => None,
-            Knowing::ByListing => {
+            DedupSource::ByCache => None,
+            DedupSource::ByListing => {
                 let listed = self.store.list(&head::place(id, "chunk")?, None).await?;
                 let names = listed.iter().filter(|object| {
                     let generation = object.name.as_str().rsplit('/').nth(1).and_then(|text| text.parse::<u64>().ok());
@@ -197,7 +197,7 @@ impl Vault {
                 if there.as_ref().is_some_and(|there| there.contains(&cipher.name(digest).to_string())) {
                     return Ok(());
                 }
-                let object = cipher.seal(&id, What::Chunk { digest }, chunk)?;
+                let object = cipher.seal(&id, ObjectKind::Chunk { digest }, chunk)?;
                 let name = chunk_name(&id, generation, &cipher.name(digest))?;
                 // Nobody receives any more: the upload failed, and its error is the one that counts.
                 sender.blocking_send((name, object)).map_err(|_| Error::unavailable("the upload has stopped"))
@@ -256,7 +256,7 @@ pub(super) async fn retried<T, F: Future<Output = Result<T>>>(mut attempt: impl 
 }
 
 /// Refuses to push a brain that the store's head is no earlier state of.
-fn refuse_fenced(reader: &Reader, base: &Head) -> Result<()> {
+fn refuse_fenced(reader: &Reader, base: &SnapshotHead) -> Result<()> {
     if reader.has_been(base.version, &base.bundle_hash, base.receipt())? {
         return Ok(());
     }

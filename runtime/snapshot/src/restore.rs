@@ -10,18 +10,18 @@ use tokio::sync::mpsc;
 
 use super::cache::{Cache, TableCache};
 use super::chunk::{self, LEAST_BYTES, MAX_CHUNK_BYTES, Piece};
-use super::cipher::{Cipher, OVERHEAD, What};
-use super::head::Head;
-use super::manifest::Manifest;
+use super::cipher::{Cipher, OVERHEAD, ObjectKind};
+use super::head::SnapshotHead;
+use super::manifest::SnapshotManifest;
 use super::push::retried;
-use super::vault::{Missing, Vault, Whereabouts};
-use crate::brain::{Arrival, InPlace};
+use super::vault::{ChunkIndex, Missing, Vault};
+use crate::brain::{OnExisting, RestoreTarget};
 use crate::error::{Error, Result};
 use crate::fsio;
 use crate::ids::{BrainId, Digest};
 use crate::layout::Layout;
-use crate::memory::{Carried, Changing, SCHEMA_VERSION};
-use crate::receipt::{Checked, Trusted};
+use crate::memory::{ChangePattern, PortableTable, SCHEMA_VERSION};
+use crate::receipt::{ChainReport, TrustedKeys};
 
 /// Chunks that are on their way at once.
 const AT_ONCE: usize = 16;
@@ -34,26 +34,26 @@ pub type Inspecting = dyn Fn(&str, &[u8]) -> Result<()> + Send + Sync;
 
 /// Looks at the rows of a table before they are put in place, and may refuse them.
 #[derive(Clone)]
-pub struct Inspect(pub Arc<Inspecting>);
+pub struct RowInspector(pub Arc<Inspecting>);
 
 /// What to restore, and how.
 #[derive(Clone)]
-pub struct Restoring {
+pub struct RestoreOptions {
     /// The version; the last one where none is given.
     pub version: Option<u64>,
     /// What to do with a brain that is there.
-    pub in_place: InPlace,
+    pub in_place: OnExisting,
     /// Whose receipts count.
-    pub trusted: Trusted,
+    pub trusted: TrustedKeys,
     /// How long to wait for whoever holds the brain.
     pub wait: Duration,
     /// Told how far it is.
     pub progress: Option<Progress>,
     /// Looks at the rows.
-    pub inspect: Option<Inspect>,
+    pub inspect: Option<RowInspector>,
 }
 
-impl std::fmt::Debug for Restoring {
+impl std::fmt::Debug for RestoreOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { version, in_place, trusted, wait, progress: _, inspect: _ } = self;
         write!(f, "Restoring {{ {version:?}, {in_place:?}, {trusted:?}, {wait:?} }}")
@@ -63,9 +63,9 @@ impl std::fmt::Debug for Restoring {
 /// What was restored.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Restored {
+pub struct RestoreReport {
     /// The head that was followed.
-    pub head: Head,
+    pub head: SnapshotHead,
     /// Files of the brain.
     pub files: u64,
     /// Chunks that were fetched.
@@ -81,7 +81,7 @@ type Coming = (usize, Digest);
 
 /// What whoever fetches hands over.
 #[derive(Debug)]
-enum Came {
+enum FetchEvent {
     /// A chunk of a table, opened and checked.
     Chunk { table: usize, digest: Digest, content: Vec<u8> },
     /// Everything has come. Whoever does not hear this must not put anything in place.
@@ -99,7 +99,7 @@ pub(super) struct Expanded {
 
 impl Vault {
     /// Restores a brain. On an error nothing is where the brain would be.
-    pub async fn restore(&self, layout: &Layout, id: &BrainId, how: &Restoring) -> Result<Restored> {
+    pub async fn restore(&self, layout: &Layout, id: &BrainId, how: &RestoreOptions) -> Result<RestoreReport> {
         let (head, is_last, cipher) = self.wanted_head(layout, id, how.version).await?;
         let restored = self.restore_head(layout, &head, &cipher, how).await?;
         if is_last {
@@ -112,14 +112,14 @@ impl Vault {
     pub(super) async fn restore_head(
         &self,
         layout: &Layout,
-        head: &Head,
+        head: &SnapshotHead,
         cipher: &Cipher,
-        how: &Restoring,
-    ) -> Result<Restored> {
+        how: &RestoreOptions,
+    ) -> Result<RestoreReport> {
         let id = &head.brain;
         let bytes = retried(|| self.manifest_bytes(head, cipher)).await?;
-        let (manifest, _) = Manifest::parse(&bytes)?;
-        if how.in_place == InPlace::Refuse && layout.brain(id).symlink_metadata().is_ok() {
+        let (manifest, _) = SnapshotManifest::parse(&bytes)?;
+        if how.in_place == OnExisting::Refuse && layout.brain(id).symlink_metadata().is_ok() {
             return Err(Error::conflict(format!("brain {id} is already there"))
                 .hint("restore it into another directory with --into, or set it aside with --replace"));
         }
@@ -132,7 +132,7 @@ impl Vault {
         }
         let from = retried(|| self.whereabouts(head)).await?;
         let Expanded { chunks: mut coming, nodes } = self.expand(head, &manifest, cipher, &from).await?;
-        let rank = |(at, _): &Coming| manifest.tables.get(*at).map(|table| Arrival::rank(&table.name));
+        let rank = |(at, _): &Coming| manifest.tables.get(*at).map(|table| RestoreTarget::rank(&table.name));
         coming.sort_by_key(rank);
         let total = coming.len() as u64;
         let (sender, receiver) = mpsc::channel(AT_ONCE);
@@ -150,12 +150,17 @@ impl Vault {
             (Err(error), _) => return Err(error),
             (Ok(()), put) => put?,
         };
-        Ok(Restored { files: manifest.files(), head: head.clone(), chunks: total, receipts, aside })
+        Ok(RestoreReport { files: manifest.files(), head: head.clone(), chunks: total, receipts, aside })
     }
 
     /// The head of the version that is asked for, and whether it is the last one.
-    async fn wanted_head(&self, layout: &Layout, id: &BrainId, version: Option<u64>) -> Result<(Head, bool, Cipher)> {
-        let Some(last) = self.head_to_trust(layout, id).await? else {
+    async fn wanted_head(
+        &self,
+        layout: &Layout,
+        id: &BrainId,
+        version: Option<u64>,
+    ) -> Result<(SnapshotHead, bool, Cipher)> {
+        let Some(last) = self.trusted_head(layout, id).await? else {
             return Err(Error::not_found(format!("{} has no snapshot of brain {id}", self.store.describe()))
                 .hint("check the number and the store"));
         };
@@ -175,10 +180,10 @@ impl Vault {
     /// that their digest would have to be known before their content.
     pub(super) async fn expand(
         &self,
-        head: &Head,
-        manifest: &Manifest,
+        head: &SnapshotHead,
+        manifest: &SnapshotManifest,
         cipher: &Cipher,
-        from: &Whereabouts,
+        from: &ChunkIndex,
     ) -> Result<Expanded> {
         let Expanded { chunks: mut coming, nodes: mut above } = Expanded::default();
         for (at, table) in manifest.tables.iter().enumerate() {
@@ -194,7 +199,7 @@ impl Vault {
                         .map(|digest| async move { (digest, self.object(head, cipher, from, &digest).await) })
                         .buffered(AT_ONCE);
                     while let Some((digest, object)) = fetching.next().await {
-                        let node = cipher.open(&head.brain, What::Chunk { digest: &digest }, &object?)?;
+                        let node = cipher.open(&head.brain, ObjectKind::Chunk { digest: &digest }, &object?)?;
                         nodes.extend(chunk::references(&node, &table.name, below)?);
                         refuse_too_many(nodes.len() as u64, most, &table.name)?;
                     }
@@ -210,9 +215,9 @@ impl Vault {
     /// The object of a chunk.
     pub(super) async fn object(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         cipher: &Cipher,
-        from: &Whereabouts,
+        from: &ChunkIndex,
         digest: &Digest,
     ) -> Result<Vec<u8>> {
         let at = from.name(&head.brain, &cipher.name(digest))?;
@@ -229,26 +234,26 @@ impl Vault {
     }
 
     /// A chunk, opened on a thread where it keeps nobody waiting.
-    async fn chunk(&self, head: &Head, cipher: &Cipher, from: &Whereabouts, digest: Digest) -> Result<Vec<u8>> {
+    async fn chunk(&self, head: &SnapshotHead, cipher: &Cipher, from: &ChunkIndex, digest: Digest) -> Result<Vec<u8>> {
         let object = self.object(head, cipher, from, &digest).await?;
         let (brain, cipher) = (head.brain.clone(), cipher.clone());
         let opening =
-            tokio::task::spawn_blocking(move || cipher.open(&brain, What::Chunk { digest: &digest }, &object));
+            tokio::task::spawn_blocking(move || cipher.open(&brain, ObjectKind::Chunk { digest: &digest }, &object));
         opening.await.map_err(|_| Error::internal("opening a chunk was interrupted"))?
     }
 
     async fn fetch(
         &self,
-        (head, cipher, from): (&Head, &Cipher, &Whereabouts),
+        (head, cipher, from): (&SnapshotHead, &Cipher, &ChunkIndex),
         coming: Vec<Coming>,
-        sender: mpsc::Sender<Came>,
+        sender: mpsc::Sender<FetchEvent>,
         progress: Option<&Progress>,
     ) -> Result<()> {
         let total = coming.len() as u64;
         let mut fetching = futures_util::stream::iter(coming)
             .map(|(table, digest)| async move {
                 let content = self.chunk(head, cipher, from, digest).await?;
-                Ok::<Came, Error>(Came::Chunk { table, digest, content })
+                Ok::<FetchEvent, Error>(FetchEvent::Chunk { table, digest, content })
             })
             .buffered(AT_ONCE);
         let mut arrived = 0;
@@ -263,7 +268,7 @@ impl Vault {
             }
         }
         // Whoever puts together may have given up by now, and says why.
-        let _ = sender.send(Came::All).await;
+        let _ = sender.send(FetchEvent::All).await;
         Ok(())
     }
 }
@@ -289,15 +294,15 @@ struct Cached {
 fn put_together(
     layout: &Layout,
     id: &BrainId,
-    how: &Restoring,
+    how: &RestoreOptions,
     manifest: &[u8],
-    coming: mpsc::Receiver<Came>,
+    coming: mpsc::Receiver<FetchEvent>,
     cached: Cached,
 ) -> Result<(u64, Option<PathBuf>)> {
-    let (manifest, rims) = Manifest::parse(manifest)?;
+    let (manifest, rims) = SnapshotManifest::parse(manifest)?;
     let mut arrival = begin(layout, id, how.wait, &manifest)?;
     // Others may have restored it while this one waited for them.
-    if how.in_place == InPlace::Refuse && layout.brain(id).symlink_metadata().is_ok() {
+    if how.in_place == OnExisting::Refuse && layout.brain(id).symlink_metadata().is_ok() {
         arrival.abandon();
         return Err(Error::conflict(format!(
             "brain {id} has come into place meanwhile; someone else restored or made it"
@@ -310,7 +315,7 @@ fn put_together(
         Ok(receipts)
     });
     match filled {
-        Ok(receipts) => arrival.settle_in(layout, how.in_place).map(|aside| (receipts, aside)),
+        Ok(receipts) => arrival.install(layout, how.in_place).map(|aside| (receipts, aside)),
         Err(error) => {
             arrival.abandon();
             Err(error)
@@ -318,25 +323,25 @@ fn put_together(
     }
 }
 
-fn begin(layout: &Layout, id: &BrainId, wait: Duration, manifest: &Manifest) -> Result<Arrival> {
-    let searched = manifest.tables.iter().filter(|table| Arrival::is_searched(&table.name));
-    Arrival::begin(layout, id, wait, manifest.database, searched.map(|table| table.bytes).sum())
+fn begin(layout: &Layout, id: &BrainId, wait: Duration, manifest: &SnapshotManifest) -> Result<RestoreTarget> {
+    let searched = manifest.tables.iter().filter(|table| RestoreTarget::is_searched(&table.name));
+    RestoreTarget::begin(layout, id, wait, manifest.database, searched.map(|table| table.bytes).sum())
 }
 
 /// Puts the rows of all tables into their places; the chunks of each table.
 fn fill(
-    arrival: &mut Arrival,
-    inspect: Option<&Inspect>,
-    manifest: &Manifest,
+    arrival: &mut RestoreTarget,
+    inspect: Option<&RowInspector>,
+    manifest: &SnapshotManifest,
     rims: &[&[u8]],
-    mut coming: mpsc::Receiver<Came>,
+    mut coming: mpsc::Receiver<FetchEvent>,
 ) -> Result<Vec<Vec<Piece>>> {
-    let tables: Vec<Carried> = arrival.tables().to_vec();
-    if !tables.iter().map(Carried::name).eq(manifest.tables.iter().map(|table| table.name.as_str())) {
+    let tables: Vec<PortableTable> = arrival.tables().to_vec();
+    if !tables.iter().map(PortableTable::name).eq(manifest.tables.iter().map(|table| table.name.as_str())) {
         return Err(broken("the snapshot does not have the tables of its schema".to_owned()));
     }
     let mut order: Vec<usize> = (0..tables.len()).collect();
-    order.sort_by_key(|at| tables.get(*at).map(|table| Arrival::rank(table.name())));
+    order.sort_by_key(|at| tables.get(*at).map(|table| RestoreTarget::rank(table.name())));
     let mut pieces = vec![Vec::new(); tables.len()];
     let mut next = coming.blocking_recv();
     for at in order {
@@ -347,7 +352,7 @@ fn fill(
         let more = || broken(format!("{} has more rows than its manifest says", table.name()));
         let (mut rows_left, mut bytes_left, mut end) = (entry.rows, entry.bytes, None);
         let mut put = |rows: &[u8]| -> Result<Option<Piece>> {
-            if let Some(Inspect(inspect)) = inspect {
+            if let Some(RowInspector(inspect)) = inspect {
                 inspect(table.name(), rows)?;
             }
             let bytes = rows.len() as u64;
@@ -356,8 +361,8 @@ fn fill(
             rows_left = rows_left.checked_sub(rows).ok_or_else(more)?;
             Ok(end.map(|end| Piece { digest: Digest::from([0; 32]), end, rows, bytes }))
         };
-        let is_next = |came: &mut Came| matches!(came, Came::Chunk { table, .. } if *table == at);
-        while let Some(Came::Chunk { digest, content, .. }) = next.take_if(is_next) {
+        let is_next = |came: &mut FetchEvent| matches!(came, FetchEvent::Chunk { table, .. } if *table == at);
+        while let Some(FetchEvent::Chunk { digest, content, .. }) = next.take_if(is_next) {
             let piece = put(chunk::body(&content, table.name(), 0)?)?;
             found.extend(piece.map(|piece| Piece { digest, ..piece }));
             next = coming.blocking_recv();
@@ -369,20 +374,20 @@ fn fill(
         arrival.table_is_full(table);
     }
     match next {
-        Some(Came::All) => Ok(pieces),
+        Some(FetchEvent::All) => Ok(pieces),
         // The reason is with whoever fetches.
         _ => Err(Error::unavailable("not everything has come").hint("try again")),
     }
 }
 
 /// Keeps what the next push needs to send only what changed.
-fn keep_cache(arrival: &Arrival, manifest: &Manifest, pieces: Vec<Vec<Piece>>, cached: Cached) {
+fn keep_cache(arrival: &RestoreTarget, manifest: &SnapshotManifest, pieces: Vec<Vec<Piece>>, cached: Cached) {
     // Rows of an earlier schema are about to become others.
     let Some(place) = cached.place.filter(|_| manifest.database == SCHEMA_VERSION) else { return };
     let saved = pieces.into_iter().enumerate().zip(arrival.tables()).map(|((at, pieces), table)| {
         let nodes = cached.nodes.iter().filter(|(of, _)| *of == at).map(|(_, digest)| *digest).collect();
-        let hashes = match table.changing() {
-            Changing::Hashed(hashed) => arrival.chunk_digests(hashed)?,
+        let hashes = match table.change_pattern() {
+            ChangePattern::Hashed(hashed) => arrival.chunk_digests(hashed)?,
             _ => BTreeMap::new(),
         };
         Ok((table.name().to_owned(), TableCache { pieces, nodes, hashes }))
@@ -401,8 +406,8 @@ fn broken(what: String) -> Error {
 }
 
 /// Checks the content against the lock, and the receipts from the first to the last.
-fn verify(arrival: &mut Arrival, manifest: &Manifest, trusted: &Trusted) -> Result<u64> {
-    let mut checked = Checked::default();
+fn verify(arrival: &mut RestoreTarget, manifest: &SnapshotManifest, trusted: &TrustedKeys) -> Result<u64> {
+    let mut checked = ChainReport::default();
     arrival.complete(&manifest.lock, &mut |line| {
         let number = checked.receipts + 1;
         checked

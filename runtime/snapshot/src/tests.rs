@@ -3,26 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cipher::{Cipher, What};
-use super::head::{Head, place};
-use super::manifest::{FILES, Manifest};
-use super::restore::Restoring;
+use super::cipher::{Cipher, ObjectKind};
+use super::head::{SnapshotHead, place};
+use super::manifest::{FILES, SnapshotManifest};
+use super::restore::RestoreOptions;
 use super::store::{MemoryStore, Store};
-use super::vault::{Secrecy, Vault, chunk_name};
-use crate::brain::{Brain, InPlace, Opening, Seed, Source};
+use super::vault::{Encryption, Vault, chunk_name};
+use crate::brain::{Brain, BrainOptions, BrainSource, OnExisting, Seed};
 use crate::clock::SystemClock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{BrainId, Digest, SystemRandom};
 use crate::layout::Layout;
-use crate::receipt::{Signer, Trusted};
+use crate::receipt::{Signer, TrustedKeys};
 
 /// A store with one honest snapshot in plain text, to be spoiled.
 struct Forge {
     dir: tempfile::TempDir,
     store: Arc<MemoryStore>,
     vault: Vault,
-    head: Head,
-    manifest: Manifest,
+    head: SnapshotHead,
+    manifest: SnapshotManifest,
     rims: Vec<Vec<u8>>,
 }
 
@@ -34,16 +34,16 @@ impl Forge {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(dir.path().join("from"));
-        let opening = Opening { witness: Some(Arc::new(Signer::from_seed([7; 32]))), ..Opening::default() };
+        let opening = BrainOptions { signer: Some(Arc::new(Signer::from_seed([7; 32]))), ..BrainOptions::default() };
         let files: [(&str, &[u8]); 2] = [("system.md", b"You answer.\n"), ("skills/a.md", b"---\nname: a\n---\n")];
         let seed = Seed { id: &id(), files: &files };
-        Brain::hydrate(&layout, &id(), &Source::Seed(seed), &opening).unwrap().0.close().unwrap();
+        Brain::hydrate(&layout, &id(), &BrainSource::Seed(seed), &opening).unwrap().0.close().unwrap();
         let store = Arc::new(MemoryStore::new());
         let (random, clock) = (Arc::new(SystemRandom), Arc::new(SystemClock));
-        let vault = Vault::new(store.clone(), Secrecy::Plaintext, "forger", random, clock);
+        let vault = Vault::new(store.clone(), Encryption::Plaintext, "forger", random, clock);
         let head = vault.push(&layout, &id()).await.unwrap().head;
         let bytes = vault.manifest_bytes(&head, &Cipher::Plain).await.unwrap();
-        let (manifest, rims) = Manifest::parse(&bytes).unwrap();
+        let (manifest, rims) = SnapshotManifest::parse(&bytes).unwrap();
         let rims = rims.into_iter().map(<[u8]>::to_vec).collect();
         Self { dir, store, vault, head, manifest, rims }
     }
@@ -55,17 +55,17 @@ impl Forge {
         }
         let bytes = self.manifest.to_bytes(&self.rims).unwrap();
         let digest = Digest::of(&bytes);
-        let what = What::Manifest { version: self.head.version, digest: &digest };
+        let what = ObjectKind::Manifest { version: self.head.version, digest: &digest };
         let object = Cipher::Plain.seal(&id(), what, &bytes).unwrap();
         self.store.put(&place(&id(), &self.head.object).unwrap(), object).await.unwrap();
         self.head.manifest = digest;
         let head = place(&id(), &format!("head/{:020}", self.head.number)).unwrap();
         self.store.put(&head, self.head.to_bytes().unwrap()).await.unwrap();
         let layout = Layout::new(self.dir.path().join("to"));
-        let how = Restoring {
+        let how = RestoreOptions {
             version: None,
-            in_place: InPlace::Refuse,
-            trusted: Trusted::Keys(vec![Signer::from_seed([7; 32]).public().clone()]),
+            in_place: OnExisting::Refuse,
+            trusted: TrustedKeys::Keys(vec![Signer::from_seed([7; 32]).public().clone()]),
             wait: Duration::from_secs(5),
             progress: None,
             inspect: None,
@@ -101,7 +101,7 @@ impl Forge {
 
     /// Puts a chunk where the one with `digest` would be.
     async fn put_chunk(&self, digest: &Digest, content: &[u8]) {
-        let object = Cipher::Plain.seal(&id(), What::Chunk { digest }, content).unwrap();
+        let object = Cipher::Plain.seal(&id(), ObjectKind::Chunk { digest }, content).unwrap();
         self.store.put(&chunk_name(&id(), 0, digest).unwrap(), object).await.unwrap();
     }
 }

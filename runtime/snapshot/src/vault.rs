@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::cipher::{Cipher, OVERHEAD, What};
-use super::head::{self, Head, place};
+use super::cipher::{Cipher, OVERHEAD, ObjectKind};
+use super::head::{self, SnapshotHead, place};
 use super::key::{DataKey, OperatorKey, WRAPPED_SCHEMA, WrappedKey};
 use super::lease::Watched;
-use super::manifest::{MAX_MANIFEST_BYTES, Manifest};
+use super::manifest::{MAX_MANIFEST_BYTES, SnapshotManifest};
 use super::pointer::{self, Pointer};
 use super::push::retried;
-use super::store::{Created, Listed, ObjectName, Store};
+use super::store::{CreateOutcome, ObjectName, Store, StoredObject};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Random};
@@ -18,7 +18,7 @@ use crate::layout::Layout;
 
 /// How snapshots are encrypted.
 #[derive(Debug, Clone)]
-pub enum Secrecy {
+pub enum Encryption {
     /// With a key of their brain, which this key wraps.
     Key(OperatorKey),
     /// Not at all, because the operator said so: whoever can read the store can read the brains.
@@ -29,7 +29,7 @@ pub enum Secrecy {
 #[derive(Debug)]
 pub struct Vault {
     pub(super) store: Arc<dyn Store>,
-    pub(super) secrecy: Secrecy,
+    pub(super) secrecy: Encryption,
     pub(super) owner: String,
     pub(super) random: Arc<dyn Random>,
     pub(super) clock: Arc<dyn Clock>,
@@ -45,7 +45,7 @@ impl Vault {
     /// A vault in a store. `owner` names this operator in heads and leases, for people.
     pub fn new(
         store: Arc<dyn Store>,
-        secrecy: Secrecy,
+        secrecy: Encryption,
         owner: &str,
         random: Arc<dyn Random>,
         clock: Arc<dyn Clock>,
@@ -83,7 +83,7 @@ impl Vault {
         layout: &Layout,
         brain: &BrainId,
         cipher: &Cipher,
-    ) -> Result<Option<(Head, Digest)>> {
+    ) -> Result<Option<(SnapshotHead, Digest)>> {
         let last = match self.remembers {
             true => retried(|| head::last_not_older(layout, &*self.store, brain)).await?,
             false => retried(|| head::last(&*self.store, brain)).await?,
@@ -96,7 +96,7 @@ impl Vault {
 
     /// The head of a brain that may be gone on from: one that the store, this machine and the pointer agree on. `None`
     /// where the brain has no snapshot.
-    pub async fn head_to_trust(&self, layout: &Layout, brain: &BrainId) -> Result<Option<Head>> {
+    pub async fn trusted_head(&self, layout: &Layout, brain: &BrainId) -> Result<Option<SnapshotHead>> {
         self.rebuild_index(brain).await?;
         // First what this machine has seen: an empty store has no key to ask for.
         let seen = match self.remembers {
@@ -109,13 +109,13 @@ impl Vault {
         Ok(Some(head))
     }
 
-    pub(super) fn remember(&self, layout: &Layout, store: &str, head: &Head, digest: &Digest) -> Result<()> {
+    pub(super) fn remember(&self, layout: &Layout, store: &str, head: &SnapshotHead, digest: &Digest) -> Result<()> {
         if self.remembers { head::remember(layout, store, head, digest) } else { Ok(()) }
     }
 
     /// Sees to it that the key of a brain is in the store: without it nothing that is pushed could be opened elsewhere.
     pub(super) async fn keep_key(&self, brain: &BrainId, cipher: &Cipher) -> Result<()> {
-        let (Cipher::Sealed(key), Secrecy::Key(operator)) = (cipher, &self.secrecy) else { return Ok(()) };
+        let (Cipher::Sealed(key), Encryption::Key(operator)) = (cipher, &self.secrecy) else { return Ok(()) };
         if !self.store.list(&place(brain, "key")?, None).await?.is_empty() {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl Vault {
     /// pointer, or none to this brain.
     pub async fn agrees(&self, brain: &BrainId) -> Result<Option<u64>> {
         match &self.pointer {
-            Some(pointer) => pointer::agree(&*self.store, &**pointer, brain).await,
+            Some(pointer) => pointer::check_pointer(&*self.store, &**pointer, brain).await,
             None => Ok(None),
         }
     }
@@ -144,12 +144,12 @@ impl Vault {
     }
 
     /// The last head of a brain; `None` where it has no snapshot.
-    pub async fn head(&self, brain: &BrainId) -> Result<Option<Head>> {
+    pub async fn head(&self, brain: &BrainId) -> Result<Option<SnapshotHead>> {
         Ok(head::last(&*self.store, brain).await?.map(|(head, _)| head))
     }
 
     /// Every head of a brain that is still there, oldest first.
-    pub async fn heads(&self, brain: &BrainId) -> Result<Vec<Head>> {
+    pub async fn heads(&self, brain: &BrainId) -> Result<Vec<SnapshotHead>> {
         let mut heads = Vec::new();
         for number in head::numbers(&*self.store, brain, None).await? {
             heads.extend(head::read(&*self.store, brain, number).await?.map(|(head, _)| head));
@@ -158,15 +158,15 @@ impl Vault {
     }
 
     /// The manifest of a head, checked against it, with its bytes.
-    pub(super) async fn manifest_bytes(&self, head: &Head, cipher: &Cipher) -> Result<Vec<u8>> {
+    pub(super) async fn manifest_bytes(&self, head: &SnapshotHead, cipher: &Cipher) -> Result<Vec<u8>> {
         let name = place(&head.brain, &head.object)?;
         let object = self.store.get(&name, MAX_MANIFEST_BYTES + OVERHEAD).await?.ok_or_else(|| {
             Error::corrupt(format!("the manifest of version {} of brain {} is missing", head.version, head.brain))
                 .hint("restore an earlier version with `herm restore ID --version N`")
         })?;
-        let what = What::Manifest { version: head.version, digest: &head.manifest };
+        let what = ObjectKind::Manifest { version: head.version, digest: &head.manifest };
         let bytes = cipher.open(&head.brain, what, &object)?;
-        let (manifest, _) = Manifest::parse(&bytes)?;
+        let (manifest, _) = SnapshotManifest::parse(&bytes)?;
         let lock = &manifest.lock;
         let same = (&manifest.brain, lock.version, lock.bundle_hash, &manifest.receipt)
             == (&head.brain, head.version, head.bundle_hash, &head.receipt);
@@ -181,10 +181,10 @@ impl Vault {
     }
 
     /// The manifest of a head.
-    pub async fn manifest(&self, head: &Head) -> Result<Manifest> {
+    pub async fn manifest(&self, head: &SnapshotHead) -> Result<SnapshotManifest> {
         let cipher = self.cipher(&head.brain, Missing::Refuse).await?;
         let bytes = self.manifest_bytes(head, &cipher).await?;
-        Manifest::parse(&bytes).map(|(manifest, _)| manifest)
+        SnapshotManifest::parse(&bytes).map(|(manifest, _)| manifest)
     }
 
     /// How the objects of a brain are encrypted. Its key is made with its first snapshot.
@@ -198,14 +198,14 @@ impl Vault {
             None => self.wrapped_keys(brain).await?,
         };
         let cipher = match &self.secrecy {
-            Secrecy::Plaintext if wrapped.is_empty() => Cipher::Plain,
-            Secrecy::Plaintext => {
+            Encryption::Plaintext if wrapped.is_empty() => Cipher::Plain,
+            Encryption::Plaintext => {
                 return Err(Error::refused(format!(
                     "the snapshots of brain {brain} are encrypted, and no key was given"
                 ))
                 .hint("name the key in the configuration: key = … in [snapshot]"));
             }
-            Secrecy::Key(operator) => Cipher::Sealed(self.data_key(brain, operator, wrapped, missing).await?),
+            Encryption::Key(operator) => Cipher::Sealed(self.data_key(brain, operator, wrapped, missing).await?),
         };
         self.ciphers.lock().unwrap_or_else(PoisonError::into_inner).insert(brain.clone(), cipher.clone());
         Ok(cipher)
@@ -249,9 +249,9 @@ impl Vault {
                 let key = DataKey::generate(&*self.random)?;
                 let name = key_name(brain, 1)?;
                 match self.store.create(&name, to_json(&operator.wrap(brain, &key, &*self.random)?)?).await? {
-                    Created::Yes => Ok(key),
+                    CreateOutcome::Yes => Ok(key),
                     // Someone else made it at the same moment: theirs is the key.
-                    Created::Taken => {
+                    CreateOutcome::Taken => {
                         let (_, theirs) = self.wrapped_keys(brain).await?.pop().ok_or_else(|| {
                             Error::unavailable(format!("the key of brain {brain} cannot be read")).hint("try again")
                         })?;
@@ -267,7 +267,7 @@ impl Vault {
         let name = key_name(brain, 1)?;
         let found = self.wrapped_key(brain, &name).await?;
         let ours =
-            |key: &WrappedKey| matches!(&self.secrecy, Secrecy::Key(operator) if key.wrapped_by == operator.id());
+            |key: &WrappedKey| matches!(&self.secrecy, Encryption::Key(operator) if key.wrapped_by == operator.id());
         Ok(found.filter(ours).map(|key| (name, key)))
     }
 
@@ -295,14 +295,14 @@ impl Vault {
     /// Wraps the key of a brain with another operator key, and takes the old wrapping away. No
     /// snapshot is touched.
     pub async fn rewrap(&self, brain: &BrainId, new: &OperatorKey) -> Result<()> {
-        let Secrecy::Key(operator) = &self.secrecy else {
+        let Encryption::Key(operator) = &self.secrecy else {
             return Err(Error::invalid("there is no key to change: snapshots are not encrypted here"));
         };
         let wrapped = self.wrapped_keys(brain).await?;
         let key = self.data_key(brain, operator, wrapped.clone(), Missing::Refuse).await?;
         let last = wrapped.iter().filter_map(|(name, _)| name.last().parse::<u64>().ok()).max().unwrap_or(0);
         let (name, object) = (key_name(brain, last + 1)?, to_json(&new.wrap(brain, &key, &*self.random)?)?);
-        if self.store.create(&name, object).await? == Created::Taken {
+        if self.store.create(&name, object).await? == CreateOutcome::Taken {
             return Err(
                 Error::conflict(format!("someone else changes the key of brain {brain} right now")).hint("try again")
             );
@@ -346,13 +346,13 @@ pub(super) fn chunk_name(brain: &BrainId, generation: u64, name: &Digest) -> Res
 
 /// In which generation a chunk is.
 #[derive(Debug, Default)]
-pub(super) struct Whereabouts {
+pub(super) struct ChunkIndex {
     present: u64,
     /// Chunks of earlier generations, where there are any.
     earlier: HashMap<String, u64>,
 }
 
-impl Whereabouts {
+impl ChunkIndex {
     pub(super) fn name(&self, brain: &BrainId, name: &Digest) -> Result<ObjectName> {
         let generation = match self.earlier.is_empty() {
             true => self.present,
@@ -365,7 +365,7 @@ impl Whereabouts {
 impl Vault {
     /// Where the chunks of a brain are. A brain that was never pruned has one generation, and nothing
     /// has to be looked up.
-    pub(super) async fn whereabouts(&self, head: &Head) -> Result<Whereabouts> {
+    pub(super) async fn whereabouts(&self, head: &SnapshotHead) -> Result<ChunkIndex> {
         let chunks = match head.generation {
             0 => Vec::new(),
             _ => self.store.list(&place(&head.brain, "chunk")?, None).await?,
@@ -374,8 +374,8 @@ impl Vault {
     }
 
     /// The same, from a list of all chunks of the brain.
-    pub(super) fn whereabouts_in(&self, head: &Head, chunks: &[Listed]) -> Whereabouts {
-        let mut found = Whereabouts { present: head.generation, earlier: HashMap::new() };
+    pub(super) fn whereabouts_in(&self, head: &SnapshotHead, chunks: &[StoredObject]) -> ChunkIndex {
+        let mut found = ChunkIndex { present: head.generation, earlier: HashMap::new() };
         if head.generation == 0 {
             return found;
         }

@@ -6,33 +6,33 @@
 use std::collections::BTreeSet;
 
 use super::chunk;
-use super::cipher::{Cipher, What};
-use super::head::{self, Head};
-use super::manifest::Manifest;
+use super::cipher::{Cipher, ObjectKind};
+use super::head::{self, SnapshotHead};
+use super::manifest::SnapshotManifest;
 use super::push::retried;
-use super::restore::Restoring;
+use super::restore::RestoreOptions;
 use super::vault::{Missing, Vault};
-use crate::brain::InPlace;
+use crate::brain::OnExisting;
 use crate::error::{Error, Result};
 use crate::fsio;
 use crate::ids::{BrainId, Digest};
 use crate::layout::Layout;
-use crate::receipt::Trusted;
+use crate::receipt::TrustedKeys;
 
 /// What to verify.
 #[derive(Debug, Clone)]
-pub struct Verifying {
+pub struct SnapshotVerifyOptions {
     /// One version; all where none is given.
     pub version: Option<u64>,
     /// Which snapshots are put together.
-    pub rehearse: Rehearse,
+    pub rehearse: RehearsalScope,
     /// Whose receipts count.
-    pub trusted: Trusted,
+    pub trusted: TrustedKeys,
 }
 
 /// Which snapshots are put together to see that they can be restored. Of the others every object is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rehearse {
+pub enum RehearsalScope {
     /// The last of those that are looked at.
     Last,
     /// Every one of them.
@@ -41,7 +41,7 @@ pub enum Rehearse {
 
 /// What verifying the snapshots of a brain found.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Verified {
+pub struct SnapshotVerification {
     /// Snapshots that were looked at.
     pub snapshots: u64,
     /// How many of them were put together as a restore does.
@@ -57,11 +57,16 @@ pub struct Verified {
 impl Vault {
     /// Verifies the snapshots of a brain, or one version. Nothing of the brain that is here is touched; what is put
     /// together is in a directory of its own, and thrown away.
-    pub async fn verify(&self, layout: &Layout, id: &BrainId, what: &Verifying) -> Result<Verified> {
-        let mut verified = Verified::default();
+    pub async fn verify(
+        &self,
+        layout: &Layout,
+        id: &BrainId,
+        what: &SnapshotVerifyOptions,
+    ) -> Result<SnapshotVerification> {
+        let mut verified = SnapshotVerification::default();
         let cipher = self.cipher(id, Missing::Refuse).await?;
         let (mut seen, mut sound) = (BTreeSet::new(), Vec::new());
-        let mut previous: Option<Head> = None;
+        let mut previous: Option<SnapshotHead> = None;
         let numbers = head::numbers(&*self.store, id, None).await?;
         // A prune removes the oldest heads, so those that are left follow each other without a gap.
         for (before, after) in
@@ -105,8 +110,8 @@ impl Vault {
         // Several heads can point to one snapshot.
         let mut done = BTreeSet::new();
         let rehearsed = match what.rehearse {
-            Rehearse::Last => sound.iter().rev().take(1),
-            Rehearse::All => sound.iter().rev().take(usize::MAX),
+            RehearsalScope::Last => sound.iter().rev().take(1),
+            RehearsalScope::All => sound.iter().rev().take(usize::MAX),
         };
         for head in rehearsed.filter(|head| done.insert(head.manifest)) {
             verified.rehearsed += 1;
@@ -121,15 +126,15 @@ impl Vault {
     /// Reads and opens everything a snapshot is made of.
     async fn verify_objects(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         cipher: &Cipher,
         seen: &mut BTreeSet<Digest>,
-        verified: &mut Verified,
+        verified: &mut SnapshotVerification,
     ) -> Result<()> {
         cipher.check_head(head)?;
         let bytes = retried(|| self.manifest_bytes(head, cipher)).await?;
         verified.objects += 1;
-        let (manifest, _) = Manifest::parse(&bytes)?;
+        let (manifest, _) = SnapshotManifest::parse(&bytes)?;
         let from = retried(|| self.whereabouts(head)).await?;
         let expanded = self.expand(head, &manifest, cipher, &from).await?;
         verified.objects += expanded.nodes.iter().filter(|(_, digest)| seen.insert(*digest)).count() as u64;
@@ -139,7 +144,7 @@ impl Vault {
             }
             verified.objects += 1;
             let object = self.object(head, cipher, &from, &digest).await?;
-            let content = cipher.open(&head.brain, What::Chunk { digest: &digest }, &object)?;
+            let content = cipher.open(&head.brain, ObjectKind::Chunk { digest: &digest }, &object)?;
             let table = manifest.tables.get(at).map(|table| table.name.as_str()).unwrap_or_default();
             chunk::body(&content, table, 0)?;
             // Only what is sound: a damaged chunk is named for every snapshot that needs it.
@@ -149,14 +154,20 @@ impl Vault {
     }
 
     /// Restores a snapshot into a directory of its own, and throws it away; how many receipts were verified.
-    async fn rehearse(&self, layout: &Layout, head: &Head, cipher: &Cipher, trusted: &Trusted) -> Result<u64> {
+    async fn rehearse(
+        &self,
+        layout: &Layout,
+        head: &SnapshotHead,
+        cipher: &Cipher,
+        trusted: &TrustedKeys,
+    ) -> Result<u64> {
         let mut nonce = [0; 8];
         self.random.fill(&mut nonce)?;
         let name = format!(".verify-{}-{:016x}", head.brain, u64::from_le_bytes(nonce));
         let scratch = Layout::new(layout.brains().join(name));
-        let how = Restoring {
+        let how = RestoreOptions {
             version: Some(head.version),
-            in_place: InPlace::Refuse,
+            in_place: OnExisting::Refuse,
             trusted: trusted.clone(),
             wait: std::time::Duration::ZERO,
             progress: None,

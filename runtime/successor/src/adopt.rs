@@ -6,45 +6,47 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::apply::{self, Applied};
-use crate::brain::{Brain, OnChanged, Reader, StepKind, StepRecord, Undone};
-use crate::clock::Moment;
+use crate::apply::{self, AppliedPatch};
+use crate::brain::{Brain, OnChanged, Reader, StepKind, StepRecord, UndoOutcome};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::gate::Passed;
+use crate::gate::GatePass;
 use crate::harness::Harness;
 use crate::ids::{BrainId, Digest, RelPath, sha256};
 use crate::layout::{self, Layout};
-use crate::patch::{Change, Patch};
-use crate::records::Record;
-use crate::verdict::{Base, Touched};
+use crate::patch::{Patch, PatchChange};
+use crate::records::VerdictRecord;
+use crate::verdict::{BaseDigests, PatchBase};
 
 /// How many steps back a patch is looked for.
 const MOST_STEPS: usize = 10_000;
 
 /// What a brain is at this moment to a patch, as gates know it.
-pub fn base_of(brain: &Brain, patch: &Patch) -> Result<Base> {
+pub fn base_of(brain: &Brain, patch: &Patch) -> Result<PatchBase> {
     let lock = brain.lock();
     let touched = touched(patch, |path| brain.entry(path))?;
-    let base = Base { brain: brain.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash, touched: None };
-    Ok(Base { touched: Some(touched), ..base })
+    let base =
+        PatchBase { brain: brain.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash, touched: None };
+    Ok(PatchBase { touched: Some(touched), ..base })
 }
 
 /// The same beside whoever owns it.
-pub fn base_beside(reader: &Reader, patch: &Patch) -> Result<Base> {
+pub fn base_from_reader(reader: &Reader, patch: &Patch) -> Result<PatchBase> {
     let lock = reader.lock();
     let touched = touched(patch, |path| reader.entry(path))?;
-    let base = Base { brain: reader.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash, touched: None };
-    Ok(Base { touched: Some(touched), ..base })
+    let base =
+        PatchBase { brain: reader.id().clone(), version: lock.version, bundle_hash: lock.bundle_hash, touched: None };
+    Ok(PatchBase { touched: Some(touched), ..base })
 }
 
 /// What a patch rests on, given the digest of each file.
-fn touched(patch: &Patch, entry: impl Fn(&RelPath) -> Result<Option<Digest>>) -> Result<Touched> {
+fn touched(patch: &Patch, entry: impl Fn(&RelPath) -> Result<Option<Digest>>) -> Result<BaseDigests> {
     let mut lines = String::new();
     for path in patch.files() {
         let digest = entry(&path)?.map_or_else(|| "-".to_owned(), |digest| digest.to_string());
         lines.push_str(&format!("{path} {digest}\n"));
     }
-    Ok(Touched {
+    Ok(BaseDigests {
         role: entry(&layout::rel(layout::SYSTEM)?)?,
         manifest: entry(&layout::rel(layout::MANIFEST)?)?,
         tuning: entry(&layout::rel(layout::TUNING)?)?,
@@ -53,7 +55,7 @@ fn touched(patch: &Patch, entry: impl Fn(&RelPath) -> Result<Option<Digest>>) ->
 }
 
 /// Refuses a verdict whose brain is no longer what was judged, and names what changed.
-fn check_base(layout: &Layout, record: &Record, now: &Base) -> Result<()> {
+fn check_base(layout: &Layout, record: &VerdictRecord, now: &PatchBase) -> Result<()> {
     let Some(moved) = record.verdict.base.moved(now) else { return Ok(()) };
     let then = record.verdict.base.version;
     let reader = Reader::open(layout, &now.brain)?;
@@ -72,7 +74,7 @@ fn check_base(layout: &Layout, record: &Record, now: &Base) -> Result<()> {
 
 /// Applies the patch of a verdict to its brain, between tasks. The gates are asked once more with the brain in hand: one
 /// that has moved since is another brain.
-pub async fn adopt(harness: &Harness, record: &Record, passed: &Passed) -> Result<Applied> {
+pub async fn adopt(harness: &Harness, record: &VerdictRecord, passed: &GatePass) -> Result<AppliedPatch> {
     allowed(harness, &record.patch)?;
     let (patch, passed) = (record.patch.clone(), passed.clone());
     let because = json!({
@@ -96,7 +98,7 @@ pub async fn adopt(harness: &Harness, record: &Record, passed: &Passed) -> Resul
 }
 
 /// Whether the patch of a verdict could be applied now. Gates open once: ask this before them.
-pub async fn rehearse(harness: &Harness, record: &Record) -> Result<()> {
+pub async fn rehearse(harness: &Harness, record: &VerdictRecord) -> Result<()> {
     allowed(harness, &record.patch)?;
     let (layout, record) = (harness.layout().clone(), record.clone());
     let brain = record.verdict.base.brain.clone();
@@ -109,7 +111,7 @@ pub async fn rehearse(harness: &Harness, record: &Record) -> Result<()> {
 }
 
 fn allowed(harness: &Harness, patch: &Patch) -> Result<()> {
-    let brings_program = |change: &Change| matches!(change, Change::Tool { executable: Some(_), .. });
+    let brings_program = |change: &PatchChange| matches!(change, PatchChange::Tool { executable: Some(_), .. });
     if patch.changes().iter().any(brings_program) && !harness.permissions().process {
         return Err(Error::refused("the patch brings a program, and tools may not start processes here")
             .hint("allow it with `process = true` in `[tools]` of the configuration"));
@@ -120,7 +122,7 @@ fn allowed(harness: &Harness, patch: &Patch) -> Result<()> {
 /// A patch in a brain's lineage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct InLineage {
+pub struct LineageEntry {
     /// The step that applied it.
     pub step: i64,
     /// The version it made.
@@ -128,18 +130,18 @@ pub struct InLineage {
     /// What it was called.
     pub title: String,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Whether it was taken back since.
     pub taken_back: bool,
 }
 
 /// The patches that were applied to a brain, newest first.
-pub fn lineage(reader: &Reader) -> Result<Vec<InLineage>> {
+pub fn lineage(reader: &Reader) -> Result<Vec<LineageEntry>> {
     let steps = reader.history(MOST_STEPS)?;
     let patched = steps.iter().filter(|step| step.kind == StepKind::Patch).map(|step| {
         let title = step.summary.strip_prefix(apply::SUMMARY).unwrap_or(&step.summary).to_owned();
         let taken_back = !stands(&steps, step.seq);
-        InLineage { step: step.seq, version: step.version, title, at: step.at, taken_back }
+        LineageEntry { step: step.seq, version: step.version, title, at: step.at, taken_back }
     });
     Ok(patched.collect())
 }
@@ -152,7 +154,7 @@ pub(super) fn stands(steps: &[StepRecord], seq: i64) -> bool {
 }
 
 /// Takes the step of a patch back, as a step of its own. What was changed again since is a conflict.
-pub async fn take_back(harness: &Harness, brain: &BrainId, step: i64) -> Result<Undone> {
+pub async fn take_back(harness: &Harness, brain: &BrainId, step: i64) -> Result<UndoOutcome> {
     let is_patch = lineage(&Reader::open(harness.layout(), brain)?)?.iter().any(|patch| patch.step == step);
     if !is_patch {
         return Err(Error::not_found(format!("step {step} of brain {brain} applied no patch"))

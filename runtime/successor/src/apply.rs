@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 
-use crate::brain::{Brain, Draft, Manifest, Settled, Step, StepKind};
+use crate::brain::{Brain, BrainManifest, Draft, SettledStep, Step, StepKind};
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, sha256};
 use crate::layout;
-use crate::patch::{Change, Edit, Patch};
+use crate::patch::{Patch, PatchChange, PatchEdit};
 use crate::skill::{CreatedBy, Files as _, all_skills, guard};
 use crate::tuning::{ExecutableTool, Migration, ToolSwap, Tuning};
 
@@ -39,7 +39,7 @@ pub(super) fn backend(brain: &Brain, draft: Option<&Draft>) -> Result<Option<Str
         }
     };
     let tuned = content(layout::TUNING)?.map(|content| Tuning::parse(&content)).transpose()?;
-    let manifest = content(layout::MANIFEST)?.map(|content| Manifest::parse(&content)).transpose()?;
+    let manifest = content(layout::MANIFEST)?.map(|content| BrainManifest::parse(&content)).transpose()?;
     Ok(tuned.and_then(|tuning| tuning.backend).or_else(|| manifest.and_then(|manifest| manifest.backend)))
 }
 
@@ -66,11 +66,11 @@ pub fn stage(brain: &Brain, patch: &Patch) -> Result<Draft> {
     Ok(draft)
 }
 
-fn stage_change(brain: &Brain, draft: &mut Draft, tuning: &mut Tuning, change: &Change) -> Result<()> {
+fn stage_change(brain: &Brain, draft: &mut Draft, tuning: &mut Tuning, change: &PatchChange) -> Result<()> {
     match change {
-        Change::Constants { set } => tuning.merge(set),
-        Change::Component { component, to } => tuning.swap(*component, to),
-        Change::Role { content, edits } => {
+        PatchChange::Constants { set } => tuning.merge(set),
+        PatchChange::Component { component, to } => tuning.swap(*component, to),
+        PatchChange::Role { content, edits } => {
             let path = layout::rel(layout::SYSTEM)?;
             let mut editor = brain.edit(draft);
             let before = editor.read(&path)?.unwrap_or_default();
@@ -81,7 +81,7 @@ fn stage_change(brain: &Brain, draft: &mut Draft, tuning: &mut Tuning, change: &
             editor.write(path, after.into_bytes());
             Ok(())
         }
-        Change::Tool { name, other, executable } => {
+        PatchChange::Tool { name, other, executable } => {
             let swap = match (other, executable) {
                 (Some(other), _) => ToolSwap::Use(other.clone()),
                 (None, Some(executable)) => {
@@ -99,11 +99,11 @@ fn stage_change(brain: &Brain, draft: &mut Draft, tuning: &mut Tuning, change: &
             tuning.tools.insert(name.clone(), swap);
             tuning.validate()
         }
-        Change::Migration(migration) => {
+        PatchChange::Migration(migration) => {
             tuning.migrations.push(migration.clone());
             tuning.validate()
         }
-        Change::Files { set, remove } => {
+        PatchChange::Files { set, remove } => {
             for path in remove {
                 let path: RelPath = path.parse()?;
                 let mut editor = brain.edit(draft);
@@ -137,7 +137,7 @@ fn stage_file(brain: &Brain, draft: &mut Draft, path: &RelPath, content: &str) -
     }
 }
 
-fn edited(before: &[u8], edits: &[Edit]) -> Result<String> {
+fn edited(before: &[u8], edits: &[PatchEdit]) -> Result<String> {
     let mut text = String::from_utf8(before.to_vec())
         .map_err(|source| Error::corrupt("system.md is not UTF-8 text").because(source))?;
     for edit in edits {
@@ -152,15 +152,15 @@ fn edited(before: &[u8], edits: &[Edit]) -> Result<String> {
 
 /// A patch that has become a step.
 #[derive(Debug, Clone)]
-pub struct Applied {
+pub struct AppliedPatch {
     /// The step.
-    pub settled: Settled,
+    pub settled: SettledStep,
     /// The identity before and after.
     pub identity: (String, String),
 }
 
 /// Makes a patch a step of the brain, with what led to it in the receipt.
-pub fn apply(brain: &mut Brain, patch: &Patch, because: Value) -> Result<Applied> {
+pub fn apply(brain: &mut Brain, patch: &Patch, because: Value) -> Result<AppliedPatch> {
     let before = identity(brain, None)?;
     let draft = stage(brain, patch)?;
     let present = brain.tuning()?.migrations;
@@ -175,7 +175,7 @@ pub fn apply(brain: &mut Brain, patch: &Patch, because: Value) -> Result<Applied
     let summary = format!("{SUMMARY}{}", patch.title());
     let step = Step { kind: StepKind::Patch, summary: &summary, report: Some(&report), transcript: None };
     match brain.settle_step(&draft, &step) {
-        Ok(settled) => Ok(Applied { settled, identity: (before, after) }),
+        Ok(settled) => Ok(AppliedPatch { settled, identity: (before, after) }),
         Err(error) => {
             // The indexes follow the tuning that holds; the next open sees to it as well.
             brain.try_migrations(&present)?;

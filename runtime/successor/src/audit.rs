@@ -19,17 +19,17 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::budget::Budget;
-use crate::clock::Moment;
+use crate::budget::SuccessorBudget;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::evaluation::Evaluation;
 use crate::fork::SuccessorFork;
-use crate::fsio::{Root, Sync};
+use crate::fsio::{Root, SyncTiming};
 use crate::harness::Harness;
 use crate::ids::sha256;
 use crate::receipt::{Envelope, PublicKey, STATEMENT_TYPE, Signer};
-use crate::records::Records;
-use crate::verdict::{Base, Ruling, Verdict};
+use crate::records::VerdictStore;
+use crate::verdict::{PatchBase, Verdict, VerdictRuling};
 
 pub use checks::{LEAST_CANARY, LEAST_UNITS, LOOSEST_SLACK, NOISY_P, NOISY_UNITS};
 use folder::Folder;
@@ -50,7 +50,7 @@ const SEED_BITS: u32 = 53;
 /// What a finding is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Area {
+pub enum AuditArea {
     /// Whether the record is what was signed, and whether its figures follow from its measurements.
     Integrity,
     /// The files of the record.
@@ -68,7 +68,7 @@ pub enum Area {
 /// How much a finding weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Weight {
+pub enum AuditSeverity {
     /// The verdict does not stand.
     Fault,
     /// Worth knowing before relying on it.
@@ -78,22 +78,22 @@ pub enum Weight {
 /// One thing the verifier found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Finding {
+pub struct AuditFinding {
     /// What it is about.
-    pub area: Area,
+    pub area: AuditArea,
     /// How much it weighs.
-    pub weight: Weight,
+    pub weight: AuditSeverity,
     /// What was found, in a sentence.
     pub sentence: String,
 }
 
-impl Finding {
-    pub(super) fn fault(area: Area, sentence: impl Into<String>) -> Self {
-        Self { area, weight: Weight::Fault, sentence: sentence.into() }
+impl AuditFinding {
+    pub(super) fn fault(area: AuditArea, sentence: impl Into<String>) -> Self {
+        Self { area, weight: AuditSeverity::Fault, sentence: sentence.into() }
     }
 
-    pub(super) fn caveat(area: Area, sentence: impl Into<String>) -> Self {
-        Self { area, weight: Weight::Caveat, sentence: sentence.into() }
+    pub(super) fn caveat(area: AuditArea, sentence: impl Into<String>) -> Self {
+        Self { area, weight: AuditSeverity::Caveat, sentence: sentence.into() }
     }
 }
 
@@ -108,24 +108,24 @@ pub struct Audit {
     /// Whether nothing speaks against it and the second successor came to the same ruling.
     pub agrees: bool,
     /// What was found; faults first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<AuditFinding>,
     /// The verdict of the second successor: `sha256:…`; nothing where it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
     /// Its ruling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ruling: Option<Ruling>,
+    pub ruling: Option<VerdictRuling>,
     /// Its seed.
     pub seed: u64,
     /// Whether it ran tasks that the first had not seen.
     pub held_out: bool,
     /// The brain that the second judged against, as it was then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base: Option<Base>,
+    pub base: Option<PatchBase>,
     /// When it began.
-    pub started_at: Moment,
+    pub started_at: Timestamp,
     /// When it ended.
-    pub ended_at: Moment,
+    pub ended_at: Timestamp,
 }
 
 impl Audit {
@@ -157,8 +157,8 @@ impl Audit {
     }
 
     /// The sentences that speak against the verdict.
-    pub fn faults(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().filter(|finding| finding.weight == Weight::Fault)
+    pub fn faults(&self) -> impl Iterator<Item = &AuditFinding> {
+        self.findings.iter().filter(|finding| finding.weight == AuditSeverity::Fault)
     }
 
     fn statement(&self) -> Result<Vec<u8>> {
@@ -179,11 +179,11 @@ impl Audit {
 
 /// How a verdict is audited.
 #[derive(Debug, Clone, Default)]
-pub struct Auditing {
+pub struct AuditOptions {
     /// Tasks that the first successor had not seen; the first's own, with another seed, where there are none.
     pub held_out: Option<Evaluation>,
     /// What the second successor may use up.
-    pub budget: Budget,
+    pub budget: SuccessorBudget,
 }
 
 /// The seed of the second successor: the first 53 bits of the SHA-256 of `herm/audit/seed@1`, the hash of the first
@@ -198,9 +198,9 @@ pub fn second_seed(verdict_hash: &str, first: u64) -> u64 {
 
 /// Audits the verdict whose name, or hash, begins so, and writes down what came of it. Everything that is wrong with the
 /// verdict is part of the audit; an error means that the verifier itself could not do its part.
-pub async fn audit(harness: &Harness, wanted: &str, how: Auditing) -> Result<Audit> {
+pub async fn audit(harness: &Harness, wanted: &str, how: AuditOptions) -> Result<Audit> {
     let started_at = harness.now();
-    let (name, path) = Records::new(harness.layout()).place(wanted)?;
+    let (name, path) = VerdictStore::new(harness.layout()).place(wanted)?;
     let (key, there) = (harness.signer().public().clone(), path.clone());
     let named = name.clone();
     let looked = blocking(move || {
@@ -222,7 +222,7 @@ pub async fn audit(harness: &Harness, wanted: &str, how: Auditing) -> Result<Aud
         started_at,
         ended_at: started_at,
     };
-    let is_sound = findings.iter().all(|finding| finding.weight != Weight::Fault);
+    let is_sound = findings.iter().all(|finding| finding.weight != AuditSeverity::Fault);
     match looked.opened {
         Some(opened) if is_sound => {
             let first = &opened.verdict;
@@ -245,14 +245,14 @@ pub async fn audit(harness: &Harness, wanted: &str, how: Auditing) -> Result<Aud
         }
         None => findings.push(not_run()),
     }
-    findings.sort_by_key(|finding| (finding.weight != Weight::Fault, finding.area));
-    audit.agrees = audit.verdict.is_some() && findings.iter().all(|finding| finding.weight != Weight::Fault);
+    findings.sort_by_key(|finding| (finding.weight != AuditSeverity::Fault, finding.area));
+    audit.agrees = audit.verdict.is_some() && findings.iter().all(|finding| finding.weight != AuditSeverity::Fault);
     audit.findings = findings;
     audit.ended_at = harness.now();
     let line = audit.seal(harness.signer())?.to_line()?;
     blocking(move || {
         let root = Root::open(&path)?;
-        root.replace(&AUDIT_FILE.parse()?, line.as_bytes(), Sync::Now)?;
+        root.replace(&AUDIT_FILE.parse()?, line.as_bytes(), SyncTiming::Now)?;
         root.clear_temporaries()
     })
     .await?;
@@ -260,13 +260,13 @@ pub async fn audit(harness: &Harness, wanted: &str, how: Auditing) -> Result<Aud
 }
 
 /// The faults of a record as it is now, without running anything: for whoever relies on an audit of earlier.
-pub fn recheck(record: &Path, name: &str, key: &PublicKey) -> Result<Vec<Finding>> {
+pub fn recheck(record: &Path, name: &str, key: &PublicKey) -> Result<Vec<AuditFinding>> {
     let findings = checks::look(&Folder::read(record)?, name, key).findings;
-    Ok(findings.into_iter().filter(|finding| finding.weight == Weight::Fault).collect())
+    Ok(findings.into_iter().filter(|finding| finding.weight == AuditSeverity::Fault).collect())
 }
 
-fn not_run() -> Finding {
-    Finding::caveat(Area::Second, "No second successor was run: what was found before says enough.")
+fn not_run() -> AuditFinding {
+    AuditFinding::caveat(AuditArea::Second, "No second successor was run: what was found before says enough.")
 }
 
 /// The last audit of a verdict, if there is one and `key` signed it for this verdict.

@@ -4,7 +4,7 @@
 //! what it decided and why; whichever stage stops, the others say that they were not reached. Nothing is remembered
 //! between two runs but what is in the brain and its verdicts: a run finds out where the last one stood.
 //!
-//! - Nothing is applied without a gate: who opens it, and who applies, is behind [`Doors`].
+//! - Nothing is applied without a gate: who opens it, and who applies, is behind [`PatchGates`].
 //! - A dry run watches, detects, drafts, evaluates and verifies, and shows what gate and window would say. It asks
 //!   nobody, applies nothing and takes nothing back.
 //!
@@ -19,16 +19,18 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::budget::Budget;
-use crate::clock::Moment;
+use crate::budget::SuccessorBudget;
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::evaluation::Evaluation;
-use crate::fsio::{self, Root, Sync};
+use crate::fsio::{self, Root, SyncTiming};
 use crate::harness::Harness;
 use crate::ids::BrainId;
-use crate::records::Record;
+use crate::records::VerdictRecord;
 
-pub use watch::{LEAST_WATCHED, Patched, Standing as WatchStanding, WATCHED, WORSE_BY, WORSE_P, Went, fisher, judge};
+pub use watch::{
+    LEAST_WATCHED, WATCHED, WORSE_BY, WORSE_P, WatchStatus as WatchStanding, WatchedPatch, WatchedTask, fisher, judge,
+};
 pub use window::Window;
 
 /// The format of a run.
@@ -39,7 +41,7 @@ pub const USUAL_TASKS: usize = 50;
 /// A stage of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stage {
+pub enum PatchLoopStage {
     /// Is the last patch a loss? Then it is taken back.
     Watch,
     /// What holds the brain up?
@@ -56,7 +58,7 @@ pub enum Stage {
     Apply,
 }
 
-impl Stage {
+impl PatchLoopStage {
     /// All of them, in order.
     pub const ALL: [Self; 7] =
         [Self::Watch, Self::Detect, Self::Draft, Self::Evaluate, Self::Verify, Self::Gate, Self::Apply];
@@ -78,7 +80,7 @@ impl Stage {
 /// What a stage decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Decision {
+pub enum StageDecision {
     /// The next stage follows.
     Go,
     /// There is nothing to do.
@@ -95,9 +97,9 @@ pub enum Decision {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StageRecord {
     /// The stage.
-    pub stage: Stage,
+    pub stage: PatchLoopStage,
     /// What it decided.
-    pub decision: Decision,
+    pub decision: StageDecision,
     /// Why, in a sentence.
     pub why: String,
     /// What it was given.
@@ -109,28 +111,28 @@ pub struct StageRecord {
 /// One run of the loop.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AutoRun {
+pub struct PatchLoopRun {
     /// Always [`AUTO_SCHEMA`].
     pub schema: &'static str,
     /// The brain.
     pub brain: BrainId,
     /// How it ran.
-    pub mode: Mode,
+    pub mode: PatchLoopMode,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Every stage, in order.
     pub stages: Vec<StageRecord>,
 }
 
-impl AutoRun {
-    /// What the stage that stopped decided; [`Decision::Go`] where all went through.
-    pub fn ended(&self) -> Decision {
-        let stopped = self.stages.iter().find(|record| record.decision != Decision::Go);
-        stopped.map_or(Decision::Go, |record| record.decision)
+impl PatchLoopRun {
+    /// What the stage that stopped decided; [`StageDecision::Go`] where all went through.
+    pub fn ended(&self) -> StageDecision {
+        let stopped = self.stages.iter().find(|record| record.decision != StageDecision::Go);
+        stopped.map_or(StageDecision::Go, |record| record.decision)
     }
 
     /// The record of a stage.
-    pub fn stage(&self, stage: Stage) -> Option<&StageRecord> {
+    pub fn stage(&self, stage: PatchLoopStage) -> Option<&StageRecord> {
         self.stages.iter().find(|record| record.stage == stage)
     }
 }
@@ -138,7 +140,7 @@ impl AutoRun {
 /// Whether a run may change anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Mode {
+pub enum PatchLoopMode {
     /// It goes as far as gates allow.
     #[default]
     Live,
@@ -149,7 +151,7 @@ pub enum Mode {
 /// How a gate stands for a verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "gate", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum GateStanding {
+pub enum GateStatus {
     /// It would open.
     Open {
         /// For whom, in words.
@@ -171,15 +173,15 @@ pub enum GateStanding {
 
 /// Gates, and what lies behind them. The operator has the keys, the stewards and the mesh.
 #[async_trait]
-pub trait Doors: Send + std::marker::Sync {
+pub trait PatchGates: Send + std::marker::Sync {
     /// How the gate stands. Asks nobody, and uses nothing up.
-    async fn look(&self, record: &Record) -> Result<GateStanding>;
+    async fn look(&self, record: &VerdictRecord) -> Result<GateStatus>;
 
     /// Does what can be done so that it opens: a mesh is asked, a steward is not.
-    async fn ask(&self, record: &Record) -> Result<GateStanding>;
+    async fn ask(&self, record: &VerdictRecord) -> Result<GateStatus>;
 
     /// Goes through the gate and applies the patch, between tasks; the brain's version then.
-    async fn apply(&self, record: &Record) -> Result<u64>;
+    async fn apply(&self, record: &VerdictRecord) -> Result<u64>;
 
     /// Takes a patch back by its step, between tasks; the brain's version then.
     async fn take_back(&self, brain: &BrainId, step: i64) -> Result<u64>;
@@ -187,13 +189,13 @@ pub trait Doors: Send + std::marker::Sync {
 
 /// How the loop runs.
 #[derive(Debug, Clone)]
-pub struct Auto {
+pub struct PatchLoopOptions {
     /// Whether it may change anything.
-    pub mode: Mode,
+    pub mode: PatchLoopMode,
     /// How many of the last tasks are observed.
     pub tasks: usize,
     /// What each of the two successors may use up.
-    pub budget: Budget,
+    pub budget: SuccessorBudget,
     /// Tasks for the verifier that the first successor does not see.
     pub held_out: Option<Evaluation>,
     /// The backend that drafts the patch, by its name; templates do, unless said.
@@ -204,12 +206,12 @@ pub struct Auto {
     pub watched: usize,
 }
 
-impl Default for Auto {
+impl Default for PatchLoopOptions {
     fn default() -> Self {
         Self {
-            mode: Mode::Live,
+            mode: PatchLoopMode::Live,
             tasks: USUAL_TASKS,
-            budget: Budget::default(),
+            budget: SuccessorBudget::default(),
             held_out: None,
             draft_with: None,
             window: Window::default(),
@@ -220,20 +222,25 @@ impl Default for Auto {
 
 /// Runs the loop once over a brain, and writes down how it went. A stage that speaks against going on is part of the run;
 /// an error means that the loop itself could not do its part.
-pub async fn run(harness: &Harness, brain: &BrainId, how: &Auto, doors: &dyn Doors) -> Result<AutoRun> {
-    let mut run = AutoRun {
+pub async fn run(
+    harness: &Harness,
+    brain: &BrainId,
+    how: &PatchLoopOptions,
+    doors: &dyn PatchGates,
+) -> Result<PatchLoopRun> {
+    let mut run = PatchLoopRun {
         schema: AUTO_SCHEMA,
         brain: brain.clone(),
         mode: how.mode,
         at: harness.now(),
-        stages: Vec::with_capacity(Stage::ALL.len()),
+        stages: Vec::with_capacity(PatchLoopStage::ALL.len()),
     };
     stages::Loop { harness, brain, how, doors }.go(&mut run.stages).await?;
     let stopped = run.stages.last().map(|record| record.stage.name()).unwrap_or_default();
-    for stage in Stage::ALL.into_iter().skip(run.stages.len()) {
+    for stage in PatchLoopStage::ALL.into_iter().skip(run.stages.len()) {
         run.stages.push(StageRecord {
             stage,
-            decision: Decision::NotReached,
+            decision: StageDecision::NotReached,
             why: format!("not reached: {stopped} came to an end"),
             input: Value::Null,
             output: Value::Null,
@@ -244,11 +251,11 @@ pub async fn run(harness: &Harness, brain: &BrainId, how: &Auto, doors: &dyn Doo
 }
 
 /// The last run of a brain is kept, for whoever wants to see how it went.
-fn keep(harness: &Harness, run: &AutoRun) -> Result<()> {
+fn keep(harness: &Harness, run: &PatchLoopRun) -> Result<()> {
     let place = harness.layout().successors().join("auto");
     fsio::create_dirs(&place)?;
     let content = crate::records::json(run)?;
     let root = Root::open(&place)?;
-    root.replace(&format!("{}.json", run.brain).parse()?, &content, Sync::Now)?;
+    root.replace(&format!("{}.json", run.brain).parse()?, &content, SyncTiming::Now)?;
     root.clear_temporaries()
 }

@@ -1,7 +1,7 @@
 //! The bottleneck detector: what holds a brain up, from what its last tasks really did.
 //!
 //! - [`observe`](observe()) reads, beside whoever owns the brain: transcripts, receipts and the journal of the last
-//!   tasks, a bounded number of them. An [`Observation`] is one task; none of what was asked or answered is in it.
+//!   tasks, a bounded number of them. An [`TaskObservation`] is one task; none of what was asked or answered is in it.
 //! - [`measure`] adds them up, [`detect`] compares with the thresholds below and ranks. Both are pure.
 //!
 //! What each bottleneck leads to is in [`draft_patch`](super::draft_patch); the thresholds in words are in
@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::memory::EvidenceStatus;
 use crate::task::StopReason;
 
-pub use observe::{MOST_TASKS, Seen, Surroundings, observe, observe_within};
+pub use observe::{BrainObservation, MOST_TASKS, ObservationEnv, observe, observe_within};
 
 /// The fewest tasks that a share of tasks is taken of.
 pub const LEAST_TASKS: usize = 5;
@@ -39,7 +39,7 @@ const LOADS: &str = "skill_view";
 
 /// A tool call, as far as it matters here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CallSeen {
+pub struct ObservedCall {
     /// The tool.
     pub tool: String,
     /// How it went.
@@ -53,11 +53,11 @@ pub struct CallSeen {
 /// One task, as far as it matters here.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Observation {
+pub struct TaskObservation {
     /// Its step.
     pub step: i64,
     /// When it began.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Why it ended.
     pub stop: StopReason,
     /// Turns it took.
@@ -67,7 +67,7 @@ pub struct Observation {
     /// From its beginning until it was settled, where the clock did not go back meanwhile.
     pub millis: Option<u64>,
     /// Tool calls, refused ones included, in order.
-    pub calls: Vec<CallSeen>,
+    pub calls: Vec<ObservedCall>,
     /// Replies that could not be used: the model was told what was wrong.
     pub nudges: u32,
     /// Replies that were JSON only after a repair.
@@ -84,11 +84,11 @@ pub struct Observation {
     pub has_index: bool,
 }
 
-impl Observation {
+impl TaskObservation {
     /// Calls that looked for a skill although the prompt had an index: a list of all, or a name that is no skill's.
     pub fn index_misses(&self) -> usize {
         let missed =
-            |call: &&CallSeen| call.tool == LISTS || (call.tool == LOADS && call.status == EvidenceStatus::Failed);
+            |call: &&ObservedCall| call.tool == LISTS || (call.tool == LOADS && call.status == EvidenceStatus::Failed);
         if self.has_index { self.calls.iter().filter(missed).count() } else { 0 }
     }
 
@@ -110,7 +110,7 @@ impl Observation {
 /// What holds a brain up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Kind {
+pub enum BottleneckKind {
     /// Conversations do not fit: results shrink, or nearly do.
     ContextPressure,
     /// The agent looks for skills that the prompt should have shown.
@@ -137,7 +137,7 @@ pub enum Kind {
     UnusedSkills,
 }
 
-impl Kind {
+impl BottleneckKind {
     /// All of them.
     pub const ALL: [Self; 12] = [
         Self::ContextPressure,
@@ -191,7 +191,7 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bottleneck {
     /// What it is.
-    pub kind: Kind,
+    pub kind: BottleneckKind,
     /// The tool, or the reason, where there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
@@ -206,13 +206,13 @@ pub struct Bottleneck {
 }
 
 impl Bottleneck {
-    fn new(kind: Kind, found: f64, count: usize, of: usize) -> Option<Self> {
+    fn new(kind: BottleneckKind, found: f64, count: usize, of: usize) -> Option<Self> {
         let threshold = kind.threshold();
         let (count, of) = (count as u64, of as u64);
         (found >= threshold).then_some(Self { kind, subject: None, found, threshold, count, of })
     }
 
-    fn share(kind: Kind, count: usize, of: usize, least: usize) -> Option<Self> {
+    fn share(kind: BottleneckKind, count: usize, of: usize, least: usize) -> Option<Self> {
         if of < least.max(1) { None } else { Self::new(kind, count as f64 / of as f64, count, of) }
     }
 
@@ -244,7 +244,7 @@ impl Bottleneck {
 /// What of a brain is not part of single tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Standing {
+pub struct BrainStats {
     /// Skills the agent wrote and that are in the index.
     pub own_skills: usize,
     /// Those of them that were never used.
@@ -257,7 +257,7 @@ pub struct Standing {
 
 /// How a tool did.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct ToolSeen {
+pub struct ToolStats {
     /// Calls, refused ones included.
     pub calls: usize,
     /// Those that failed or were refused.
@@ -283,7 +283,7 @@ pub struct Measures {
     /// Milliseconds that were not in tools: replies, and what the runtime itself takes.
     pub reply_millis: u64,
     /// Tools by name.
-    pub tools: BTreeMap<String, ToolSeen>,
+    pub tools: BTreeMap<String, ToolStats>,
     /// Tasks whose conversation had to shrink, or was near its limit.
     pub pressed: usize,
     /// Tasks that looked for skills although the prompt had an index.
@@ -297,7 +297,7 @@ pub struct Measures {
 }
 
 /// Adds observations up.
-pub fn measure(observations: &[Observation]) -> Measures {
+pub fn measure(observations: &[TaskObservation]) -> Measures {
     let mut all = Measures { tasks: observations.len(), ..Measures::default() };
     for one in observations {
         all.turns += u64::from(one.turns);
@@ -321,32 +321,32 @@ pub fn measure(observations: &[Observation]) -> Measures {
 }
 
 /// What holds the brain up: what reaches its threshold, the worst first.
-pub fn detect(observations: &[Observation], standing: &Standing) -> Vec<Bottleneck> {
+pub fn detect(observations: &[TaskObservation], standing: &BrainStats) -> Vec<Bottleneck> {
     let all = measure(observations);
     let tasks = all.tasks;
     let turns = usize::try_from(all.turns).unwrap_or(usize::MAX);
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let mut found: Vec<Option<Bottleneck>> = vec![
-        Bottleneck::share(Kind::ContextPressure, all.pressed, tasks, LEAST_TASKS),
-        Bottleneck::share(Kind::IndexMisses, all.missing, tasks, LEAST_TASKS),
-        Bottleneck::share(Kind::Ceiling, all.at_ceiling, tasks, LEAST_TASKS),
-        Bottleneck::share(Kind::Nudges, count(all.nudges), turns, LEAST_TASKS),
-        Bottleneck::share(Kind::CutReplies, count(all.cut), turns, LEAST_TASKS),
+        Bottleneck::share(BottleneckKind::ContextPressure, all.pressed, tasks, LEAST_TASKS),
+        Bottleneck::share(BottleneckKind::IndexMisses, all.missing, tasks, LEAST_TASKS),
+        Bottleneck::share(BottleneckKind::Ceiling, all.at_ceiling, tasks, LEAST_TASKS),
+        Bottleneck::share(BottleneckKind::Nudges, count(all.nudges), turns, LEAST_TASKS),
+        Bottleneck::share(BottleneckKind::CutReplies, count(all.cut), turns, LEAST_TASKS),
     ];
     for (stop, ended) in &all.stops {
         // What the caller ended says nothing about the agent, and the ceiling has a kind of its own.
         let counts =
             [StopReason::Stuck, StopReason::Deadline, StopReason::Budget, StopReason::Backend, StopReason::Internal];
         if counts.iter().any(|counted| counted.name() == *stop) {
-            let share = Bottleneck::share(Kind::NonConvergence, *ended, tasks, LEAST_TASKS);
+            let share = Bottleneck::share(BottleneckKind::NonConvergence, *ended, tasks, LEAST_TASKS);
             found.push(share.map(|one| one.about(stop)));
         }
     }
     for (name, tool) in &all.tools {
-        let share = Bottleneck::share(Kind::ToolErrors, tool.errors, tool.calls, LEAST_CALLS);
+        let share = Bottleneck::share(BottleneckKind::ToolErrors, tool.errors, tool.calls, LEAST_CALLS);
         found.push(share.map(|one| one.about(name)));
         if tool.calls >= LEAST_CALLS {
-            let kind = if name == SEARCH { Kind::SlowSearch } else { Kind::SlowTool };
+            let kind = if name == SEARCH { BottleneckKind::SlowSearch } else { BottleneckKind::SlowTool };
             let mean = tool.millis as f64 / tool.calls as f64;
             found.push(Bottleneck::new(kind, mean, tool.calls, tool.calls).map(|one| one.about(name)));
         }
@@ -354,7 +354,7 @@ pub fn detect(observations: &[Observation], standing: &Standing) -> Vec<Bottlene
     found.push(slow_replies(observations));
     found.push(low_recall(observations));
     if !standing.index_fits {
-        found.push(Bottleneck::share(Kind::UnusedSkills, standing.unused, standing.own_skills, LEAST_SKILLS));
+        found.push(Bottleneck::share(BottleneckKind::UnusedSkills, standing.unused, standing.own_skills, LEAST_SKILLS));
     }
     let mut found: Vec<Bottleneck> = found.into_iter().flatten().collect();
     found.sort_by(|a, b| {
@@ -364,7 +364,7 @@ pub fn detect(observations: &[Observation], standing: &Standing) -> Vec<Bottlene
 }
 
 /// The mean time of a turn outside tools, over tasks whose time is known.
-fn slow_replies(observations: &[Observation]) -> Option<Bottleneck> {
+fn slow_replies(observations: &[TaskObservation]) -> Option<Bottleneck> {
     let timed: Vec<(u64, u32)> =
         observations.iter().filter_map(|one| one.reply_millis().map(|millis| (millis, one.turns.max(1)))).collect();
     if timed.len() < LEAST_TASKS {
@@ -372,11 +372,11 @@ fn slow_replies(observations: &[Observation]) -> Option<Bottleneck> {
     }
     let millis: u64 = timed.iter().map(|(millis, _)| millis).sum();
     let turns: u64 = timed.iter().map(|(_, turns)| u64::from(*turns)).sum();
-    Bottleneck::new(Kind::SlowReplies, millis as f64 / turns as f64, timed.len(), timed.len())
+    Bottleneck::new(BottleneckKind::SlowReplies, millis as f64 / turns as f64, timed.len(), timed.len())
 }
 
 /// Searches that found nothing, or after which the task searched again.
-fn low_recall(observations: &[Observation]) -> Option<Bottleneck> {
+fn low_recall(observations: &[TaskObservation]) -> Option<Bottleneck> {
     let (mut searches, mut poor) = (0, 0);
     for one in observations {
         let mut left = one.calls.iter().filter(|call| call.tool == SEARCH).peekable();
@@ -385,5 +385,5 @@ fn low_recall(observations: &[Observation]) -> Option<Bottleneck> {
             poor += usize::from(search.found_nothing || left.peek().is_some());
         }
     }
-    Bottleneck::share(Kind::LowRecall, poor, searches, LEAST_SEARCHES)
+    Bottleneck::share(BottleneckKind::LowRecall, poor, searches, LEAST_SEARCHES)
 }

@@ -5,19 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::backend::{Ask, Backend, BackendError, Chain, Completion, ErrorClass, Tokens};
+use crate::backend::{Backend, BackendError, Chain, Completion, CompletionRequest, ErrorClass, Tokens};
 
 /// Forwards questions of a successor within its budget.
 #[derive(Debug)]
 pub struct Broker {
     chain: Chain,
     until: Instant,
-    purse: Arc<Mutex<Purse>>,
+    purse: Arc<Mutex<BrokerBalance>>,
 }
 
 /// What is left, and whether someone wanted more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Purse {
+pub struct BrokerBalance {
     /// Millionths of a dollar that may still be set aside.
     pub left: u64,
     /// Millionths of a dollar that were spent.
@@ -29,7 +29,7 @@ pub struct Purse {
 impl Broker {
     /// A broker with so many millionths of a dollar.
     pub fn new(chain: Chain, micro_usd: u64, until: Instant) -> Self {
-        Self { chain, until, purse: Arc::new(Mutex::new(Purse { left: micro_usd, spent: 0, refused: false })) }
+        Self { chain, until, purse: Arc::new(Mutex::new(BrokerBalance { left: micro_usd, spent: 0, refused: false })) }
     }
 
     /// A broker for other backends that spends from the same purse.
@@ -39,11 +39,11 @@ impl Broker {
     }
 
     /// What is left.
-    pub fn purse(&self) -> Purse {
-        *self.purse_mut()
+    pub fn balance(&self) -> BrokerBalance {
+        *self.balance_mut()
     }
 
-    fn purse_mut(&self) -> std::sync::MutexGuard<'_, Purse> {
+    fn balance_mut(&self) -> std::sync::MutexGuard<'_, BrokerBalance> {
         self.purse.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,7 +53,7 @@ impl Broker {
     }
 
     /// Asks once for the successor.
-    pub async fn ask(&self, ask: &Ask) -> Result<Completion, BackendError> {
+    pub async fn ask(&self, ask: &CompletionRequest) -> Result<Completion, BackendError> {
         let Some(backend) = self.chain.backends.first() else {
             return Err(BackendError::new(ErrorClass::BadRequest, "there is no backend to ask"));
         };
@@ -73,7 +73,7 @@ impl Broker {
     }
 
     fn set_aside(&self, worst: u64) -> Result<SetAside<'_>, BackendError> {
-        let mut purse = self.purse_mut();
+        let mut purse = self.balance_mut();
         let left = purse.left.checked_sub(worst).filter(|_| !purse.refused);
         let Some(left) = left else {
             purse.refused = true;
@@ -97,7 +97,7 @@ struct SetAside<'a> {
 
 impl Drop for SetAside<'_> {
     fn drop(&mut self) {
-        let mut purse = self.broker.purse_mut();
+        let mut purse = self.broker.balance_mut();
         // An endpoint that charges more than the worst case is taken at its word, and is not asked again.
         purse.refused |= self.cost > self.worst;
         purse.left = purse.left.saturating_add(self.worst).saturating_sub(self.cost);
@@ -106,13 +106,13 @@ impl Drop for SetAside<'_> {
 }
 
 /// No token is shorter than a byte, and no reply is longer than what was asked for.
-fn worst_case(ask: &Ask) -> Tokens {
+fn worst_case(ask: &CompletionRequest) -> Tokens {
     let bytes: u64 = ask.messages.iter().map(|message| message.content.len() as u64 + 16).sum();
-    let legal = ask.legal.to_string().len() as u64;
+    let legal = ask.reply_schema.to_string().len() as u64;
     Tokens { input: bytes + legal, output: u64::from(ask.max_output_tokens), cached: 0 }
 }
 
-fn cost_of(completion: &Completion, ask: &Ask) -> Tokens {
+fn cost_of(completion: &Completion, ask: &CompletionRequest) -> Tokens {
     completion.tokens.unwrap_or_else(|| {
         let input = worst_case(ask).input;
         Tokens { input, output: completion.text.len() as u64, cached: 0 }
@@ -122,7 +122,7 @@ fn cost_of(completion: &Completion, ask: &Ask) -> Tokens {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Capabilities, ChatMessage, Finish, Price, Purpose, RetryPolicy, Speaker};
+    use crate::backend::{Capabilities, ChatMessage, FinishReason, Price, Purpose, RetryPolicy, Role};
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
@@ -147,14 +147,14 @@ mod tests {
             }
         }
 
-        async fn complete(&self, _: &Ask) -> Result<Completion, BackendError> {
+        async fn complete(&self, _: &CompletionRequest) -> Result<Completion, BackendError> {
             self.asked.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
             let surcharge = self.surcharge.load(Ordering::SeqCst);
             let tokens = Some(Tokens { input: 20, output: 30 + surcharge, cached: 0 });
             Ok(Completion {
                 text: "{}".to_owned(),
-                finish: Finish::Stop,
+                finish: FinishReason::Stop,
                 model: "m".to_owned(),
                 tokens,
                 attestation: None,
@@ -162,11 +162,11 @@ mod tests {
         }
     }
 
-    fn ask() -> Ask {
-        Ask {
-            messages: vec![ChatMessage { role: Speaker::User, content: "hello".into() }],
+    fn ask() -> CompletionRequest {
+        CompletionRequest {
+            messages: vec![ChatMessage { role: Role::User, content: "hello".into() }],
             purpose: Purpose::Turn,
-            legal: Arc::new(serde_json::Value::Bool(true)),
+            reply_schema: Arc::new(serde_json::Value::Bool(true)),
             max_output_tokens: 100,
             max_output_bytes: 1_000,
             temperature: 0.0,
@@ -193,7 +193,7 @@ mod tests {
         for one in asked {
             answered += u64::from(one.await.unwrap());
         }
-        let purse = broker.purse();
+        let purse = broker.balance();
         assert_eq!(answered, backend.asked.load(Ordering::SeqCst));
         assert_eq!(purse.spent, answered * 50_000);
         assert!(purse.spent <= 500_000 && purse.refused && answered >= 4, "{purse:?}");
@@ -207,9 +207,9 @@ mod tests {
             let question = ask();
             let mut asking = std::pin::pin!(broker.ask(&question));
             assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(asking.as_mut().poll(cx))).await.is_pending());
-            assert_eq!(broker.purse().spent, 0, "it is on its way");
+            assert_eq!(broker.balance().spent, 0, "it is on its way");
         }
-        let purse = broker.purse();
+        let purse = broker.balance();
         assert_eq!((purse.spent, purse.left), (125_000, 375_000));
     }
 
@@ -224,11 +224,11 @@ mod tests {
             assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(other.as_mut().poll(cx))).await.is_pending());
             backend.surcharge.store(surcharge, Ordering::SeqCst);
             assert!(broker.ask(&ask()).await.is_ok());
-            assert!(broker.purse().refused);
+            assert!(broker.balance().refused);
             assert!(other.await.is_ok());
             assert_eq!(broker.ask(&ask()).await.unwrap_err().class, ErrorClass::Billing);
             assert_eq!(backend.asked.load(Ordering::SeqCst), 2, "the third was not forwarded");
-            assert!(broker.purse().spent > 1_000_000, "{:?}", broker.purse());
+            assert!(broker.balance().spent > 1_000_000, "{:?}", broker.balance());
         }
     }
 
@@ -239,6 +239,6 @@ mod tests {
         let error = broker.ask(&ask()).await.unwrap_err();
         assert_eq!(error.class, ErrorClass::Billing);
         assert_eq!(backend.asked.load(Ordering::SeqCst), 0);
-        assert!(broker.purse().refused);
+        assert!(broker.balance().refused);
     }
 }

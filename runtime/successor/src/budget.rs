@@ -1,6 +1,6 @@
 //! What a successor may use up. Crossing any of it ends the successor and the verdict is REJECT.
 
-use herm_sandbox::Used;
+use herm_sandbox::ResourceUsage;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// What a successor may use up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Budget {
+pub struct SuccessorBudget {
     /// Seconds on the wall.
     pub wall_secs: u64,
     /// Millionths of a dollar for models.
@@ -25,7 +25,7 @@ pub struct Budget {
     pub files: u64,
 }
 
-impl Default for Budget {
+impl Default for SuccessorBudget {
     fn default() -> Self {
         Self {
             wall_secs: 3_600,
@@ -39,7 +39,7 @@ impl Default for Budget {
     }
 }
 
-impl Budget {
+impl SuccessorBudget {
     /// The rules budgets obey.
     pub fn validate(&self) -> Result<()> {
         let rule = if self.wall_secs == 0 || self.wall_secs > 86_400 {
@@ -60,10 +60,10 @@ impl Budget {
     }
 }
 
-impl Spent {
+impl SuccessorUsage {
     /// What of it is more than a budget allows: its name, its unit, what was used and what was allowed. Time, processors
     /// and money are held while it runs.
-    pub(super) fn beyond(&self, budget: &Budget) -> Option<(&'static str, &'static str, u64, u64)> {
+    pub(super) fn beyond(&self, budget: &SuccessorBudget) -> Option<(&'static str, &'static str, u64, u64)> {
         let all = [
             ("memory", "bytes", self.memory_bytes, budget.memory_bytes),
             ("processes", "processes", self.processes.into(), budget.processes.into()),
@@ -74,7 +74,7 @@ impl Spent {
     }
 
     /// Takes in what ran at the same time.
-    pub(super) fn beside(&mut self, used: &Used) {
+    pub(super) fn add_concurrent(&mut self, used: &ResourceUsage) {
         self.cpu_millis += millis(used);
         self.disk_bytes += used.disk_peak;
         self.memory_bytes += used.memory_peak;
@@ -83,7 +83,7 @@ impl Spent {
     }
 
     /// Takes in what ran by itself, one after the other.
-    pub(super) fn larger(&mut self, used: &Used) {
+    pub(super) fn add_peaks(&mut self, used: &ResourceUsage) {
         self.cpu_millis += millis(used);
         self.disk_bytes = self.disk_bytes.max(used.disk_peak);
         self.memory_bytes = self.memory_bytes.max(used.memory_peak);
@@ -101,14 +101,14 @@ impl Spent {
     }
 }
 
-fn millis(used: &Used) -> u64 {
+fn millis(used: &ResourceUsage) -> u64 {
     u64::try_from(used.cpu.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What a successor used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Spent {
+pub struct SuccessorUsage {
     /// Milliseconds on the wall.
     pub wall_millis: u64,
     /// Milliseconds on processors.

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::auto::{USUAL_TASKS, pending, stages};
-use crate::bottleneck::{self, Bottleneck, MOST_TASKS, Surroundings};
+use crate::bottleneck::{self, Bottleneck, MOST_TASKS, ObservationEnv};
 use crate::brain::Reader;
-use crate::clock::Moment;
-use crate::draft_patch::{self, Aim, Drafted, Scene, material::Voice};
+use crate::clock::Timestamp;
+use crate::draft_patch::{self, DraftContext, DraftTarget, PatchDraft, material::BackendPricing};
 use crate::error::{Error, Result};
-use crate::fsio::{self, Root, Sync};
-use crate::harness::{AfterSession, Harness};
+use crate::fsio::{self, Root, SyncTiming};
+use crate::harness::{Harness, SessionHook};
 use crate::ids::BrainId;
 use crate::layout::Layout;
 use crate::records::json;
@@ -34,7 +34,7 @@ const MOST_BYTES: u64 = 8 << 20;
 
 /// What a detector may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Detecting {
+pub struct DetectorOptions {
     /// At least so long between two looks at a brain; zero is after every session.
     pub every: Duration,
     /// How many of the last tasks are looked at, 1 to 500.
@@ -43,13 +43,13 @@ pub struct Detecting {
     pub within: Duration,
 }
 
-impl Default for Detecting {
+impl Default for DetectorOptions {
     fn default() -> Self {
         Self { every: Duration::from_secs(3_600), tasks: USUAL_TASKS, within: Duration::from_secs(2) }
     }
 }
 
-impl Detecting {
+impl DetectorOptions {
     /// The rules it obeys.
     pub fn validate(&self) -> Result<()> {
         if !(1..=MOST_TASKS).contains(&self.tasks) {
@@ -65,7 +65,7 @@ impl Detecting {
 /// What one look found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Found {
+pub struct DetectorReport {
     /// Always [`FOUND_SCHEMA`].
     pub schema: &'static str,
     /// The brain.
@@ -73,7 +73,7 @@ pub struct Found {
     /// Its version then.
     pub version: u64,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// How many tasks were looked at.
     pub tasks: usize,
     /// How long it took, in milliseconds.
@@ -94,7 +94,7 @@ pub struct Found {
 #[serde(rename_all = "camelCase")]
 pub struct DraftNote {
     /// What it changes.
-    pub aim: Aim,
+    pub aim: DraftTarget,
     /// The patch: `sha256:…`.
     pub patch: String,
     /// Its title.
@@ -106,25 +106,25 @@ pub struct DraftNote {
 /// Looks at brains after their sessions.
 #[derive(Debug, Default)]
 pub struct Detector {
-    how: Detecting,
-    last: Mutex<HashMap<BrainId, Moment>>,
+    how: DetectorOptions,
+    last: Mutex<HashMap<BrainId, Timestamp>>,
 }
 
 impl Detector {
     /// One that takes no more than this.
-    pub fn new(how: Detecting) -> Result<Self> {
+    pub fn new(how: DetectorOptions) -> Result<Self> {
         how.validate()?;
         Ok(Self { how, last: Mutex::default() })
     }
 
     /// Whether it is time, and then it counts as looked at: of two sessions that end together, one looks.
-    fn is_due(&self, layout: &Layout, brain: &BrainId, now: Moment) -> bool {
+    fn is_due(&self, layout: &Layout, brain: &BrainId, now: Timestamp) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // Of an earlier process, its notes tell.
         let before = last.get(brain).copied().or_else(|| last_look(layout, brain));
         let every = i64::try_from(self.how.every.as_millis()).unwrap_or(i64::MAX);
         // A clock that was ahead once does not keep it away.
-        let is_early = |before: Moment| (0..every).contains(&now.millis().saturating_sub(before.millis()));
+        let is_early = |before: Timestamp| (0..every).contains(&now.millis().saturating_sub(before.millis()));
         if before.is_some_and(is_early) {
             last.insert(brain.clone(), before.unwrap_or(now));
             return false;
@@ -134,7 +134,7 @@ impl Detector {
     }
 }
 
-impl AfterSession for Detector {
+impl SessionHook for Detector {
     fn after(&self, harness: &Harness, brain: &BrainId) {
         if !self.is_due(harness.layout(), brain, harness.now()) {
             return;
@@ -152,25 +152,25 @@ impl AfterSession for Detector {
 
 /// Looks at a brain once, drafts a patch where something holds it up and a template could help, and keeps both. Blocks, for
 /// about as long as the budget says; beside whoever owns the brain.
-pub fn look(harness: &Harness, brain: &BrainId, how: &Detecting) -> Result<Found> {
+pub fn look(harness: &Harness, brain: &BrainId, how: &DetectorOptions) -> Result<DetectorReport> {
     let (began, at) = (Instant::now(), harness.now());
     let until = began + how.within;
     let reader = Reader::open(harness.layout(), brain)?;
     let speakers = stages::speakers(harness, &reader, None)?;
     let context_bytes = speakers.backends.first().and_then(|first| first.capabilities().context_bytes);
-    let around = Surroundings { toolbox: harness.toolbox().clone(), context_bytes };
+    let around = ObservationEnv { toolbox: harness.toolbox().clone(), context_bytes };
     let seen = bottleneck::observe_within(&reader, &around, how.tasks, Some(until))?;
     let bottlenecks = bottleneck::detect(&seen.tasks, &seen.standing);
     let (drafted, passed_over) = match bottlenecks.is_empty() {
         true => (None, Vec::new()),
         false if Instant::now() >= until => (None, vec!["no time was left to draft a patch".to_owned()]),
         false => {
-            let scene = Scene::of(&reader, &around.toolbox, &seen)?;
-            let material = draft_patch::material_within(&reader, Voice::of(&speakers), Some(until))?;
+            let scene = DraftContext::of(&reader, &around.toolbox, &seen)?;
+            let material = draft_patch::material_within(&reader, BackendPricing::of(&speakers), Some(until))?;
             draft_patch::first(&bottlenecks, &scene, &material, &pending::tried(harness, &reader)?)?
         }
     };
-    let found = Found {
+    let found = DetectorReport {
         schema: FOUND_SCHEMA,
         brain: brain.clone(),
         version: reader.lock().version,
@@ -186,7 +186,7 @@ pub fn look(harness: &Harness, brain: &BrainId, how: &Detecting) -> Result<Found
     Ok(found)
 }
 
-fn note(drafted: &Drafted) -> Result<DraftNote> {
+fn note(drafted: &PatchDraft) -> Result<DraftNote> {
     Ok(DraftNote {
         aim: drafted.aim,
         patch: drafted.patch.hash(),
@@ -200,14 +200,14 @@ pub fn notes(layout: &Layout, brain: &BrainId) -> std::path::PathBuf {
     layout.successors().join("drafts").join(brain.as_str())
 }
 
-fn keep(layout: &Layout, found: &Found, drafted: Option<&Drafted>) -> Result<()> {
+fn keep(layout: &Layout, found: &DetectorReport, drafted: Option<&PatchDraft>) -> Result<()> {
     let place = notes(layout, &found.brain);
     fsio::create_dirs(&place)?;
     let root = Root::open(&place)?;
     match drafted {
         Some(drafted) => {
-            root.replace(&PATCH.parse()?, drafted.patch.bytes(), Sync::Later)?;
-            root.replace(&EVALUATION.parse()?, &json(&drafted.evaluation)?, Sync::Later)?;
+            root.replace(&PATCH.parse()?, drafted.patch.bytes(), SyncTiming::Later)?;
+            root.replace(&EVALUATION.parse()?, &json(&drafted.evaluation)?, SyncTiming::Later)?;
         }
         // A draft of an earlier look is for a brain that has moved on.
         None => {
@@ -216,16 +216,16 @@ fn keep(layout: &Layout, found: &Found, drafted: Option<&Drafted>) -> Result<()>
             }
         }
     }
-    root.replace(&FOUND.parse()?, &json(found)?, Sync::Later)?;
+    root.replace(&FOUND.parse()?, &json(found)?, SyncTiming::Later)?;
     root.clear_temporaries()
 }
 
 /// When the last look at a brain was, by its notes.
-fn last_look(layout: &Layout, brain: &BrainId) -> Option<Moment> {
+fn last_look(layout: &Layout, brain: &BrainId) -> Option<Timestamp> {
     #[derive(Deserialize)]
-    struct Looked {
-        at: Moment,
+    struct LastReport {
+        at: Timestamp,
     }
     let bytes = fsio::read_regular(&notes(layout, brain).join(FOUND), MOST_BYTES).ok()?;
-    serde_json::from_slice::<Looked>(&bytes).ok().map(|looked| looked.at)
+    serde_json::from_slice::<LastReport>(&bytes).ok().map(|looked| looked.at)
 }

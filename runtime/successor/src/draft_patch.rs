@@ -3,7 +3,7 @@
 //! - [`candidates`] are the templates for each [bottleneck](super::bottleneck), the smallest first: another registered
 //!   component or a constant moved one step, a line of the role, a skill, the whitelist of tools. Pure and deterministic;
 //!   every value stays in the ranges of the tuning. What could not change anything is not among them.
-//! - [`evaluation_for`] builds what the successor runs from the brain's own tasks ([`Material`]), with goals on what the
+//! - [`evaluation_for`] builds what the successor runs from the brain's own tasks ([`EvaluationInputs`]), with goals on what the
 //!   patch is to make better and guards on checks, turns and tool errors.
 //! - [`model::draft`] asks a backend instead, behind an option; what it may change is the same, and it writes the text.
 //!
@@ -19,18 +19,18 @@ mod texts;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::bottleneck::{Bottleneck, Kind};
+use crate::bottleneck::{Bottleneck, BottleneckKind};
 use crate::curator;
 use crate::error::Result;
-use crate::evaluation::{EVALUATION_SCHEMA, Evaluation, Goal, Guard, Part, Speaker, WrittenTask};
+use crate::evaluation::{BackendChoice, EVALUATION_SCHEMA, Evaluation, EvaluationPart, Goal, Guard, WrittenTask};
 use crate::measure::Metric;
-use crate::patch::{Change, Patch};
+use crate::patch::{Patch, PatchChange};
 use crate::session::{context, prompt};
 use crate::task::MAX_TURNS;
-use crate::tuning::{Component, Compressor, Ranking, ReplyPolicy, SearchWeights, Selector, Tuning};
+use crate::tuning::{Component, Compressor, ReplyPolicy, SearchRanking, SearchWeights, Selector, Tuning};
 
-pub use material::{Material, material, material_within};
-pub use scene::{Scene, ToolFacts};
+pub use material::{EvaluationInputs, material, material_within};
+pub use scene::{DraftContext, ToolFacts};
 
 /// The most skills of an index, the most bytes of it and the most bytes a text shrinks to: the ends of their ranges.
 const MOST_INDEX_BEST: usize = 1_000;
@@ -76,7 +76,7 @@ pub enum Author {
 /// What a draft changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Aim {
+pub enum DraftTarget {
     /// A component or a constant of the tuning.
     Setting,
     /// The role.
@@ -89,11 +89,11 @@ pub enum Aim {
 
 /// A patch, and how to see whether it helps.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Drafted {
+pub struct PatchDraft {
     /// What it is to help against.
     pub bottleneck: Bottleneck,
     /// What it changes; of a model's draft, the first change.
-    pub aim: Aim,
+    pub aim: DraftTarget,
     /// The patch.
     pub patch: Patch,
     /// What would show it.
@@ -106,25 +106,25 @@ pub struct Drafted {
 /// none of them could change anything, or nothing of the brain could show whether it helps.
 pub fn draft(
     bottleneck: &Bottleneck,
-    scene: &Scene,
-    material: &Material,
-    tried: &[Vec<Change>],
-) -> Result<Option<Drafted>> {
+    scene: &DraftContext,
+    material: &EvaluationInputs,
+    tried: &[Vec<PatchChange>],
+) -> Result<Option<PatchDraft>> {
     let open = candidates(bottleneck, scene)?.into_iter().find(|(_, changes)| !tried.contains(changes));
     let Some((aim, changes)) = open else { return Ok(None) };
     let Some(evaluation) = evaluation_for(bottleneck, material)? else { return Ok(None) };
     let why = format!("Drafted by a template, because {}.", bottleneck.sentence());
     let patch = Patch::new(&title(bottleneck, aim), Some(why), changes)?;
-    Ok(Some(Drafted { bottleneck: bottleneck.clone(), aim, patch, evaluation, author: Author::Template }))
+    Ok(Some(PatchDraft { bottleneck: bottleneck.clone(), aim, patch, evaluation, author: Author::Template }))
 }
 
 /// The first patch against any of these bottlenecks, the worst first, and why those before it have none.
 pub fn first(
     bottlenecks: &[Bottleneck],
-    scene: &Scene,
-    material: &Material,
-    tried: &[Vec<Change>],
-) -> Result<(Option<Drafted>, Vec<String>)> {
+    scene: &DraftContext,
+    material: &EvaluationInputs,
+    tried: &[Vec<PatchChange>],
+) -> Result<(Option<PatchDraft>, Vec<String>)> {
     let mut passed = Vec::new();
     for one in bottlenecks {
         if let Some(drafted) = draft(one, scene, material, tried)? {
@@ -142,55 +142,58 @@ pub fn first(
     Ok((None, passed))
 }
 
-fn title(bottleneck: &Bottleneck, aim: Aim) -> String {
+fn title(bottleneck: &Bottleneck, aim: DraftTarget) -> String {
     let subject = bottleneck.subject.as_deref().unwrap_or("a tool");
     match (aim, bottleneck.kind) {
-        (Aim::Role, kind) => format!("Say it in the role: {}", kind.words()),
-        (Aim::Skill, _) => format!("A skill that says how to call {subject}"),
-        (Aim::Tools, _) => format!("Another whitelist of tools: {subject}"),
-        (Aim::Setting, kind) => setting_title(kind).to_owned(),
+        (DraftTarget::Role, kind) => format!("Say it in the role: {}", kind.words()),
+        (DraftTarget::Skill, _) => format!("A skill that says how to call {subject}"),
+        (DraftTarget::Tools, _) => format!("Another whitelist of tools: {subject}"),
+        (DraftTarget::Setting, kind) => setting_title(kind).to_owned(),
     }
 }
 
-fn setting_title(kind: Kind) -> &'static str {
+fn setting_title(kind: BottleneckKind) -> &'static str {
     match kind {
-        Kind::ContextPressure => "Keep more of conversations that are too long",
-        Kind::IndexMisses => "Show the skills that are looked for",
-        Kind::Nudges => "Take replies that an unambiguous repair makes JSON",
-        Kind::CutReplies => "Let replies be longer",
-        Kind::Ceiling => "Allow all turns",
-        Kind::SlowSearch => "Search fewer rows",
-        Kind::LowRecall => "Find more in the memory",
-        Kind::UnusedSkills => "Retire unused skills sooner",
-        Kind::NonConvergence | Kind::ToolErrors | Kind::SlowTool | Kind::SlowReplies => "No template",
+        BottleneckKind::ContextPressure => "Keep more of conversations that are too long",
+        BottleneckKind::IndexMisses => "Show the skills that are looked for",
+        BottleneckKind::Nudges => "Take replies that an unambiguous repair makes JSON",
+        BottleneckKind::CutReplies => "Let replies be longer",
+        BottleneckKind::Ceiling => "Allow all turns",
+        BottleneckKind::SlowSearch => "Search fewer rows",
+        BottleneckKind::LowRecall => "Find more in the memory",
+        BottleneckKind::UnusedSkills => "Retire unused skills sooner",
+        BottleneckKind::NonConvergence
+        | BottleneckKind::ToolErrors
+        | BottleneckKind::SlowTool
+        | BottleneckKind::SlowReplies => "No template",
     }
 }
 
 /// Everything that could help against a bottleneck, the smallest change first. What cannot change anything, as things
 /// stand, is not among it.
-pub fn candidates(bottleneck: &Bottleneck, scene: &Scene) -> Result<Vec<(Aim, Vec<Change>)>> {
+pub fn candidates(bottleneck: &Bottleneck, scene: &DraftContext) -> Result<Vec<(DraftTarget, Vec<PatchChange>)>> {
     let all = [
-        (Aim::Setting, settings_for(bottleneck.kind, scene)),
-        (Aim::Tools, texts::tools(bottleneck, scene)?.into_iter().collect()),
-        (Aim::Role, texts::role(bottleneck, scene).into_iter().collect()),
-        (Aim::Skill, texts::skill(bottleneck, scene).into_iter().collect()),
+        (DraftTarget::Setting, settings_for(bottleneck.kind, scene)),
+        (DraftTarget::Tools, texts::tools(bottleneck, scene)?.into_iter().collect()),
+        (DraftTarget::Role, texts::role(bottleneck, scene).into_iter().collect()),
+        (DraftTarget::Skill, texts::skill(bottleneck, scene).into_iter().collect()),
     ];
     Ok(all.into_iter().filter(|(_, changes)| !changes.is_empty()).collect())
 }
 
 /// The setting that could help against a bottleneck, given what the brain runs with now. Nothing where none would.
-pub fn settings_for(kind: Kind, scene: &Scene) -> Vec<Change> {
+pub fn settings_for(kind: BottleneckKind, scene: &DraftContext) -> Vec<PatchChange> {
     let (tuning, standing) = (&scene.tuning, &scene.standing);
     let candidates = tuning.search_candidates.unwrap_or(SearchWeights::default().candidates);
-    let swap = |component, to: &str| vec![Change::Component { component, to: to.to_owned() }];
-    let set = |change: Tuning| vec![Change::Constants { set: Box::new(change) }];
+    let swap = |component, to: &str| vec![PatchChange::Component { component, to: to.to_owned() }];
+    let set = |change: Tuning| vec![PatchChange::Constants { set: Box::new(change) }];
     let none = Vec::new;
     let doubled = |now: usize, most: usize| now.saturating_mul(2).min(most);
     match kind {
-        Kind::ContextPressure if tuning.compressor.unwrap_or_default() != Compressor::Salient => {
+        BottleneckKind::ContextPressure if tuning.compressor.unwrap_or_default() != Compressor::Salient => {
             swap(Component::Compressor, "salient")
         }
-        Kind::ContextPressure => {
+        BottleneckKind::ContextPressure => {
             let now = tuning.shrunk_bytes.unwrap_or(context::SHRUNK_BYTES);
             match doubled(now, MOST_SHRUNK_BYTES) {
                 next if next > now => set(Tuning { shrunk_bytes: Some(next), ..Tuning::default() }),
@@ -198,11 +201,11 @@ pub fn settings_for(kind: Kind, scene: &Scene) -> Vec<Change> {
             }
         }
         // Every skill is shown: neither which are chosen nor how many changes anything.
-        Kind::IndexMisses if standing.index_fits => none(),
-        Kind::IndexMisses if tuning.selector.unwrap_or_default() != Selector::MostUsed => {
+        BottleneckKind::IndexMisses if standing.index_fits => none(),
+        BottleneckKind::IndexMisses if tuning.selector.unwrap_or_default() != Selector::MostUsed => {
             swap(Component::Selector, "most-used")
         }
-        Kind::IndexMisses => {
+        BottleneckKind::IndexMisses => {
             let bytes = tuning.index_bytes.unwrap_or(prompt::INDEX_BYTES);
             let best = tuning.index_best.unwrap_or(prompt::INDEX_BEST);
             let next = (doubled(bytes.max(1), MOST_INDEX_BYTES), doubled(best.max(1), MOST_INDEX_BEST));
@@ -211,20 +214,20 @@ pub fn settings_for(kind: Kind, scene: &Scene) -> Vec<Change> {
                 false => none(),
             }
         }
-        Kind::Nudges if tuning.replies == Some(ReplyPolicy::Strict) => swap(Component::Replies, "repairing"),
+        BottleneckKind::Nudges if tuning.replies == Some(ReplyPolicy::Strict) => swap(Component::Replies, "repairing"),
         // A tuning only lowers limits: where it says nothing, there is nothing to raise.
-        Kind::CutReplies => match tuning.reply_tokens {
+        BottleneckKind::CutReplies => match tuning.reply_tokens {
             Some(now) if now < MOST_REPLY_TOKENS => {
                 let next = now.saturating_mul(2).min(MOST_REPLY_TOKENS);
                 set(Tuning { reply_tokens: Some(next), ..Tuning::default() })
             }
             _ => none(),
         },
-        Kind::Ceiling => match tuning.turns {
+        BottleneckKind::Ceiling => match tuning.turns {
             Some(now) if now < MAX_TURNS => set(Tuning { turns: Some(MAX_TURNS), ..Tuning::default() }),
             _ => none(),
         },
-        Kind::SlowSearch => {
+        BottleneckKind::SlowSearch => {
             // A memory of fewer rows is looked at whole either way.
             match (candidates / 2).max(LEAST_CANDIDATES) {
                 next if next < candidates && u64::from(next) < standing.rows => {
@@ -234,16 +237,18 @@ pub fn settings_for(kind: Kind, scene: &Scene) -> Vec<Change> {
             }
         }
         // Where there is hardly anything, nothing is to be found in another order.
-        Kind::LowRecall if standing.rows < 2 => none(),
-        Kind::LowRecall if tuning.ranking.unwrap_or_default() != Ranking::Words => swap(Component::Ranking, "words"),
-        Kind::LowRecall => match candidates.saturating_mul(2).min(MOST_CANDIDATES) {
+        BottleneckKind::LowRecall if standing.rows < 2 => none(),
+        BottleneckKind::LowRecall if tuning.ranking.unwrap_or_default() != SearchRanking::Words => {
+            swap(Component::Ranking, "words")
+        }
+        BottleneckKind::LowRecall => match candidates.saturating_mul(2).min(MOST_CANDIDATES) {
             next if next > candidates && u64::from(candidates) < standing.rows => {
                 set(Tuning { search_candidates: Some(next), ..Tuning::default() })
             }
             _ => none(),
         },
-        Kind::UnusedSkills => {
-            let usual = curator::Policy::default();
+        BottleneckKind::UnusedSkills => {
+            let usual = curator::CuratorPolicy::default();
             let now =
                 (tuning.stale_days.unwrap_or(usual.stale_days), tuning.archive_days.unwrap_or(usual.archive_days));
             // Never later than now, also where someone chose less than the floor.
@@ -254,20 +259,24 @@ pub fn settings_for(kind: Kind, scene: &Scene) -> Vec<Change> {
                 false => set(Tuning { stale_days: Some(stale), archive_days: Some(archive), ..Tuning::default() }),
             }
         }
-        Kind::Nudges | Kind::NonConvergence | Kind::ToolErrors | Kind::SlowTool | Kind::SlowReplies => none(),
+        BottleneckKind::Nudges
+        | BottleneckKind::NonConvergence
+        | BottleneckKind::ToolErrors
+        | BottleneckKind::SlowTool
+        | BottleneckKind::SlowReplies => none(),
     }
 }
 
 /// What would show whether a patch against this bottleneck helps, from the brain's own tasks; `None` where the brain has
 /// too few of the kind that it takes.
-pub fn evaluation_for(bottleneck: &Bottleneck, material: &Material) -> Result<Option<Evaluation>> {
+pub fn evaluation_for(bottleneck: &Bottleneck, material: &EvaluationInputs) -> Result<Option<Evaluation>> {
     let mut plan = Plan::default();
     let enough_replays = material.replays >= LEAST_CASES;
     match bottleneck.kind {
-        Kind::ContextPressure => {
+        BottleneckKind::ContextPressure => {
             // Sessions that are three and a half times as long as their conversation may be.
             let limit = material.context_limit.clamp(8 << 10, 64 << 10);
-            plan.parts.push(Part::Compress {
+            plan.parts.push(EvaluationPart::Compress {
                 name: LONG.to_owned(),
                 sessions: SESSIONS,
                 results: 7,
@@ -277,21 +286,28 @@ pub fn evaluation_for(bottleneck: &Bottleneck, material: &Material) -> Result<Op
             plan.goal(Metric::KeptFacts, LONG, 0.05);
             plan.guard(Metric::ContextBytes, LONG, 0.1);
         }
-        Kind::ToolErrors if enough_replays => plan.goal(Metric::ToolErrors, REPLAY, 0.02),
-        Kind::IndexMisses | Kind::Nudges | Kind::CutReplies | Kind::LowRecall if enough_replays => {
+        BottleneckKind::ToolErrors if enough_replays => plan.goal(Metric::ToolErrors, REPLAY, 0.02),
+        BottleneckKind::IndexMisses
+        | BottleneckKind::Nudges
+        | BottleneckKind::CutReplies
+        | BottleneckKind::LowRecall
+            if enough_replays =>
+        {
             plan.goal(Metric::Turns, REPLAY, 0.02);
             plan.goal(Metric::ToolCalls, REPLAY, 0.02);
         }
-        Kind::UnusedSkills if enough_replays => plan.goal(Metric::ContextBytes, REPLAY, 0.02),
-        Kind::Ceiling | Kind::NonConvergence if material.unfinished.len() >= crate::judge::statistics::FEW => {
+        BottleneckKind::UnusedSkills if enough_replays => plan.goal(Metric::ContextBytes, REPLAY, 0.02),
+        BottleneckKind::Ceiling | BottleneckKind::NonConvergence
+            if material.unfinished.len() >= crate::judge::statistics::FEW =>
+        {
             let name = UNFINISHED.to_owned();
-            plan.parts.push(Part::Suite { name, tasks: material.unfinished.clone() });
+            plan.parts.push(EvaluationPart::Suite { name, tasks: material.unfinished.clone() });
             plan.goal(Metric::Solved, UNFINISHED, 0.02);
         }
-        Kind::SlowSearch => {
+        BottleneckKind::SlowSearch => {
             let mut args = Map::new();
             args.insert("query".to_owned(), Value::from(material.query.clone()));
-            plan.parts.push(Part::Calls {
+            plan.parts.push(EvaluationPart::Calls {
                 name: SEARCHES.to_owned(),
                 tool: "recall".to_owned(),
                 args,
@@ -308,7 +324,7 @@ pub fn evaluation_for(bottleneck: &Bottleneck, material: &Material) -> Result<Op
     // Timed cases are repeated: the others beside them are kept few.
     let most = if plan.repeat > 1 { 3 } else { material::MOST_REPLAYS };
     if material.replays > 0 {
-        plan.parts.push(Part::Replay { name: REPLAY.to_owned(), last: material.replays.min(most) });
+        plan.parts.push(EvaluationPart::Replay { name: REPLAY.to_owned(), last: material.replays.min(most) });
         if !plan.goals.iter().any(|goal| goal.metric == Metric::Turns) {
             plan.guard(Metric::Turns, REPLAY, 0.05);
         }
@@ -316,7 +332,7 @@ pub fn evaluation_for(bottleneck: &Bottleneck, material: &Material) -> Result<Op
     }
     let everyday: Vec<WrittenTask> = material.everyday.iter().take(most as usize).cloned().collect();
     if !everyday.is_empty() {
-        plan.parts.push(Part::Suite { name: EVERYDAY.to_owned(), tasks: everyday });
+        plan.parts.push(EvaluationPart::Suite { name: EVERYDAY.to_owned(), tasks: everyday });
         plan.guard(Metric::Solved, EVERYDAY, 0.0);
     }
     let evaluation = Evaluation {
@@ -325,8 +341,8 @@ pub fn evaluation_for(bottleneck: &Bottleneck, material: &Material) -> Result<Op
         seed: 1,
         repeat: plan.repeat,
         speaker: match material.voice {
-            material::Voice::Embedded | material::Voice::Unpriced => Speaker::Reflex,
-            material::Voice::Priced => Speaker::Brain,
+            material::BackendPricing::Embedded | material::BackendPricing::Unpriced => BackendChoice::Reflex,
+            material::BackendPricing::Priced => BackendChoice::Brain,
         },
         parts: plan.parts,
         goals: plan.goals,
@@ -339,7 +355,7 @@ pub fn evaluation_for(bottleneck: &Bottleneck, material: &Material) -> Result<Op
 /// An evaluation in the making.
 struct Plan {
     repeat: u32,
-    parts: Vec<Part>,
+    parts: Vec<EvaluationPart>,
     goals: Vec<Goal>,
     guards: Vec<Guard>,
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 use crate::ids::sha256;
 use crate::measure::Metric;
-use crate::task::{Limits, Status};
+use crate::task::{TaskLimits, TaskStatus};
 
 /// The format this build reads.
 pub const EVALUATION_SCHEMA: &str = "herm/evaluation@1";
@@ -45,9 +45,9 @@ pub struct Evaluation {
     pub repeat: u32,
     /// Who answers where a case brings no replies of its own.
     #[serde(default)]
-    pub speaker: Speaker,
+    pub speaker: BackendChoice,
     /// What is run.
-    pub parts: Vec<Part>,
+    pub parts: Vec<EvaluationPart>,
     /// What should get better. At least one must, for an approval.
     #[serde(default)]
     pub goals: Vec<Goal>,
@@ -67,7 +67,7 @@ fn once() -> u32 {
 /// Who answers where a case brings no replies of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Speaker {
+pub enum BackendChoice {
     /// The embedded backend, inside the sandbox: no model, no money.
     #[default]
     Reflex,
@@ -78,7 +78,7 @@ pub enum Speaker {
 /// One part of an evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
-pub enum Part {
+pub enum EvaluationPart {
     /// Tasks with checks.
     Suite {
         /// Its name.
@@ -165,7 +165,7 @@ fn context_bytes() -> usize {
     24_000
 }
 
-impl Part {
+impl EvaluationPart {
     /// Its name.
     pub fn name(&self) -> &str {
         match self {
@@ -221,18 +221,18 @@ pub struct WrittenTask {
     pub replies: Option<Vec<String>>,
     /// What it may use up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limits: Option<Limits>,
+    pub limits: Option<TaskLimits>,
     /// What must hold. Checked by the parent, never inside.
     #[serde(default)]
-    pub checks: Vec<Check>,
+    pub checks: Vec<EvaluationCheck>,
 }
 
 /// What must hold of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub enum Check {
+pub enum EvaluationCheck {
     /// How it ends.
-    Status(Status),
+    Status(TaskStatus),
     /// The answer has this text.
     AnswerHas(String),
     /// The answer does not have this text.
@@ -260,7 +260,7 @@ pub enum Check {
     MemoryAtMost(u64),
 }
 
-impl Check {
+impl EvaluationCheck {
     /// What must hold, in words.
     pub fn words(&self) -> String {
         match self {
@@ -359,9 +359,12 @@ impl Evaluation {
     /// compression would approve of an agent that answers anything at all.
     pub fn has_checks(&self) -> bool {
         self.parts.iter().any(|part| match part {
-            Part::Suite { tasks, .. } => tasks.iter().any(|task| !task.checks.is_empty()),
-            Part::Replay { .. } => true,
-            Part::Compress { .. } | Part::Curate { .. } | Part::Calls { .. } | Part::Command { .. } => false,
+            EvaluationPart::Suite { tasks, .. } => tasks.iter().any(|task| !task.checks.is_empty()),
+            EvaluationPart::Replay { .. } => true,
+            EvaluationPart::Compress { .. }
+            | EvaluationPart::Curate { .. }
+            | EvaluationPart::Calls { .. }
+            | EvaluationPart::Command { .. } => false,
         })
     }
 
@@ -399,19 +402,20 @@ impl Evaluation {
         if self.repeat == 0 || self.repeat > 1_000 {
             return bad(format!("cases are repeated 1 to 1,000 times, not {}", self.repeat));
         }
-        let mut names: Vec<&str> = self.parts.iter().map(Part::name).collect();
+        let mut names: Vec<&str> = self.parts.iter().map(EvaluationPart::name).collect();
         names.sort_unstable();
         if names.windows(2).any(|pair| pair[0] == pair[1]) || names.iter().any(|name| name.trim().is_empty()) {
             return bad("every part of an evaluation needs a name of its own".to_owned());
         }
-        let cases: u64 = self.parts.iter().map(Part::cases).sum::<u64>().saturating_mul(u64::from(self.repeat));
+        let cases: u64 =
+            self.parts.iter().map(EvaluationPart::cases).sum::<u64>().saturating_mul(u64::from(self.repeat));
         if cases > MAX_CASES {
             return bad(format!("an evaluation has at most {MAX_CASES} cases, not {cases}"));
         }
         for part in &self.parts {
             validate_part(part)?;
         }
-        let measured: u64 = self.parts.iter().map(Part::measured_bytes).sum();
+        let measured: u64 = self.parts.iter().map(EvaluationPart::measured_bytes).sum();
         if measured.saturating_mul(2).saturating_mul(u64::from(self.repeat)) > MAX_MEASUREMENTS {
             return bad(format!(
                 "what it measures would come to more than {} MiB: it has too many cases, checks or repetitions",
@@ -436,7 +440,7 @@ impl Evaluation {
     }
 }
 
-fn validate_part(part: &Part) -> Result<()> {
+fn validate_part(part: &EvaluationPart) -> Result<()> {
     let name = part.name();
     let bad = |what: &str| {
         Err(Error::invalid(format!("part {}: {what}", quoted(name)))
@@ -446,7 +450,7 @@ fn validate_part(part: &Part) -> Result<()> {
         return bad("its name has more than 200 bytes");
     }
     match part {
-        Part::Suite { tasks, .. } => {
+        EvaluationPart::Suite { tasks, .. } => {
             if tasks.iter().any(|task| task.name.len() > MAX_NAME) {
                 return bad("the name of a task has more than 200 bytes");
             }
@@ -467,8 +471,8 @@ fn validate_part(part: &Part) -> Result<()> {
                 }
             }
         }
-        Part::Replay { last, .. } if *last == 0 => return bad("it replays at least one task"),
-        Part::Compress { sessions, results, result_bytes, context_bytes, .. } => {
+        EvaluationPart::Replay { last, .. } if *last == 0 => return bad("it replays at least one task"),
+        EvaluationPart::Compress { sessions, results, result_bytes, context_bytes, .. } => {
             if *sessions == 0 || !(1..=7).contains(results) {
                 return bad("it has at least one session of 1 to 7 results");
             }
@@ -476,14 +480,19 @@ fn validate_part(part: &Part) -> Result<()> {
                 return bad("a result has 256 bytes to 1 MiB, a conversation 4 KiB to 16 MiB");
             }
         }
-        Part::Curate { lives, skills, .. } if *lives == 0 || !(1..=1_000).contains(skills) => {
+        EvaluationPart::Curate { lives, skills, .. } if *lives == 0 || !(1..=1_000).contains(skills) => {
             return bad("it has at least one life of 1 to 1,000 skills");
         }
-        Part::Calls { calls, at_once, .. } if *calls == 0 || *at_once == 0 || *calls > 100_000 || *at_once > 10_000 => {
+        EvaluationPart::Calls { calls, at_once, .. }
+            if *calls == 0 || *at_once == 0 || *calls > 100_000 || *at_once > 10_000 =>
+        {
             return bad("1 to 100,000 calls, 1 to 10,000 at once");
         }
-        Part::Command { argv, .. } if argv.is_empty() => return bad("it names no program"),
-        Part::Replay { .. } | Part::Curate { .. } | Part::Calls { .. } | Part::Command { .. } => {}
+        EvaluationPart::Command { argv, .. } if argv.is_empty() => return bad("it names no program"),
+        EvaluationPart::Replay { .. }
+        | EvaluationPart::Curate { .. }
+        | EvaluationPart::Calls { .. }
+        | EvaluationPart::Command { .. } => {}
     }
     Ok(())
 }
@@ -506,16 +515,16 @@ mod tests {
         // Eight bytes each when it is shown.
         let text = "\u{200b}".repeat(200_000);
         let words = [
-            Check::AnswerHas(text.clone()),
-            Check::AnswerLacks(text.clone()),
-            Check::Called(text.clone()),
-            Check::AnswerAt { pointer: text.clone(), equals: text.clone().into() },
+            EvaluationCheck::AnswerHas(text.clone()),
+            EvaluationCheck::AnswerLacks(text.clone()),
+            EvaluationCheck::Called(text.clone()),
+            EvaluationCheck::AnswerAt { pointer: text.clone(), equals: text.clone().into() },
         ]
         .map(|check| check.words());
         assert!(words.iter().all(|words| words.len() < 3_000), "{words:?}");
-        let other = Check::AnswerHas(format!("{text}x")).words();
+        let other = EvaluationCheck::AnswerHas(format!("{text}x")).words();
         assert_ne!(words[0], other, "two texts that begin alike are two checks");
-        assert_eq!(Check::AnswerHas("fine".into()).words(), "the answer has \"fine\"");
+        assert_eq!(EvaluationCheck::AnswerHas("fine".into()).words(), "the answer has \"fine\"");
     }
 
     #[test]
@@ -535,7 +544,7 @@ mod tests {
         let refused = evaluation(1_000, vec![check(); 20_000]).unwrap_err();
         assert!(refused.message().starts_with("what it measures would come to more than 120 MiB"), "{refused}");
         let mut named = evaluation(1, vec![check()]).unwrap();
-        if let Part::Suite { tasks, .. } = &mut named.parts[0] {
+        if let EvaluationPart::Suite { tasks, .. } = &mut named.parts[0] {
             tasks[0].name = "n".repeat(201);
         }
         assert!(named.validate().is_err());

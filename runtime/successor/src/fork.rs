@@ -5,28 +5,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm_sandbox::Lease;
+use herm_sandbox::SandboxLease;
 use tokio::time::Instant;
 
 use crate::adopt::base_of;
 use crate::apply;
-use crate::brain::{Brain, Opening, Reader};
+use crate::brain::{Brain, BrainOptions, Reader};
 use crate::broker::Broker;
-use crate::budget::Budget;
-use crate::clock::Moment;
+use crate::budget::SuccessorBudget;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::evaluation::{Evaluation, Part, Speaker};
+use crate::evaluation::{BackendChoice, Evaluation, EvaluationPart};
 use crate::harness::Harness;
 use crate::ids::{BrainId, sha256};
 use crate::judge::{Judgement, judge};
 use crate::layout::{self, Layout};
-use crate::patch::{Change, Patch};
+use crate::patch::{Patch, PatchChange};
 use crate::recent::Recent;
-use crate::records::{Records, Saved};
-use crate::sides::arms::{Arms, Run};
-use crate::sides::side::{Around, limits};
-use crate::tool::Sandboxed;
-use crate::verdict::{Base, Identity, VERDICT_SCHEMA, Verdict};
+use crate::records::{Saved, VerdictStore};
+use crate::sides::arms::{EvalResult, EvalRunner};
+use crate::sides::side::{ParentServices, limits};
+use crate::tool::SandboxedPrograms;
+use crate::verdict::{PatchBase, RuntimeIdentity, VERDICT_SCHEMA, Verdict};
 use crate::wire::{Face, Setup};
 
 /// The most caveats of a verdict.
@@ -43,9 +43,9 @@ pub(super) type ProgramsByDigest = BTreeMap<String, Arc<[u8]>>;
 pub struct SuccessorFork {
     harness: Harness,
     patch: Patch,
-    base: Base,
+    base: PatchBase,
     /// A copy for each side.
-    leases: Option<[Lease; 2]>,
+    leases: Option<[SandboxLease; 2]>,
     facts: Facts,
     saved: Option<PathBuf>,
 }
@@ -86,13 +86,13 @@ impl SuccessorFork {
     }
 
     /// What it is judged against.
-    pub fn base(&self) -> &Base {
+    pub fn base(&self) -> &PatchBase {
         &self.base
     }
 
     /// Runs the evaluation on both sides, judges, signs and writes down the verdict. Everything that can go wrong
     /// inside is a verdict too; an error means that the parent itself could not do its part.
-    pub async fn evaluate(&mut self, evaluation: &Evaluation, budget: Budget) -> Result<Verdict> {
+    pub async fn evaluate(&mut self, evaluation: &Evaluation, budget: SuccessorBudget) -> Result<Verdict> {
         budget.validate()?;
         evaluation.validate()?;
         let started_at = self.harness.now();
@@ -102,15 +102,15 @@ impl SuccessorFork {
         };
         let until = Instant::now() + Duration::from_secs(budget.wall_secs);
         let brokers = match evaluation.speaker {
-            Speaker::Reflex => [None, None],
-            Speaker::Brain => {
+            BackendChoice::Reflex => [None, None],
+            BackendChoice::Brain => {
                 let [before, after] = self.speakers()?;
                 let before = Broker::new(before, budget.micro_usd, until);
                 let after = before.beside(after);
                 [Some(Arc::new(before)), Some(Arc::new(after))]
             }
         };
-        let records = Records::new(self.harness.layout());
+        let records = VerdictStore::new(self.harness.layout());
         // Below a lease: where this process dies, it goes with it.
         let making = records.begin(&leases[0].directory().join("record"))?;
         let run = {
@@ -119,7 +119,7 @@ impl SuccessorFork {
                 let broker = broker?;
                 broker.first().map(|backend| Face::of(backend.name(), backend.capabilities()))
             });
-            let sandboxes = Sandboxed::new(forks(self.harness.layout())).within(&limits(&budget));
+            let sandboxes = SandboxedPrograms::new(forks(self.harness.layout())).within(&limits(&budget));
             let (outputs, runtime) = (making.path().to_owned(), tokio::runtime::Handle::current());
             let Facts { identity, programs, recent, .. } = self.facts.clone();
             let leases = leases.clone();
@@ -129,12 +129,18 @@ impl SuccessorFork {
                 let [before, after] = faces;
                 let setup =
                     |patch, backend| Setup { brain: brain.clone(), patch, speaker: evaluation.speaker, backend };
-                let arms = Arms {
+                let arms = EvalRunner {
                     evaluation: &evaluation,
                     setups: [setup(None, before), setup(Some(file), after)],
                     leases: &leases,
                     budget: &budget,
-                    around: Around { brokers, sandboxes: &sandboxes, programs, runtime, until: until.into_std() },
+                    services: ParentServices {
+                        brokers,
+                        sandboxes: &sandboxes,
+                        programs,
+                        runtime,
+                        until: until.into_std(),
+                    },
                     identity: &identity,
                     recent: &recent,
                     outputs: &outputs,
@@ -172,20 +178,20 @@ impl SuccessorFork {
 
     /// Who speaks without the patch, and who with it.
     fn speakers(&self) -> Result<[crate::backend::Chain; 2]> {
-        let speaks = |wish: &Option<String>| self.harness.speakers(&self.base.brain, None, wish.as_deref());
+        let speaks = |wish: &Option<String>| self.harness.backend_chain(&self.base.brain, None, wish.as_deref());
         Ok([speaks(&self.facts.backends[0])?, speaks(&self.facts.backends[1])?])
     }
 
     /// What a reader should know of how it was run.
-    fn caveats(&self, evaluation: &Evaluation, run: &Run) -> Vec<String> {
+    fn caveats(&self, evaluation: &Evaluation, run: &EvalResult) -> Vec<String> {
         let mut caveats = run.caveats.clone();
         if run.rejected.is_none() && !run.samples.iter().any(|sample| !sample.checks.is_empty()) {
             caveats.push("No task was checked: this says nothing about answers.".to_owned());
         }
         if run.diverged > 0 {
             let who = match evaluation.speaker {
-                Speaker::Reflex => "the embedded backend, which is no language model,",
-                Speaker::Brain => "the brain's backend",
+                BackendChoice::Reflex => "the embedded backend, which is no language model,",
+                BackendChoice::Brain => "the brain's backend",
             };
             caveats.push(format!(
                 "In {} replays the patch changed the conversation, and {who} spoke instead of the record.",
@@ -193,8 +199,8 @@ impl SuccessorFork {
             ));
         }
         let swaps =
-            self.patch.changes().iter().any(|change| matches!(change, Change::Tool { executable: Some(_), .. }));
-        if swaps && evaluation.parts.iter().any(|part| matches!(part, Part::Replay { .. })) {
+            self.patch.changes().iter().any(|change| matches!(change, PatchChange::Tool { executable: Some(_), .. }));
+        if swaps && evaluation.parts.iter().any(|part| matches!(part, EvaluationPart::Replay { .. })) {
             caveats.push(
                 "In replays the program of the patch does not run: its calls are answered from the record.".to_owned(),
             );
@@ -202,7 +208,13 @@ impl SuccessorFork {
         caveats
     }
 
-    fn verdict(&self, evaluation: &Evaluation, budget: Budget, run: &Run, times: (Moment, Moment)) -> Result<Verdict> {
+    fn verdict(
+        &self,
+        evaluation: &Evaluation,
+        budget: SuccessorBudget,
+        run: &EvalResult,
+        times: (Timestamp, Timestamp),
+    ) -> Result<Verdict> {
         let judgement = match &run.rejected {
             Some(rejection) => Judgement::rejected(&rejection.reason, rejection.sentence.clone()),
             None => judge(&evaluation.without(&run.empty), &run.samples, evaluation.seed),
@@ -223,7 +235,7 @@ impl SuccessorFork {
             artifacts: Vec::new(),
             reason: judgement.reason,
             base: self.base.clone(),
-            identity: Identity { before, after },
+            identity: RuntimeIdentity { before, after },
             budget,
             spent: run.spent,
             walls: run.walls.clone(),
@@ -237,21 +249,21 @@ impl SuccessorFork {
 }
 
 /// Copies of a brain for both sides, of the same moment.
-fn copies(layout: &Layout, id: &BrainId) -> Result<[Lease; 2]> {
+fn copies(layout: &Layout, id: &BrainId) -> Result<[SandboxLease; 2]> {
     let root = forks(layout);
-    let take = || Lease::take(&root).map_err(|source| Error::io("make a sandbox in", &root, source));
+    let take = || SandboxLease::take(&root).map_err(|source| Error::io("make a sandbox in", &root, source));
     let leases = [take()?, take()?];
-    let place = |lease: &Lease| Layout::new(lease.work().join("brains"));
+    let place = |lease: &SandboxLease| Layout::new(lease.work().join("brains"));
     Reader::open(layout, id)?.copy_into(&place(&leases[0]))?;
     // The second is a copy of the first: the brain may have moved meanwhile.
     Reader::open(&place(&leases[0]), id)?.copy_into(&place(&leases[1]))?;
     Ok(leases)
 }
 
-fn facts(lease: &Lease, id: &BrainId, patch: &Patch) -> Result<(Base, Facts)> {
+fn facts(lease: &SandboxLease, id: &BrainId, patch: &Patch) -> Result<(PatchBase, Facts)> {
     let layout = Layout::new(lease.work().join("brains"));
     let recent = Recent::of(&Reader::open(&layout, id)?, patch)?;
-    let brain = Brain::open(&layout, id, &Opening::default())?;
+    let brain = Brain::open(&layout, id, &BrainOptions::default())?;
     let base = base_of(&brain, patch)?;
     let staged = apply::stage(&brain, patch).ok();
     let before = apply::identity(&brain, None)?;
@@ -264,7 +276,7 @@ fn facts(lease: &Lease, id: &BrainId, patch: &Patch) -> Result<(Base, Facts)> {
         }
     }
     for change in patch.changes() {
-        if let Change::Tool { executable: Some(executable), .. } = change {
+        if let PatchChange::Tool { executable: Some(executable), .. } = change {
             let program = executable.program()?;
             programs.insert(sha256(&program), program.into());
         }
@@ -274,7 +286,7 @@ fn facts(lease: &Lease, id: &BrainId, patch: &Patch) -> Result<(Base, Facts)> {
 }
 
 /// Removes the copies.
-async fn remove(leases: [Lease; 2]) -> Result<()> {
+async fn remove(leases: [SandboxLease; 2]) -> Result<()> {
     blocking(move || {
         leases
             .iter()
@@ -284,7 +296,7 @@ async fn remove(leases: [Lease; 2]) -> Result<()> {
 }
 
 /// Removes what dead parents left.
-pub fn sweep(layout: &Layout) -> Result<herm_sandbox::janitor::Swept> {
+pub fn sweep(layout: &Layout) -> Result<herm_sandbox::janitor::SweepReport> {
     let root = forks(layout);
     herm_sandbox::janitor::sweep(&root).map_err(|source| Error::io("tidy", &root, source))
 }

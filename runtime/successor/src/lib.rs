@@ -1,7 +1,7 @@
 //! The successor: a sandboxed clone of the runtime that judges a patch and returns a verdict.
 //!
 //! - [`Patch`] is the proposed change, [`Evaluation`] what is run to judge it; both are files with a hash.
-//! - [`Sample`] is what one case gave on one side.
+//! - [`EvaluationSample`] is what one case gave on one side.
 //! - [`Verdict`] is the judgement, computed and signed by the parent.
 //! - [`gate`] is what stands between a verdict and a change: a steward, or a mesh of nodes.
 
@@ -36,20 +36,20 @@ mod sides;
 mod verdict;
 mod wire;
 
-pub use adopt::{InLineage, adopt, base_beside, base_of, lineage, rehearse, take_back};
-pub use broker::{Broker, Purse};
-pub use budget::{Budget, Spent};
+pub use adopt::{LineageEntry, adopt, base_from_reader, base_of, lineage, rehearse, take_back};
+pub use broker::{Broker, BrokerBalance};
+pub use budget::{SuccessorBudget, SuccessorUsage};
 pub use closing::close;
 pub use evaluation::{EVALUATION_SCHEMA, Evaluation};
 pub use fork::{SuccessorFork, forks, sweep};
-pub use inside::worker::take_over;
-pub use judge::conditions::{GoalStanding, GuardStanding, goal_standing, guard_standing};
+pub use inside::worker::run_worker_if_reexec;
+pub use judge::conditions::{GoalStatus, GuardStatus, goal_status, guard_status};
 pub use judge::{Judgement, judge, statistics};
-pub use measure::{Arm, Better, Checked, Metric, Sample};
-pub use patch::{Change, Edit, Executable, MAX_PATCH_BYTES, PATCH_SCHEMA, Patch, PatchFile};
-pub use records::{Record, Records};
-pub use report::{MAX_REPORT_BYTES, Report};
+pub use measure::{Arm, EvaluationSample, Metric, MetricPolarity, SampleCheck};
+pub use patch::{Executable, MAX_PATCH_BYTES, PATCH_SCHEMA, Patch, PatchChange, PatchEdit, PatchFile};
+pub use records::{VerdictRecord, VerdictStore};
+pub use report::{MAX_REPORT_BYTES, VerdictReport};
 pub use verdict::{
-    Artifact, Base, CheckCounts, Comparison, Direction, Identity, Ruling, Touched, VERDICT_SCHEMA, VERDICT_TYPE,
-    Verdict, Walls,
+    Artifact, BaseDigests, CheckCounts, Direction, MetricComparison, PatchBase, RuntimeIdentity, SandboxSummary,
+    VERDICT_SCHEMA, VERDICT_TYPE, Verdict, VerdictRuling,
 };

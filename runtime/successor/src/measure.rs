@@ -32,14 +32,14 @@ impl Arm {
 /// Which way a metric is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Better {
+pub enum MetricPolarity {
     /// Less of it.
     Lower,
     /// More of it.
     Higher,
 }
 
-impl Better {
+impl MetricPolarity {
     /// How good a change is: more than zero is better, whichever way the metric goes.
     pub fn gain(self, change: f64) -> f64 {
         match self {
@@ -138,9 +138,9 @@ impl Metric {
     }
 
     /// Which way it is better.
-    pub fn better(self) -> Better {
+    pub fn better(self) -> MetricPolarity {
         match self {
-            Self::Solved | Self::KeptFacts => Better::Higher,
+            Self::Solved | Self::KeptFacts => MetricPolarity::Higher,
             Self::Turns
             | Self::ToolCalls
             | Self::ToolErrors
@@ -151,7 +151,7 @@ impl Metric {
             | Self::CpuMicros
             | Self::WallMicros
             | Self::LatencyP99Micros
-            | Self::MemoryBytes => Better::Lower,
+            | Self::MemoryBytes => MetricPolarity::Lower,
         }
     }
 
@@ -181,7 +181,7 @@ impl fmt::Display for Metric {
 /// One check of a case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Checked {
+pub struct SampleCheck {
     /// What had to hold.
     pub name: String,
     /// Whether it did.
@@ -194,7 +194,7 @@ pub struct Checked {
 /// What one case gave in one arm. Samples of the same part, case and repetition are a pair.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Sample {
+pub struct EvaluationSample {
     /// The part of the evaluation it belongs to.
     pub part: String,
     /// The case, by a name that is unique in its part.
@@ -204,7 +204,7 @@ pub struct Sample {
     /// The side.
     pub arm: Arm,
     /// What had to hold, as the parent found it.
-    pub checks: Vec<Checked>,
+    pub checks: Vec<SampleCheck>,
     /// What was measured.
     pub metrics: BTreeMap<Metric, f64>,
     /// Why it could not be run, where it could not.

@@ -39,13 +39,13 @@ pub struct PatchFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// What it changes, in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PatchChange>,
 }
 
 /// One change of a patch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
-pub enum Change {
+pub enum PatchChange {
     /// Constants of the runtime.
     Constants {
         /// Their new values.
@@ -65,7 +65,7 @@ pub enum Change {
         content: Option<String>,
         /// Texts that each stand in it exactly once, and what they become.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        edits: Vec<Edit>,
+        edits: Vec<PatchEdit>,
     },
     /// Another implementation of a tool.
     Tool {
@@ -94,7 +94,7 @@ pub enum Change {
 /// A text and what it becomes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Edit {
+pub struct PatchEdit {
     /// Stands in the file exactly once.
     pub find: String,
     /// Stands there afterwards.
@@ -148,7 +148,7 @@ impl Patch {
     }
 
     /// A patch made by this process.
-    pub fn new(title: &str, why: Option<String>, changes: Vec<Change>) -> Result<Self> {
+    pub fn new(title: &str, why: Option<String>, changes: Vec<PatchChange>) -> Result<Self> {
         let content = PatchFile { schema: PATCH_SCHEMA.to_owned(), title: title.to_owned(), why, changes };
         let mut bytes = serde_json::to_vec_pretty(&content)
             .map_err(|source| Error::internal("a patch cannot be written").because(source))?;
@@ -179,7 +179,7 @@ impl Patch {
     }
 
     /// What it changes.
-    pub fn changes(&self) -> &[Change] {
+    pub fn changes(&self) -> &[PatchChange] {
         &self.content.changes
     }
 
@@ -189,17 +189,17 @@ impl Patch {
         for change in self.changes() {
             match change {
                 // What no path is, applying refuses.
-                Change::Files { set, remove } => {
+                PatchChange::Files { set, remove } => {
                     files.extend(set.keys().chain(remove).filter_map(|path| path.parse::<RelPath>().ok()));
                 }
-                Change::Tool { name, executable: Some(_), .. } => {
+                PatchChange::Tool { name, executable: Some(_), .. } => {
                     files.extend(format!("{}/{name}", layout::TOOLS_DIR).parse::<RelPath>().ok());
                 }
-                Change::Constants { .. }
-                | Change::Component { .. }
-                | Change::Role { .. }
-                | Change::Tool { .. }
-                | Change::Migration(_) => {}
+                PatchChange::Constants { .. }
+                | PatchChange::Component { .. }
+                | PatchChange::Role { .. }
+                | PatchChange::Tool { .. }
+                | PatchChange::Migration(_) => {}
             }
         }
         files
@@ -233,10 +233,10 @@ impl Patch {
     }
 }
 
-fn validate_change(change: &Change) -> Result<()> {
+fn validate_change(change: &PatchChange) -> Result<()> {
     let bad = |what: &str| Err(Error::invalid(what).hint("docs/reference/patch.md describes the file"));
     match change {
-        Change::Constants { set } => {
+        PatchChange::Constants { set } => {
             if set.is_as_built() {
                 return bad("a change of constants sets at least one");
             }
@@ -245,26 +245,26 @@ fn validate_change(change: &Change) -> Result<()> {
             }
             set.validate()
         }
-        Change::Component { component, to } => Tuning::default().swap(*component, to),
-        Change::Role { content, edits } => match (content, edits.is_empty()) {
+        PatchChange::Component { component, to } => Tuning::default().swap(*component, to),
+        PatchChange::Role { content, edits } => match (content, edits.is_empty()) {
             (Some(text), true) if !text.trim().is_empty() => Ok(()),
             (None, false) if edits.iter().all(|edit| !edit.find.is_empty()) => Ok(()),
             _ => bad("a change of the role has a content or edits, one of them, and none is empty"),
         },
-        Change::Tool { other, executable, .. } => match (other, executable) {
+        PatchChange::Tool { other, executable, .. } => match (other, executable) {
             (Some(_), None) => Ok(()),
             (None, Some(executable)) => executable.program().map(drop),
             _ => bad("a change of a tool names another tool or brings a program, one of them"),
         },
-        Change::Migration(migration) if migration.up.trim().is_empty() => bad("a migration has no SQL"),
-        Change::Migration(_) => Ok(()),
-        Change::Files { set, remove } => {
+        PatchChange::Migration(migration) if migration.up.trim().is_empty() => bad("a migration has no SQL"),
+        PatchChange::Migration(_) => Ok(()),
+        PatchChange::Files { set, remove } => {
             if set.is_empty() && remove.is_empty() {
                 return bad("a change of files names at least one");
             }
             for path in set.keys().chain(remove) {
                 let path: RelPath = path.parse()?;
-                if crate::bundle::Part::of(path.as_str()).is_none() {
+                if crate::bundle::BundlePart::of(path.as_str()).is_none() {
                     return Err(Error::invalid(format!("{path} is not part of a brain"))
                         .hint("docs/reference/brain.md lists what a brain holds"));
                 }

@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::evaluation::Evaluation;
-use crate::fsio::{self, Kind, Root, Sync};
+use crate::fsio::{self, DirEntryKind, Root, SyncTiming};
 use crate::ids::{RelPath, sha256};
 use crate::layout::{self, Layout};
-use crate::measure::Sample;
+use crate::measure::EvaluationSample;
 use crate::patch::Patch;
 use crate::receipt::{Envelope, PublicKey, Signer};
-use crate::report::Report;
+use crate::report::VerdictReport;
 use crate::verdict::{Artifact, Verdict};
 
 /// The verdict as JSON.
@@ -32,13 +32,13 @@ const MOST_DEPTH: usize = 12;
 
 /// The verdicts of a brains directory.
 #[derive(Debug, Clone)]
-pub struct Records {
+pub struct VerdictStore {
     root: PathBuf,
 }
 
 /// A verdict that was written down.
 #[derive(Debug, Clone)]
-pub struct Record {
+pub struct VerdictRecord {
     /// Its name: the beginning of its hash.
     pub name: String,
     /// Where it is.
@@ -53,7 +53,7 @@ pub struct Record {
     pub evaluation: Evaluation,
 }
 
-impl Record {
+impl VerdictRecord {
     /// The same, if the verdict beside the signed one is the same byte for byte, and every artifact is what was signed:
     /// whoever decides on a report decides on that one.
     fn whole(self) -> Result<Self> {
@@ -78,10 +78,10 @@ pub(super) struct Saved<'a> {
     pub(super) verdict: Verdict,
     pub(super) patch: &'a Patch,
     pub(super) evaluation: &'a Evaluation,
-    pub(super) samples: &'a [Sample],
+    pub(super) samples: &'a [EvaluationSample],
 }
 
-impl Records {
+impl VerdictStore {
     /// The verdicts of a brains directory.
     pub fn new(layout: &Layout) -> Self {
         Self { root: layout.successors().join("verdicts") }
@@ -103,14 +103,14 @@ impl Records {
         let is_record = |name: &String| name.len() == 16 && name.bytes().all(|c| c.is_ascii_hexdigit());
         Ok(entries
             .into_iter()
-            .filter(|entry| entry.kind == Kind::Dir)
+            .filter(|entry| entry.kind == DirEntryKind::Dir)
             .map(|entry| entry.name)
             .filter(is_record)
             .collect())
     }
 
     /// Every verdict that can be read, newest first, and the names of those that cannot.
-    pub fn all(&self) -> Result<(Vec<Record>, Vec<String>)> {
+    pub fn all(&self) -> Result<(Vec<VerdictRecord>, Vec<String>)> {
         let (mut records, mut unreadable) = (Vec::new(), Vec::new());
         for name in self.names()? {
             match self.read(&name) {
@@ -123,7 +123,7 @@ impl Records {
     }
 
     /// The verdict whose name, or hash, begins so.
-    pub fn find(&self, wanted: &str) -> Result<Record> {
+    pub fn find(&self, wanted: &str) -> Result<VerdictRecord> {
         self.read(&self.name_of(wanted)?)?.whole()
     }
 
@@ -149,7 +149,7 @@ impl Records {
         }
     }
 
-    fn read(&self, name: &str) -> Result<Record> {
+    fn read(&self, name: &str) -> Result<VerdictRecord> {
         let path = self.root.join(name);
         let root = Root::open(&path)?;
         let file = |file: &str| -> Result<Vec<u8>> {
@@ -167,7 +167,7 @@ impl Records {
             return Err(Error::corrupt(format!("verdict {name} and the files beside it do not belong together"))
                 .hint("evaluate again"));
         }
-        Ok(Record { name: name.to_owned(), path, verdict, envelope, patch, evaluation })
+        Ok(VerdictRecord { name: name.to_owned(), path, verdict, envelope, patch, evaluation })
     }
 
     /// Removes a verdict with its artifacts.
@@ -182,7 +182,7 @@ impl Records {
 /// A verdict in the making.
 #[derive(Debug)]
 pub(super) struct Making {
-    records: Records,
+    records: VerdictStore,
     path: PathBuf,
 }
 
@@ -205,12 +205,12 @@ impl Making {
                 bytes: content.len() as u64,
             });
         };
-        let report = Report { verdict: &verdict, patch, evaluation, samples }.to_html();
+        let report = VerdictReport { verdict: &verdict, patch, evaluation, samples }.to_html();
         for (kind, name, content) in
             [("report", REPORT, report.into_bytes()), ("measurements", MEASUREMENTS, json(&samples)?)]
         {
             let name: RelPath = name.parse()?;
-            root.replace(&name, &content, Sync::Later)?;
+            root.replace(&name, &content, SyncTiming::Later)?;
             keep(kind, &name, &content);
         }
         for name in below(&root, None, 0)? {
@@ -228,7 +228,7 @@ impl Making {
             (VERDICT, json(&verdict)?),
             (SIGNED, envelope.to_line()?.into_bytes()),
         ] {
-            root.replace(&name.parse()?, &content, Sync::Now)?;
+            root.replace(&name.parse()?, &content, SyncTiming::Now)?;
         }
         root.clear_temporaries()?;
         let hash = verdict.hash()?;
@@ -256,10 +256,10 @@ fn below(root: &Root, dir: Option<&RelPath>, depth: usize) -> Result<Vec<RelPath
         };
         let Ok(path) = path else { continue };
         match entry.kind {
-            Kind::File => files.push(path),
+            DirEntryKind::File => files.push(path),
             // Files on their way to their names are nobody's yet.
-            Kind::Dir if dir.is_none() && entry.name == layout::INTERNAL_DIR => {}
-            Kind::Dir if depth < MOST_DEPTH => files.extend(below(root, Some(&path), depth + 1)?),
+            DirEntryKind::Dir if dir.is_none() && entry.name == layout::INTERNAL_DIR => {}
+            DirEntryKind::Dir if depth < MOST_DEPTH => files.extend(below(root, Some(&path), depth + 1)?),
             _ => {}
         }
     }

@@ -4,12 +4,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::budget::{Budget, Spent};
-use crate::clock::Moment;
+use crate::budget::{SuccessorBudget, SuccessorUsage};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, sha256};
 use crate::layout;
-use crate::measure::{Better, Metric};
+use crate::measure::{Metric, MetricPolarity};
 use crate::receipt::{Envelope, PublicKey, STATEMENT_TYPE, Signer};
 
 /// The format this build writes.
@@ -20,7 +20,7 @@ pub const VERDICT_TYPE: &str = "urn:herm:verdict:1";
 /// The judgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Ruling {
+pub enum VerdictRuling {
     /// Something got better, nothing got worse, and the evidence carries it.
     Approve,
     /// Something got worse, or it could not be evaluated within its bounds.
@@ -29,7 +29,7 @@ pub enum Ruling {
     NeedsRevision,
 }
 
-impl Ruling {
+impl VerdictRuling {
     /// The stable name.
     pub fn name(self) -> &'static str {
         match self {
@@ -57,14 +57,14 @@ pub enum Direction {
 /// One metric, compared over pairs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Comparison {
+pub struct MetricComparison {
     /// The metric.
     pub metric: Metric,
     /// The part; all, where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
     /// Which way it is better.
-    pub better: Better,
+    pub better: MetricPolarity,
     /// Pairs: both sides ran and have the metric.
     pub pairs: usize,
     /// Cases they belong to.
@@ -86,13 +86,13 @@ pub struct Comparison {
     pub direction: Direction,
 }
 
-impl Comparison {
+impl MetricComparison {
     /// How good the change is: more than zero is better, whichever way the metric goes.
     pub fn gain(&self) -> f64 {
         self.better.gain(self.change)
     }
 
-    /// The interval of [`Comparison::gain`], the bad end first.
+    /// The interval of [`MetricComparison::gain`], the bad end first.
     pub fn gain_interval(&self) -> [f64; 2] {
         let [low, high] = self.interval.map(|end| self.better.gain(end));
         [low.min(high), low.max(high)]
@@ -135,7 +135,7 @@ pub struct Artifact {
 /// What was evaluated against.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Base {
+pub struct PatchBase {
     /// The brain.
     pub brain: BrainId,
     /// Its version.
@@ -145,12 +145,12 @@ pub struct Base {
     /// What of the brain the patch rests on: as long as that stands, so does the verdict. Verdicts of earlier versions
     /// have none and are bound to the whole brain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub touched: Option<Touched>,
+    pub touched: Option<BaseDigests>,
 }
 
-impl Base {
+impl PatchBase {
     /// What of the brain is no longer as it was here, in words; `None` while this still stands for `now`. With
-    /// [`Base::touched`] only that counts: tasks, memory rows and versions do not.
+    /// [`PatchBase::touched`] only that counts: tasks, memory rows and versions do not.
     pub fn moved(&self, now: &Self) -> Option<String> {
         let whole =
             |base: &Self| format!("brain {} version {} ({})", base.brain, base.version, base.bundle_hash.short());
@@ -178,7 +178,7 @@ impl Base {
 /// bundle. Nothing where there is no such file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Touched {
+pub struct BaseDigests {
     /// `system.md`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Digest>,
@@ -194,7 +194,7 @@ pub struct Touched {
     pub files: Option<String>,
 }
 
-impl Touched {
+impl BaseDigests {
     /// The first part that differs, in words.
     fn difference(&self, now: &Self) -> Option<&'static str> {
         if self.role != now.role {
@@ -218,7 +218,7 @@ impl Touched {
 /// The walls the successor stood in.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Walls {
+pub struct SandboxSummary {
     /// How it was isolated; nothing where it could not be.
     pub tier: Option<String>,
     /// The layers that were on.
@@ -233,7 +233,7 @@ pub struct Verdict {
     /// Always [`VERDICT_SCHEMA`].
     pub schema: String,
     /// The ruling.
-    pub verdict: Ruling,
+    pub verdict: VerdictRuling,
     /// The share of resampled evaluations that come to the same ruling; 1 where no chance is involved.
     pub confidence: f64,
     /// The patch: `sha256:…` of its file.
@@ -254,30 +254,30 @@ pub struct Verdict {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What it was evaluated against.
-    pub base: Base,
+    pub base: PatchBase,
     /// The identity of the runtime before and after the patch.
-    pub identity: Identity,
+    pub identity: RuntimeIdentity,
     /// What it could use and did use.
-    pub budget: Budget,
+    pub budget: SuccessorBudget,
     /// What it did use.
-    pub spent: Spent,
+    pub spent: SuccessorUsage,
     /// The walls.
-    pub walls: Walls,
+    pub walls: SandboxSummary,
     /// Where generated data and resampling began.
     pub seed: u64,
     /// Checks, counted.
     pub checks: CheckCounts,
     /// Metrics, compared.
-    pub statistics: Vec<Comparison>,
+    pub statistics: Vec<MetricComparison>,
     /// When it began.
-    pub started_at: Moment,
+    pub started_at: Timestamp,
     /// When it ended.
-    pub ended_at: Moment,
+    pub ended_at: Timestamp,
 }
 
 /// What the runtime is, by digest: the version of herm, role, manifest and tuning.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Identity {
+pub struct RuntimeIdentity {
     /// Before the patch.
     pub before: String,
     /// With the patch; nothing where it could not be applied.

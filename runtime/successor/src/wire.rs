@@ -7,10 +7,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::backend::{Ask, BackendError, Capabilities, ChatMessage, Completion, ErrorClass, Price, Purpose};
-use crate::evaluation::{Part, Speaker, WrittenTask};
+use crate::backend::{
+    BackendError, Capabilities, ChatMessage, Completion, CompletionRequest, ErrorClass, Price, Purpose,
+};
+use crate::evaluation::{BackendChoice, EvaluationPart, WrittenTask};
 use crate::ids::BrainId;
-use crate::task::{CallRecord, Status};
+use crate::task::{CallRecord, TaskStatus};
 
 /// The largest frame.
 const MAX_FRAME: usize = 16 << 20;
@@ -35,7 +37,7 @@ pub(super) enum ToWorker {
     /// One session of a part that compresses.
     Compress {
         /// The part.
-        part: Part,
+        part: EvaluationPart,
         /// Which session.
         session: u32,
         /// Where generated data begins.
@@ -44,14 +46,14 @@ pub(super) enum ToWorker {
     /// One life of a part that retires skills.
     Curate {
         /// The part.
-        part: Part,
+        part: EvaluationPart,
         /// Which life.
         life: u32,
         /// Where generated data begins.
         seed: u64,
     },
     /// A part of many calls.
-    Calls(Part),
+    Calls(EvaluationPart),
     /// The answer to something the worker asked.
     Answer {
         /// Which.
@@ -67,7 +69,7 @@ pub(super) struct Setup {
     pub(super) brain: BrainId,
     /// The file of the patch; none on the baseline's side.
     pub(super) patch: Option<String>,
-    pub(super) speaker: Speaker,
+    pub(super) speaker: BackendChoice,
     /// The brain's own backend, where it speaks.
     pub(super) backend: Option<Face>,
 }
@@ -158,7 +160,7 @@ pub(super) enum FromWorker {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CaseResult {
-    pub(super) status: Option<Status>,
+    pub(super) status: Option<TaskStatus>,
     pub(super) answer: Option<String>,
     pub(super) message: Option<String>,
     pub(super) turns: Option<u32>,
@@ -194,12 +196,12 @@ pub(super) struct WireAsk {
 }
 
 impl WireAsk {
-    pub(super) fn of(backend: &str, ask: &Ask) -> Self {
+    pub(super) fn of(backend: &str, ask: &CompletionRequest) -> Self {
         Self {
             backend: backend.to_owned(),
             messages: ask.messages.clone(),
             purpose: ask.purpose,
-            legal: ask.legal.to_string(),
+            legal: ask.reply_schema.to_string(),
             max_output_tokens: ask.max_output_tokens,
             max_output_bytes: ask.max_output_bytes,
             temperature: ask.temperature,
@@ -207,12 +209,12 @@ impl WireAsk {
     }
 
     /// The question, held to what a session could ask at most.
-    pub(super) fn into_ask(self) -> Option<Ask> {
+    pub(super) fn into_ask(self) -> Option<CompletionRequest> {
         let legal = Some(self.legal).filter(|legal| legal.len() <= MAX_LEGAL)?;
-        Some(Ask {
+        Some(CompletionRequest {
             messages: self.messages,
             purpose: self.purpose,
-            legal: serde_json::from_str::<Value>(&legal).ok()?.into(),
+            reply_schema: serde_json::from_str::<Value>(&legal).ok()?.into(),
             max_output_tokens: self.max_output_tokens.min(1 << 20),
             max_output_bytes: self.max_output_bytes.min(1 << 20),
             temperature: self.temperature.clamp(0.0, 2.0),

@@ -66,7 +66,7 @@ async fn a_whole_body_is_read_with_all_its_input_counted() {
         json!({"input_tokens": 1, "cache_creation_input_tokens": 2, "cache_read_input_tokens": 4, "output_tokens": 8});
     let answer = anthropic_says(Step::json(200, body)).await.unwrap();
     let tokens = Some(Tokens { input: 7, output: 8, cached: 4 });
-    assert_eq!(answer, completion("one two", Finish::Stop, "claude-1", tokens));
+    assert_eq!(answer, completion("one two", FinishReason::Stop, "claude-1", tokens));
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_stream_is_joined_and_its_pings_are_skipped() {
     for step in [Step::named_sse(events.clone()), Step::named_sse(events).dripped()] {
         let answer = anthropic_says(step).await.unwrap();
         let tokens = Some(Tokens { input: 60, output: 7, cached: 30 });
-        assert_eq!(answer, completion("héllo", Finish::Stop, "claude-2", tokens));
+        assert_eq!(answer, completion("héllo", FinishReason::Stop, "claude-2", tokens));
     }
 }
 
@@ -84,18 +84,18 @@ async fn a_stream_is_joined_and_its_pings_are_skipped() {
 async fn a_body_without_usage_has_no_tokens() {
     let body = json!({"content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn"});
     let answer = anthropic_says(Step::json(200, body)).await.unwrap();
-    assert_eq!(answer, completion("hi", Finish::Stop, "claude", None));
+    assert_eq!(answer, completion("hi", FinishReason::Stop, "claude", None));
 }
 
 #[tokio::test]
 async fn reasons_to_stop_are_told_apart() {
     for (reason, finish) in [
-        ("end_turn", Finish::Stop),
-        ("stop_sequence", Finish::Stop),
-        ("max_tokens", Finish::Length),
-        ("model_context_window_exceeded", Finish::Length),
-        ("tool_use", Finish::Other),
-        ("pause_turn", Finish::Other),
+        ("end_turn", FinishReason::Stop),
+        ("stop_sequence", FinishReason::Stop),
+        ("max_tokens", FinishReason::Length),
+        ("model_context_window_exceeded", FinishReason::Length),
+        ("tool_use", FinishReason::Other),
+        ("pause_turn", FinishReason::Other),
     ] {
         let mut body = message("hi");
         body["stop_reason"] = json!(reason);

@@ -1,7 +1,7 @@
 //! Chat completions and their quirks.
 
 use super::*;
-use herm::backend::SchemaWay;
+use herm::backend::SchemaMode;
 
 fn class(answer: Result<Completion, BackendError>) -> ErrorClass {
     answer.expect_err("this call must fail").class
@@ -51,7 +51,7 @@ async fn a_whole_body_is_read_with_its_model_and_tokens() {
     body["usage"] = json!({"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}});
     let tokens = Some(Tokens { input: 9, output: 4, cached: 5 });
     let answer = openai_says(Step::json(200, body)).await.unwrap();
-    assert_eq!(answer, completion("hi", Finish::Stop, "small-1", tokens));
+    assert_eq!(answer, completion("hi", FinishReason::Stop, "small-1", tokens));
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_body_that_tells_neither_model_nor_tokens_gets_the_configured_model_an
     for usage in [json!(null), json!({}), json!({"prompt_tokens": null}), json!("?")] {
         let body = json!({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}], "usage": usage});
         let answer = openai_says(Step::json(200, body)).await.unwrap();
-        assert_eq!(answer, completion("hi", Finish::Stop, "small", None));
+        assert_eq!(answer, completion("hi", FinishReason::Stop, "small", None));
     }
 }
 
@@ -75,14 +75,14 @@ async fn a_stream_is_joined_and_its_comments_are_skipped() {
     .await
     .unwrap();
     let tokens = Some(Tokens { input: 1, output: 2, cached: 0 });
-    assert_eq!(answer, completion("héllo", Finish::Stop, "small-2", tokens));
+    assert_eq!(answer, completion("héllo", FinishReason::Stop, "small-2", tokens));
 }
 
 #[tokio::test]
 async fn a_stream_that_drips_byte_by_byte_gives_the_same_reply() {
     let events = [delta("hé😀"), delta("llo"), finished("stop"), "[DONE]".to_owned()];
     let answer = openai_says(Step::sse(&events).dripped()).await.unwrap();
-    assert_eq!(answer, completion("hé😀llo", Finish::Stop, "small", None));
+    assert_eq!(answer, completion("hé😀llo", FinishReason::Stop, "small", None));
 }
 
 #[tokio::test]
@@ -113,18 +113,18 @@ async fn a_body_is_read_for_what_it_is_whatever_was_asked_for_and_whatever_it_is
 #[tokio::test]
 async fn reasons_to_finish_are_told_apart() {
     for (reason, finish) in [
-        (json!("stop"), Finish::Stop),
-        (json!("length"), Finish::Length),
-        (json!("tool_calls"), Finish::Other),
-        (json!(null), Finish::Other),
+        (json!("stop"), FinishReason::Stop),
+        (json!("length"), FinishReason::Length),
+        (json!("tool_calls"), FinishReason::Other),
+        (json!(null), FinishReason::Other),
     ] {
         let body = json!({"choices": [{"message": {"content": "hi"}, "finish_reason": reason}]});
         assert_eq!(openai_says(Step::json(200, body)).await.unwrap().finish, finish);
     }
     let answer = openai_says(Step::sse([delta("hi"), finished("length"), "[DONE]".into()])).await;
-    assert_eq!(answer.unwrap().finish, Finish::Length);
+    assert_eq!(answer.unwrap().finish, FinishReason::Length);
     let answer = openai_says(Step::sse([delta("hi"), "[DONE]".into()])).await;
-    assert_eq!(answer.unwrap().finish, Finish::Other);
+    assert_eq!(answer.unwrap().finish, FinishReason::Other);
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn a_finished_stream_needs_no_done_and_no_last_blank_line() {
             .cut_after(delta("hi").len() + finished("stop").len() + 16),
     ] {
         let answer = openai_says(step).await.unwrap();
-        assert_eq!((answer.text.as_str(), answer.finish), ("hi", Finish::Stop));
+        assert_eq!((answer.text.as_str(), answer.finish), ("hi", FinishReason::Stop));
     }
 }
 
@@ -288,7 +288,7 @@ async fn retry_after_is_passed_on() {
     assert_eq!(openai_says(step).await.unwrap_err().retry_after, Some(Duration::from_millis(70)));
 }
 
-fn with_schema(server: &ModelServer, schema: SchemaWay) -> OpenAi {
+fn with_schema(server: &ModelServer, schema: SchemaMode) -> OpenAi {
     OpenAi::new(client(), EndpointSettings { schema, ..openai_settings(server) }).unwrap()
 }
 
@@ -300,7 +300,7 @@ fn complaint(message: &str) -> Step {
 async fn the_schema_is_sent_the_way_that_was_chosen() {
     let server = ModelServer::always(Step::json(200, chat("hi")));
     for (way, constrains) in
-        [(SchemaWay::Words, false), (SchemaWay::ResponseFormat, true), (SchemaWay::LlamaGrammar, true)]
+        [(SchemaMode::Words, false), (SchemaMode::ResponseFormat, true), (SchemaMode::LlamaGrammar, true)]
     {
         let backend = with_schema(&server, way);
         backend.complete(&ask()).await.unwrap();
@@ -323,7 +323,7 @@ async fn an_endpoint_that_does_not_know_the_schema_is_asked_without_it_from_then
         Step::json(200, chat("one")),
         Step::json(200, chat("two")),
     ]);
-    let backend = with_schema(&server, SchemaWay::ResponseFormat);
+    let backend = with_schema(&server, SchemaMode::ResponseFormat);
     assert_eq!(backend.complete(&ask()).await.unwrap().text, "one");
     assert_eq!(backend.complete(&ask()).await.unwrap().text, "two");
     let sent: Vec<bool> =

@@ -108,7 +108,7 @@ async fn a_stream_without_end_is_cut_where_the_reply_is_full() {
         let mut question = ask();
         question.max_output_bytes = 99_999;
         let answer = backend.complete(&question).await.unwrap();
-        assert_eq!((answer.text, answer.finish), ("é".repeat(49_999), Finish::Length));
+        assert_eq!((answer.text, answer.finish), ("é".repeat(49_999), FinishReason::Length));
         hung_up(&server).await;
         assert!(server.sent() < A_LOT, "{} bytes were sent", server.sent());
     }
@@ -122,7 +122,7 @@ async fn a_whole_body_with_too_much_text_is_cut_as_well() {
         let mut question = ask();
         question.max_output_bytes = 9_999;
         let answer = backend.complete(&question).await.unwrap();
-        assert_eq!((answer.text, answer.finish), ("é".repeat(4_999), Finish::Length));
+        assert_eq!((answer.text, answer.finish), ("é".repeat(4_999), FinishReason::Length));
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the evolver keeps beside the content.
 
-use herm::brain::Layer;
-use herm::memory::layers::Edit;
+use herm::brain::MemoryLayer;
+use herm::memory::layers::LayerEdit;
 use herm::memory::{EvolverChange, QueueRow};
 use serde_json::{Value, json};
 
@@ -10,7 +10,10 @@ use super::*;
 /// A draft that writes a line into the memory, and says what the evolver did.
 fn change(brain: &Brain, line: &str, skill: &str, manifest: Value) -> Draft {
     let mut draft = Draft::new();
-    brain.edit(&mut draft).edit_layer(Layer::Memory, &[Edit::Add { content: line.to_owned() }]).expect("edited");
+    brain
+        .edit(&mut draft)
+        .edit_layer(MemoryLayer::Memory, &[LayerEdit::Add { content: line.to_owned() }])
+        .expect("edited");
     draft.evolved(slug(skill), manifest);
     draft
 }
@@ -39,7 +42,8 @@ fn a_change_is_kept_under_its_step_if_the_step_happens() {
     let third = EvolverChange { step: 3, skill: slug("dir-one"), manifest: json!(1), rolled_back_at: None };
     let rolled_back = EvolverChange { rolled_back_at: Some(now), ..kept };
     assert_eq!(brain.evolver_rows().changes(None).expect("changes"), [third, rolled_back]);
-    let marked = brain.note(|notes| Ok((notes.mark_rolled_back(2, now)?, notes.mark_rolled_back(3, now)?)));
+    let marked =
+        brain.write_evolver_rows(|notes| Ok((notes.mark_rolled_back(2, now)?, notes.mark_rolled_back(3, now)?)));
     assert_eq!(marked.expect("noted"), (0, 1));
     brain.close().expect("closed");
     let seen = reader(&brains).evolver_rows().changes(Some(&slug("dir-one"))).expect("changes");
@@ -57,12 +61,13 @@ fn the_queue_holds_a_thing_once() {
         status: "pending".to_owned(),
         entry: json!({ "title": id }),
         content: None,
-        created_at: Moment(at),
-        updated_at: Moment(at),
+        created_at: Timestamp(at),
+        updated_at: Timestamp(at),
     };
     let (late, early) = (row("a", "change", 2), QueueRow { content: Some("text".to_owned()), ..row("b", "memory", 1) });
     let lock = brain.lock().clone();
-    let enqueue = |brain: &mut Brain, row: &QueueRow| brain.note(|notes| notes.enqueue(row)).expect("noted");
+    let enqueue =
+        |brain: &mut Brain, row: &QueueRow| brain.write_evolver_rows(|notes| notes.enqueue(row)).expect("noted");
     assert_eq!(
         (enqueue(&mut brain, &late), enqueue(&mut brain, &early), enqueue(&mut brain, &late)),
         (true, true, false)
@@ -75,11 +80,12 @@ fn the_queue_holds_a_thing_once() {
         brain.evolver_rows().queue(Some("pending"), Some("change")).expect("a queue"),
         std::slice::from_ref(&late)
     );
-    let set =
-        brain.note(|notes| Ok((notes.set_status("b", "accepted", Moment(9))?, notes.set_status("c", "x", EVER)?)));
+    let set = brain.write_evolver_rows(|notes| {
+        Ok((notes.set_status("b", "accepted", Timestamp(9))?, notes.set_status("c", "x", EVER)?))
+    });
     assert_eq!(set.expect("noted"), (true, false));
     // What is decided keeps no content.
-    let accepted = QueueRow { status: "accepted".to_owned(), updated_at: Moment(9), content: None, ..early };
+    let accepted = QueueRow { status: "accepted".to_owned(), updated_at: Timestamp(9), content: None, ..early };
     assert_eq!(brain.evolver_rows().queued("b").expect("looked"), Some(accepted));
     assert_eq!(brain.evolver_rows().queued("c").expect("looked"), None);
     assert_eq!(brain.lock(), &lock, "nothing of it is content");
@@ -93,16 +99,18 @@ fn a_note_is_written_whole_or_not_at_all() {
         (brain.evolver_rows().passed_at().expect("read"), brain.evolver_rows().drill().expect("read")),
         (None, None)
     );
-    let failed = brain.note(|notes| {
-        notes.set_passed_at(Moment(5))?;
+    let failed = brain.write_evolver_rows(|notes| {
+        notes.set_passed_at(Timestamp(5))?;
         Err::<(), _>(herm::Error::internal("stopped half-way"))
     });
     assert!(failed.is_err());
     assert_eq!(brain.evolver_rows().passed_at().expect("read"), None);
     let drill = json!({ "status": "pass", "steps": [1] });
-    brain.note(|notes| notes.set_passed_at(Moment(5)).and_then(|()| notes.set_drill(&drill))).expect("noted");
+    brain
+        .write_evolver_rows(|notes| notes.set_passed_at(Timestamp(5)).and_then(|()| notes.set_drill(&drill)))
+        .expect("noted");
     brain.close().expect("closed");
     let reader = reader(&brains);
     let rows = reader.evolver_rows();
-    assert_eq!((rows.passed_at().expect("read"), rows.drill().expect("read")), (Some(Moment(5)), Some(drill)));
+    assert_eq!((rows.passed_at().expect("read"), rows.drill().expect("read")), (Some(Timestamp(5)), Some(drill)));
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use herm::backend::{BackendError, Completion, ErrorClass, Finish, Scripted};
+use herm::backend::{BackendError, Completion, ErrorClass, FinishReason, ScriptedBackend};
 use herm::harness::replay;
 use herm::ids::{Random, SystemRandom};
-use herm::tool::{Card, Context, Output, Permission, Tool, Toolbox};
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec, Toolbox};
 use herm::{Error, Harness, Task};
 use herm_tests::signer;
 use serde_json::{Map, Value, json};
@@ -17,19 +17,19 @@ use super::*;
 const ANSWER: &str = r#"{"summary": "all is well"}"#;
 
 /// Says what it is told to in its summary.
-struct Parrot(Card);
+struct Parrot(ToolSpec);
 
 #[async_trait]
 impl Tool for Parrot {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.0
     }
 
-    async fn call(&self, args: Map<String, Value>, _: &Context) -> herm::Result<Output> {
+    async fn call(&self, args: Map<String, Value>, _: &ToolContext) -> herm::Result<ToolOutput> {
         let said = args.get("say").and_then(Value::as_str).unwrap_or_default();
         match said {
             "fail" => Err(Error::unavailable("it is broken")),
-            said => Ok(Output::new("said", said)),
+            said => Ok(ToolOutput::new("said", said)),
         }
     }
 }
@@ -37,7 +37,7 @@ impl Tool for Parrot {
 fn toolbox() -> Toolbox {
     let mut toolbox = herm_tools::standard().expect("the standard tools");
     let schema = json!({ "type": "object", "properties": { "say": { "type": "string" } } });
-    let card = Card::new("parrot", "Says it.", Permission::Read, schema);
+    let card = ToolSpec::new("parrot", "Says it.", Permission::Read, schema);
     toolbox.add(Arc::new(Parrot(card))).expect("added");
     toolbox
 }
@@ -46,7 +46,7 @@ fn parrot(say: &str) -> String {
     json!({ "tool": "parrot", "args": { "say": say } }).to_string()
 }
 
-fn harness(brains: &TempBrains, backend: Scripted) -> Harness {
+fn harness(brains: &TempBrains, backend: ScriptedBackend) -> Harness {
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     Harness::builder()
         .brains(brains.path())
@@ -60,7 +60,7 @@ fn harness(brains: &TempBrains, backend: Scripted) -> Harness {
         .expect("a harness")
 }
 
-async fn run(brains: &TempBrains, backend: Scripted, task: Task) -> herm::Outcome {
+async fn run(brains: &TempBrains, backend: ScriptedBackend, task: Task) -> herm::Outcome {
     let harness = harness(brains, backend);
     let outcome = harness.run(&"1".parse().expect("an id"), task).await.expect("an outcome");
     harness.shutdown().await.expect("closed");
@@ -78,7 +78,7 @@ async fn a_task_leaves_its_calls_its_session_and_its_turn() {
     brains.make("1").close().expect("closed");
     let view = json!({ "tool": "skill_view", "args": { "name": "flat-one" } }).to_string();
     let words = [view, parrot("fine"), parrot("fail"), "{\"tool\": \"nothing\", \"args\": {}}".to_owned()];
-    let backend = Scripted::new(words.into_iter().chain([ANSWER.to_owned()]));
+    let backend = ScriptedBackend::new(words.into_iter().chain([ANSWER.to_owned()]));
     let outcome = run(&brains, backend, Task::new("check the\n pump")).await;
     let reader = reader(&brains);
     let rows = reader.evidence_view().of_skill(&slug("flat-one"), EVER, 100).expect("rows");
@@ -90,7 +90,7 @@ async fn a_task_leaves_its_calls_its_session_and_its_turn() {
         "every call belongs to the skills that the session loaded"
     );
     let at = brains.clock().now();
-    let known = SessionSeen {
+    let known = SessionEvidence {
         task: outcome.task.to_string(),
         at,
         completed: true,
@@ -101,11 +101,12 @@ async fn a_task_leaves_its_calls_its_session_and_its_turn() {
         calls: 4,
         errors: 2,
         skills: vec![slug("flat-one")],
-        origin: Origin::Live,
+        origin: SessionOrigin::Live,
     };
-    let sessions = reader.evidence_view().sessions_with(&slug("flat-one"), EVER, Moment(i64::MAX)).expect("sessions");
+    let sessions =
+        reader.evidence_view().sessions_with(&slug("flat-one"), EVER, Timestamp(i64::MAX)).expect("sessions");
     assert_eq!(sessions, std::slice::from_ref(&known));
-    let turn = TurnSeen {
+    let turn = TurnEvidence {
         task: known.task,
         number: 1,
         at,
@@ -123,14 +124,14 @@ async fn a_task_that_failed_leaves_its_evidence_too() {
     brains.make("1").close().expect("closed");
     let said = Completion {
         text: parrot("fine"),
-        finish: Finish::Stop,
+        finish: FinishReason::Stop,
         model: "m".to_owned(),
         tokens: None,
         attestation: None,
     };
     let words = vec![Ok(said), Err(BackendError::new(ErrorClass::Auth, "the key is wrong"))];
-    let outcome = run(&brains, Scripted::playing(words), Task::new("do it")).await;
-    assert_eq!(outcome.status, herm::Status::Failed);
+    let outcome = run(&brains, ScriptedBackend::playing(words), Task::new("do it")).await;
+    assert_eq!(outcome.status, herm::TaskStatus::Failed);
     let summary = reader(&brains).evidence_view().summary(EVER).expect("a summary");
     assert_eq!((summary.tool_events, summary.turn_events, summary.session_events), (1, 1, 1));
     let (_, turn) = reader(&brains).evidence_view().recent_turns(EVER, 1).expect("turns").remove(0);
@@ -149,7 +150,7 @@ async fn secrets_control_characters_and_long_texts_do_not_become_evidence() {
         parrot(&"word ".repeat(400)),
     ];
     let asked = format!("my key is {key}, keep it {}", "word ".repeat(400));
-    run(&brains, Scripted::new(words.into_iter().chain([ANSWER.to_owned()])), Task::new(asked)).await;
+    run(&brains, ScriptedBackend::new(words.into_iter().chain([ANSWER.to_owned()])), Task::new(asked)).await;
     let summaries = summaries(&brains);
     assert_eq!(summaries[0], "found [redacted] in the log");
     assert_eq!(summaries[1], format!("{} [redacted]…", "x".repeat(140)));
@@ -167,7 +168,7 @@ async fn a_private_subscribers_words_do_not_become_evidence() {
         brains.make("1").close().expect("closed");
         let words = [parrot("it said: vault at 0xABC holds all of the treasury!"), parrot("nothing of note")];
         let task = Task { subscriber: who.map(|who| who.parse().expect("an id")), ..Task::new(input) };
-        run(&brains, Scripted::new(words.into_iter().chain([ANSWER.to_owned()])), task).await;
+        run(&brains, ScriptedBackend::new(words.into_iter().chain([ANSWER.to_owned()])), task).await;
         let (_, turn) = reader(&brains).evidence_view().recent_turns(EVER, 1).expect("turns").remove(0);
         let quoted = "it said: vault at 0xABC holds all of the treasury!";
         let expected =
@@ -189,7 +190,7 @@ async fn names_that_a_private_task_gives_to_tools_and_skills_do_not_become_evide
         parrot("the account \"alice smith\" has 12345 in /home/alice"),
     ];
     let task = Task { subscriber: Some("alice".parse().expect("an id")), ..Task::new("my name is Alice Smith") };
-    run(&brains, Scripted::new(words.into_iter().chain([ANSWER.to_owned()])), task).await;
+    run(&brains, ScriptedBackend::new(words.into_iter().chain([ANSWER.to_owned()])), task).await;
     let rows = reader(&brains).evidence_view().recent(EVER, 10).expect("rows");
     let told: Vec<(String, String)> = rows.into_iter().rev().map(|(_, row)| (row.tool, row.summary)).collect();
     let everything = format!("{told:?}").to_lowercase();
@@ -209,7 +210,7 @@ async fn a_task_that_named_its_evidence_replays_whatever_became_of_evidence_sinc
             "description": if n == 1 { "Counts pumps. Use when pumps are counted." } else { "Bakes a cake." },
             "body": format!("# L\n\ntext {n}\n")
         });
-        Scripted::new(words).synthesising(skill.to_string())
+        ScriptedBackend::new(words).synthesising(skill.to_string())
     };
     let replays = async |what: &str| {
         let work = tempfile::tempdir().expect("a directory");
@@ -223,7 +224,7 @@ async fn a_task_that_named_its_evidence_replays_whatever_became_of_evidence_sinc
     let mut brain = brains.open("1").expect("opened");
     let at = brain.clock().now();
     let calls: Vec<Evidence> = (0..30).map(|n| call("s", "echo", &n.to_string(), &[], at)).collect();
-    brain.take_in_evidence([imported("s", &calls, 2, at)]).expect("taken in");
+    brain.import_evidence([imported("s", &calls, 2, at)]).expect("taken in");
     brain.close().expect("closed");
     let outcome = run(&brains, learn(2), Task::new("learn it")).await;
     assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
@@ -231,7 +232,7 @@ async fn a_task_that_named_its_evidence_replays_whatever_became_of_evidence_sinc
     assert!(text.contains("evidence: \"36 37 38 39 40\""), "{text}");
     replays("taken in between").await;
     let mut brain = brains.open("1").expect("opened");
-    brain.take_in_evidence([imported("later", &calls, 2, at)]).expect("taken in");
+    brain.import_evidence([imported("later", &calls, 2, at)]).expect("taken in");
     brain.close().expect("closed");
     replays("taken in later").await;
     brains.clock.advance_ms(100 * DAY);

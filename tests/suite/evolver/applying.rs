@@ -4,9 +4,9 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use herm::brain::OnChanged;
-use herm::evolver::apply::{Applied, Approval, Change, apply};
+use herm::evolver::apply::{EvolverApproval, SkillApplyResult, SkillUpdate, apply};
 use herm::evolver::rollback::rollback;
-use herm::evolver::verification::Verification;
+use herm::evolver::verification::VerificationOptions;
 use herm::{Brain, Digest};
 use herm_tests::TempBrains;
 use herm_tests::brains::{skill_text, slug};
@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::{digest_of, file_of, last_step, own, text_of};
 
-fn change(brain: &Brain, body: &str) -> Change {
-    Change {
+fn change(brain: &Brain, body: &str) -> SkillUpdate {
+    SkillUpdate {
         skill: slug("pump"),
         expected: digest_of(brain, "pump"),
         content: skill_text("pump", body),
@@ -30,22 +30,22 @@ fn with_pump(brains: &TempBrains) -> Brain {
     brain
 }
 
-fn make(brain: &mut Brain, change: &Change, verification: &Verification) -> Applied {
-    apply(brain, change, Approval::Given, verification).expect("an answer")
+fn make(brain: &mut Brain, change: &SkillUpdate, verification: &VerificationOptions) -> SkillApplyResult {
+    apply(brain, change, EvolverApproval::Given, verification).expect("an answer")
 }
 
 /// A change of the text as it is now.
-fn rewrite(brain: &mut Brain, body: &str, verification: &Verification) -> Applied {
+fn rewrite(brain: &mut Brain, body: &str, verification: &VerificationOptions) -> SkillApplyResult {
     let wanted = change(brain, body);
     make(brain, &wanted, verification)
 }
 
-fn commands(pre: Option<&str>, verify: Option<&str>) -> Verification {
-    Verification {
+fn commands(pre: Option<&str>, verify: Option<&str>) -> VerificationOptions {
+    VerificationOptions {
         pre_verify: pre.map(str::to_owned),
         verify: verify.map(str::to_owned),
         timeout: Some(Duration::from_secs(60)),
-        ..Verification::default()
+        ..VerificationOptions::default()
     }
 }
 
@@ -54,7 +54,8 @@ fn what_nobody_approved_is_not_made() {
     let brains = TempBrains::new();
     let mut brain = with_pump(&brains);
     let (change, step) = (change(&brain, "new"), last_step(&brain));
-    let done = apply(&mut brain, &change, Approval::Missing, &Verification::default()).expect("an answer");
+    let done =
+        apply(&mut brain, &change, EvolverApproval::Missing, &VerificationOptions::default()).expect("an answer");
     assert_eq!((done.applied, done.reason, last_step(&brain)), (false, "approval-required", step));
 }
 
@@ -63,11 +64,11 @@ fn a_digest_that_is_not_the_texts_is_refused_and_nothing_moves() {
     let brains = TempBrains::new();
     let mut brain = with_pump(&brains);
     let step = last_step(&brain);
-    let wrong = Change { expected: Digest::of(b"another text"), ..change(&brain, "new") };
-    let done = make(&mut brain, &wrong, &Verification::default());
+    let wrong = SkillUpdate { expected: Digest::of(b"another text"), ..change(&brain, "new") };
+    let done = make(&mut brain, &wrong, &VerificationOptions::default());
     assert_eq!((done.reason, last_step(&brain)), ("hash-mismatch", step));
-    let missing = Change { skill: slug("nobody"), ..change(&brain, "new") };
-    assert_eq!(make(&mut brain, &missing, &Verification::default()).reason, "target-not-found");
+    let missing = SkillUpdate { skill: slug("nobody"), ..change(&brain, "new") };
+    assert_eq!(make(&mut brain, &missing, &VerificationOptions::default()).reason, "target-not-found");
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn an_edit_by_hand_between_reading_and_applying_is_never_overwritten() {
     // Someone saves the file after it was read and hashed, and before the change is made.
     let by_hand = skill_text("pump", "by hand");
     std::fs::write(brains.file("1", "skills/pump.md"), &by_hand).expect("written");
-    let done = apply(&mut brain, &change, Approval::Given, &Verification::default());
+    let done = apply(&mut brain, &change, EvolverApproval::Given, &VerificationOptions::default());
     assert!(done.is_err() || done.is_ok_and(|done| !done.applied));
     drop(brain);
     assert_eq!(std::fs::read_to_string(brains.file("1", "skills/pump.md")).expect("read"), by_hand);
@@ -90,14 +91,14 @@ fn a_change_is_one_receipted_step_and_is_taken_back_as_one() {
     let mut brain = with_pump(&brains);
     let before = text_of(&brain, "pump");
     let files = vec![("references/more.md".to_owned(), Some("more\n".to_owned()))];
-    let change = Change { support: files, ..change(&brain, "new") };
-    let done = make(&mut brain, &change, &Verification::default());
+    let change = SkillUpdate { support: files, ..change(&brain, "new") };
+    let done = make(&mut brain, &change, &VerificationOptions::default());
     let step = done.manifest.expect("a step");
     assert!(done.applied && brain.receipts(1, u64::MAX).expect("receipts").last().expect("one").step == step);
     assert_eq!(file_of(&brain, "skills/pump/references/more.md").as_deref(), Some("more\n"));
     // The same again has nothing to do.
-    let again = Change { expected: digest_of(&brain, "pump"), ..change };
-    assert_eq!(make(&mut brain, &again, &Verification::default()).reason, "unchanged");
+    let again = SkillUpdate { expected: digest_of(&brain, "pump"), ..change };
+    assert_eq!(make(&mut brain, &again, &VerificationOptions::default()).reason, "unchanged");
     assert_eq!(last_step(&brain), step);
     let undone = rollback(&mut brain, step, OnChanged::Refuse).expect("an answer");
     assert!(undone.rolled_back, "{undone:?}");
@@ -111,9 +112,9 @@ fn a_rollback_over_a_changed_target_is_refused_unless_forced() {
     let brains = TempBrains::new();
     let mut brain = with_pump(&brains);
     let before = text_of(&brain, "pump");
-    let first = rewrite(&mut brain, "one", &Verification::default()).manifest.expect("a step");
+    let first = rewrite(&mut brain, "one", &VerificationOptions::default()).manifest.expect("a step");
     let two = change(&brain, "two");
-    make(&mut brain, &two, &Verification::default());
+    make(&mut brain, &two, &VerificationOptions::default());
     let refused = rollback(&mut brain, first, OnChanged::Refuse).expect("an answer");
     assert_eq!((refused.rolled_back, refused.reason), (false, "target-changed"));
     assert_eq!(text_of(&brain, "pump"), two.content);
@@ -147,7 +148,7 @@ fn what_does_not_verify_is_not_made() {
 fn a_verifier_that_cannot_be_started_is_a_failure_of_its_own() {
     let brains = TempBrains::new();
     let mut brain = with_pump(&brains);
-    let gone = Verification { directory: Some(brains.path().join("gone")), ..commands(None, Some("true")) };
+    let gone = VerificationOptions { directory: Some(brains.path().join("gone")), ..commands(None, Some("true")) };
     let done = rewrite(&mut brain, "new", &gone);
     assert_eq!((done.reason, done.verify.expect("verified").exit_code), ("verify-failed", Some(125)));
 }
@@ -159,7 +160,7 @@ fn a_verifier_that_takes_too_long_is_ended_with_everything_it_started() {
     let mark = brains.path().join("still-here");
     let verify = format!("(sleep 3; touch {}) & sleep 30", mark.display());
     let verification =
-        Verification { timeout: Some(Duration::from_millis(300)), ..commands(None, Some(verify.as_str())) };
+        VerificationOptions { timeout: Some(Duration::from_millis(300)), ..commands(None, Some(verify.as_str())) };
     let done = rewrite(&mut brain, "new", &verification);
     let verified = done.verify.expect("verified");
     assert_eq!((done.reason, verified.exit_code), ("verify-failed", Some(124)));
@@ -175,11 +176,11 @@ fn cheap_stages_run_first_and_the_first_failure_ends_it() {
     let mut brain = with_pump(&brains);
     let log = brains.path().join("log");
     let say = |word: &str, code: i32| format!("echo {word} >> {}; exit {code}", log.display());
-    let stages = |applied: &Applied| -> Vec<(&'static str, bool)> {
+    let stages = |applied: &SkillApplyResult| -> Vec<(&'static str, bool)> {
         applied.verify.as_ref().expect("verified").stages.iter().map(|stage| (stage.name, stage.passed)).collect()
     };
     // The structure is broken: no command is even started.
-    let broken = Change { content: "---\nname: [\n---\nx".to_owned(), ..change(&brain, "x") };
+    let broken = SkillUpdate { content: "---\nname: [\n---\nx".to_owned(), ..change(&brain, "x") };
     let done = make(&mut brain, &broken, &commands(Some(&say("pre", 0)), Some(&say("main", 0))));
     assert!(!done.applied && !log.exists(), "{done:?}");
     let done = rewrite(&mut brain, "y", &commands(Some(&say("pre", 1)), Some(&say("main", 0))));
@@ -195,7 +196,7 @@ fn cheap_stages_run_first_and_the_first_failure_ends_it() {
     let done = rewrite(&mut brain, "z", &commands(None, Some("true")));
     let verified = done.verify.expect("verified");
     assert!(done.applied && verified.stages.is_empty() && verified.enabled);
-    let none = rewrite(&mut brain, "w", &Verification::default()).verify.expect("verified");
+    let none = rewrite(&mut brain, "w", &VerificationOptions::default()).verify.expect("verified");
     assert!(none.passed && !none.enabled && none.exit_code.is_none());
 }
 
@@ -227,7 +228,7 @@ fn the_verifier_sees_the_change_the_text_before_and_the_manifest() {
 fn the_verifier_finds_what_the_skill_has_beside_it() {
     let brains = TempBrains::new();
     let mut brain = brains.make("1");
-    let wanted = Change {
+    let wanted = SkillUpdate {
         skill: slug("dir-one"),
         expected: digest_of(&brain, "dir-one"),
         content: skill_text("dir-one", "See [notes](references/notes.md)."),
@@ -253,8 +254,8 @@ fn of_eight_at_once_with_one_expected_digest_exactly_one_is_made() {
                 std::thread::spawn(move || {
                     start.wait();
                     let mut brain = brains.open("1").expect("opened");
-                    let wanted = Change { expected: before, ..change(&brain, &format!("of {n}")) };
-                    let done = make(&mut brain, &wanted, &Verification::default());
+                    let wanted = SkillUpdate { expected: before, ..change(&brain, &format!("of {n}")) };
+                    let done = make(&mut brain, &wanted, &VerificationOptions::default());
                     brain.close().expect("closed");
                     (n, done.reason)
                 })

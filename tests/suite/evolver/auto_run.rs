@@ -1,11 +1,11 @@
 //! A pass: who is eligible, what is planned, and what is written.
 
 use herm::error::Result;
-use herm::evolver::auto::{self, Mode, Options, Status};
+use herm::evolver::auto::{self, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions};
 use herm::evolver::prepare::{HARD_CAP, SUPPORT_PATH};
-use herm::evolver::select::{Lexical, Ranker, Ranking};
-use herm::evolver::verification::Verification;
-use herm::evolver::{Approval, Ground, Policy};
+use herm::evolver::select::{LexicalRanker, Ranker, RankerChain};
+use herm::evolver::verification::VerificationOptions;
+use herm::evolver::{EvolverApproval, EvolverPolicy, EvolverView};
 use herm::skill::CreatedBy;
 use herm::{Draft, StepKind};
 use herm_tests::TempBrains;
@@ -19,8 +19,8 @@ fn a_dry_run_plans_and_writes_nothing() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["pump"]);
     let (before, step) = (text_of(&brain, "pump"), last_step(&brain));
-    let run = pass(&mut brain, &Options::default());
-    assert_eq!(fate(&run), [("pump", Status::Planned, "3 events, 1 errors")]);
+    let run = pass(&mut brain, &EvolverPassOptions::default());
+    assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Planned, "3 events, 1 errors")]);
     let plan = run.candidates[0].plan.as_ref().expect("a plan");
     assert!(plan.new_content_changed && plan.support_files.is_empty());
     assert_eq!((text_of(&brain, "pump"), last_step(&brain)), (before, step));
@@ -32,7 +32,7 @@ fn an_approved_pass_appends_the_block_and_keeps_everything_before_it() {
     let mut brain = with_evidence(&brains, &["pump"]);
     let (before, version) = (text_of(&brain, "pump"), brain.lock().version);
     let run = pass(&mut brain, &applying());
-    assert_eq!(fate(&run), [("pump", Status::Applied, "applied")]);
+    assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Applied, "applied")]);
     let after = text_of(&brain, "pump");
     assert!(after.starts_with(&before) && after.contains(START) && after.trim_end().ends_with(END));
     assert!(after.contains("connection refused"), "{after}");
@@ -50,7 +50,7 @@ fn a_second_pass_on_the_same_evidence_changes_nothing() {
     let (text, step, hash) = (text_of(&brain, "pump"), last_step(&brain), brain.lock().bundle_hash);
     brains.clock.advance_ms(3_600_000);
     let again = pass(&mut brain, &applying());
-    assert_eq!(fate(&again), [("pump", Status::Unchanged, "no-new-evidence")]);
+    assert_eq!(fate(&again), [("pump", EvolverCandidateStatus::Unchanged, "no-new-evidence")]);
     assert_eq!((text_of(&brain, "pump"), last_step(&brain), brain.lock().bundle_hash), (text, step, hash));
 }
 
@@ -62,16 +62,18 @@ fn a_window_that_slides_and_settings_that_differ_are_no_new_evidence() {
     let now = brain.clock().now();
     // Taken in newest first, so that the older session has the higher numbers.
     for (task, days) in [("new", 1), ("old", 6)] {
-        let at = herm::Moment(now.millis() - days * super::DAY);
+        let at = herm::Timestamp(now.millis() - days * super::DAY);
         brain
-            .take_in_evidence([super::session(task, &["pump"], &["!refused", "!refused", "fine"], at)])
+            .import_evidence([super::session(task, &["pump"], &["!refused", "!refused", "fine"], at)])
             .expect("taken in");
     }
     pass(&mut brain, &applying());
     let step = last_step(&brain);
     brains.clock.advance_ms(2 * super::DAY);
-    for options in [applying(), Options { variants: 4, ..applying() }, Options { days: 8, ..applying() }] {
-        assert_eq!(fate(&pass(&mut brain, &options)), [("pump", Status::Unchanged, "no-new-evidence")]);
+    for options in
+        [applying(), EvolverPassOptions { variants: 4, ..applying() }, EvolverPassOptions { days: 8, ..applying() }]
+    {
+        assert_eq!(fate(&pass(&mut brain, &options)), [("pump", EvolverCandidateStatus::Unchanged, "no-new-evidence")]);
     }
     assert_eq!(last_step(&brain), step);
 }
@@ -86,11 +88,17 @@ fn notes_that_a_person_took_out_do_not_come_back_on_the_same_evidence() {
     let mut draft = Draft::new();
     brain.edit(&mut draft).edit_skill(&slug("pump"), &before).expect("edited");
     brain.settle(&draft, StepKind::Maintenance, "by a person").expect("settled");
-    assert_eq!(fate(&pass(&mut brain, &applying())), [("pump", Status::Unchanged, "removed-and-no-new-evidence")]);
+    assert_eq!(
+        fate(&pass(&mut brain, &applying())),
+        [("pump", EvolverCandidateStatus::Unchanged, "removed-and-no-new-evidence")]
+    );
     // Newer evidence is for a person to judge; it may be held.
     brains.clock.advance_ms(1_000);
     seen(&mut brain, "pump", &["!newer"]);
-    assert_eq!(fate(&pass(&mut brain, &applying())), [("pump", Status::Skipped, "removed-needs-a-person")]);
+    assert_eq!(
+        fate(&pass(&mut brain, &applying())),
+        [("pump", EvolverCandidateStatus::Skipped, "removed-needs-a-person")]
+    );
     // And a rollback of what is out already is remembered as one.
     let done = herm::evolver::rollback(&mut brain, step, herm::brain::OnChanged::Refuse).expect("an answer");
     assert_eq!(done.reason, "already-as-before");
@@ -101,18 +109,19 @@ fn notes_that_a_person_took_out_do_not_come_back_on_the_same_evidence() {
 fn what_a_person_edited_by_hand_is_theirs_and_what_a_person_applied_stays_the_agents() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["by-hand", "by-apply"]);
-    let change = herm::evolver::Change {
+    let change = herm::evolver::SkillUpdate {
         skill: slug("by-apply"),
         expected: super::digest_of(&brain, "by-apply"),
         content: skill_text("by-apply", "A person's words."),
         support: Vec::new(),
         why: serde_json::json!({ "by": "operator" }),
     };
-    let done = herm::evolver::apply(&mut brain, &change, Approval::Given, &Verification::default()).expect("applied");
+    let done = herm::evolver::apply(&mut brain, &change, EvolverApproval::Given, &VerificationOptions::default())
+        .expect("applied");
     assert!(done.applied);
     brain.close().expect("closed");
     std::fs::write(brains.file("1", "skills/by-hand.md"), skill_text("by-hand", "Another's.")).expect("written");
-    let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let opening = herm::BrainOptions { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
     let mut brain = herm::Brain::open(&brains.layout(), &slug_id(), &opening).expect("opened");
     brain.adopt().expect("adopted");
     let run = pass(&mut brain, &applying());
@@ -129,7 +138,7 @@ fn new_evidence_replaces_the_block_and_nothing_else() {
     brains.clock.advance_ms(60_000);
     seen(&mut brain, "pump", &["!disk full"]);
     let run = pass(&mut brain, &applying());
-    assert_eq!(run.candidates[0].status, Status::Applied);
+    assert_eq!(run.candidates[0].status, EvolverCandidateStatus::Applied);
     let after = text_of(&brain, "pump");
     assert!(after.starts_with(&before) && after.matches(START).count() == 1 && after.contains("disk full"));
 }
@@ -139,8 +148,9 @@ fn without_approval_nothing_is_written() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["pump"]);
     let step = last_step(&brain);
-    let run = pass(&mut brain, &Options { mode: Mode::ApplyLowRisk, ..Options::default() });
-    assert_eq!(fate(&run), [("pump", Status::Skipped, "auto-approval-required")]);
+    let run =
+        pass(&mut brain, &EvolverPassOptions { mode: EvolverPassMode::ApplyLowRisk, ..EvolverPassOptions::default() });
+    assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Skipped, "auto-approval-required")]);
     assert_eq!(last_step(&brain), step);
 }
 
@@ -155,7 +165,13 @@ fn pinned_skills_are_left_alone_by_record_and_by_front_matter() {
     brain.edit(&mut draft).pin_skill(&slug("pump"), true).expect("pinned");
     brain.settle(&draft, StepKind::Maintenance, "pin").expect("settled");
     let run = pass(&mut brain, &applying());
-    assert_eq!(fate(&run), [("pump", Status::Skipped, "pinned-skill"), ("valve", Status::Skipped, "pinned-skill")]);
+    assert_eq!(
+        fate(&run),
+        [
+            ("pump", EvolverCandidateStatus::Skipped, "pinned-skill"),
+            ("valve", EvolverCandidateStatus::Skipped, "pinned-skill")
+        ]
+    );
 }
 
 #[test]
@@ -178,11 +194,15 @@ fn protected_skills_with_the_most_evidence_do_not_starve_the_others() {
         seen(&mut brain, name, &["1", "2"]);
     }
     let run = pass(&mut brain, &applying());
-    let written: Vec<&str> =
-        run.candidates.iter().filter(|one| one.status == Status::Applied).map(|one| one.skill_name.as_str()).collect();
+    let written: Vec<&str> = run
+        .candidates
+        .iter()
+        .filter(|one| one.status == EvolverCandidateStatus::Applied)
+        .map(|one| one.skill_name.as_str())
+        .collect();
     assert_eq!(written, ["a-own", "b-own", "c-own"], "the cap counts what is written, and there is no cap of 20");
     assert_eq!(run.summary["not_reached"], 1);
-    assert!(fate(&run).contains(&("gone", Status::Skipped, "skill-file-not-found")));
+    assert!(fate(&run).contains(&("gone", EvolverCandidateStatus::Skipped, "skill-file-not-found")));
 }
 
 #[test]
@@ -201,11 +221,15 @@ fn only_what_the_agent_wrote_is_written_and_the_rest_is_shown_for_review() {
     }
     seen(&mut brain, "flat-one", &["1", "2"]);
     seen(&mut brain, "on-shelf", &["1", "2"]);
-    let open_policy = Policy { protect_core_skills: false, allow: vec!["*".to_owned()], block: Vec::new() };
-    let options = Options { policy: open_policy, max_skills: 10, ..applying() };
+    let open_policy = EvolverPolicy { protect_core_skills: false, allow: vec!["*".to_owned()], block: Vec::new() };
+    let options = EvolverPassOptions { policy: open_policy, max_skills: 10, ..applying() };
     let step = last_step(&brain);
-    let run = auto::run(&mut brain, &options, Ranking::default(), &[slug("on-shelf")]).expect("a pass");
-    assert!(fate(&run).iter().all(|(_, status, why)| (*status, *why) == (Status::Skipped, "source-not-agent-created")));
+    let run = auto::run(&mut brain, &options, RankerChain::default(), &[slug("on-shelf")]).expect("a pass");
+    assert!(
+        fate(&run)
+            .iter()
+            .all(|(_, status, why)| (*status, *why) == (EvolverCandidateStatus::Skipped, "source-not-agent-created"))
+    );
     assert_eq!(last_step(&brain), step);
     // What is in the brain waits for a person all the same.
     let held: Vec<&str> =
@@ -215,7 +239,7 @@ fn only_what_the_agent_wrote_is_written_and_the_rest_is_shown_for_review() {
     assert_eq!(queue.len(), 5);
     let before = super::text_of(&brain, "of-user");
     let row = queue.iter().find(|row| row.skill == Some(slug("of-user"))).expect("queued");
-    let accepted = herm::evolver::lane::accept(&mut brain, &row.id, &Verification::default()).expect("accepted");
+    let accepted = herm::evolver::lane::accept(&mut brain, &row.id, &VerificationOptions::default()).expect("accepted");
     assert!(accepted.is_done());
     let after = super::text_of(&brain, "of-user");
     assert!(after.starts_with(&before) && after.contains(super::START), "{after}");
@@ -233,8 +257,8 @@ fn only_what_the_agent_wrote_is_written_and_the_rest_is_shown_for_review() {
             ("taken-over", "imported"),
         ]
     );
-    let dry = look(&brain, &Options { mode: Mode::DryRun, ..options });
-    let shown = dry.candidates.iter().filter(|one| one.status == Status::Planned).count();
+    let dry = look(&brain, &EvolverPassOptions { mode: EvolverPassMode::DryRun, ..options });
+    let shown = dry.candidates.iter().filter(|one| one.status == EvolverCandidateStatus::Planned).count();
     assert_eq!(shown, 4, "all but the one outside of the brain and the one that is done: {:?}", fate(&dry));
 }
 
@@ -242,17 +266,20 @@ fn only_what_the_agent_wrote_is_written_and_the_rest_is_shown_for_review() {
 fn core_names_are_protected_until_they_are_allowed_by_name_and_dry_runs_show_them() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["github-review", "pump"]);
-    let dry = look(&brain, &Options::default());
+    let dry = look(&brain, &EvolverPassOptions::default());
     assert_eq!(dry.candidates[0].reason, "for review only: core-skill-auto-apply-protected");
-    assert_eq!(dry.candidates[0].status, Status::Planned);
+    assert_eq!(dry.candidates[0].status, EvolverCandidateStatus::Planned);
     let run = pass(&mut brain, &applying());
     assert_eq!(
         fate(&run),
-        [("github-review", Status::Skipped, "core-skill-auto-apply-protected"), ("pump", Status::Applied, "applied")]
+        [
+            ("github-review", EvolverCandidateStatus::Skipped, "core-skill-auto-apply-protected"),
+            ("pump", EvolverCandidateStatus::Applied, "applied")
+        ]
     );
-    let allow = Policy { allow: vec!["github-review".to_owned()], ..Policy::default() };
-    let run = pass(&mut brain, &Options { policy: allow, ..applying() });
-    assert_eq!(run.candidates[0].status, Status::Applied);
+    let allow = EvolverPolicy { allow: vec!["github-review".to_owned()], ..EvolverPolicy::default() };
+    let run = pass(&mut brain, &EvolverPassOptions { policy: allow, ..applying() });
+    assert_eq!(run.candidates[0].status, EvolverCandidateStatus::Applied);
     assert_eq!(run.candidates[1].reason, "auto-apply-not-allowlisted");
 }
 
@@ -274,15 +301,15 @@ fn a_ranker_decides_who_comes_first_and_never_who_is_eligible() {
     let mut brain = with_evidence(&brains, &["a-one", "b-two", "c-three"]);
     own(&mut brain, "rare");
     seen(&mut brain, "rare", &["only one"]);
-    let options = Options { max_skills: 1, ..Options::default() };
+    let options = EvolverPassOptions { max_skills: 1, ..EvolverPassOptions::default() };
     let plan = |ranker: &dyn Ranker| {
-        let ground = Ground::of_brain(&brain).expect("ground");
-        auto::plan(&ground, &options, Ranking { ranker: Some(ranker), reranker: None }).expect("a plan")
+        let ground = EvolverView::of_brain(&brain).expect("ground");
+        auto::plan(&ground, &options, RankerChain { ranker: Some(ranker), reranker: None }).expect("a plan")
     };
     let run = plan(&Backwards);
     assert_eq!((run.selection.mode, run.candidates[0].skill_name.as_str()), ("ranked", "c-three"));
     assert_eq!(run.selection.eligible_skill_count, 3);
-    assert_eq!(plan(&Lexical).selection.rankers, ["lexical"]);
+    assert_eq!(plan(&LexicalRanker).selection.rankers, ["lexical"]);
 }
 
 #[test]
@@ -294,7 +321,7 @@ fn what_would_pass_the_soft_cap_goes_beside_the_skill_and_is_superseded_not_pile
     add_skill(&mut brain, "large", &long, CreatedBy::Agent);
     seen(&mut brain, "large", &["!first failure of many", "fine"]);
     let run = pass(&mut brain, &applying());
-    assert_eq!(run.candidates[0].status, Status::Applied, "{:?}", fate(&run));
+    assert_eq!(run.candidates[0].status, EvolverCandidateStatus::Applied, "{:?}", fate(&run));
     assert_eq!(run.candidates[0].plan.as_ref().expect("a plan").support_files, [SUPPORT_PATH]);
     // The flat skill has a directory now, and one file beside it.
     let path = format!("skills/large/{SUPPORT_PATH}");
@@ -326,14 +353,14 @@ fn a_skill_over_the_hard_cap_is_left_alone() {
     std::fs::write(brains.file("1", "skills/huge.md"), &long).expect("written");
     brain = {
         brain.close().expect("closed");
-        let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+        let opening = herm::BrainOptions { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
         let mut brain = herm::Brain::open(&brains.layout(), &slug_id(), &opening).expect("opened");
         brain.adopt().expect("adopted");
         brain
     };
     seen(&mut brain, "huge", &["1", "2"]);
-    let run = look(&brain, &Options::default());
-    assert_eq!(fate(&run), [("huge", Status::Skipped, "skill-content-hard-cap")]);
+    let run = look(&brain, &EvolverPassOptions::default());
+    assert_eq!(fate(&run), [("huge", EvolverCandidateStatus::Skipped, "skill-content-hard-cap")]);
 }
 
 fn slug_id() -> herm::BrainId {
@@ -344,8 +371,8 @@ fn slug_id() -> herm::BrainId {
 fn variants_are_shown_scored_and_only_the_winner_is_written() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["pump"]);
-    let one = look(&brain, &Options::default());
-    let options = Options { variants: 4, ..Options::default() };
+    let one = look(&brain, &EvolverPassOptions::default());
+    let options = EvolverPassOptions { variants: 4, ..EvolverPassOptions::default() };
     let (first, second) = (look(&brain, &options), look(&brain, &options));
     assert_eq!(first, second, "the same evidence gives the same variants");
     let plan = first.candidates[0].plan.as_ref().expect("a plan");
@@ -353,7 +380,7 @@ fn variants_are_shown_scored_and_only_the_winner_is_written() {
     assert_eq!(plan.variants.iter().filter(|variant| variant.selected).count(), 1);
     assert_eq!(one.candidates[0].plan.as_ref().expect("a plan").variants.len(), 1);
     let winner = plan.selected_variant["name"].clone();
-    let run = pass(&mut brain, &Options { variants: 4, ..applying() });
+    let run = pass(&mut brain, &EvolverPassOptions { variants: 4, ..applying() });
     assert_eq!(run.candidates[0].plan.as_ref().expect("a plan").selected_variant["name"], winner);
     assert_eq!(text_of(&brain, "pump").matches(START).count(), 1);
 }
@@ -362,7 +389,7 @@ fn variants_are_shown_scored_and_only_the_winner_is_written() {
 fn a_run_is_one_json_document_with_these_fields() {
     let brains = TempBrains::new();
     let brain = with_evidence(&brains, &["pump"]);
-    let json = serde_json::to_value(look(&brain, &Options::default())).expect("JSON");
+    let json = serde_json::to_value(look(&brain, &EvolverPassOptions::default())).expect("JSON");
     let keys = |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(&json), ["schema_version", "mode", "safety", "config", "selection", "summary", "candidates"]);
     assert_eq!(
@@ -394,9 +421,15 @@ fn a_skill_that_never_verifies_gives_its_place_to_the_next() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["a-bad", "b-good", "c-good"]);
     let verify = Some("test \"$HERM_EVOLVE_SKILL\" != a-bad".to_owned());
-    let verification = Verification { verify, ..Verification::default() };
-    let run = pass(&mut brain, &Options { max_skills: 1, verification, ..applying() });
-    assert_eq!(fate(&run), [("a-bad", Status::Skipped, "verify-failed"), ("b-good", Status::Applied, "applied")]);
+    let verification = VerificationOptions { verify, ..VerificationOptions::default() };
+    let run = pass(&mut brain, &EvolverPassOptions { max_skills: 1, verification, ..applying() });
+    assert_eq!(
+        fate(&run),
+        [
+            ("a-bad", EvolverCandidateStatus::Skipped, "verify-failed"),
+            ("b-good", EvolverCandidateStatus::Applied, "applied")
+        ]
+    );
 }
 
 #[test]
@@ -406,10 +439,15 @@ fn what_goes_wrong_in_the_middle_is_told_with_what_was_done_before() {
     // The verifier of the first edits the second by hand, between its plan and its change.
     let path = brains.file("1", "skills/b-two.md");
     let verify = Some(format!("test \"$HERM_EVOLVE_SKILL\" != a-one || echo by hand >> {}", path.display()));
-    let verification = Verification { verify, ..Verification::default() };
-    let run = pass(&mut brain, &Options { verification, ..applying() });
-    let states: Vec<Status> = run.candidates.iter().map(|one| one.status).collect();
-    assert_eq!(states, [Status::Applied, Status::Skipped, Status::Skipped], "{:?}", fate(&run));
+    let verification = VerificationOptions { verify, ..VerificationOptions::default() };
+    let run = pass(&mut brain, &EvolverPassOptions { verification, ..applying() });
+    let states: Vec<EvolverCandidateStatus> = run.candidates.iter().map(|one| one.status).collect();
+    assert_eq!(
+        states,
+        [EvolverCandidateStatus::Applied, EvolverCandidateStatus::Skipped, EvolverCandidateStatus::Skipped],
+        "{:?}",
+        fate(&run)
+    );
     assert!(run.error.expect("said").contains("skills/b-two.md"));
     assert_eq!(run.summary["applied"], 1);
     assert!(std::fs::read_to_string(&path).expect("read").ends_with("by hand\n"));
@@ -420,8 +458,8 @@ fn the_receipt_of_a_change_says_what_changed_and_not_what_the_verifier_said() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["pump"]);
     let verification =
-        Verification { verify: Some("echo words of the verifier".to_owned()), ..Verification::default() };
-    pass(&mut brain, &Options { verification, ..applying() });
+        VerificationOptions { verify: Some("echo words of the verifier".to_owned()), ..VerificationOptions::default() };
+    pass(&mut brain, &EvolverPassOptions { verification, ..applying() });
     let line = brain.receipts(1, u64::MAX).expect("receipts").pop().expect("one").envelope;
     let envelope = herm::receipt::Envelope::parse(&line).expect("an envelope");
     let statement: serde_json::Value =
@@ -440,13 +478,13 @@ fn options_out_of_range_are_refused_by_name() {
     let brains = TempBrains::new();
     let brain = brains.make("1");
     for (options, named) in [
-        (Options { days: 0, ..Options::default() }, "days"),
-        (Options { max_skills: 26, ..Options::default() }, "max-skills"),
-        (Options { min_evidence: 0, ..Options::default() }, "min-evidence"),
-        (Options { variants: 5, ..Options::default() }, "variants"),
+        (EvolverPassOptions { days: 0, ..EvolverPassOptions::default() }, "days"),
+        (EvolverPassOptions { max_skills: 26, ..EvolverPassOptions::default() }, "max-skills"),
+        (EvolverPassOptions { min_evidence: 0, ..EvolverPassOptions::default() }, "min-evidence"),
+        (EvolverPassOptions { variants: 5, ..EvolverPassOptions::default() }, "variants"),
     ] {
-        let ground = Ground::of_brain(&brain).expect("ground");
-        let error = auto::plan(&ground, &options, Ranking::default()).expect_err("refused");
+        let ground = EvolverView::of_brain(&brain).expect("ground");
+        let error = auto::plan(&ground, &options, RankerChain::default()).expect_err("refused");
         assert!(error.message().contains(named), "{error}");
     }
 }
@@ -467,10 +505,10 @@ proptest! {
         brain.settle(&draft, StepKind::Maintenance, "a skill").expect("settled");
         let before = text_of(&brain, "pump");
         seen(&mut brain, "pump", &[&said, "!failed"]);
-        let options = Options { approval: Approval::Given, ..applying() };
+        let options = EvolverPassOptions { approval: EvolverApproval::Given, ..applying() };
         let run = pass(&mut brain, &options);
         let after = text_of(&brain, "pump");
-        if run.candidates[0].status == Status::Applied {
+        if run.candidates[0].status == EvolverCandidateStatus::Applied {
             prop_assert!(after.starts_with(&before));
             prop_assert_eq!((after.matches(START).count(), after.matches(END).count()), (1, 1));
         } else {

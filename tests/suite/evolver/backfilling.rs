@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use herm::evolver::backfill::{Scope, backfill};
+use herm::evolver::backfill::{BackfillScope, backfill};
 use herm::memory::window_start;
 use herm::{Brain, ErrorKind};
 use herm_tests::TempBrains;
@@ -73,7 +73,7 @@ fn the_whole_ones_are_taken_in_and_the_broken_ones_are_named() {
     let start = brain.clock().now().to_string();
     records(&dir, &start);
     let hash = brain.lock().bundle_hash;
-    let done = backfill(&mut brain, &dir, Scope::default()).expect("taken in");
+    let done = backfill(&mut brain, &dir, BackfillScope::default()).expect("taken in");
     assert_eq!((done.sessions_seen, done.files_failed, done.sessions_imported), (502, 17, 485));
     assert_eq!((done.taken.tool_events, done.taken.turn_events, done.taken.session_events), (485 * 6, 485 * 3, 485));
     assert_eq!(totals(&brain), (485 * 6, 485 * 3, 485));
@@ -94,7 +94,7 @@ fn the_whole_ones_are_taken_in_and_the_broken_ones_are_named() {
     );
     assert_eq!(brain.lock().bundle_hash, hash, "telemetry is not content");
     // Again, and nothing is new.
-    let again = backfill(&mut brain, &dir, Scope::default()).expect("again");
+    let again = backfill(&mut brain, &dir, BackfillScope::default()).expect("again");
     assert_eq!((again.taken.tool_events, again.taken.duplicates), (0, 485 * 6));
     assert_eq!(totals(&brain), (485 * 6, 485 * 3, 485));
 }
@@ -106,23 +106,23 @@ fn old_sessions_stay_out_and_the_newest_come_first() {
     let dir = brains.path().join("sessions");
     std::fs::create_dir(&dir).expect("made");
     let now = brain.clock().now();
-    let at = |days: i64| herm::Moment(now.millis() - days * DAY).to_string();
+    let at = |days: i64| herm::Timestamp(now.millis() - days * DAY).to_string();
     for (n, days) in [(1, 0), (2, 3), (3, 40)] {
         write(&dir, &format!("session_{n}.json"), record(n, &at(days)).to_string().as_bytes());
         let file = std::fs::File::options().write(true).open(dir.join(format!("session_{n}.json"))).expect("opened");
         let written = std::time::UNIX_EPOCH + std::time::Duration::from_millis((now.millis() - days * DAY) as u64);
         file.set_modified(written).expect("set");
     }
-    let done = backfill(&mut brain, &dir, Scope { days: 30, limit: Some(1) }).expect("taken in");
+    let done = backfill(&mut brain, &dir, BackfillScope { days: 30, limit: Some(1) }).expect("taken in");
     assert_eq!((done.sessions_imported, done.taken.session_events), (1, 1));
-    let newest = brain.evidence_view().recent(herm::Moment(0), 1).expect("rows").remove(0).1;
+    let newest = brain.evidence_view().recent(herm::Timestamp(0), 1).expect("rows").remove(0).1;
     assert_eq!(newest.task, "s-0001");
     // One so old is not even read: what is in it cannot be told from a record.
     write(&dir, "session_3.json", b"\xff not a record");
     let file = std::fs::File::options().write(true).open(dir.join("session_3.json")).expect("opened");
     let written = std::time::UNIX_EPOCH + std::time::Duration::from_millis((now.millis() - 40 * DAY) as u64);
     file.set_modified(written).expect("set");
-    let done = backfill(&mut brain, &dir, Scope::default()).expect("taken in");
+    let done = backfill(&mut brain, &dir, BackfillScope::default()).expect("taken in");
     assert_eq!((done.sessions_imported, done.sessions_skipped_old, done.files_failed), (2, 1, 0));
 }
 
@@ -141,9 +141,9 @@ fn what_only_looks_like_a_record_is_named_whatever_its_name_holds() {
     write(&dir, "session_5.txt", b"none");
     std::fs::create_dir(dir.join("session_6.json")).expect("made");
     std::fs::create_dir(dir.join("session_7\r\u{1b}[2J.json")).expect("made");
-    let done = backfill(&mut brain, &dir, Scope { days: 30, limit: Some(1) }).expect("taken in");
+    let done = backfill(&mut brain, &dir, BackfillScope { days: 30, limit: Some(1) }).expect("taken in");
     assert_eq!((done.sessions_seen, done.sessions_imported), (6, 1), "{done:?}");
-    let done = backfill(&mut brain, &dir, Scope::default()).expect("taken in");
+    let done = backfill(&mut brain, &dir, BackfillScope::default()).expect("taken in");
     let named: Vec<(&str, &str)> = done.failures.iter().map(|one| (one.file.as_str(), one.why.as_str())).collect();
     let why =
         |name: &str| named.iter().find(|(file, _)| *file == name).unwrap_or_else(|| panic!("{name}: {named:?}")).1;
@@ -159,7 +159,7 @@ fn what_only_looks_like_a_record_is_named_whatever_its_name_holds() {
 fn a_directory_that_is_not_there_is_said_to_be_missing() {
     let brains = TempBrains::new();
     let mut brain = brains.make("1");
-    let error = backfill(&mut brain, &brains.path().join("nowhere"), Scope::default()).expect_err("missing");
+    let error = backfill(&mut brain, &brains.path().join("nowhere"), BackfillScope::default()).expect_err("missing");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.hint_text().expect("a hint").contains("session_*.json"));
 }

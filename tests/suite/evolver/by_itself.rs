@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use herm::backend::Scripted;
-use herm::evolver::auto::{Mode, Options};
-use herm::evolver::{Approval, Routine};
-use herm::harness::Evolving;
+use herm::backend::ScriptedBackend;
+use herm::evolver::auto::{EvolverPassMode, EvolverPassOptions};
+use herm::evolver::{EvolverApproval, EvolverRoundOptions};
+use herm::harness::EvolverOptions;
 use herm::{Harness, Task};
 use herm_tests::TempBrains;
 use herm_tests::brains::signer;
 
 use super::{START, seen, text_of, with_evidence};
 
-fn harness(brains: &TempBrains, evolving: Option<Evolving>) -> Harness {
+fn harness(brains: &TempBrains, evolving: Option<EvolverOptions>) -> Harness {
     let call = r#"{"tool": "recall", "args": {"query": "x"}}"#;
     let replies = std::iter::repeat_n([call, r#"{"done": true}"#], 8).flatten().map(str::to_owned);
     Harness::builder()
@@ -20,7 +20,7 @@ fn harness(brains: &TempBrains, evolving: Option<Evolving>) -> Harness {
         .clock(brains.clock())
         .signer(signer())
         .toolbox(herm_tools::standard().expect("tools"))
-        .backend(Scripted::new(replies.collect::<Vec<_>>()))
+        .backend(ScriptedBackend::new(replies.collect::<Vec<_>>()))
         .evolving(evolving)
         .build()
         .expect("a harness")
@@ -39,7 +39,7 @@ async fn it_holds_what_it_finds_unless_told_otherwise_and_only_once_in_a_while()
     many(&mut brain);
     let before = text_of(&brain, "pump");
     brain.close().expect("closed");
-    let harness = harness(&brains, Some(Evolving::default()));
+    let harness = harness(&brains, Some(EvolverOptions::default()));
     let id = "1".parse().expect("an id");
     let maintained = harness.maintain(&id).await.expect("maintained");
     let evolved = maintained.evolver.expect("a pass");
@@ -59,8 +59,15 @@ async fn told_to_apply_it_changes_skills_after_a_session_and_signs_for_it() {
     let mut brain = with_evidence(&brains, &["pump"]);
     many(&mut brain);
     brain.close().expect("closed");
-    let options = Options { mode: Mode::ApplyLowRisk, approval: Approval::Given, ..Options::default() };
-    let evolving = Evolving { routine: Routine { options, ..Routine::default() }, every: Duration::from_secs(60) };
+    let options = EvolverPassOptions {
+        mode: EvolverPassMode::ApplyLowRisk,
+        approval: EvolverApproval::Given,
+        ..EvolverPassOptions::default()
+    };
+    let evolving = EvolverOptions {
+        routine: EvolverRoundOptions { options, ..EvolverRoundOptions::default() },
+        every: Duration::from_secs(60),
+    };
     let harness = harness(&brains, Some(evolving));
     let outcome = harness.run(&"1".parse().expect("an id"), Task::new("do something")).await.expect("an outcome");
     let task_version = outcome.settled.expect("settled").version;
@@ -79,11 +86,14 @@ async fn turned_off_it_still_counts_evidence_and_lets_it_go() {
     many(&mut brain);
     brain.close().expect("closed");
     brains.clock.advance_ms(100 * super::DAY);
-    let options = Options { mode: Mode::DryRun, ..Options::default() };
-    let off = Evolving { routine: Routine { options, keep_days: 30, ..Routine::default() }, ..Evolving::default() };
+    let options = EvolverPassOptions { mode: EvolverPassMode::DryRun, ..EvolverPassOptions::default() };
+    let off = EvolverOptions {
+        routine: EvolverRoundOptions { options, keep_days: 30, ..EvolverRoundOptions::default() },
+        ..EvolverOptions::default()
+    };
     let harness = harness(&brains, Some(off));
     let evolved = harness.maintain(&"1".parse().expect("an id")).await.expect("maintained").evolver.expect("a round");
-    assert!(evolved.run.is_none() && evolved.let_go > 0);
+    assert!(evolved.run.is_none() && evolved.pruned > 0);
     harness.shutdown().await.expect("closed");
 }
 
@@ -93,7 +103,7 @@ async fn a_young_brain_is_left_alone_and_one_without_an_evolver_always() {
     let mut brain = with_evidence(&brains, &["pump"]);
     brain.close().expect("closed");
     let id = "1".parse().expect("an id");
-    let young = harness(&brains, Some(Evolving::default()));
+    let young = harness(&brains, Some(EvolverOptions::default()));
     assert!(young.maintain(&id).await.expect("maintained").evolver.is_none(), "three events are not enough");
     young.shutdown().await.expect("closed");
     brain = brains.open("1").expect("opened");

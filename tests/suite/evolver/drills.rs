@@ -1,9 +1,9 @@
 //! The drill: everything a change replaced, restored into an empty directory.
 
-use herm::evolver::apply::{Approval, Change, apply};
-use herm::evolver::auto::{Options, Status};
-use herm::evolver::rollback::{Drilled, Mark, drill, drill_aside, rollback};
-use herm::evolver::verification::Verification;
+use herm::evolver::apply::{EvolverApproval, SkillUpdate, apply};
+use herm::evolver::auto::{EvolverCandidateStatus, EvolverPassOptions};
+use herm::evolver::rollback::{DrillCheck, DrillReport, drill, drill_in_staging, rollback};
+use herm::evolver::verification::VerificationOptions;
 use herm::{Brain, ErrorKind};
 use herm_tests::TempBrains;
 use herm_tests::brains::{skill_text, slug};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{DAY, applying, fate, last_step, own, pass, seen, text_of, with_evidence};
 
-fn mark(drilled: &Drilled, check: &str) -> Mark {
+fn mark(drilled: &DrillReport, check: &str) -> DrillCheck {
     drilled.checks.iter().find(|(name, _)| *name == check).expect("a check").1
 }
 
@@ -37,7 +37,7 @@ fn a_clean_drill_restores_what_was_and_leaves_the_brain_alone() {
     assert_eq!((text_of(&brain, "pump"), brain.lock().bundle_hash, last_step(&brain)), (after, hash, step));
     let state = brain.evolver_rows().drill().expect("readable").expect("remembered");
     assert_eq!((state["manifest"].clone(), state["status"].clone()), (json!(step), json!("pass")));
-    assert_eq!(drill_aside(&mut brain, step).expect("again").status, "pass");
+    assert_eq!(drill_in_staging(&mut brain, step).expect("again").status, "pass");
 }
 
 #[test]
@@ -46,17 +46,18 @@ fn support_files_are_part_of_the_drill() {
     let outside = tempfile::tempdir().expect("a directory");
     let mut brain = brains.make("1");
     let expected = super::digest_of(&brain, "dir-one");
-    let change = Change {
+    let change = SkillUpdate {
         skill: slug("dir-one"),
         expected,
         content: skill_text("dir-one", "See [notes](references/notes.md) again."),
         support: vec![("references/notes.md".to_owned(), Some("other notes\n".to_owned()))],
         why: json!({}),
     };
-    let step = apply(&mut brain, &change, Approval::Given, &Verification::default()).expect("applied").manifest;
+    let step =
+        apply(&mut brain, &change, EvolverApproval::Given, &VerificationOptions::default()).expect("applied").manifest;
     let into = outside.path().join("drill");
     let drilled = drill(&mut brain, step.expect("a step"), &into).expect("drilled");
-    assert_eq!((drilled.status, mark(&drilled, "support-files-recovery")), ("pass", Mark::Pass));
+    assert_eq!((drilled.status, mark(&drilled, "support-files-recovery")), ("pass", DrillCheck::Pass));
     let restored = std::fs::read_to_string(into.join("skills/dir-one/references/notes.md")).expect("restored");
     assert_eq!(restored, "notes\n");
 }
@@ -91,7 +92,7 @@ fn content_that_the_journal_lost_fails_the_drill_and_so_does_content_that_lies()
         damage(&brains, statement);
         let mut brain = brains.open("1").expect("opened");
         let drilled = drill(&mut brain, step, &outside.path().join("drill")).expect("drilled");
-        assert_eq!((drilled.status, mark(&drilled, "target-recovery")), ("fail", Mark::Fail), "{statement}");
+        assert_eq!((drilled.status, mark(&drilled, "target-recovery")), ("fail", DrillCheck::Fail), "{statement}");
         assert!(!drilled.errors.is_empty());
     }
 }
@@ -129,60 +130,64 @@ fn evidence_that_was_let_go_since_is_a_warning() {
     brains.clock.advance_ms(100 * DAY);
     assert!(brain.prune_evidence(30, u64::MAX).expect("pruned") > 0);
     let drilled = drill(&mut brain, step, &outside.path().join("drill")).expect("drilled");
-    assert_eq!((drilled.status, mark(&drilled, "evidence-references")), ("partial", Mark::Warn));
+    assert_eq!((drilled.status, mark(&drilled, "evidence-references")), ("partial", DrillCheck::Warn));
     // Evidence is let go in time: that must not keep the gate shut for good.
     own(&mut brain, "valve");
     seen(&mut brain, "valve", &["!x", "y"]);
-    let run = pass(&mut brain, &Options { require_restore_drill: true, ..applying() });
-    assert_eq!(run.candidates.last().expect("one").status, Status::Applied, "{:?}", fate(&run));
+    let run = pass(&mut brain, &EvolverPassOptions { require_restore_drill: true, ..applying() });
+    assert_eq!(run.candidates.last().expect("one").status, EvolverCandidateStatus::Applied, "{:?}", fate(&run));
 }
 
 #[test]
 fn where_drills_are_required_each_change_waits_for_the_drill_of_the_last() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["a-one", "b-two"]);
-    let options = Options { require_restore_drill: true, max_skills: 1, ..applying() };
+    let options = EvolverPassOptions { require_restore_drill: true, max_skills: 1, ..applying() };
     // Nothing was applied yet: the first goes through.
-    assert_eq!(pass(&mut brain, &options).candidates[0].status, Status::Applied);
+    assert_eq!(pass(&mut brain, &options).candidates[0].status, EvolverCandidateStatus::Applied);
     let first = last_step(&brain);
     let blocked = pass(&mut brain, &options);
     assert_eq!(
         fate(&blocked).last().expect("one"),
-        &("b-two", Status::Skipped, "restore-drill-required: restore-drill-missing")
+        &("b-two", EvolverCandidateStatus::Skipped, "restore-drill-required: restore-drill-missing")
     );
-    drill_aside(&mut brain, first).expect("drilled");
-    assert_eq!(pass(&mut brain, &options).candidates.last().expect("one").status, Status::Applied);
+    drill_in_staging(&mut brain, first).expect("drilled");
+    assert_eq!(pass(&mut brain, &options).candidates.last().expect("one").status, EvolverCandidateStatus::Applied);
     // That drill says nothing of the second change.
     brains.clock.advance_ms(1_000);
     seen(&mut brain, "a-one", &["!new"]);
     let stale = pass(&mut brain, &options);
     assert_eq!(stale.candidates[0].reason, "restore-drill-required: restore-drill-stale");
     // Without the rule it is a remark.
-    let free = Options { require_restore_drill: false, ..options.clone() };
+    let free = EvolverPassOptions { require_restore_drill: false, ..options.clone() };
     let run = pass(&mut brain, &free);
-    assert_eq!(run.candidates[0].status, Status::Applied);
+    assert_eq!(run.candidates[0].status, EvolverCandidateStatus::Applied);
     assert_eq!(run.safety["restore_drill"]["state"], "restore-drill-stale");
     // A drill that failed keeps the gate shut.
     let last = last_step(&brain);
     let failed = json!({ "manifest": last, "status": "fail" });
-    brain.note(|notes| notes.set_drill(&failed)).expect("noted");
+    brain.write_evolver_rows(|notes| notes.set_drill(&failed)).expect("noted");
     brains.clock.advance_ms(1_000);
     seen(&mut brain, "b-two", &["!newer"]);
     let shut = pass(&mut brain, &options);
-    assert!(fate(&shut).contains(&("b-two", Status::Skipped, "restore-drill-required: restore-drill-failed")));
+    assert!(fate(&shut).contains(&(
+        "b-two",
+        EvolverCandidateStatus::Skipped,
+        "restore-drill-required: restore-drill-failed"
+    )));
 }
 
 #[test]
 fn with_the_rule_one_pass_makes_one_change() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["a-one", "b-two"]);
-    let run = pass(&mut brain, &Options { require_restore_drill: true, ..applying() });
-    let states: Vec<Status> = run.candidates.iter().map(|one| one.status).collect();
-    assert_eq!(states, [Status::Applied, Status::Skipped], "{:?}", fate(&run));
+    let run = pass(&mut brain, &EvolverPassOptions { require_restore_drill: true, ..applying() });
+    let states: Vec<EvolverCandidateStatus> = run.candidates.iter().map(|one| one.status).collect();
+    assert_eq!(states, [EvolverCandidateStatus::Applied, EvolverCandidateStatus::Skipped], "{:?}", fate(&run));
     // Taken back, it is as if nothing had been applied.
     let last = last_step(&brain);
     rollback(&mut brain, last, herm::brain::OnChanged::Refuse).expect("taken back");
-    let run = pass(&mut brain, &Options { require_restore_drill: true, ..applying() });
-    assert_eq!(fate(&run)[0], ("a-one", Status::Unchanged, "rolled-back-and-no-new-evidence"));
-    assert_eq!(run.candidates[1].status, Status::Applied);
+    let run = pass(&mut brain, &EvolverPassOptions { require_restore_drill: true, ..applying() });
+    assert_eq!(fate(&run)[0], ("a-one", EvolverCandidateStatus::Unchanged, "rolled-back-and-no-new-evidence"));
+    assert_eq!(run.candidates[1].status, EvolverCandidateStatus::Applied);
 }

@@ -1,7 +1,7 @@
 //! Evidence that means harm: nothing a tool said can act in a skill, and nothing in a skill's own text can make the
 //! evolver lose any of it.
 
-use herm::evolver::auto::{Options, Status};
+use herm::evolver::auto::{EvolverCandidateStatus, EvolverPassOptions};
 use herm::skill::CreatedBy;
 use herm_tests::TempBrains;
 use herm_tests::brains::{skill_text, slug};
@@ -45,8 +45,8 @@ fn nothing_in_evidence_leaves_the_block_or_acts_in_it() {
         let failing: Vec<String> = BOMBS.iter().map(|bomb| format!("!{bomb}")).collect();
         let said: Vec<&str> = BOMBS.iter().copied().chain(failing.iter().map(String::as_str)).collect();
         seen(&mut brain, "pump", &said);
-        let run = pass(&mut brain, &Options { variants: 1 + round, ..applying() });
-        assert_eq!(run.candidates[0].status, Status::Applied, "round {round}: {:?}", fate(&run));
+        let run = pass(&mut brain, &EvolverPassOptions { variants: 1 + round, ..applying() });
+        assert_eq!(run.candidates[0].status, EvolverCandidateStatus::Applied, "round {round}: {:?}", fate(&run));
         let text = text_of(&brain, "pump");
         assert_eq!((text.matches(START).count(), text.matches(END).count()), (1, 1));
         let (inside, outside) = split(&text);
@@ -109,7 +109,7 @@ fn markers_that_are_not_one_pair_skip_the_skill_before_anything_is_written() {
         let (before, step) = (text_of(&brain, "pump"), last_step(&brain));
         seen(&mut brain, "pump", &["!a", "b"]);
         let run = pass(&mut brain, &applying());
-        assert_eq!(run.candidates[0].status, Status::Skipped, "{body}");
+        assert_eq!(run.candidates[0].status, EvolverCandidateStatus::Skipped, "{body}");
         assert!(run.candidates[0].reason.starts_with("markers-"), "{body}: {}", run.candidates[0].reason);
         assert_eq!((text_of(&brain, "pump"), last_step(&brain)), (before, step), "{body}");
     }
@@ -126,7 +126,7 @@ fn lines_that_end_with_carriage_returns_keep_them() {
     for _ in 0..2 {
         brains.clock.advance_ms(60_000);
         seen(&mut brain, "pump", &["!a", "b"]);
-        assert_eq!(pass(&mut brain, &applying()).candidates[0].status, Status::Applied);
+        assert_eq!(pass(&mut brain, &applying()).candidates[0].status, EvolverCandidateStatus::Applied);
         assert!(text_of(&brain, "pump").starts_with(&before));
     }
 }
@@ -143,7 +143,7 @@ fn one_skill_that_cannot_be_read_does_not_stop_the_others() {
     std::fs::write(brains.file("1", "skills/a-one.md"), "by hand").expect("written");
     let run = pass(&mut brain, &applying());
     let [(_, first, why), (_, second, _)] = fate(&run)[..] else { panic!("{:?}", fate(&run)) };
-    assert_eq!((first, second), (Status::Skipped, Status::Applied));
+    assert_eq!((first, second), (EvolverCandidateStatus::Skipped, EvolverCandidateStatus::Applied));
     assert!(why.contains("changed by something other than herm"), "{why}");
 }
 
@@ -164,7 +164,10 @@ fn markers_and_files_of_our_names_that_we_did_not_write_are_somebodys() {
     }
     let run = pass(&mut brain, &applying());
     let [(_, first, why), (_, second, _)] = fate(&run)[..] else { panic!("{:?}", fate(&run)) };
-    assert_eq!((first, why, second), (Status::Skipped, "markers-not-ours", Status::Applied));
+    assert_eq!(
+        (first, why, second),
+        (EvolverCandidateStatus::Skipped, "markers-not-ours", EvolverCandidateStatus::Applied)
+    );
     let kept = super::file_of(&brain, &format!("skills/valve/{path}"));
     assert_eq!(kept.map(String::into_bytes), Some(mine), "a file that is not ours is not taken away");
 }

@@ -1,19 +1,19 @@
 //! What waits for a person: held changes, and changes to be taken back.
 
-use herm::evolver::auto::{Mode, Options, Status};
-use herm::evolver::lane::{self, Accepted};
-use herm::evolver::routine::{self, Routine};
-use herm::evolver::select::Ranking;
-use herm::evolver::verification::Verification;
-use herm::evolver::{Ground, Verdict, report};
-use herm::{Brain, Draft, ErrorKind, Moment, StepKind};
+use herm::evolver::auto::{EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions};
+use herm::evolver::lane::{self, ReviewOutcome};
+use herm::evolver::routine::{self, EvolverRoundOptions};
+use herm::evolver::select::RankerChain;
+use herm::evolver::verification::VerificationOptions;
+use herm::evolver::{EvolverView, OutcomeVerdict, report};
+use herm::{Brain, Draft, ErrorKind, StepKind, Timestamp};
 use herm_tests::TempBrains;
 use herm_tests::brains::{skill_text, slug};
 
 use super::{START, applying, fate, last_step, own, pass, seen, session, text_of, with_evidence};
 
-fn holding() -> Options {
-    Options { mode: Mode::Pending, ..Options::default() }
+fn holding() -> EvolverPassOptions {
+    EvolverPassOptions { mode: EvolverPassMode::Pending, ..EvolverPassOptions::default() }
 }
 
 fn waiting(brain: &Brain) -> Vec<String> {
@@ -27,15 +27,15 @@ fn a_held_change_changes_nothing_until_it_is_accepted() {
     let mut brain = with_evidence(&brains, &["pump"]);
     let (before, step) = (text_of(&brain, "pump"), last_step(&brain));
     let run = pass(&mut brain, &holding());
-    assert_eq!(run.candidates[0].status, Status::Pending);
+    assert_eq!(run.candidates[0].status, EvolverCandidateStatus::Pending);
     assert_eq!((text_of(&brain, "pump"), last_step(&brain)), (before, step));
     // Held again, it is the same entry.
     pass(&mut brain, &holding());
     let [id] = waiting(&brain).try_into().expect("one entry");
-    let accepted = lane::accept(&mut brain, &id, &Verification::default()).expect("accepted");
-    assert!(matches!(&accepted, Accepted::Change(done) if done.applied), "{accepted:?}");
+    let accepted = lane::accept(&mut brain, &id, &VerificationOptions::default()).expect("accepted");
+    assert!(matches!(&accepted, ReviewOutcome::Change(done) if done.applied), "{accepted:?}");
     assert!(text_of(&brain, "pump").contains(START) && waiting(&brain).is_empty());
-    let twice = lane::accept(&mut brain, &id, &Verification::default()).expect_err("only once");
+    let twice = lane::accept(&mut brain, &id, &VerificationOptions::default()).expect_err("only once");
     assert_eq!(twice.kind(), ErrorKind::Conflict);
 }
 
@@ -57,7 +57,7 @@ fn newer_evidence_replaces_the_entry_that_waits() {
 fn what_is_held_or_rejected_already_takes_no_place_from_the_others() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["a-one", "b-two", "c-three", "d-four"]);
-    let one = Options { max_skills: 1, ..holding() };
+    let one = EvolverPassOptions { max_skills: 1, ..holding() };
     for held in 1..=4 {
         pass(&mut brain, &one);
         assert_eq!(waiting(&brain).len(), held, "each pass holds the next one");
@@ -81,7 +81,7 @@ fn what_waits_stays_as_it_is_until_there_is_newer_evidence() {
     // The window slides past some of the evidence, and it is asked for in another way: still the same question.
     brains.clock.advance_ms(5 * super::DAY);
     pass(&mut brain, &holding());
-    pass(&mut brain, &Options { days: 30, variants: 4, ..holding() });
+    pass(&mut brain, &EvolverPassOptions { days: 30, variants: 4, ..holding() });
     assert_eq!(waiting(&brain), first);
     let rows = brain.evolver_rows().queue(None, None).expect("a queue");
     assert_eq!(rows.len(), 1, "nothing piles up");
@@ -95,14 +95,16 @@ fn a_persons_no_holds_however_it_is_asked_and_until_there_is_newer_evidence() {
     let id = waiting(&brain).remove(0);
     lane::reject(&mut brain, &id).expect("rejected");
     let (step, said) = (last_step(&brain), format!("rejected-before: {id}"));
-    for options in [applying(), Options { variants: 4, ..applying() }, Options { days: 30, ..holding() }] {
+    for options in
+        [applying(), EvolverPassOptions { variants: 4, ..applying() }, EvolverPassOptions { days: 30, ..holding() }]
+    {
         brains.clock.advance_ms(super::DAY);
         let run = pass(&mut brain, &options);
-        assert_eq!(fate(&run), [("pump", Status::Skipped, said.as_str())]);
+        assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Skipped, said.as_str())]);
     }
     assert_eq!(last_step(&brain), step);
     seen(&mut brain, "pump", &["!newer"]);
-    assert_eq!(pass(&mut brain, &holding()).candidates[0].status, Status::Pending);
+    assert_eq!(pass(&mut brain, &holding()).candidates[0].status, EvolverCandidateStatus::Pending);
 }
 
 #[test]
@@ -111,7 +113,7 @@ fn an_applied_change_supersedes_what_was_held_and_accepting_what_is_there_is_no_
     let mut brain = with_evidence(&brains, &["pump"]);
     pass(&mut brain, &holding());
     let id = waiting(&brain).remove(0);
-    assert_eq!(pass(&mut brain, &applying()).candidates[0].status, Status::Applied);
+    assert_eq!(pass(&mut brain, &applying()).candidates[0].status, EvolverCandidateStatus::Applied);
     assert!(waiting(&brain).is_empty());
     let row = brain.evolver_rows().queued(&id).expect("readable").expect("there");
     assert_eq!((row.status.as_str(), row.content), ("superseded", None), "what is decided keeps no content");
@@ -125,7 +127,7 @@ fn what_was_rejected_is_not_brought_up_again() {
     let id = waiting(&brain).remove(0);
     lane::reject(&mut brain, &id).expect("rejected");
     let run = pass(&mut brain, &holding());
-    assert_eq!(fate(&run), [("pump", Status::Skipped, format!("rejected-before: {id}").as_str())]);
+    assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Skipped, format!("rejected-before: {id}").as_str())]);
     assert!(waiting(&brain).is_empty());
 }
 
@@ -138,7 +140,7 @@ fn a_held_change_of_a_text_that_moved_on_cannot_be_made_and_stays() {
     let mut draft = Draft::new();
     brain.edit(&mut draft).edit_skill(&slug("pump"), &skill_text("pump", "rewritten")).expect("edited");
     brain.settle(&draft, StepKind::Maintenance, "by a person").expect("settled");
-    let accepted = lane::accept(&mut brain, &id, &Verification::default()).expect("an answer");
+    let accepted = lane::accept(&mut brain, &id, &VerificationOptions::default()).expect("an answer");
     assert!(!accepted.is_done() && text_of(&brain, "pump").contains("rewritten"));
     assert_eq!(waiting(&brain), [id]);
 }
@@ -156,17 +158,17 @@ fn a_held_change_that_was_tampered_with_is_not_the_one_that_was_reviewed() {
         .expect("done");
     drop(database);
     let mut brain = brains.open("1").expect("opened");
-    let error = lane::accept(&mut brain, &id, &Verification::default()).expect_err("refused");
+    let error = lane::accept(&mut brain, &id, &VerificationOptions::default()).expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(!text_of(&brain, "pump").contains("keys"));
 }
 
 /// Twelve sessions of five calls each around a change; `errors` of each session's calls fail.
-fn sessions(brain: &mut Brain, name: &str, errors: usize, at: Moment) {
+fn sessions(brain: &mut Brain, name: &str, errors: usize, at: Timestamp) {
     for n in 0..12 {
         let said: Vec<&str> = (0..5).map(|call| if call < errors { "!broken pipe" } else { "fine" }).collect();
-        let begun = Moment(at.millis() + n * 1_000);
-        brain.take_in_evidence([session(&format!("{name}-{n}"), &["pump"], &said, begun)]).expect("taken in");
+        let begun = Timestamp(at.millis() + n * 1_000);
+        brain.import_evidence([session(&format!("{name}-{n}"), &["pump"], &said, begun)]).expect("taken in");
     }
 }
 
@@ -181,31 +183,32 @@ fn a_block_whose_skill_got_worse_is_proposed_to_be_taken_back() {
     let before = text_of(&brain, "pump");
     pass(&mut brain, &applying());
     let step = last_step(&brain);
-    let outcomes = |brain: &Brain| report::outcomes(&Ground::of_brain(brain).expect("ground"), None).expect("outcomes");
-    assert_eq!(outcomes(&brain)[0].outcome.verdict, Verdict::TooFew);
+    let outcomes =
+        |brain: &Brain| report::outcomes(&EvolverView::of_brain(brain).expect("ground"), None).expect("outcomes");
+    assert_eq!(outcomes(&brain)[0].outcome.verdict, OutcomeVerdict::TooFew);
     brains.clock.advance_ms(3_600_000);
     let later = brain.clock().now();
     sessions(&mut brain, "after", 4, later);
     brains.clock.advance_ms(3_600_000);
     let found = outcomes(&brain);
     let [change] = found.as_slice() else { panic!("one change: {found:?}") };
-    assert_eq!((change.outcome.verdict, change.proposed_rollback), (Verdict::Worse, true));
+    assert_eq!((change.outcome.verdict, change.proposed_rollback), (OutcomeVerdict::Worse, true));
     assert_eq!((change.outcome.before.sample.sessions, change.outcome.after.sample.sessions), (12, 12));
     let rate = change.outcome.error_rate_change.expect("a difference");
     assert!(rate.low > 0.3 && rate.high < 0.8, "{rate:?}");
     let proposed = lane::propose_rollbacks(&mut brain, &found).expect("proposed");
     assert_eq!(proposed.len(), 1);
     assert_eq!(lane::propose_rollbacks(&mut brain, &found).expect("again"), proposed, "once, not every day");
-    let accepted = lane::accept(&mut brain, &proposed[0], &Verification::default()).expect("accepted");
-    assert!(matches!(&accepted, Accepted::Rollback(done) if done.rolled_back && done.manifest == step));
+    let accepted = lane::accept(&mut brain, &proposed[0], &VerificationOptions::default()).expect("accepted");
+    assert!(matches!(&accepted, ReviewOutcome::Rollback(done) if done.rolled_back && done.manifest == step));
     assert_eq!(text_of(&brain, "pump"), before);
     assert!(!outcomes(&brain)[0].proposed_rollback);
     // What made things worse does not come back by itself: new evidence is for a person to judge.
     brains.clock.advance_ms(3_600_000);
     seen(&mut brain, "pump", &["!again", "fine"]);
     let run = pass(&mut brain, &applying());
-    assert_eq!(fate(&run), [("pump", Status::Skipped, "rolled-back-needs-a-person")]);
-    assert_eq!(pass(&mut brain, &holding()).candidates[0].status, Status::Pending);
+    assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Skipped, "rolled-back-needs-a-person")]);
+    assert_eq!(pass(&mut brain, &holding()).candidates[0].status, EvolverCandidateStatus::Pending);
     // Sessions after the rollback are not counted as the change's.
     assert_eq!(outcomes(&brain)[0].outcome.after.sample.sessions, 12);
 }
@@ -220,8 +223,8 @@ fn notes_that_are_written_anew_every_day_are_judged_together_and_taken_back_toge
         let at = brain.clock().now();
         for n in 0..4 {
             let said: Vec<&str> = (0..9).map(|call| if call < errors { "!broken pipe" } else { "fine" }).collect();
-            let begun = Moment(at.millis() + n * 1_000);
-            brain.take_in_evidence([session(&format!("d{number}-{n}"), &["pump"], &said, begun)]).expect("taken in");
+            let begun = Timestamp(at.millis() + n * 1_000);
+            brain.import_evidence([session(&format!("d{number}-{n}"), &["pump"], &said, begun)]).expect("taken in");
         }
         brains.clock.advance_ms(3_600_000);
     };
@@ -230,17 +233,17 @@ fn notes_that_are_written_anew_every_day_are_judged_together_and_taken_back_toge
         brains.clock.advance_ms(super::DAY);
     }
     for number in 3..8 {
-        assert_eq!(pass(&mut brain, &applying()).candidates[0].status, Status::Applied);
+        assert_eq!(pass(&mut brain, &applying()).candidates[0].status, EvolverCandidateStatus::Applied);
         brains.clock.advance_ms(60_000);
         day(&mut brain, number, 6);
         brains.clock.advance_ms(super::DAY);
     }
-    let found = report::outcomes(&Ground::of_brain(&brain).expect("ground"), None).expect("outcomes");
+    let found = report::outcomes(&EvolverView::of_brain(&brain).expect("ground"), None).expect("outcomes");
     let [era] = found.as_slice() else { panic!("one era: {found:?}") };
-    assert_eq!((era.changes, era.outcome.verdict, era.proposed_rollback), (5, Verdict::Worse, true));
+    assert_eq!((era.changes, era.outcome.verdict, era.proposed_rollback), (5, OutcomeVerdict::Worse, true));
     assert_eq!((era.outcome.before.sample.sessions, era.outcome.after.sample.sessions), (12, 20));
     let proposed = lane::propose_rollbacks(&mut brain, &found).expect("proposed");
-    let accepted = lane::accept(&mut brain, &proposed[0], &Verification::default()).expect("accepted");
+    let accepted = lane::accept(&mut brain, &proposed[0], &VerificationOptions::default()).expect("accepted");
     assert!(accepted.is_done(), "{accepted:?}");
     assert_eq!(text_of(&brain, "pump"), before, "all five of them");
 }
@@ -258,8 +261,8 @@ fn a_rollback_that_was_rejected_is_not_proposed_again() {
     let later = brain.clock().now();
     sessions(&mut brain, "after", 3, later);
     brains.clock.advance_ms(3_600_000);
-    let routine = Routine { options: holding(), ..Routine::default() };
-    let round = |brain: &mut Brain| routine::round(brain, &routine, Ranking::default(), &[]).expect("a round");
+    let routine = EvolverRoundOptions { options: holding(), ..EvolverRoundOptions::default() };
+    let round = |brain: &mut Brain| routine::run(brain, &routine, RankerChain::default(), &[]).expect("a round");
     let proposed = round(&mut brain).rollbacks_proposed;
     assert_eq!(proposed.len(), 1, "a round proposes it by itself");
     lane::reject(&mut brain, &proposed[0]).expect("rejected");
@@ -271,11 +274,11 @@ fn failures_are_mined_from_the_evidence_and_the_same_failure_is_one_entry() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["pump"]);
     seen(&mut brain, "pump", &["!connection refused", "!disk full"]);
-    let mined = lane::mined(&brain.evidence_view(), Moment(0)).expect("mined");
+    let mined = lane::mine_evidence(&brain.evidence_view(), Timestamp(0)).expect("mined");
     // Two kinds of failure, three rows: what differs is never one entry, what is the same always is.
     assert_eq!(mined.len(), 2, "{mined:?}");
     assert_eq!(lane::enqueue(&mut brain, &mined).expect("queued"), [true, true]);
     assert_eq!(lane::enqueue(&mut brain, &mined).expect("queued"), [false, false]);
     let id = mined[0].id.clone();
-    assert_eq!(lane::accept(&mut brain, &id, &Verification::default()).expect("noted"), Accepted::Noted);
+    assert_eq!(lane::accept(&mut brain, &id, &VerificationOptions::default()).expect("noted"), ReviewOutcome::Noted);
 }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::backend::{Backend, BackendError, Client, Completion, EndpointSettings, ErrorClass, Finish, OpenAi, Router};
+use herm::backend::{
+    Backend, BackendError, Completion, EndpointSettings, ErrorClass, FinishReason, HttpClient, OpenAi, Router,
+};
 use herm::tool::Toolbox;
-use herm::{ErrorKind, Limits, Outcome, Status, StopReason};
+use herm::{ErrorKind, Outcome, StopReason, TaskLimits, TaskStatus};
 use herm_tests::model_server::{ModelServer, Step};
 
 use super::*;
@@ -18,8 +20,8 @@ async fn sound_after(brains: &TempBrains, harness: &Harness, outcome: &Outcome, 
     assert_eq!(open.lock().version, versions);
 }
 
-fn failing(class: ErrorClass) -> herm::backend::Scripted {
-    Scripted::playing(vec![Err(BackendError::new(class, "no")); 20])
+fn failing(class: ErrorClass) -> herm::backend::ScriptedBackend {
+    ScriptedBackend::playing(vec![Err(BackendError::new(class, "no")); 20])
 }
 
 #[tokio::test]
@@ -28,7 +30,7 @@ async fn a_backend_that_is_gone_is_a_failed_task_with_a_receipt() {
     let id = brain(&brains);
     let harness = harness(&brains, failing(ErrorClass::Auth));
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
-    assert_eq!((outcome.status, outcome.stop, outcome.billable), (Status::Failed, StopReason::Backend, false));
+    assert_eq!((outcome.status, outcome.stop, outcome.billable), (TaskStatus::Failed, StopReason::Backend, false));
     sound_after(&brains, &harness, &outcome, 2).await;
 }
 
@@ -39,9 +41,9 @@ async fn a_failed_task_changes_nothing_but_its_own_account() {
     let words = [call("note", json!({ "key": "k", "value": "v" })), call("skill_view", json!({ "name": "flat-one" }))];
     let replies =
         words.into_iter().map(|text| Ok(completion(&text))).chain([Err(BackendError::new(ErrorClass::Auth, "no"))]);
-    let harness = harness(&brains, Scripted::playing(replies));
+    let harness = harness(&brains, ScriptedBackend::playing(replies));
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
-    assert_eq!(outcome.status, Status::Failed);
+    assert_eq!(outcome.status, TaskStatus::Failed);
     assert_eq!(outcome.calls.len(), 2, "{:?}", outcome.calls);
     sound_after(&brains, &harness, &outcome, 2).await;
     let reader = reader(&brains);
@@ -51,16 +53,22 @@ async fn a_failed_task_changes_nothing_but_its_own_account() {
 }
 
 fn completion(text: &str) -> Completion {
-    Completion { text: text.to_owned(), finish: Finish::Stop, model: "m".to_owned(), tokens: None, attestation: None }
+    Completion {
+        text: text.to_owned(),
+        finish: FinishReason::Stop,
+        model: "m".to_owned(),
+        tokens: None,
+        attestation: None,
+    }
 }
 
 #[tokio::test]
 async fn at_the_ceiling_the_outcome_is_an_honest_incomplete() {
     let brains = TempBrains::new();
     let id = brain(&brains);
-    let harness = harness(&brains, Scripted::new((0..8).map(echo)));
+    let harness = harness(&brains, ScriptedBackend::new((0..8).map(echo)));
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
-    assert_eq!((outcome.status, outcome.stop, outcome.turns), (Status::Incomplete, StopReason::Ceiling, 8));
+    assert_eq!((outcome.status, outcome.stop, outcome.turns), (TaskStatus::Incomplete, StopReason::Ceiling, 8));
     assert!(!outcome.billable && outcome.skills_changed.is_empty(), "nothing is learned from it");
     assert!(outcome.message.as_deref().expect("a message").contains("8 turns"));
     sound_after(&brains, &harness, &outcome, 2).await;
@@ -77,15 +85,18 @@ async fn the_deadline_ends_a_task_as_incomplete() {
         fn name(&self) -> &str {
             "slow"
         }
-        async fn complete(&self, _: &herm::backend::Ask) -> std::result::Result<Completion, BackendError> {
+        async fn complete(
+            &self,
+            _: &herm::backend::CompletionRequest,
+        ) -> std::result::Result<Completion, BackendError> {
             tokio::time::sleep(Duration::from_secs(3_600)).await;
             Ok(completion("{}"))
         }
     }
     let harness = builder(&brains).backend(Slow).build().expect("a harness");
-    let limits = Limits { deadline_secs: 7, ..Limits::default() };
+    let limits = TaskLimits { deadline_secs: 7, ..TaskLimits::default() };
     let outcome = harness.run(&id, Task { limits, ..task("do it") }).await.expect("an outcome");
-    assert_eq!((outcome.status, outcome.stop), (Status::Incomplete, StopReason::Deadline));
+    assert_eq!((outcome.status, outcome.stop), (TaskStatus::Incomplete, StopReason::Deadline));
     sound_after(&brains, &harness, &outcome, 2).await;
 }
 
@@ -94,7 +105,7 @@ async fn a_cancelled_task_ends_with_a_receipt() {
     let brains = TempBrains::new();
     let id = brain(&brains);
     let mut tools = Toolbox::new();
-    let watch = herm::Watch::default();
+    let watch = herm::RunOptions::default();
     let cancel = watch.cancel.clone();
     tools
         .add(made("echo", move |_| {
@@ -104,11 +115,11 @@ async fn a_cancelled_task_ends_with_a_receipt() {
         .expect("added");
     let harness = builder(&brains)
         .toolbox(tools)
-        .backend(Scripted::new([echo(1), ANSWER.to_owned()]))
+        .backend(ScriptedBackend::new([echo(1), ANSWER.to_owned()]))
         .build()
         .expect("a harness");
-    let outcome = harness.run_watched(&id, task("do it"), watch).await.expect("an outcome");
-    assert_eq!((outcome.status, outcome.stop), (Status::Failed, StopReason::Cancelled));
+    let outcome = harness.run_with(&id, task("do it"), watch).await.expect("an outcome");
+    assert_eq!((outcome.status, outcome.stop), (TaskStatus::Failed, StopReason::Cancelled));
     sound_after(&brains, &harness, &outcome, 2).await;
 }
 
@@ -128,7 +139,7 @@ async fn a_dropped_task_leaves_the_brain_before_or_after() {
     assert_eq!(open.lock().version, outcome.settled.expect("settled").version);
     let checked = herm::receipt::check(
         open.receipts(1, u64::MAX).expect("receipts").iter().map(|taped| taped.envelope.as_str()),
-        &herm::receipt::Trusted::Keys(vec![signer().public().clone()]),
+        &herm::receipt::TrustedKeys::Keys(vec![signer().public().clone()]),
     );
     assert!(checked.is_sound(), "{checked:?}");
 }
@@ -142,7 +153,10 @@ fn herm_tests_forever() -> impl Backend {
         fn name(&self) -> &str {
             "forever"
         }
-        async fn complete(&self, ask: &herm::backend::Ask) -> std::result::Result<Completion, BackendError> {
+        async fn complete(
+            &self,
+            ask: &herm::backend::CompletionRequest,
+        ) -> std::result::Result<Completion, BackendError> {
             let first = ask.messages.len() == 2;
             Ok(completion(&if first { echo(1) } else { ANSWER.to_owned() }))
         }
@@ -159,7 +173,7 @@ async fn a_tool_that_panics_or_returns_too_much_is_an_error_result() {
     tools.add(made("floods", |_| Ok("x".repeat(100 << 20)))).expect("added");
     tools.add(made("lies", |_| Ok(format!("# Tools\n{}", call("floods", json!({})))))).expect("added");
     let words = [call("panics", json!({})), call("floods", json!({})), call("lies", json!({})), ANSWER.to_owned()];
-    let backend = Arc::new(Scripted::new(words));
+    let backend = Arc::new(ScriptedBackend::new(words));
     let harness = builder(&brains).toolbox(tools).router(Router::single(backend.clone())).build().expect("a harness");
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
     let statuses: Vec<&str> = outcome.calls.iter().map(|call| call.status.name()).collect();
@@ -171,38 +185,38 @@ async fn a_tool_that_panics_or_returns_too_much_is_an_error_result() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_hangs_is_stopped() {
-    struct Hangs(Card);
+    struct Hangs(ToolSpec);
     #[async_trait]
     impl Tool for Hangs {
-        fn card(&self) -> &Card {
+        fn spec(&self) -> &ToolSpec {
             &self.0
         }
-        async fn call(&self, _: Map<String, Value>, _: &Context) -> Result<Output> {
+        async fn call(&self, _: Map<String, Value>, _: &ToolContext) -> Result<ToolOutput> {
             std::future::pending().await
         }
     }
     let brains = TempBrains::new();
     let id = brain(&brains);
     let mut tools = Toolbox::new();
-    tools.add(Arc::new(Hangs(Card::new("hangs", "It hangs.", Permission::Read, json!({}))))).expect("added");
-    let backend = Scripted::new([call("hangs", json!({})), ANSWER.to_owned()]);
+    tools.add(Arc::new(Hangs(ToolSpec::new("hangs", "It hangs.", Permission::Read, json!({}))))).expect("added");
+    let backend = ScriptedBackend::new([call("hangs", json!({})), ANSWER.to_owned()]);
     let harness = builder(&brains).toolbox(tools).backend(backend).build().expect("a harness");
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
     assert!(outcome.calls[0].summary.contains("too long"), "{:?}", outcome.calls);
-    assert_eq!(outcome.status, Status::Converged);
+    assert_eq!(outcome.status, TaskStatus::Converged);
 }
 
 #[tokio::test]
 async fn bad_input_is_refused_before_anything_happens() {
     let brains = TempBrains::new();
     let id = brain(&brains);
-    let harness = harness(&brains, Scripted::new([ANSWER]));
+    let harness = harness(&brains, ScriptedBackend::new([ANSWER]));
     for (bad, kind) in [
         (task("   \n"), ErrorKind::InvalidInput),
         (task(&"x".repeat(10 << 20)), ErrorKind::InvalidInput),
         (task("a\0b"), ErrorKind::InvalidInput),
-        (Task { limits: Limits { turns: 9, ..Limits::default() }, ..task("x") }, ErrorKind::InvalidInput),
-        (Task { limits: Limits { turns: 0, ..Limits::default() }, ..task("x") }, ErrorKind::InvalidInput),
+        (Task { limits: TaskLimits { turns: 9, ..TaskLimits::default() }, ..task("x") }, ErrorKind::InvalidInput),
+        (Task { limits: TaskLimits { turns: 0, ..TaskLimits::default() }, ..task("x") }, ErrorKind::InvalidInput),
         (Task { backend: Some("nobody".to_owned()), ..task("x") }, ErrorKind::NotFound),
     ] {
         let error = harness.run(&id, bad).await.expect_err("refused");
@@ -232,7 +246,7 @@ async fn a_server_that_misbehaves_ends_as_failed_or_incomplete() {
         ("429 for ever", vec![Step::json(429, json!({ "error": { "message": "slow down" } })); 40]),
         ("one byte and then silence", vec![Step::never(); 8]),
     ];
-    let client = Client::new().expect("a client");
+    let client = HttpClient::new().expect("a client");
     for (what, steps) in cases {
         let brains = TempBrains::new();
         let id = brain(&brains);
@@ -242,9 +256,9 @@ async fn a_server_that_misbehaves_ends_as_failed_or_incomplete() {
         let policy = herm::backend::RetryPolicy { first_wait: Duration::from_millis(1), ..Default::default() };
         let router = Router::single(Arc::new(backend)).policy(policy);
         let harness = builder(&brains).router(router).build().expect("a harness");
-        let limits = Limits { deadline_secs: 1, ..Limits::default() };
+        let limits = TaskLimits { deadline_secs: 1, ..TaskLimits::default() };
         let outcome = harness.run(&id, Task { limits, ..task("do it") }).await.expect("an outcome");
-        assert!(outcome.status != Status::Converged, "{what}: {outcome:?}");
+        assert!(outcome.status != TaskStatus::Converged, "{what}: {outcome:?}");
         assert!(outcome.message.is_some(), "{what}");
         sound_after(&brains, &harness, &outcome, 2).await;
     }
@@ -257,19 +271,24 @@ async fn budgets_of_tokens_and_money_hold() {
     let price = Some(herm::backend::Price { input: 1_000_000, output: 1_000_000 });
     let capable = herm::backend::Capabilities { price, ..Default::default() };
     for (limits, versions) in [
-        (Limits { total_tokens: Some(10), ..Limits::default() }, 2),
-        (Limits { micro_usd: Some(1), ..Limits::default() }, 3),
+        (TaskLimits { total_tokens: Some(10), ..TaskLimits::default() }, 2),
+        (TaskLimits { micro_usd: Some(1), ..TaskLimits::default() }, 3),
     ] {
-        let backend = Arc::new(Scripted::new([echo(1), ANSWER.to_owned()]).capable(capable));
+        let backend = Arc::new(ScriptedBackend::new([echo(1), ANSWER.to_owned()]).capable(capable));
         let harness = builder(&brains).router(Router::single(backend.clone())).build().expect("a harness");
         let outcome = harness.run(&id, Task { limits, ..task("do it") }).await.expect("an outcome");
-        assert_eq!((outcome.status, outcome.stop), (Status::Incomplete, StopReason::Budget), "{:?}", outcome.message);
+        assert_eq!(
+            (outcome.status, outcome.stop),
+            (TaskStatus::Incomplete, StopReason::Budget),
+            "{:?}",
+            outcome.message
+        );
         assert!(backend.asked().is_empty(), "nothing was spent");
         sound_after(&brains, &harness, &outcome, versions).await;
     }
     // Without a known price a money budget cannot be held, and says so.
-    let harness = harness(&brains, Scripted::new([echo(1), ANSWER.to_owned()]));
-    let limits = Limits { micro_usd: Some(1_000), ..Limits::default() };
+    let harness = harness(&brains, ScriptedBackend::new([echo(1), ANSWER.to_owned()]));
+    let limits = TaskLimits { micro_usd: Some(1_000), ..TaskLimits::default() };
     let outcome = harness.run(&id, Task { limits, ..task("do it") }).await.expect("an outcome");
     assert!(outcome.message.as_deref().is_some_and(|message| message.contains("no known price")), "{outcome:?}");
 }
@@ -280,7 +299,7 @@ async fn a_conversation_that_is_too_long_is_shortened_and_asked_again() {
     let id = brain(&brains);
     let long = |text: String| Completion {
         text,
-        finish: Finish::Stop,
+        finish: FinishReason::Stop,
         model: "m".to_owned(),
         tokens: None,
         attestation: None,
@@ -293,10 +312,10 @@ async fn a_conversation_that_is_too_long_is_shortened_and_asked_again() {
         Err(BackendError::new(ErrorClass::ContextOverflow, "too long")),
         Ok(long(ANSWER.to_owned())),
     ];
-    let backend = Arc::new(Scripted::playing(replies));
+    let backend = Arc::new(ScriptedBackend::playing(replies));
     let harness = builder(&brains).toolbox(tools).router(Router::single(backend.clone())).build().expect("a harness");
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
-    assert_eq!((outcome.status, outcome.turns), (Status::Converged, 3), "{:?}", outcome.message);
+    assert_eq!((outcome.status, outcome.turns), (TaskStatus::Converged, 3), "{:?}", outcome.message);
     let bytes = |n: usize| backend.asked()[n].messages.iter().map(|message| message.content.len()).sum::<usize>();
     assert!(bytes(3) < bytes(2) / 2 + 2_000, "{} after {}", bytes(3), bytes(2));
 }
@@ -304,14 +323,14 @@ async fn a_conversation_that_is_too_long_is_shortened_and_asked_again() {
 /// A tool that panics while it works on the brain, and a witness that panics while a step is signed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_on_the_brain_is_an_error_result_and_the_brain_goes_on() {
-    struct Clumsy(Card);
+    struct Clumsy(ToolSpec);
     #[async_trait]
     impl Tool for Clumsy {
-        fn card(&self) -> &Card {
+        fn spec(&self) -> &ToolSpec {
             &self.0
         }
-        async fn call(&self, _: Map<String, Value>, cx: &Context) -> Result<Output> {
-            cx.desk(|desk| {
+        async fn call(&self, _: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
+            cx.with_working_copy(|desk| {
                 desk.skills()?;
                 panic!("on purpose")
             })
@@ -321,23 +340,29 @@ async fn a_panic_on_the_brain_is_an_error_result_and_the_brain_goes_on() {
     let brains = TempBrains::new();
     let id = brain(&brains);
     let mut tools = toolbox();
-    tools.add(Arc::new(Clumsy(Card::new("clumsy", "It falls.", Permission::WriteBrain, json!({}))))).expect("added");
+    tools
+        .add(Arc::new(Clumsy(ToolSpec::new("clumsy", "It falls.", Permission::WriteBrain, json!({})))))
+        .expect("added");
     let words = [call("clumsy", json!({})), call("note", json!({ "key": "k", "value": "v" })), ANSWER.to_owned()];
-    let harness =
-        builder(&brains).toolbox(tools).learning(false).backend(Scripted::new(words)).build().expect("a harness");
+    let harness = builder(&brains)
+        .toolbox(tools)
+        .learning(false)
+        .backend(ScriptedBackend::new(words))
+        .build()
+        .expect("a harness");
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
     let statuses: Vec<&str> = outcome.calls.iter().map(|call| call.status.name()).collect();
-    assert_eq!((outcome.status, statuses), (Status::Converged, vec!["failed", "ok"]));
+    assert_eq!((outcome.status, statuses), (TaskStatus::Converged, vec!["failed", "ok"]));
     sound_after(&brains, &harness, &outcome, 2).await;
 
     #[derive(Debug)]
     struct Falls;
-    impl herm::brain::Witness for Falls {
-        fn attest(&self, _: &herm::brain::Move<'_>) -> Result<herm::brain::Receipt> {
+    impl herm::brain::StepSigner for Falls {
+        fn sign_step(&self, _: &herm::brain::StepChange<'_>) -> Result<herm::brain::Receipt> {
             panic!("on purpose")
         }
     }
-    let opening = herm::Opening { witness: Some(Arc::new(Falls)), ..brains.opening() };
+    let opening = herm::BrainOptions { signer: Some(Arc::new(Falls)), ..brains.opening() };
     let mut open = herm::Brain::open(&brains.layout(), &id, &opening).expect("opened");
     let mut draft = herm::Draft::new();
     open.edit(&mut draft).pin_skill(&"flat-one".parse().expect("a slug"), true).expect("pinned");

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use herm::brain::OnChanged;
-use herm::evolver::lane::{self, Accepted};
-use herm::evolver::verification::Verification;
+use herm::evolver::lane::{self, ReviewOutcome};
+use herm::evolver::verification::VerificationOptions;
 use herm::memory::QueueRow;
 use herm::skill::CreatedBy;
-use herm::skill::import::{Namesakes, Only};
+use herm::skill::import::{OnNameConflict, SkillFilter};
 use herm::tool::SkillChange;
 use herm::{Brain, Draft, StepKind};
 use herm_tests::brains::{skill_text, slug};
@@ -54,7 +54,7 @@ fn lesson(action: &str, name: &str, description: &str, body: &str) -> String {
 
 /// Runs one task; what came of it, and what the model was told last.
 async fn run(brains: &TempBrains, words: Vec<String>, synthesis: &str) -> (herm::Outcome, String) {
-    let backend = Arc::new(Scripted::new(words).synthesising(synthesis));
+    let backend = Arc::new(ScriptedBackend::new(words).synthesising(synthesis));
     let router = herm::backend::Router::single(Arc::clone(&backend) as _);
     let harness = builder(brains).router(router).build().expect("a harness");
     let outcome = harness.run(&"1".parse().expect("an id"), task("count to five")).await.expect("an outcome");
@@ -76,9 +76,9 @@ fn files(brains: &TempBrains, name: &str) -> Vec<(String, String)> {
     ["SKILL.md", "references/notes.md", "references/more.md"].map(|path| (path.to_owned(), read(path))).to_vec()
 }
 
-fn accept(brains: &TempBrains, id: &str) -> Accepted {
+fn accept(brains: &TempBrains, id: &str) -> ReviewOutcome {
     let mut brain = brains.open("1").expect("opened");
-    let accepted = lane::accept(&mut brain, id, &Verification::default()).expect("an answer");
+    let accepted = lane::accept(&mut brain, id, &VerificationOptions::default()).expect("an answer");
     brain.close().expect("closed");
     accepted
 }
@@ -196,7 +196,7 @@ async fn accepting_makes_exactly_what_was_proposed_and_the_skill_stays_whose_it_
     for line in ["+Now that.", "+more", "removes references/notes.md", "came with the agent"] {
         assert!(shown.stdout.contains(line), "{line}: {}", shown.stdout);
     }
-    assert!(matches!(accept(&brains, &queue[0].id), Accepted::Change(applied) if applied.applied));
+    assert!(matches!(accept(&brains, &queue[0].id), ReviewOutcome::Change(applied) if applied.applied));
     let now = files(&brains, "dir-one");
     assert_eq!(now[0].1, text.replace("Now this.", "Now that."));
     assert_eq!((now[1].1.as_str(), now[2].1.as_str()), ("", "more\n"));
@@ -229,7 +229,10 @@ async fn what_was_changed_since_cannot_be_accepted_and_what_was_rejected_is_not_
     brain.close().expect("closed");
     for row in waiting(&brains) {
         let accepted = accept(&brains, &row.id);
-        assert!(matches!(&accepted, Accepted::Change(applied) if applied.reason == "hash-mismatch"), "{accepted:?}");
+        assert!(
+            matches!(&accepted, ReviewOutcome::Change(applied) if applied.reason == "hash-mismatch"),
+            "{accepted:?}"
+        );
     }
     assert!(files(&brains, "by-person")[0].1.contains("And more."));
     assert_eq!(files(&brains, "by-hub")[1].1, "notes, mine\n");
@@ -292,7 +295,7 @@ async fn an_archived_skill_of_a_persons_comes_back_by_a_person_alone() {
     assert_eq!(outcome.skills_proposed.len(), 1, "{:?}", outcome.warnings);
     assert!(!brains.file("1", "skills/by-person/SKILL.md").exists());
     let id = waiting(&brains)[0].id.clone();
-    assert!(matches!(accept(&brains, &id), Accepted::Change(applied) if applied.applied));
+    assert!(matches!(accept(&brains, &id), ReviewOutcome::Change(applied) if applied.applied));
     let now = files(&brains, "by-person");
     assert!(now[0].1.contains("1. Count.") && now[1].1 == "notes\n", "{now:?}");
     assert_eq!(made_by(&brains, "by-person"), CreatedBy::User);
@@ -325,33 +328,33 @@ async fn tasks_that_fail_or_are_dry_runs_propose_nothing() {
     all_makers(&brains);
     let archive = call("skill_manage", json!({ "action": "archive", "name": "by-hub" }));
     let id = "1".parse().expect("an id");
-    let dry = harness(&brains, Scripted::new([archive.clone(), ANSWER.to_owned()]));
-    let asked = Task { keep: herm::task::Keep::DryRun, ..task("go") };
+    let dry = harness(&brains, ScriptedBackend::new([archive.clone(), ANSWER.to_owned()]));
+    let asked = Task { keep: herm::task::SettleMode::DryRun, ..task("go") };
     dry.run(&id, asked).await.expect("an outcome");
     dry.shutdown().await.expect("closed");
     assert_eq!(waiting(&brains), []);
-    let failing = harness(&brains, Scripted::new([archive]));
+    let failing = harness(&brains, ScriptedBackend::new([archive]));
     let outcome = failing.run(&id, task("go")).await.expect("an outcome");
     failing.shutdown().await.expect("closed");
-    assert_eq!(outcome.status, herm::Status::Failed, "{outcome:?}");
+    assert_eq!(outcome.status, herm::TaskStatus::Failed, "{outcome:?}");
     assert_eq!(waiting(&brains), []);
 }
 
 /// A tool that imports skills with the editor itself, over those of the same name.
-struct Importer(Card, std::path::PathBuf);
+struct Importer(ToolSpec, std::path::PathBuf);
 
 #[async_trait]
 impl Tool for Importer {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.0
     }
 
-    async fn call(&self, _: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, _: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         let path = self.1.clone();
-        cx.desk(move |desk| {
+        cx.with_working_copy(move |desk| {
             let library = desk.brain()?.skill_library(&path)?;
-            let report = desk.edit()?.import_skills(library, &Only::new(&[]), Namesakes::Replace)?;
-            Ok(Output::new(format!("{} imported", report.imported.len()), "imported"))
+            let report = desk.edit()?.import_skills(library, &SkillFilter::new(&[]), OnNameConflict::Replace)?;
+            Ok(ToolOutput::new(format!("{} imported", report.imported.len()), "imported"))
         })
         .await
     }
@@ -368,10 +371,10 @@ async fn an_import_by_an_agent_makes_new_skills_and_replaces_nothing_that_is_not
         std::fs::write(dir.join("SKILL.md"), skill_text(name, "From elsewhere.")).expect("written");
     }
     let mut tools = toolbox();
-    let card = Card::new("take_over", "Imports.", Permission::WriteBrain, json!({ "type": "object" }));
+    let card = ToolSpec::new("take_over", "Imports.", Permission::WriteBrain, json!({ "type": "object" }));
     tools.add(Arc::new(Importer(card, library.path().to_owned()))).expect("added");
     let words = [call("take_over", json!({})), ANSWER.to_owned()];
-    let harness = builder(&brains).toolbox(tools).backend(Scripted::new(words)).build().expect("a harness");
+    let harness = builder(&brains).toolbox(tools).backend(ScriptedBackend::new(words)).build().expect("a harness");
     let (person, seed) = (files(&brains, "by-person"), files(&brains, "dir-one"));
     let outcome = harness.run(&"1".parse().expect("an id"), task("go")).await.expect("an outcome");
     harness.shutdown().await.expect("closed");
@@ -427,7 +430,7 @@ async fn a_learned_skill_that_was_undone_stays_undone_until_a_person_brings_it_b
         assert!(!there(name));
     }
     let tally = waiting(&brains).into_iter().find(|row| row.skill == Some(slug("tally-up"))).expect("queued");
-    assert!(matches!(accept(&brains, &tally.id), Accepted::Change(applied) if applied.applied));
+    assert!(matches!(accept(&brains, &tally.id), ReviewOutcome::Change(applied) if applied.applied));
     assert!(there("tally-up"));
     assert_eq!(made_by(&brains, "tally-up"), CreatedBy::Agent, "an agent thought of it");
     // A person brings it back: the undo is undone.
@@ -455,7 +458,7 @@ async fn a_support_file_that_was_undone_blocks_no_skill_of_its_name() {
         std::fs::create_dir_all(path.parent().expect("a directory")).expect("made");
         std::fs::write(path, skill_text("support", "Notes of a person.")).expect("written");
     }
-    let reporting = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let reporting = herm::BrainOptions { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &"1".parse().expect("an id"), &reporting).expect("opened");
     let adopted = brain.adopt().expect("adopted").expect("a step");
     assert_eq!(adopted.files.len(), 2, "{adopted:?}");
@@ -588,6 +591,9 @@ async fn an_archive_that_was_proposed_before_a_file_was_added_takes_nothing() {
         assert_ne!(accepted.code, 0);
         assert!(brains.file("1", &format!("skills/{name}/{file}")).exists(), "{name}");
         let accepted = accept(&brains, &id);
-        assert!(matches!(&accepted, Accepted::Change(applied) if applied.reason == "hash-mismatch"), "{accepted:?}");
+        assert!(
+            matches!(&accepted, ReviewOutcome::Change(applied) if applied.reason == "hash-mismatch"),
+            "{accepted:?}"
+        );
     }
 }

@@ -15,7 +15,7 @@ fn skill(action: &str, name: &str, description: &str, body: &str) -> String {
 
 async fn learn(brains: &TempBrains, words: Vec<String>, synthesis: &str) -> herm::Outcome {
     let id = "1".parse().expect("an id");
-    let harness = harness(brains, Scripted::new(words).synthesising(synthesis));
+    let harness = harness(brains, ScriptedBackend::new(words).synthesising(synthesis));
     let outcome = harness.run(&id, task("count to five")).await.expect("an outcome");
     harness.shutdown().await.expect("closed");
     assert!(brains.open("1").expect("opened").verify().expect("verified").is_sound());
@@ -168,7 +168,7 @@ async fn skills_written_by_the_tool_are_in_the_outcome_and_the_index() {
 async fn with_learning_off_nothing_is_asked() {
     let brains = TempBrains::new();
     let id = brain(&brains);
-    let backend = Arc::new(Scripted::new(hard()));
+    let backend = Arc::new(ScriptedBackend::new(hard()));
     let router = herm::backend::Router::single(backend.clone());
     let harness = builder(&brains).learning(false).router(router).build().expect("a harness");
     harness.run(&id, task("count")).await.expect("an outcome");

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use herm::backend::{Ask, Backend, BackendError, Completion, Finish};
+use herm::backend::{Backend, BackendError, Completion, CompletionRequest, FinishReason};
 use herm::tool::Toolbox;
 
 use super::*;
@@ -25,7 +25,7 @@ impl Backend for BusyBackend {
         "busy"
     }
 
-    async fn complete(&self, ask: &Ask) -> std::result::Result<Completion, BackendError> {
+    async fn complete(&self, ask: &CompletionRequest) -> std::result::Result<Completion, BackendError> {
         let first = ask.messages.len() == 2;
         if first {
             let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
@@ -37,7 +37,7 @@ impl Backend for BusyBackend {
             self.0.now.fetch_sub(1, Ordering::SeqCst);
         }
         let text = if first { echo(1) } else { ANSWER.to_owned() };
-        Ok(Completion { text, finish: Finish::Stop, model: "busy".to_owned(), tokens: None, attestation: None })
+        Ok(Completion { text, finish: FinishReason::Stop, model: "busy".to_owned(), tokens: None, attestation: None })
     }
 }
 
@@ -122,14 +122,14 @@ impl Backend for Asks {
         "asks"
     }
 
-    async fn complete(&self, ask: &Ask) -> std::result::Result<Completion, BackendError> {
+    async fn complete(&self, ask: &CompletionRequest) -> std::result::Result<Completion, BackendError> {
         let input = ask.messages[1].content.to_string();
         let text = match (ask.messages.len(), input.split_once(' ')) {
             (2, Some((agent, rest))) => call("ask_agent", json!({ "agent": agent, "input": rest })),
             (2, None) => call("skills_list", json!({})),
             _ => json!({ "heard": ask.messages.last().expect("a message").content.to_string() }).to_string(),
         };
-        Ok(Completion { text, finish: Finish::Stop, model: "asks".to_owned(), tokens: None, attestation: None })
+        Ok(Completion { text, finish: FinishReason::Stop, model: "asks".to_owned(), tokens: None, attestation: None })
     }
 }
 
@@ -163,7 +163,7 @@ async fn a_brain_held_by_another_process_is_a_conflict() {
     let harness = builder(&brains)
         .toolbox(Toolbox::new())
         .wait(Duration::from_millis(1))
-        .backend(Scripted::new([ANSWER]))
+        .backend(ScriptedBackend::new([ANSWER]))
         .build()
         .expect("a harness");
     let error = harness.run(&id, task("x")).await.expect_err("held");
@@ -183,7 +183,7 @@ async fn an_agent_asked_on_behalf_of_a_subscriber_keeps_it_theirs() {
     let who = Some("alice".parse().expect("an id"));
     let asked = Task { subscriber: who, ..task("2 zanzibar") };
     harness.run(&"1".parse().expect("an id"), asked).await.expect("an outcome");
-    let budget = herm::Limits { total_tokens: Some(1_000_000), ..herm::Limits::default() };
+    let budget = herm::TaskLimits { total_tokens: Some(1_000_000), ..herm::TaskLimits::default() };
     let refused = Task { limits: budget, ..task("2 hello") };
     let refused = harness.run(&"1".parse().expect("an id"), refused).await.expect("an outcome");
     assert!(refused.answer.as_deref().is_some_and(|answer| answer.contains("budget")), "{:?}", refused.answer);
@@ -195,13 +195,13 @@ async fn an_agent_asked_on_behalf_of_a_subscriber_keeps_it_theirs() {
             scope,
             except_task: None,
             limit: 5,
-            now: herm::Moment(0),
+            now: herm::Timestamp(0),
             weights: Default::default(),
         };
         open.search(&wanted).expect("an answer").hits.len()
     };
     let digest = |name: &str| name.parse::<herm::SubscriberId>().expect("an id").digest();
-    assert!(found(herm::memory::Scope::Subscriber(digest("alice"))) > 0);
-    assert_eq!(found(herm::memory::Scope::Subscriber(digest("bob"))), 0);
-    assert_eq!(found(herm::memory::Scope::Shared), 0);
+    assert!(found(herm::memory::SearchScope::Subscriber(digest("alice"))) > 0);
+    assert_eq!(found(herm::memory::SearchScope::Subscriber(digest("bob"))), 0);
+    assert_eq!(found(herm::memory::SearchScope::Shared), 0);
 }

@@ -14,7 +14,7 @@ fn of_alice(input: &str) -> Task {
 }
 
 async fn run(brains: &TempBrains, asked: Task, words: Vec<String>, synthesis: &str) -> (herm::Outcome, Vec<String>) {
-    let backend = Arc::new(Scripted::new(words).synthesising(synthesis));
+    let backend = Arc::new(ScriptedBackend::new(words).synthesising(synthesis));
     let router = herm::backend::Router::single(Arc::clone(&backend) as _);
     let harness = builder(brains).router(router).build().expect("a harness");
     let outcome = harness.run(&"1".parse().expect("an id"), asked).await.expect("an outcome");
@@ -275,7 +275,7 @@ async fn evidence_does_not_quote_a_subscriber_in_any_script() {
             .add(made("quoting", move |_| Err(herm::Error::unavailable(format!("no page for {said}")))))
             .expect("added");
         let words = [call("quoting", json!({})), ANSWER.to_owned()];
-        let harness = builder(&brains).toolbox(tools).backend(Scripted::new(words)).build().expect("a harness");
+        let harness = builder(&brains).toolbox(tools).backend(ScriptedBackend::new(words)).build().expect("a harness");
         harness.run(&"1".parse().expect("an id"), of_alice(secret)).await.expect("an outcome");
         harness.shutdown().await.expect("closed");
         let row = reader(&brains).evidence(1).expect("evidence").remove(0).1;

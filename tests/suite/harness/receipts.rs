@@ -1,7 +1,7 @@
 //! Receipts: signed, chained, replayable, and checkable by a stranger.
 
 use herm::harness::replay;
-use herm::receipt::{Checked, Envelope, Trusted, check};
+use herm::receipt::{ChainReport, Envelope, TrustedKeys, check};
 
 use super::*;
 
@@ -16,8 +16,8 @@ fn statements(brains: &TempBrains) -> Vec<Value> {
         .collect()
 }
 
-fn checked(lines: &[String]) -> Checked {
-    check(lines.iter().map(String::as_str), &Trusted::Keys(vec![signer().public().clone()]))
+fn checked(lines: &[String]) -> ChainReport {
+    check(lines.iter().map(String::as_str), &TrustedKeys::Keys(vec![signer().public().clone()]))
 }
 
 fn tape(brains: &TempBrains) -> Vec<String> {
@@ -50,11 +50,11 @@ async fn lived(brains: &TempBrains) -> Harness {
         let synthesis = json!({
             "action": "create", "name": "learned", "description": "Learned. Use when learned.", "body": "# L\n\ntext\n"
         });
-        let harness = harness(brains, Scripted::new(words).synthesising(synthesis.to_string()));
+        let harness = harness(brains, ScriptedBackend::new(words).synthesising(synthesis.to_string()));
         let who = Some("alice".parse().expect("an id"));
         let outcome =
             harness.run(&id, Task { subscriber: who, ..task("do the next thing") }).await.expect("an outcome");
-        assert_eq!(outcome.status, herm::Status::Converged);
+        assert_eq!(outcome.status, herm::TaskStatus::Converged);
         harness.shutdown().await.expect("closed");
         last = Some(harness);
     }
@@ -146,7 +146,7 @@ async fn the_chain_holds_and_every_tampering_shows() {
     let last = whole.last.as_deref().expect("a digest");
     let id = "1".parse().expect("an id");
     let point =
-        herm::receipt::checkpoint(&id, 4, last, &reader(&brains).lock().bundle_hash, herm::Moment(0), &signer())
+        herm::receipt::checkpoint(&id, 4, last, &reader(&brains).lock().bundle_hash, herm::Timestamp(0), &signer())
             .expect("a checkpoint");
     assert!(checked(&[lines.clone(), vec![point.clone()]].concat()).is_sound());
     assert!(!checked(&[cut, vec![point]].concat()).is_sound());
@@ -173,15 +173,15 @@ async fn a_replay_with_another_tool_does_not_reach_the_hash() {
     let brains = TempBrains::new();
     let id = brain(&brains);
     let harness =
-        harness(&brains, Scripted::new([call("note", json!({ "key": "k", "value": "v" })), ANSWER.to_owned()]));
+        harness(&brains, ScriptedBackend::new([call("note", json!({ "key": "k", "value": "v" })), ANSWER.to_owned()]));
     harness.run(&id, task("do it")).await.expect("an outcome");
     harness.shutdown().await.expect("closed");
     let mut tampered = Toolbox::new();
     for tool in toolbox().iter() {
-        let name = tool.card().name.clone();
+        let name = tool.spec().name.clone();
         if name == "note" {
-            let mut card = tool.card().clone();
-            card.replay = herm::tool::Replay::Again;
+            let mut card = tool.spec().clone();
+            card.replay = herm::tool::ReplaySource::Rerun;
             tampered
                 .add(Arc::new(Made { card, run: |_: &Map<String, Value>| Ok("noted nothing".to_owned()) }))
                 .expect("added");
@@ -202,16 +202,16 @@ async fn failed_and_cancelled_tasks_replay_too() {
     let words = vec![
         Ok(herm::backend::Completion {
             text: call("note", json!({ "key": "k", "value": "v" })),
-            finish: herm::backend::Finish::Stop,
+            finish: herm::backend::FinishReason::Stop,
             model: "m".to_owned(),
             tokens: None,
             attestation: None,
         }),
         Err(herm::backend::BackendError::new(herm::backend::ErrorClass::Auth, "the key is wrong")),
     ];
-    let harness = harness(&brains, Scripted::playing(words));
+    let harness = harness(&brains, ScriptedBackend::playing(words));
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
-    assert_eq!(outcome.status, herm::Status::Failed);
+    assert_eq!(outcome.status, herm::TaskStatus::Failed);
     harness.shutdown().await.expect("closed");
     let work = tempfile::tempdir().expect("a directory");
     let replayed = replay(&brains.layout(), &id, 2, &toolbox(), work.path()).await.expect("replayed");
@@ -223,7 +223,7 @@ async fn old_transcripts_are_let_go() {
     let brains = TempBrains::new();
     let id = brain(&brains);
     let words = (0..4).flat_map(|n| [echo(n), ANSWER.to_owned()]);
-    let harness = builder(&brains).keep_transcripts(2).backend(Scripted::new(words)).build().expect("a harness");
+    let harness = builder(&brains).keep_transcripts(2).backend(ScriptedBackend::new(words)).build().expect("a harness");
     for _ in 0..4 {
         harness.run(&id, task("do it")).await.expect("an outcome");
         harness.maintain(&id).await.expect("maintained");
@@ -246,11 +246,12 @@ async fn a_replay_needs_neither_money_nor_every_tool() {
         price: Some(herm::backend::Price { input: 1, output: 1 }),
         ..herm::backend::Capabilities::default()
     };
-    let backend = Scripted::new([echo(1), ANSWER.to_owned()]).capable(priced);
+    let backend = ScriptedBackend::new([echo(1), ANSWER.to_owned()]).capable(priced);
     let harness = builder(&brains).backend(backend).build().expect("a harness");
-    let limits = herm::Limits { micro_usd: Some(1_000_000), total_tokens: Some(100_000), ..herm::Limits::default() };
+    let limits =
+        herm::TaskLimits { micro_usd: Some(1_000_000), total_tokens: Some(100_000), ..herm::TaskLimits::default() };
     let outcome = harness.run(&id, Task { limits, ..task("do it") }).await.expect("an outcome");
-    assert_eq!(outcome.status, herm::Status::Converged, "{:?}", outcome.message);
+    assert_eq!(outcome.status, herm::TaskStatus::Converged, "{:?}", outcome.message);
     harness.shutdown().await.expect("closed");
     let work = tempfile::tempdir().expect("a directory");
     let without_echo = herm_tools::standard().expect("tools");
@@ -267,17 +268,17 @@ async fn transcripts_of_the_first_rules_replay_to_the_same_hash() {
     let brains = TempBrains::new();
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/receipts/first_reading.herm");
     let signed_by = "did:key:z6MkpMALxy4ZPdkB3gDMy7dyNdkFF6oeP3AiZs29PYFxGXey".parse().expect("a key");
-    let how = herm::snapshot::Restoring {
+    let how = herm::snapshot::RestoreOptions {
         version: None,
-        in_place: herm::brain::InPlace::Refuse,
-        trusted: Trusted::Keys(vec![signed_by]),
+        in_place: herm::brain::OnExisting::Refuse,
+        trusted: TrustedKeys::Keys(vec![signed_by]),
         wait: std::time::Duration::from_secs(5),
         progress: None,
         inspect: None,
     };
     let around: (Arc<dyn herm::ids::Random>, Arc<dyn herm::Clock>) =
         (Arc::new(herm::ids::SystemRandom), Arc::new(herm::SystemClock));
-    let (plain, allow) = (herm::snapshot::Secrecy::Plaintext, herm::snapshot::portable::OnSecret::Allow);
+    let (plain, allow) = (herm::snapshot::Encryption::Plaintext, herm::snapshot::portable::SecretPolicy::Allow);
     herm::snapshot::portable::import(&brains.layout(), &file, plain, how, allow, around).await.expect("imported");
     let id = "3".parse().expect("an id");
     let work = tempfile::tempdir().expect("a directory");
@@ -299,7 +300,7 @@ async fn a_call_in_another_notation_runs_keeps_its_text_and_replays() {
     let id = brain(&brains);
     let said = "<tool_call>\n{\"name\": \"note\", \"arguments\": {\"key\": \"k\", \"value\": \"v\"}}\n</tool_call>";
     let words = ["{\"plan\": 1} {\"tool\":\"note\",\"args\":{\"key\":\"a\",\"value\":\"b\"}}", said, "{}", ANSWER];
-    let harness = harness(&brains, Scripted::new(words.map(str::to_owned)));
+    let harness = harness(&brains, ScriptedBackend::new(words.map(str::to_owned)));
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
     harness.shutdown().await.expect("closed");
     assert_eq!(outcome.answer.as_deref(), Some(ANSWER));

@@ -1,6 +1,6 @@
 //! Skills in a task: called by command, made ready for the model, counted, curated.
 
-use herm::harness::Curating;
+use herm::harness::CuratorOptions;
 use herm::skill::CreatedBy;
 use herm::{Draft, StepKind};
 use herm_tests::brains::{skill_text, slug};
@@ -22,7 +22,7 @@ async fn ask(
     look: Value,
     change: impl FnOnce(HarnessBuilder) -> HarnessBuilder,
 ) -> herm::Result<(String, String, herm::Outcome)> {
-    let backend = Arc::new(Scripted::new([call("skill_view", look), ANSWER.to_owned()]));
+    let backend = Arc::new(ScriptedBackend::new([call("skill_view", look), ANSWER.to_owned()]));
     let router = herm::backend::Router::single(Arc::clone(&backend) as _);
     let harness = change(builder(brains).router(router)).build().expect("a harness");
     let outcome = harness.run(&"1".parse().expect("an id"), task(input)).await;
@@ -230,7 +230,7 @@ async fn any_text_file_of_a_skill_is_read_and_named() {
         call("skill_view", json!({ "name": "pptx", "file": "nothing.md" })),
         ANSWER.to_owned(),
     ];
-    let backend = Arc::new(Scripted::new(words));
+    let backend = Arc::new(ScriptedBackend::new(words));
     let router = herm::backend::Router::single(Arc::clone(&backend) as _);
     let harness = builder(&brains).router(router).learning(false).build().expect("a harness");
     harness.run(&id, task("edit the slides")).await.expect("an outcome");
@@ -249,7 +249,7 @@ async fn any_text_file_of_a_skill_is_read_and_named() {
 async fn a_reload_in_a_task_takes_in_a_dropped_skill_asks_no_model_and_replays() {
     let brains = TempBrains::new();
     let id = brain(&brains);
-    let backend = Arc::new(Scripted::new([call("skill_view", json!({ "name": "dropped" })), ANSWER.to_owned()]));
+    let backend = Arc::new(ScriptedBackend::new([call("skill_view", json!({ "name": "dropped" })), ANSWER.to_owned()]));
     let router = herm::backend::Router::single(Arc::clone(&backend) as _);
     let harness = builder(&brains).router(router).build().expect("a harness");
     // The brain is open in the pool when someone drops a skill into its directory.
@@ -276,7 +276,7 @@ async fn a_reload_in_a_task_takes_in_a_dropped_skill_asks_no_model_and_replays()
             herm::ErrorKind::Refused,
         ),
         (task("/reload-skills now"), herm::ErrorKind::InvalidInput),
-        (Task { keep: herm::task::Keep::DryRun, ..task("/reload-skills") }, herm::ErrorKind::InvalidInput),
+        (Task { keep: herm::task::SettleMode::DryRun, ..task("/reload-skills") }, herm::ErrorKind::InvalidInput),
     ] {
         assert_eq!(harness.run(&id, refused).await.expect_err("refused").kind(), kind);
     }
@@ -297,14 +297,14 @@ async fn sessions_at_once_lose_no_count() {
     let id = brain(&brains);
     let words = (0..16).flat_map(|_| [call("skill_view", json!({ "name": "flat-one" })), ANSWER.to_owned()]);
     // Replies are taken in order, and one brain runs one task at a time: the pairs stay together.
-    let harness = harness(&brains, Scripted::new(words));
+    let harness = harness(&brains, ScriptedBackend::new(words));
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..16 {
         let (harness, id) = (harness.clone(), id.clone());
         tasks.spawn(async move { harness.run(&id, task(&format!("task {n}"))).await.expect("an outcome") });
     }
     for outcome in tasks.join_all().await {
-        assert_eq!(outcome.status, herm::Status::Converged, "{:?}", outcome.message);
+        assert_eq!(outcome.status, herm::TaskStatus::Converged, "{:?}", outcome.message);
     }
     harness.shutdown().await.expect("closed");
     let usage = brains.open("1").expect("opened").usage().expect("usage");
@@ -319,7 +319,7 @@ async fn the_curator_passes_by_itself_after_a_session_and_not_too_often() {
     let look = |name: &str| call("skill_view", json!({ "name": name }));
     write_skill(&brains, "mine", &skill_text("mine", "Do it."), CreatedBy::Agent);
     let words = [look("mine"), ANSWER.to_owned(), look("flat-one"), ANSWER.to_owned()];
-    let harness = harness(&brains, Scripted::new(words));
+    let harness = harness(&brains, ScriptedBackend::new(words));
     harness.run(&id, task("use it")).await.expect("an outcome");
     // What follows the session is done before the clock moves on.
     harness.maintain(&id).await.expect("maintained");
@@ -338,8 +338,9 @@ async fn the_curator_passes_by_itself_after_a_session_and_not_too_often() {
         write_skill(&brains, name, &skill_text(name, "Do it."), CreatedBy::Agent);
     }
     let words = [look("first"), ANSWER.to_owned(), look("second"), ANSWER.to_owned()];
-    let weekly = Curating { every: Duration::from_secs(7 * 24 * 3_600), ..Curating::default() };
-    let harness = builder(&brains).backend(Scripted::new(words)).curating(Some(weekly)).build().expect("a harness");
+    let weekly = CuratorOptions { every: Duration::from_secs(7 * 24 * 3_600), ..CuratorOptions::default() };
+    let harness =
+        builder(&brains).backend(ScriptedBackend::new(words)).curating(Some(weekly)).build().expect("a harness");
     harness.run(&id, task("one")).await.expect("an outcome");
     harness.maintain(&id).await.expect("maintained");
     brains.clock.advance_ms(5 * DAY);
@@ -352,7 +353,7 @@ async fn the_curator_passes_by_itself_after_a_session_and_not_too_often() {
     brains.clock.advance_ms(3 * DAY);
     assert!(harness.maintain(&id).await.expect("maintained").curator.is_some());
     harness.shutdown().await.expect("closed");
-    let off = builder(&brains).backend(Scripted::new([""; 0])).curating(None).build().expect("a harness");
+    let off = builder(&brains).backend(ScriptedBackend::new([""; 0])).curating(None).build().expect("a harness");
     brains.clock.advance_ms(200 * DAY);
     assert!(off.maintain(&id).await.expect("maintained").curator.is_none());
     off.shutdown().await.expect("closed");
@@ -372,7 +373,7 @@ async fn a_reload_says_what_changed_and_the_list_has_categories() {
     std::fs::rename(brains.file("1", "skills/extra.md"), brains.file("1", "skills/writing/extra.md")).expect("moved");
     std::fs::write(brains.file("1", "skills/writing/DESCRIPTION.md"), "---\ndescription: Texts of all kinds.\n---\n")
         .expect("written");
-    let opening = herm::Opening { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
+    let opening = herm::BrainOptions { on_drift: herm::brain::OnDrift::Report, ..brains.opening() };
     let mut edited = herm::Brain::open(&brains.layout(), &id, &opening).expect("opened");
     edited.adopt().expect("adopted");
     edited.close().expect("closed");
@@ -382,7 +383,7 @@ async fn a_reload_says_what_changed_and_the_list_has_categories() {
         call("skills_list", json!({ "category": "cooking" })),
         ANSWER.to_owned(),
     ];
-    let backend = Arc::new(Scripted::new(words));
+    let backend = Arc::new(ScriptedBackend::new(words));
     let router = herm::backend::Router::single(Arc::clone(&backend) as _);
     let harness = builder(&brains).router(router).learning(false).build().expect("a harness");
     harness.run(&id, task("list")).await.expect("an outcome");
@@ -452,7 +453,7 @@ async fn skills_outside_the_brain_are_seen_loaded_called_and_never_changed() {
         call("skills_list", json!({ "reload": true })),
         ANSWER.to_owned(),
     ];
-    let backend = Arc::new(Scripted::new(words));
+    let backend = Arc::new(ScriptedBackend::new(words));
     let router = herm::backend::Router::single(Arc::clone(&backend) as _);
     let harness = outside(builder(&brains)).router(router).learning(false).build().expect("a harness");
     // What changes outside while a session runs is heard of when the model asks for it.
@@ -480,7 +481,7 @@ async fn the_model_hears_of_skills_that_appear_while_it_works() {
     let mut tools = toolbox();
     tools.add(made("publish", write)).expect("added");
     let words = [call("publish", json!({})), call("skills_list", json!({ "reload": true })), ANSWER.to_owned()];
-    let backend = Arc::new(Scripted::new(words));
+    let backend = Arc::new(ScriptedBackend::new(words));
     let router = herm::backend::Router::single(Arc::clone(&backend) as _);
     let dirs = vec![library.path().to_owned()];
     let harness = builder(&brains).toolbox(tools).router(router).external_skills(dirs).build().expect("a harness");
@@ -501,10 +502,11 @@ async fn the_shell_of_a_skill_keeps_to_the_deadline_and_out_of_the_front_matter(
     let text = "---\nname: slow\ndescription: Runs !`printf in-front` things. Use when asked.\n---\n\
                 !`sleep 60` !`sleep 60` !`printf late`\n";
     write_skill(&brains, "slow", text, CreatedBy::User);
-    let backend = Arc::new(Scripted::new([call("skill_view", json!({ "name": "flat-one" })), ANSWER.to_owned()]));
+    let backend =
+        Arc::new(ScriptedBackend::new([call("skill_view", json!({ "name": "flat-one" })), ANSWER.to_owned()]));
     let router = herm::backend::Router::single(Arc::clone(&backend) as _);
     let harness = builder(&brains).router(router).inline_shell(true).build().expect("a harness");
-    let limits = herm::Limits { deadline_secs: 2, ..herm::Limits::default() };
+    let limits = herm::TaskLimits { deadline_secs: 2, ..herm::TaskLimits::default() };
     let ran = harness.run(&id, Task { limits, ..task("/slow") });
     // Three snippets of a minute each would outlast this by far.
     let outcome =
@@ -576,11 +578,14 @@ async fn the_interval_holds_across_processes_and_stuck_records_cost_one_pass() {
     brains.clock.advance_ms(5 * DAY);
     use_it("second");
     used.close().expect("closed");
-    let weekly = Curating { every: Duration::from_secs(7 * 24 * 3_600), ..Curating::default() };
+    let weekly = CuratorOptions { every: Duration::from_secs(7 * 24 * 3_600), ..CuratorOptions::default() };
     // A harness of its own each time, as with one process after another.
-    let pass = async |curating: Curating| {
-        let harness =
-            builder(&brains).backend(Scripted::new([""; 0])).curating(Some(curating)).build().expect("a harness");
+    let pass = async |curating: CuratorOptions| {
+        let harness = builder(&brains)
+            .backend(ScriptedBackend::new([""; 0]))
+            .curating(Some(curating))
+            .build()
+            .expect("a harness");
         let passed = harness.maintain(&id).await.expect("maintained").curator;
         let again = harness.maintain(&id).await.expect("maintained").curator;
         harness.shutdown().await.expect("closed");
@@ -604,5 +609,9 @@ async fn the_interval_holds_across_processes_and_stuck_records_cost_one_pass() {
     gone.undo(made.expect("the step").seq, herm::brain::OnChanged::Refuse).expect("undone");
     gone.close().expect("closed");
     brains.clock.advance_ms(31 * DAY);
-    assert_eq!(pass(Curating::default()).await, (Some(0), false), "nothing moves, and the next session does not try");
+    assert_eq!(
+        pass(CuratorOptions::default()).await,
+        (Some(0), false),
+        "nothing moves, and the next session does not try"
+    );
 }

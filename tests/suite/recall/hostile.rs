@@ -1,6 +1,6 @@
 //! A model can fail or lie in every way it likes: what words find is found, and the brain is sound.
 
-use herm::memory::vectors::Made;
+use herm::memory::vectors::EmbeddedText;
 use herm_tests::meaning::{Harm, Hostile};
 
 use super::*;
@@ -8,7 +8,7 @@ use super::*;
 fn by_words(brain: &mut Brain, text: &str) -> Vec<String> {
     let now = brain.clock().now();
     let wanted =
-        Search { text, scope: Scope::Operator, except_task: None, limit: 20, now, weights: Default::default() };
+        Search { text, scope: SearchScope::Operator, except_task: None, limit: 20, now, weights: Default::default() };
     brain.search(&wanted).expect("an answer").hits.into_iter().map(|hit| hit.snippet).collect()
 }
 
@@ -25,16 +25,17 @@ fn whatever_a_model_says_the_words_are_found_and_the_brain_is_sound() {
         let now = brain.clock().now();
         let wanted = Search {
             text: "plan",
-            scope: Scope::Operator,
+            scope: SearchScope::Operator,
             except_task: None,
             limit: 20,
             now,
             weights: Default::default(),
         };
-        match Vector::of(&model, "plan", Part::Query) {
+        match Vector::of(&model, "plan", EmbeddingInput::Query) {
             Err(_) => assert!(!matches!(harm, Harm::Shifting | Harm::Loud), "{harm:?}"),
             Ok(vector) => {
-                let near = brain.search_near(&wanted, Some(&Sought::new(model.name(), &vector))).expect("an answer");
+                let near =
+                    brain.search_hybrid(&wanted, Some(&QueryVector::new(model.name(), &vector))).expect("an answer");
                 assert!(near.found.hits.iter().any(|hit| hit.snippet.contains("plan")), "{harm:?}");
                 assert!(near.found.hits.iter().all(|hit| hit.score.is_finite()), "{harm:?}");
             }
@@ -45,7 +46,7 @@ fn whatever_a_model_says_the_words_are_found_and_the_brain_is_sound() {
         // A better model repairs what a bad one left.
         let good = Letters::default();
         assert_eq!(embed(&brains, &mut brain, &good), 3, "{harm:?}");
-        assert!(found(&mut brain, &good, "wether", Scope::Operator).1, "{harm:?}");
+        assert!(found(&mut brain, &good, "wether", SearchScope::Operator).1, "{harm:?}");
     }
 }
 
@@ -59,11 +60,14 @@ fn stored_bytes_that_are_no_vector_are_passed_over() {
     for bytes in ["x''", "x'00'", "x'0000c07f01'", "zeroblob(260)", "randomblob(5000)", "x'ffffffffff'"] {
         let forge = format!("UPDATE vectors SET vector = {bytes} WHERE row = 4");
         database(&brains).execute_batch(&forge).expect("forged");
-        let (hits, _) = found(&mut brain, &model, "plan", Scope::Operator);
+        let (hits, _) = found(&mut brain, &model, "plan", SearchScope::Operator);
         assert!(hits.contains(&"the plan is to leave".to_owned()), "{bytes}: {hits:?}");
     }
     database(&brains).execute_batch("UPDATE vectors SET text = 1, row = row + 400").expect("forged");
-    assert_eq!(found(&mut brain, &model, "plan", Scope::Operator), (vec!["the plan is to leave".to_owned()], false));
+    assert_eq!(
+        found(&mut brain, &model, "plan", SearchScope::Operator),
+        (vec!["the plan is to leave".to_owned()], false)
+    );
 }
 
 #[test]
@@ -73,10 +77,10 @@ fn a_row_that_changed_while_the_model_was_asked_gets_no_vector() {
     note(&mut brain, "colour", "ultramarine");
     let model = Letters::default();
     let due = reader(&brains).vectors_due(model.name(), 10).expect("due");
-    let made: Vec<Made> = due
+    let made: Vec<EmbeddedText> = due
         .texts
         .iter()
-        .map(|of| Made { of: of.clone(), vector: Vector::of(&model, of.text(), Part::Passage).ok() })
+        .map(|of| EmbeddedText { of: of.clone(), vector: Vector::of(&model, of.text(), EmbeddingInput::Passage).ok() })
         .collect();
     note(&mut brain, "colour", "vermilion");
     assert_eq!(brain.keep_vectors(model.name(), &made, &due).expect("kept"), 0);

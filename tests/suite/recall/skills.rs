@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use herm::backend::{Router, Scripted};
+use herm::backend::{Router, ScriptedBackend};
 use herm::skill::CreatedBy;
-use herm::tool::MeaningUses;
+use herm::tool::EmbeddingUses;
 use herm::{Outcome, Task};
 use herm_tests::brains::slug;
 use herm_tests::meaning::{Harm, Hostile};
@@ -36,10 +36,10 @@ fn skilled(brains: &TempBrains) {
 /// Runs a task; what the system message was, and the outcome.
 async fn ask(brains: &TempBrains, model: Option<Arc<dyn Embedder>>, input: &str) -> (String, Outcome) {
     let look = json!({ "tool": "skills_list", "args": {} }).to_string();
-    let backend = Arc::new(Scripted::new([look, ANSWER.to_owned()]));
+    let backend = Arc::new(ScriptedBackend::new([look, ANSWER.to_owned()]));
     let mut harness = builder(brains).router(Router::single(Arc::clone(&backend) as _));
     if let Some(model) = model {
-        harness = harness.embedder(model).meaning_for(MeaningUses { recall: false, skills: true });
+        harness = harness.embedder(model).embedding_uses(EmbeddingUses { recall: false, skills: true });
     }
     let harness = harness.build().expect("a harness");
     let id = "1".parse().expect("an id");
@@ -83,9 +83,9 @@ async fn all_vectors_are_made_at_once_with_progress_and_an_interrupted_run_is_re
     brain.close().expect("closed");
     let before = reader(&brains).lock().clone();
     let id = "1".parse().expect("an id");
-    let uses = MeaningUses { recall: true, skills: true };
+    let uses = EmbeddingUses { recall: true, skills: true };
     let harness = |model: &Arc<Letters>| {
-        builder(&brains).embedder(Arc::clone(model) as _).meaning_for(uses).build().expect("a harness")
+        builder(&brains).embedder(Arc::clone(model) as _).embedding_uses(uses).build().expect("a harness")
     };
     let model = Arc::new(Letters::default());
     // Interrupted after the first pass that says so: what was made is kept.
@@ -125,11 +125,11 @@ async fn a_model_that_fails_leaves_the_choice_to_words_which_is_said() {
     let (by_words, _) = ask(&brains, None, "chore 17").await;
     let look = json!({ "tool": "skills_list", "args": {} }).to_string();
     for harm in [Harm::Fails, Harm::Panics, Harm::Infinite] {
-        let backend = Arc::new(Scripted::new([look.clone(), ANSWER.to_owned()]));
+        let backend = Arc::new(ScriptedBackend::new([look.clone(), ANSWER.to_owned()]));
         let harness = builder(&brains)
             .router(Router::single(Arc::clone(&backend) as _))
             .embedder(Arc::new(Hostile::new(harm)))
-            .meaning_for(MeaningUses { recall: false, skills: true })
+            .embedding_uses(EmbeddingUses { recall: false, skills: true })
             .build()
             .expect("a harness");
         let outcome = harness.run(&"1".parse().expect("an id"), Task::new("chore 17")).await.expect("an outcome");

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::backend::{Router, Scripted};
-use herm::tool::MeaningUses;
+use herm::backend::{Router, ScriptedBackend};
+use herm::tool::EmbeddingUses;
 use herm::{Harness, HarnessBuilder, Task};
 use herm_tests::meaning::{Harm, Hostile};
 use herm_tests::signer;
@@ -24,13 +24,13 @@ pub(super) fn builder(brains: &TempBrains) -> HarnessBuilder {
 }
 
 fn recall_for(model: Arc<dyn Embedder>, builder: HarnessBuilder) -> HarnessBuilder {
-    builder.embedder(model).meaning_for(MeaningUses { recall: true, skills: false })
+    builder.embedder(model).embedding_uses(EmbeddingUses { recall: true, skills: false })
 }
 
 /// Runs a task that recalls something; what it was told, and the summary of the call.
 async fn recall(harness: HarnessBuilder, query: &str) -> String {
     let look = json!({ "tool": "recall", "args": { "query": query } }).to_string();
-    let backend = Arc::new(Scripted::new([look, ANSWER.to_owned()]));
+    let backend = Arc::new(ScriptedBackend::new([look, ANSWER.to_owned()]));
     let harness = harness.router(Router::single(Arc::clone(&backend) as _)).build().expect("a harness");
     let task = Task::new("tell me");
     harness.run(&"1".parse().expect("an id"), task).await.expect("an outcome");
@@ -99,7 +99,7 @@ async fn without_a_model_or_without_a_use_nothing_changes() {
     for harness in [
         builder as fn(&TempBrains) -> HarnessBuilder,
         |brains| builder(brains).embedder(Arc::new(Letters::default())),
-        |brains| builder(brains).meaning_for(MeaningUses { recall: true, skills: true }),
+        |brains| builder(brains).embedding_uses(EmbeddingUses { recall: true, skills: true }),
     ] {
         let brains = TempBrains::new();
         lived(&brains);
@@ -142,7 +142,7 @@ async fn a_replay_guards_the_words_that_a_recall_by_meaning_heard_and_no_others(
     brain.close().expect("closed");
     let look = json!({ "tool": "recall", "args": { "query": "flowrpot" } }).to_string();
     for _ in 0..2 {
-        let backend = Scripted::new([look.clone(), ANSWER.to_owned()]);
+        let backend = ScriptedBackend::new([look.clone(), ANSWER.to_owned()]);
         let harness = recall_for(Arc::new(Letters::default()), builder(&brains)).backend(backend);
         let harness = harness.build().expect("a harness");
         let asked = Task { subscriber: Some("alice".parse().expect("an id")), ..Task::new("tell me") };
@@ -156,12 +156,13 @@ async fn a_replay_guards_the_words_that_a_recall_by_meaning_heard_and_no_others(
     };
     // The model says more than it said then: what it writes now is judged by what the task had heard.
     let words = [look, create("watering", SHARED), create("safe", tail), ANSWER.to_owned()];
-    let speaker = Arc::new(Scripted::new(words));
+    let speaker = Arc::new(ScriptedBackend::new(words));
     let (id, toolbox) = ("1".parse().expect("an id"), herm_tools::standard().expect("the standard tools"));
     let work = tempfile::tempdir().expect("a directory");
     let spoken = Arc::clone(&speaker) as _;
     let layout = brains.layout();
-    let replayed = herm::harness::replay_speaking(&layout, &id, seq, &toolbox, work.path(), spoken).await.expect("it");
+    let replayed =
+        herm::harness::replay_with_backend(&layout, &id, seq, &toolbox, work.path(), spoken).await.expect("it");
     assert_eq!(replayed.recorded, ["recall"]);
     let told: Vec<String> =
         speaker.asked().iter().map(|ask| ask.messages.last().expect("a message").content.to_string()).collect();

@@ -4,26 +4,26 @@
 
 use gray_matter::Pod;
 use gray_matter::engine::{Engine, YAML};
-use herm::skill::{Document, Finding, Value, rules};
+use herm::skill::{Document, FrontMatterValue, SkillFinding, rules};
 use proptest::prelude::*;
 
 /// Rules that are about what a skill must say, not about how its YAML is read.
 const NOT_ABOUT_YAML: [&str; 5] =
     ["name-missing", "description-missing", "compatibility", "metadata-type", "control-character"];
 
-fn is_alike(ours: &Value, theirs: &Pod) -> bool {
+fn is_alike(ours: &FrontMatterValue, theirs: &Pod) -> bool {
     match (ours, theirs) {
-        (Value::Null, Pod::Null) => true,
-        (Value::Text(ours), Pod::String(theirs)) => ours == theirs,
-        (Value::Text(ours), Pod::Integer(_) | Pod::Boolean(_)) => YAML::parse(ours).as_ref() == Ok(theirs),
-        (Value::Text(ours), Pod::Float(theirs)) => {
+        (FrontMatterValue::Null, Pod::Null) => true,
+        (FrontMatterValue::Text(ours), Pod::String(theirs)) => ours == theirs,
+        (FrontMatterValue::Text(ours), Pod::Integer(_) | Pod::Boolean(_)) => YAML::parse(ours).as_ref() == Ok(theirs),
+        (FrontMatterValue::Text(ours), Pod::Float(theirs)) => {
             matches!(YAML::parse(ours), Ok(Pod::Float(ours)) if ours.to_bits() == theirs.to_bits())
         }
-        (Value::List(ours), Pod::Array(theirs)) => {
+        (FrontMatterValue::List(ours), Pod::Array(theirs)) => {
             ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| is_alike(a, b))
         }
-        (Value::Map(ours), Pod::Hash(theirs)) => {
-            let is_alike = |(key, value): (&String, &Value)| {
+        (FrontMatterValue::Map(ours), Pod::Hash(theirs)) => {
+            let is_alike = |(key, value): (&String, &FrontMatterValue)| {
                 let theirs = theirs.get(key).or_else(|| theirs.get(&typed_key(key)));
                 theirs.is_some_and(|theirs| is_alike(value, theirs))
             };
@@ -48,7 +48,7 @@ fn document(front_matter: &str) -> Document {
 }
 
 fn is_refused(document: &Document) -> bool {
-    let is_about_yaml = |finding: &Finding| !NOT_ABOUT_YAML.contains(&finding.rule.as_str());
+    let is_about_yaml = |finding: &SkillFinding| !NOT_ABOUT_YAML.contains(&finding.rule.as_str());
     rules::check(document, None).iter().any(|finding| finding.is_error() && is_about_yaml(finding))
 }
 

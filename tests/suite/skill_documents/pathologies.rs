@@ -1,6 +1,6 @@
 //! Everything that real skill files get wrong is still read, and said.
 
-use herm::skill::{Document, Rule, Value};
+use herm::skill::{Document, FrontMatterValue, Rule};
 
 fn read(text: &str) -> Document {
     let document = Document::read(text.as_bytes()).unwrap();
@@ -12,12 +12,12 @@ fn found(document: &Document) -> Vec<(Rule, Option<usize>)> {
     document.findings().iter().map(|finding| (finding.rule, finding.line)).collect()
 }
 
-fn text(value: &str) -> Value {
-    Value::Text(value.to_owned())
+fn text(value: &str) -> FrontMatterValue {
+    FrontMatterValue::Text(value.to_owned())
 }
 
-fn list<const N: usize>(items: [&str; N]) -> Value {
-    Value::List(items.map(text).to_vec())
+fn list<const N: usize>(items: [&str; N]) -> FrontMatterValue {
+    FrontMatterValue::List(items.map(text).to_vec())
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn the_first_side_of_a_merge_conflict_is_read_and_no_side_is_lost() {
 fn null_metadata_is_no_metadata() {
     for text in ["---\nmetadata: null\n---\n", "---\nmetadata:\n---\n", "---\nmetadata: ~\n---\n"] {
         let skill = read(text);
-        assert_eq!(skill.value("metadata"), Some(Value::Null));
+        assert_eq!(skill.value("metadata"), Some(FrontMatterValue::Null));
         assert_eq!((skill.version(), skill.tags()), (None, Vec::new()));
     }
 }

@@ -70,7 +70,7 @@ fn rubble() -> impl Strategy<Value = String> {
 }
 
 /// The bytes of every entry but those of one key.
-fn other_entries(document: &Document, key: &str) -> Vec<(String, Option<herm::skill::Value>)> {
+fn other_entries(document: &Document, key: &str) -> Vec<(String, Option<herm::skill::FrontMatterValue>)> {
     let others = document.keys().filter(|other| *other != key);
     others.map(|other| (other.to_owned(), document.value(other))).collect()
 }

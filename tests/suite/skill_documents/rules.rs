@@ -1,14 +1,14 @@
 //! The strict rules, one by one: what is found, how bad it is, where it stands and what to write instead.
 
-use herm::skill::{Document, Finding, Rule, Severity, rules};
+use herm::skill::{Document, Rule, Severity, SkillFinding, rules};
 
 const BODY: &str = "\n# Send mail\n\nSend it.\n";
 
-fn check(front_matter: &str) -> Vec<Finding> {
+fn check(front_matter: &str) -> Vec<SkillFinding> {
     check_file(&format!("---\n{front_matter}---\n{BODY}"))
 }
 
-fn check_file(text: &str) -> Vec<Finding> {
+fn check_file(text: &str) -> Vec<SkillFinding> {
     rules::check(&Document::read(text.as_bytes()).unwrap(), Some("send-mail"))
 }
 
@@ -27,7 +27,7 @@ fn a_sound_skill_has_no_findings() {
 
 #[test]
 fn a_finding_says_what_to_write() {
-    let expected = Finding {
+    let expected = SkillFinding {
         rule: Rule::NameFormat,
         severity: Severity::Error,
         line: Some(2),

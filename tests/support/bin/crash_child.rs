@@ -9,13 +9,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::brain::{InPlace, OnDrift};
+use herm::brain::{OnDrift, OnExisting};
 use herm::ids::SystemRandom;
-use herm::memory::{Message, Role, TaskEntry, layers};
+use herm::memory::{MessageEntry, MessageRole, TaskEntry, layers};
 use herm::skill::CreatedBy;
 use herm::snapshot::store::LocalStore;
-use herm::snapshot::{OperatorKey, Restoring, Secrecy, Vault};
-use herm::{Brain, Draft, Error, Layout, Opening, Result, Settled, StepKind};
+use herm::snapshot::{Encryption, OperatorKey, RestoreOptions, Vault};
+use herm::{Brain, BrainOptions, Draft, Error, Layout, Result, SettledStep, StepKind};
 use herm_tests::brains::{seed_files, skill_text, slug};
 use herm_tests::meaning::{Letters, embed_all};
 
@@ -53,16 +53,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn opening() -> Opening {
-    Opening {
+fn opening() -> BrainOptions {
+    BrainOptions {
         wait: Duration::from_secs(30),
         clock: Arc::new(herm::SystemClock),
         on_drift: OnDrift::Refuse,
-        witness: Some(Arc::new(herm_tests::signer())),
+        signer: Some(Arc::new(herm_tests::signer())),
     }
 }
 
-fn acknowledge(settled: &Settled) -> Result<()> {
+fn acknowledge(settled: &SettledStep) -> Result<()> {
     say(&format!("ack {} {}", settled.version, settled.after))
 }
 
@@ -77,28 +77,28 @@ fn open(layout: &Layout) -> Result<Brain> {
     Brain::open(layout, &"1".parse()?, &opening())
 }
 
-fn once(layout: &Layout, work: impl FnOnce(&mut Brain) -> Result<Settled>) -> Result<()> {
+fn once(layout: &Layout, work: impl FnOnce(&mut Brain) -> Result<SettledStep>) -> Result<()> {
     let mut brain = open(layout)?;
     acknowledge(&work(&mut brain)?)?;
     brain.close()
 }
 
 /// One step that touches everything: rows, telemetry, Layer 1, a flat skill, a support file.
-fn settle(brain: &mut Brain, n: u64) -> Result<Settled> {
+fn settle(brain: &mut Brain, n: u64) -> Result<SettledStep> {
     let mut draft = Draft::new();
     let at = brain.clock().now();
-    draft.message(Message {
+    draft.message(MessageEntry {
         task: format!("t{n}"),
         subscriber: None,
-        role: Role::User,
+        role: MessageRole::User,
         content: format!("step {n}"),
         at,
     });
     let mut editor = brain.edit(&mut draft);
     editor.edit_skill(&slug("flat-one"), &skill_text("flat-one", &format!("step {n}")))?;
     editor.write_skill_file(&slug("dir-one"), "references/step.md", format!("step {n}\n").into_bytes())?;
-    let edits = [layers::Edit::Add { content: format!("step {n}") }];
-    editor.edit_layer(herm::brain::Layer::Memory, &edits)?;
+    let edits = [layers::LayerEdit::Add { content: format!("step {n}") }];
+    editor.edit_layer(herm::brain::MemoryLayer::Memory, &edits)?;
     if n.is_multiple_of(5) {
         editor.create_skill(&slug(&format!("made-{n}")), &skill_text(&format!("made-{n}"), "x"), CreatedBy::Agent)?;
     }
@@ -115,7 +115,7 @@ fn settle_loop(layout: &Layout) -> Result<()> {
             brain.flush()?;
         }
         if next.is_multiple_of(5) {
-            brain.set_aside()?;
+            brain.close_unsynced()?;
             brain = open(layout)?;
         }
     }
@@ -135,7 +135,7 @@ fn vectors_loop(layout: &Layout) -> Result<()> {
     }
 }
 
-fn archive(brain: &mut Brain) -> Result<Settled> {
+fn archive(brain: &mut Brain) -> Result<SettledStep> {
     let mut draft = Draft::new();
     brain.edit(&mut draft).archive_skill(&slug("dir-one"))?;
     brain.settle(&draft, StepKind::Maintenance, "archive")
@@ -143,14 +143,14 @@ fn archive(brain: &mut Brain) -> Result<Settled> {
 
 /// Takes over what was changed by hand.
 fn adopt(layout: &Layout) -> Result<()> {
-    let mut brain = Brain::open(layout, &"1".parse()?, &Opening { on_drift: OnDrift::Report, ..opening() })?;
+    let mut brain = Brain::open(layout, &"1".parse()?, &BrainOptions { on_drift: OnDrift::Report, ..opening() })?;
     let settled = brain.adopt()?.ok_or_else(|| Error::internal("nothing was changed by hand"))?;
     acknowledge(&settled)?;
     brain.close()
 }
 
 /// Undoes the last step.
-fn undo(brain: &mut Brain) -> Result<Settled> {
+fn undo(brain: &mut Brain) -> Result<SettledStep> {
     let last = brain.history(1)?.first().map_or(0, |step| step.seq);
     let undone = brain.undo(last, herm::brain::OnChanged::Refuse)?;
     undone.settled.ok_or_else(|| Error::internal("nothing was undone"))
@@ -165,7 +165,7 @@ fn fork(layout: &Layout) -> Result<()> {
 
 /// Goes on without the step that `memory.db` has lost.
 fn repair(layout: &Layout) -> Result<()> {
-    let trusted = herm::receipt::Trusted::Keys(vec![herm_tests::signer().public().clone()]);
+    let trusted = herm::receipt::TrustedKeys::Keys(vec![herm_tests::signer().public().clone()]);
     let repaired = herm::receipt::repair(layout, &"1".parse()?, &opening(), &trusted, herm::brain::OnLoss::Accept)?;
     acknowledge(&repaired.settled.ok_or_else(|| Error::internal("nothing was lost"))?)
 }
@@ -179,7 +179,7 @@ fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
 
 fn vault(layout: &Layout) -> Result<Vault> {
     let store = Arc::new(LocalStore::open(&layout.brains().join(".store"))?);
-    let key = Secrecy::Key(OperatorKey::from_bytes([1; 32]));
+    let key = Encryption::Key(OperatorKey::from_bytes([1; 32]));
     Ok(Vault::new(store, key, "the child", Arc::new(SystemRandom), Arc::new(herm::SystemClock)))
 }
 
@@ -189,10 +189,10 @@ async fn push(layout: &Layout) -> Result<()> {
 
 /// Restores brain 1 from the last snapshot.
 async fn restore(layout: &Layout) -> Result<()> {
-    let options = Restoring {
+    let options = RestoreOptions {
         version: None,
-        in_place: InPlace::Refuse,
-        trusted: herm::receipt::Trusted::Keys(vec![herm_tests::signer().public().clone()]),
+        in_place: OnExisting::Refuse,
+        trusted: herm::receipt::TrustedKeys::Keys(vec![herm_tests::signer().public().clone()]),
         wait: Duration::from_secs(20),
         progress: None,
         inspect: None,
@@ -206,7 +206,7 @@ fn hydrate(layout: &Layout) -> Result<()> {
     let files = seed_files();
     let files: Vec<(&str, &[u8])> = files.iter().map(|(path, text)| (*path, text.as_bytes())).collect();
     let id = "1".parse()?;
-    let source = herm::Source::Seed(herm::Seed { id: &id, files: &files });
+    let source = herm::BrainSource::Seed(herm::Seed { id: &id, files: &files });
     let (brain, _) = Brain::hydrate(layout, &id, &source, &opening())?;
     let lock = brain.lock();
     say(&format!("ack {} {}", lock.version, lock.bundle_hash))?;
@@ -251,7 +251,7 @@ fn evolve_loop(layout: &Layout) -> Result<()> {
             }
         }
         if number.is_multiple_of(5) {
-            brain.set_aside()?;
+            brain.close_unsynced()?;
             brain = open(layout)?;
         }
     }
@@ -260,21 +260,21 @@ fn evolve_loop(layout: &Layout) -> Result<()> {
 /// One change; the number of its step.
 fn evolve(brain: &mut Brain, number: u64) -> Result<i64> {
     let skill = slug("dir-one");
-    let text = herm::evolver::Ground::of_brain(brain)?.text(&skill)?;
+    let text = herm::evolver::EvolverView::of_brain(brain)?.text(&skill)?;
     let expected = text.ok_or_else(|| Error::not_found("the skill is gone"))?.digest;
     let beside = ("references/change.md".to_owned(), Some(format!("change {number}\n")));
-    let change = herm::evolver::Change {
+    let change = herm::evolver::SkillUpdate {
         skill,
         expected,
         content: skill_text("dir-one", &format!("change {number}")),
         support: vec![beside],
         why: serde_json::json!({ "what": "notes" }),
     };
-    let verification = herm::evolver::verification::Verification {
+    let verification = herm::evolver::verification::VerificationOptions {
         verify: Some("grep -q change \"$HERM_EVOLVE_TARGET_PATH\" references/change.md".to_owned()),
         ..Default::default()
     };
-    let done = herm::evolver::apply(brain, &change, herm::evolver::Approval::Given, &verification)?;
+    let done = herm::evolver::apply(brain, &change, herm::evolver::EvolverApproval::Given, &verification)?;
     match (done.manifest, &done.settled) {
         (Some(step), Some(settled)) => acknowledge(settled).map(|()| step),
         _ => Err(Error::internal(format!("not applied: {done:?}"))),

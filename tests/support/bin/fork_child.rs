@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use herm::Harness;
 use herm::ids::SystemRandom;
 use herm::receipt::Signer;
-use herm::successor::{Budget, Evaluation, Patch, SuccessorFork};
+use herm::successor::{Evaluation, Patch, SuccessorBudget, SuccessorFork};
 use serde_json::{Value, json};
 
 const PATCH: &str = r#"{"schema":"herm/patch@1","title":"t","changes":[{"kind":"constants","set":{"indexBest":41}}]}"#;
@@ -19,7 +19,7 @@ const ENDED: &str = r#"{"schema":"herm/evaluation@1","title":"t","parts":[{"kind
 const FIRST: usize = 8;
 
 fn main() {
-    herm::successor::take_over(herm_tools::standard);
+    herm::successor::run_worker_if_reexec(herm_tools::standard);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [brains, rounds] = arguments.as_slice() else { panic!("usage: fork-child BRAINS ROUNDS") };
     let executor = tokio::runtime::Builder::new_multi_thread()
@@ -59,11 +59,11 @@ async fn cycle(harness: &Harness, round: usize) -> Vec<String> {
     let parse = |task: &str| Evaluation::parse(task.as_bytes()).expect("an evaluation");
     match round % 4 {
         0 => {
-            let verdict = fork.evaluate(&parse(JUDGED), Budget::default()).await.expect("a verdict");
+            let verdict = fork.evaluate(&parse(JUDGED), SuccessorBudget::default()).await.expect("a verdict");
             assert_eq!(verdict.reason, None, "{verdict:?}");
         }
         1 => {
-            let budget = Budget { wall_secs: 1, ..Budget::default() };
+            let budget = SuccessorBudget { wall_secs: 1, ..SuccessorBudget::default() };
             let verdict = fork.evaluate(&parse(ENDED), budget).await.expect("a verdict");
             assert_eq!(verdict.reason.as_deref(), Some("budget_wall"), "{verdict:?}");
         }

@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::backend::Scripted;
-use herm::harness::{Pushing, Snapshotting};
+use herm::backend::ScriptedBackend;
+use herm::harness::{PushTiming, SnapshotOptions};
 use herm::ids::SystemRandom;
 use herm::snapshot::store::LocalStore;
-use herm::snapshot::{OperatorKey, Secrecy, Vault};
+use herm::snapshot::{Encryption, OperatorKey, Vault};
 use herm::{ErrorKind, Harness, Result, SystemClock, Task};
 
 fn main() -> ExitCode {
@@ -31,12 +31,13 @@ fn main() -> ExitCode {
 
 async fn run(brains: &str, store: &str, name: &str, lease: Duration) -> Result<()> {
     let store = Arc::new(LocalStore::open(store.as_ref())?);
-    let key = Secrecy::Key(OperatorKey::from_bytes([1; 32]));
+    let key = Encryption::Key(OperatorKey::from_bytes([1; 32]));
     let vault = Arc::new(Vault::new(store, key, name, Arc::new(SystemRandom), Arc::new(SystemClock)));
-    let how = Snapshotting { pushing: Pushing::BeforeTheAnswer, lease: Some(lease), ..Snapshotting::new(vault) };
+    let how =
+        SnapshotOptions { pushing: PushTiming::BeforeTheAnswer, lease: Some(lease), ..SnapshotOptions::new(vault) };
     let harness = Harness::builder()
         .brains(brains)
-        .backend(Scripted::new(vec![r#"{"summary": "all is well"}"#; 100_000]))
+        .backend(ScriptedBackend::new(vec![r#"{"summary": "all is well"}"#; 100_000]))
         .signer(herm_tests::signer())
         .wait(Duration::from_secs(30))
         .snapshotting(Some(how))

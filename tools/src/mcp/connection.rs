@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::http::Bounded;
 use super::process::{Pipes, Process};
-use super::server::{Reach, Server};
+use super::server::{McpServer, Reach};
 use super::{MAX_MESSAGE, http, process};
 
 /// How many pages of tools are asked for.
@@ -51,7 +51,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Starts or reaches a server. Without a time limit of its own.
-    pub(super) async fn open(server: &Server) -> Result<Self> {
+    pub(super) async fn open(server: &McpServer) -> Result<Self> {
         let too_large = Arc::new(watch::Sender::new(false));
         let name = server.name();
         let me =

@@ -23,7 +23,7 @@ use sse_stream::{Sse, SseStream};
 use tokio::sync::watch;
 
 use super::MAX_MESSAGE;
-use super::server::Header;
+use super::server::SecretHeader;
 
 const SESSION: &str = "mcp-session-id";
 /// How often a broken stream of an answer is taken up again.
@@ -36,7 +36,7 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 pub(super) async fn transport(
     server: &str,
     url: &reqwest::Url,
-    header: Option<&Header>,
+    header: Option<&SecretHeader>,
     connect_timeout: Duration,
     too_large: Arc<watch::Sender<bool>>,
 ) -> Result<StreamableHttpClientTransport<Bounded>> {

@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connection::{Connection, Fault};
-use super::server::Server;
+use super::server::McpServer;
 
 /// A server, reached or not.
 #[derive(Debug)]
 pub(super) struct Link {
-    server: Server,
+    server: McpServer,
     current: Mutex<Option<Arc<Connection>>>,
     /// Held while a connection is made anew; when that was tried last.
     remaking: tokio::sync::Mutex<Option<Instant>>,
@@ -30,12 +30,12 @@ pub(super) struct Listed {
 
 impl Link {
     /// A link that is not connected yet.
-    pub(super) fn new(server: Server) -> Self {
+    pub(super) fn new(server: McpServer) -> Self {
         Self { server, current: Mutex::new(None), remaking: tokio::sync::Mutex::new(None) }
     }
 
     /// The server.
-    pub(super) fn server(&self) -> &Server {
+    pub(super) fn server(&self) -> &McpServer {
         &self.server
     }
 

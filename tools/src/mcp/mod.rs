@@ -21,7 +21,7 @@ mod process;
 mod remote;
 mod server;
 
-pub use server::{Header, Server};
+pub use server::{McpServer, SecretHeader};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const MAX_MESSAGE: usize = 16 << 20;
 
 /// The tools of all servers, and what the operator should know: a server that cannot be reached is a warning, and so is
 /// a tool that cannot be used.
-pub async fn connect(servers: Vec<Server>) -> (Vec<Arc<dyn Tool>>, Vec<String>) {
+pub async fn connect(servers: Vec<McpServer>) -> (Vec<Arc<dyn Tool>>, Vec<String>) {
     let mut listing = JoinSet::new();
     for (place, server) in servers.into_iter().enumerate() {
         listing.spawn(async move {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use herm::skill::guard;
-use herm::tool::{Card, Context, Output, Replay, Tool};
+use herm::tool::{ReplaySource, Tool, ToolContext, ToolOutput, ToolSpec};
 use herm::{Error, Result};
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// A tool that a server runs.
 #[derive(Debug)]
 pub(super) struct Remote {
-    card: Card,
+    card: ToolSpec,
     /// Its name at the server.
     tool: String,
     link: Arc<Link>,
@@ -48,11 +48,11 @@ impl Remote {
             }
         };
         let name = naming::name(server.name(), &tool.name, taken);
-        let card = Card {
+        let card = ToolSpec {
             timeout: server.call_timeout + GRACE,
             output_cap: OUTPUT_CAP,
-            replay: Replay::Recorded,
-            ..Card::new(&name, &description, server.permission(), schema)
+            replay: ReplaySource::Recorded,
+            ..ToolSpec::new(&name, &description, server.permission(), schema)
         };
         Ok((Self { card, tool: tool.name.into_owned(), link: Arc::clone(link) }, warning))
     }
@@ -93,11 +93,11 @@ fn schema(given: &Map<String, Value>) -> Result<Value, String> {
 
 #[async_trait]
 impl Tool for Remote {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, _: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, _: &ToolContext) -> Result<ToolOutput> {
         let result = self.link.call(&self.tool, args).await?;
         let text = content::text(&result);
         if result.is_error == Some(true) {
@@ -107,7 +107,7 @@ impl Tool for Remote {
             )));
         }
         let summary = format!("{}: {} bytes", self.link.server().name(), text.len());
-        Ok(Output::new(text, summary))
+        Ok(ToolOutput::new(text, summary))
     }
 }
 

@@ -31,7 +31,7 @@ const RESERVED: [&str; 8] = [
 
 /// A server, and how far herm goes with it.
 #[derive(Debug, Clone)]
-pub struct Server {
+pub struct McpServer {
     name: String,
     pub(super) reach: Reach,
     pub(super) call_timeout: Duration,
@@ -51,17 +51,17 @@ pub(super) enum Reach {
         env: Vec<String>,
     },
     /// It is a service that herm speaks to over HTTP.
-    Http { url: Url, header: Option<Header> },
+    Http { url: Url, header: Option<SecretHeader> },
 }
 
 /// A header with a secret in it. Nothing prints its value.
 #[derive(Debug, Clone)]
-pub struct Header {
+pub struct SecretHeader {
     pub(super) name: HeaderName,
     pub(super) value: HeaderValue,
 }
 
-impl Header {
+impl SecretHeader {
     /// A header whose value is a secret. In `Authorization`, a bare token is sent as a bearer token.
     pub fn new(name: &str, secret: &SecretString) -> Result<Self> {
         let invalid = |what: String| Error::invalid(what).hint("name a header such as Authorization or X-Api-Key");
@@ -85,7 +85,7 @@ impl Header {
     }
 }
 
-impl Server {
+impl McpServer {
     /// A program to start. It sees PATH, HOME and LANG of herm's environment, the variables that `env` names, and
     /// nothing else.
     pub fn process(name: &str, command: &str, args: Vec<String>, env: Vec<String>) -> Result<Self> {
@@ -104,7 +104,7 @@ impl Server {
 
     /// A service to reach. It may be anywhere, this machine included: the operator named it. A header is sent over
     /// https, or to this machine.
-    pub fn http(name: &str, url: &str, header: Option<Header>) -> Result<Self> {
+    pub fn http(name: &str, url: &str, header: Option<SecretHeader>) -> Result<Self> {
         let url = net::parse_url(url)?;
         if header.is_some() && url.scheme() != "https" && !is_this_machine(net::host(&url)) {
             return Err(Error::refused(format!("the MCP server {name} would get its secret over plain http"))
@@ -187,8 +187,8 @@ fn is_this_machine(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn process(name: &str) -> Result<Server> {
-        Server::process(name, "true", Vec::new(), Vec::new())
+    fn process(name: &str) -> Result<McpServer> {
+        McpServer::process(name, "true", Vec::new(), Vec::new())
     }
 
     #[test]
@@ -203,26 +203,26 @@ mod tests {
 
     #[test]
     fn a_command_that_cannot_be_run_is_refused() {
-        assert!(Server::process("x", " ", Vec::new(), Vec::new()).is_err());
-        assert!(Server::process("x", "true", vec!["a\0".into()], Vec::new()).is_err());
-        assert!(Server::process("x", "true", Vec::new(), vec!["A=b".into()]).is_err());
+        assert!(McpServer::process("x", " ", Vec::new(), Vec::new()).is_err());
+        assert!(McpServer::process("x", "true", vec!["a\0".into()], Vec::new()).is_err());
+        assert!(McpServer::process("x", "true", Vec::new(), vec!["A=b".into()]).is_err());
     }
 
     #[test]
     fn a_secret_goes_over_https_or_to_this_machine() {
-        let header = Header::new("Authorization", &SecretString::from("token-1")).unwrap();
+        let header = SecretHeader::new("Authorization", &SecretString::from("token-1")).unwrap();
         for good in ["https://example.com/mcp", "http://127.0.0.1:9/mcp", "http://[::1]/mcp", "http://localhost/mcp"] {
-            assert!(Server::http("x", good, Some(header.clone())).is_ok(), "{good}");
+            assert!(McpServer::http("x", good, Some(header.clone())).is_ok(), "{good}");
         }
-        assert!(Server::http("x", "http://example.com/mcp", Some(header)).is_err());
-        assert!(Server::http("x", "http://example.com/mcp", None).is_ok());
-        assert!(Server::http("x", "ftp://example.com/mcp", None).is_err());
-        assert!(Server::http("x", "https://user:word@example.com/mcp", None).is_err());
+        assert!(McpServer::http("x", "http://example.com/mcp", Some(header)).is_err());
+        assert!(McpServer::http("x", "http://example.com/mcp", None).is_ok());
+        assert!(McpServer::http("x", "ftp://example.com/mcp", None).is_err());
+        assert!(McpServer::http("x", "https://user:word@example.com/mcp", None).is_err());
     }
 
     #[test]
     fn a_header_keeps_its_secret() {
-        let sent = |name: &str, secret: &str| Header::new(name, &SecretString::from(secret));
+        let sent = |name: &str, secret: &str| SecretHeader::new(name, &SecretString::from(secret));
         assert_eq!(sent("authorization", "token-1").unwrap().value, "Bearer token-1");
         assert_eq!(sent("Authorization", "Basic abc").unwrap().value, "Basic abc");
         assert_eq!(sent("X-Api-Key", "token-1\n").unwrap().value, "token-1");

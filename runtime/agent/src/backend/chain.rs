@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Advice, Ask, Backend, BackendError, Completion, ErrorClass};
+use super::{Advice, Backend, BackendError, Completion, CompletionRequest, ErrorClass};
 
 /// How often and how long to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct Chain {
 
 /// An answer, and whose it is.
 #[derive(Debug, Clone)]
-pub struct Answered {
+pub struct ChainResponse {
     /// The reply.
     pub completion: Completion,
     /// Who gave it.
@@ -85,11 +85,11 @@ impl Chain {
     /// conversation that is too long is the caller's to shorten, so that error comes back at once.
     pub async fn ask(
         &self,
-        ask: &Ask,
+        ask: &CompletionRequest,
         until: Instant,
         jitter: &(dyn Fn() -> f64 + Send + Sync),
         heard: &(dyn Fn(&Attempt<'_>) + Send + Sync),
-    ) -> Result<Answered, BackendError> {
+    ) -> Result<ChainResponse, BackendError> {
         let mut attempts = 0;
         let mut failed: Vec<(&str, BackendError)> = Vec::new();
         for backend in &self.backends {
@@ -97,7 +97,7 @@ impl Chain {
             for number in 1.. {
                 attempts += 1;
                 let error = match self.try_once(backend.as_ref(), ask, until).await {
-                    Ok(completion) => return Ok(Answered { completion, backend: Arc::clone(backend), attempts }),
+                    Ok(completion) => return Ok(ChainResponse { completion, backend: Arc::clone(backend), attempts }),
                     Err(error) => error,
                 };
                 bad_replies += u32::from(error.class == ErrorClass::BadReply);
@@ -126,7 +126,12 @@ impl Chain {
         Err(last_of(failed))
     }
 
-    async fn try_once(&self, backend: &dyn Backend, ask: &Ask, until: Instant) -> Result<Completion, BackendError> {
+    async fn try_once(
+        &self,
+        backend: &dyn Backend,
+        ask: &CompletionRequest,
+        until: Instant,
+    ) -> Result<Completion, BackendError> {
         // A future that is ready at once would win against a deadline that has passed.
         let late = |what: &str| BackendError::new(ErrorClass::Timeout, format!("{} {what}", backend.name()));
         if Instant::now() >= until {
@@ -160,7 +165,7 @@ mod tests {
     use async_trait::async_trait;
 
     use super::*;
-    use crate::backend::{Finish, Purpose};
+    use crate::backend::{FinishReason, Purpose};
 
     /// Fails as scripted, then answers; or never answers.
     #[derive(Debug)]
@@ -183,7 +188,7 @@ mod tests {
             self.name
         }
 
-        async fn complete(&self, _: &Ask) -> Result<Completion, BackendError> {
+        async fn complete(&self, _: &CompletionRequest) -> Result<Completion, BackendError> {
             if let Some(error) = self.failures.lock().unwrap().pop_front() {
                 return Err(error);
             }
@@ -195,11 +200,11 @@ mod tests {
         }
     }
 
-    fn question() -> Ask {
-        Ask {
+    fn question() -> CompletionRequest {
+        CompletionRequest {
             messages: Vec::new(),
             purpose: Purpose::Turn,
-            legal: Arc::new(serde_json::Value::Null),
+            reply_schema: Arc::new(serde_json::Value::Null),
             max_output_tokens: 1,
             max_output_bytes: 1,
             temperature: 0.0,
@@ -215,7 +220,7 @@ mod tests {
     }
 
     fn completion(text: &str) -> Completion {
-        Completion { text: text.into(), finish: Finish::Stop, model: "m".into(), tokens: None, attestation: None }
+        Completion { text: text.into(), finish: FinishReason::Stop, model: "m".into(), tokens: None, attestation: None }
     }
 
     fn backend(name: &'static str, failures: Vec<BackendError>, then: Then) -> Arc<dyn Backend> {

@@ -1,20 +1,20 @@
 //! Who speaks for the agent. A [`Backend`] takes the messages of a turn and returns one reply.
 //!
-//! - [`Ask`] and [`Completion`] are all a backend sees and says; the loop never learns which wire
+//! - [`CompletionRequest`] and [`Completion`] are all a backend sees and says; the loop never learns which wire
 //!   format stood behind them.
 //! - [`BackendError`] carries a class, and the class says what to do about it (see [`Advice`]).
 //! - [`Chain`] asks with retries and falls back; [`Router`] picks the chain of a brain.
-//! - [`Scripted`] says what it was told to say: for tests and for replays.
+//! - [`ScriptedBackend`] says what it was told to say: for tests and for replays.
 
 mod chain;
 mod error;
 mod router;
 mod scripted;
 
-pub use chain::{Answered, Attempt, Chain, RetryPolicy};
+pub use chain::{Attempt, Chain, ChainResponse, RetryPolicy};
 pub use error::{Advice, BackendError, ErrorClass};
 pub use router::Router;
-pub use scripted::Scripted;
+pub use scripted::ScriptedBackend;
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 /// Who says a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Speaker {
+pub enum Role {
     /// The runtime: role, memory, tools, rules.
     System,
     /// The subscriber, and what tools returned.
@@ -33,7 +33,7 @@ pub enum Speaker {
     Assistant,
 }
 
-impl Speaker {
+impl Role {
     /// The name on the wire.
     pub fn name(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Speaker {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChatMessage {
     /// Who says it.
-    pub role: Speaker,
+    pub role: Role,
     /// What is said.
     pub content: Arc<str>,
 }
@@ -67,7 +67,7 @@ pub enum Purpose {
 
 /// One question to a backend.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct CompletionRequest {
     /// The conversation so far. The first message is the system's.
     pub messages: Vec<ChatMessage>,
     /// What it is for.
@@ -75,10 +75,10 @@ pub struct Ask {
     /// Which replies are legal, as a JSON Schema, for a backend that says in its
     /// [`Capabilities`] that it constrains replies; otherwise it allows anything. The loop checks the
     /// reply all the same.
-    pub legal: Arc<serde_json::Value>,
+    pub reply_schema: Arc<serde_json::Value>,
     /// The most tokens the reply may have.
     pub max_output_tokens: u32,
-    /// The most bytes the reply may have; more is cut and reported as [`Finish::Length`].
+    /// The most bytes the reply may have; more is cut and reported as [`FinishReason::Length`].
     pub max_output_bytes: usize,
     /// How much the model may vary.
     pub temperature: f32,
@@ -87,7 +87,7 @@ pub struct Ask {
 /// Why a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Finish {
+pub enum FinishReason {
     /// The model was done.
     Stop,
     /// It was cut at a limit: nothing in it is ever executed.
@@ -116,7 +116,7 @@ pub struct Completion {
     /// What the model wrote.
     pub text: String,
     /// Why it ended.
-    pub finish: Finish,
+    pub finish: FinishReason,
     /// The model that spoke, as it names itself.
     pub model: String,
     /// Tokens; absent where the endpoint does not say.
@@ -147,7 +147,7 @@ impl Price {
 /// What a backend can do beyond answering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Capabilities {
-    /// It holds replies to [`Ask::legal`] while decoding.
+    /// It holds replies to [`CompletionRequest::reply_schema`] while decoding.
     pub constrains_replies: bool,
     /// It needs worked examples of calls in the prompt.
     pub needs_examples: bool,
@@ -169,5 +169,5 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     }
 
     /// Answers once: no retries, no deadline of its own. Dropping the future gives up.
-    async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError>;
+    async fn complete(&self, ask: &CompletionRequest) -> Result<Completion, BackendError>;
 }

@@ -47,7 +47,7 @@ impl Router {
 
     /// The backend of a token.
     #[must_use]
-    pub fn token(mut self, id: BrainId, name: &str) -> Self {
+    pub fn brain_backend(mut self, id: BrainId, name: &str) -> Self {
         self.tokens.insert(id, name.to_owned());
         self
     }
@@ -102,7 +102,7 @@ impl Router {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Scripted;
+    use crate::backend::ScriptedBackend;
 
     #[test]
     fn the_wish_comes_first_then_the_token_the_manifest_the_default_and_the_embedded_one() {
@@ -115,9 +115,9 @@ mod tests {
             }
             async fn complete(
                 &self,
-                ask: &crate::backend::Ask,
+                ask: &crate::backend::CompletionRequest,
             ) -> std::result::Result<crate::backend::Completion, crate::backend::BackendError> {
-                Scripted::new(["x"]).complete(ask).await
+                ScriptedBackend::new(["x"]).complete(ask).await
             }
         }
         let (one, two): (BrainId, BrainId) = ("1".parse().unwrap(), "2".parse().unwrap());
@@ -127,8 +127,10 @@ mod tests {
         }
         let nothing = Router::new();
         let bare = router.clone().embedded(Arc::new(Named("embedded")));
-        let router =
-            router.token(one.clone(), "token").default_backend("usual").fallback("usual", vec!["next".to_owned()]);
+        let router = router
+            .brain_backend(one.clone(), "token")
+            .default_backend("usual")
+            .fallback("usual", vec!["next".to_owned()]);
         let names = |chain: Result<Chain>| -> Vec<String> {
             chain.unwrap().backends.iter().map(|backend| backend.name().to_owned()).collect()
         };

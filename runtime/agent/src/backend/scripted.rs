@@ -5,18 +5,18 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 
-use super::{Ask, Backend, BackendError, Capabilities, Completion, ErrorClass, Finish, Purpose};
+use super::{Backend, BackendError, Capabilities, Completion, CompletionRequest, ErrorClass, FinishReason, Purpose};
 
 /// Plays replies in order.
 #[derive(Debug)]
-pub struct Scripted {
+pub struct ScriptedBackend {
     turns: Mutex<VecDeque<Result<Completion, BackendError>>>,
     synthesis: Mutex<VecDeque<Result<Completion, BackendError>>>,
-    asked: Mutex<Vec<Ask>>,
+    asked: Mutex<Vec<CompletionRequest>>,
     capabilities: Capabilities,
 }
 
-impl Scripted {
+impl ScriptedBackend {
     /// Says these texts, one a turn; when they are used up, it fails.
     pub fn new<T: Into<String>>(replies: impl IntoIterator<Item = T>) -> Self {
         Self::playing(replies.into_iter().map(|text| Ok(completion(text.into()))).collect::<Vec<_>>())
@@ -55,17 +55,17 @@ impl Scripted {
     }
 
     /// What it was asked so far.
-    pub fn asked(&self) -> Vec<Ask> {
+    pub fn asked(&self) -> Vec<CompletionRequest> {
         self.asked.lock().map(|asked| asked.clone()).unwrap_or_default()
     }
 }
 
 fn completion(text: String) -> Completion {
-    Completion { text, finish: Finish::Stop, model: "scripted".to_owned(), tokens: None, attestation: None }
+    Completion { text, finish: FinishReason::Stop, model: "scripted".to_owned(), tokens: None, attestation: None }
 }
 
 #[async_trait]
-impl Backend for Scripted {
+impl Backend for ScriptedBackend {
     fn name(&self) -> &str {
         "scripted"
     }
@@ -74,7 +74,7 @@ impl Backend for Scripted {
         self.capabilities
     }
 
-    async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError> {
+    async fn complete(&self, ask: &CompletionRequest) -> Result<Completion, BackendError> {
         if let Ok(mut asked) = self.asked.lock() {
             asked.push(ask.clone());
         }

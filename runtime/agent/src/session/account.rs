@@ -7,10 +7,11 @@ use super::transcript::Turn;
 use crate::brain::Draft;
 use crate::ids::Slug;
 use crate::memory::{
-    Evidence, EvidenceStatus, Message, Origin, Role, SessionSeen, TaskEntry, TurnSeen, UNKNOWN_TOOL, preview,
+    Evidence, EvidenceStatus, MessageEntry, MessageRole, SessionEvidence, SessionOrigin, TaskEntry, TurnEvidence,
+    UNKNOWN_TOOL, preview,
 };
-use crate::skill::quotation::Sources;
-use crate::task::{Status, StopReason};
+use crate::skill::quotation::QuotableTexts;
+use crate::task::{StopReason, TaskStatus};
 use crate::text::{self, head};
 use crate::tool::TaskFrame;
 
@@ -26,11 +27,11 @@ const PRIVATE: &str = "[private]";
 
 /// A task that is over, as its step tells it.
 #[derive(Debug, Clone, Copy)]
-pub struct Account<'a> {
+pub struct TaskRecord<'a> {
     /// The task.
     pub frame: &'a TaskFrame,
     /// What the task has seen of its subscriber, where it is private.
-    pub private: Option<&'a Sources>,
+    pub private: Option<&'a QuotableTexts>,
     /// What was said and done.
     pub turns: &'a [Turn],
     /// Its machine, at its end.
@@ -45,14 +46,14 @@ pub struct Account<'a> {
     pub backend: &'a str,
 }
 
-impl Account<'_> {
+impl TaskRecord<'_> {
     /// Adds the account to the step of the task.
     pub fn write(&self, draft: &mut Draft) {
         let Self { frame, stop, .. } = *self;
         let task = frame.task.to_string();
         let status = stop.reason.status();
-        if status != Status::Failed {
-            let message = |role, content: String| Message {
+        if status != TaskStatus::Failed {
+            let message = |role, content: String| MessageEntry {
                 task: task.clone(),
                 subscriber: frame.subscriber,
                 role,
@@ -61,9 +62,9 @@ impl Account<'_> {
             };
             // What was asked and what was answered. The calls between are in the transcript: as messages
             // they would only be found again by whoever looks for the same words.
-            draft.message(message(Role::User, head(&frame.input, INPUT_CHARS)));
+            draft.message(message(MessageRole::User, head(&frame.input, INPUT_CHARS)));
             if let Some(answer) = &stop.answer {
-                draft.message(message(Role::Assistant, head(answer, ANSWER_CHARS)));
+                draft.message(message(MessageRole::Assistant, head(answer, ANSWER_CHARS)));
             }
         }
         draft.task(TaskEntry {
@@ -113,10 +114,10 @@ impl Account<'_> {
     fn write_session(&self, task: &str, draft: &mut Draft) {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let calls = self.machine.calls();
-        draft.session(SessionSeen {
+        draft.session(SessionEvidence {
             task: task.to_owned(),
             at: self.frame.at,
-            completed: self.stop.reason.status() == Status::Converged,
+            completed: self.stop.reason.status() == TaskStatus::Converged,
             interrupted: matches!(self.stop.reason, StopReason::Cancelled | StopReason::Deadline),
             model: self.model_name(),
             platform: self.backend.to_owned(),
@@ -124,7 +125,7 @@ impl Account<'_> {
             calls: count(calls.len()),
             errors: count(calls.iter().filter(|call| call.status != EvidenceStatus::Ok).count()),
             skills: self.loaded.to_vec(),
-            origin: Origin::Live,
+            origin: SessionOrigin::Live,
         });
     }
 
@@ -132,7 +133,7 @@ impl Account<'_> {
         // Evidence is for everyone's skills. What one subscriber asked and heard is in the messages, which
         // know whose they are.
         let preview = |text: &str| if self.frame.is_private() { PRIVATE.to_owned() } else { preview(text) };
-        draft.turn(TurnSeen {
+        draft.turn(TurnEvidence {
             task,
             number: 1,
             at: self.frame.at,

@@ -6,14 +6,16 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::machine::{Call, Heard, Legal, Machine, Next, Question, Stop};
+use super::machine::{Legal, Machine, Next, ReplyEffect, Stop, ToolCall, TurnRequest};
 use super::prompt;
 use super::transcript::Turn;
-use crate::backend::{Advice, Answered, Ask, BackendError, Chain, Completion, ErrorClass, Price, Purpose, Tokens};
+use crate::backend::{
+    Advice, BackendError, Chain, ChainResponse, Completion, CompletionRequest, ErrorClass, Price, Purpose, Tokens,
+};
 use crate::ids::Random;
 use crate::memory::EvidenceStatus;
-use crate::task::{Event, Limits, StopReason, Usage};
-use crate::tool::{Card, Context, ToolReport, Toolbox, dispatch};
+use crate::task::{StopReason, TaskEvent, TaskLimits, TaskUsage};
+use crate::tool::{ToolContext, ToolReport, ToolSpec, Toolbox, dispatch};
 
 /// The first tries and the last word vary a little; tool calls should not.
 const TEMPERATURE: f32 = 0.1;
@@ -24,18 +26,18 @@ const BYTES_A_TOKEN: u64 = 3;
 
 /// Who runs a call: the tools themselves, or a record of what they returned.
 #[async_trait]
-pub trait Caller: Send + Sync {
+pub trait ToolExecutor: Send + Sync {
     /// What came of a call.
-    async fn call(&self, call: &Call, cx: &Context, until: Instant) -> ToolReport;
+    async fn call(&self, call: &ToolCall, cx: &ToolContext, until: Instant) -> ToolReport;
 }
 
 /// Runs the tools.
 #[derive(Debug, Clone)]
-pub struct Live(pub Toolbox);
+pub struct LiveTools(pub Toolbox);
 
 #[async_trait]
-impl Caller for Live {
-    async fn call(&self, call: &Call, cx: &Context, until: Instant) -> ToolReport {
+impl ToolExecutor for LiveTools {
+    async fn call(&self, call: &ToolCall, cx: &ToolContext, until: Instant) -> ToolReport {
         match self.0.get(&call.tool) {
             Some(tool) => {
                 let mut report = dispatch(tool, call.args.clone(), cx, until).await;
@@ -51,7 +53,7 @@ impl Caller for Live {
 
 /// Lets a caller end a task early.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<CancelState>);
+pub struct CancelToken(Arc<CancelState>);
 
 #[derive(Debug, Default)]
 struct CancelState {
@@ -59,7 +61,7 @@ struct CancelState {
     notify: tokio::sync::Notify,
 }
 
-impl Cancel {
+impl CancelToken {
     /// Not asked for yet.
     pub fn new() -> Self {
         Self::default()
@@ -72,15 +74,15 @@ impl Cancel {
     }
 
     /// Whether it was asked for.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_cancelled(&self) -> bool {
         self.0.asked.load(std::sync::atomic::Ordering::SeqCst)
     }
 
     /// Waits until it is asked for.
-    pub async fn asked(&self) {
+    pub async fn wait_cancelled(&self) {
         loop {
             let notified = self.0.notify.notified();
-            if self.is_asked() {
+            if self.is_cancelled() {
                 return;
             }
             notified.await;
@@ -91,36 +93,36 @@ impl Cancel {
 /// Asked once a task has its final answer, before anything of it is kept: whether the answer may be kept and handed
 /// out. Where it may not, the task leaves what a failed one leaves.
 #[async_trait]
-pub trait Release: Send + Sync + std::fmt::Debug {
+pub trait AnswerRelease: Send + Sync + std::fmt::Debug {
     /// Lets the answer go; or says why not, in a sentence for the log of tasks.
     async fn release(&self) -> Result<(), String>;
 }
 
 /// Where events go.
-pub type Events = tokio::sync::mpsc::UnboundedSender<Event>;
+pub type EventSender = tokio::sync::mpsc::UnboundedSender<TaskEvent>;
 
 /// What a session needs beside its machine.
 pub struct Session<'s> {
     /// Who speaks.
     pub chain: &'s Chain,
     /// Who runs calls.
-    pub caller: &'s dyn Caller,
+    pub caller: &'s dyn ToolExecutor,
     /// What tools see.
-    pub cx: &'s Context,
+    pub cx: &'s ToolContext,
     /// The tools the task may use.
-    pub tools: &'s [&'s Card],
+    pub tools: &'s [&'s ToolSpec],
     /// The schema of the final answer, where the role declares one.
     pub answer: Option<&'s Value>,
     /// Whether the model had to be shown how to call and to answer.
     pub examples: bool,
     /// What the task may use up.
-    pub limits: &'s Limits,
+    pub limits: &'s TaskLimits,
     /// When it has to be done.
     pub until: Instant,
     /// Ends it early.
-    pub cancel: &'s Cancel,
+    pub cancel: &'s CancelToken,
     /// Who watches.
-    pub events: Option<&'s Events>,
+    pub events: Option<&'s EventSender>,
     /// Spreads retries out.
     pub random: &'s dyn Random,
     /// The legal replies as schemas, put together when first asked for.
@@ -129,11 +131,11 @@ pub struct Session<'s> {
 
 /// What was said and done.
 #[derive(Debug, Default)]
-pub struct Driven {
+pub struct SessionLog {
     /// The turns.
     pub turns: Vec<Turn>,
     /// What it used up.
-    pub usage: Usage,
+    pub usage: TaskUsage,
     /// The model that spoke last.
     pub model: Option<String>,
     /// The backend that spoke last.
@@ -150,7 +152,7 @@ enum NoReply {
 
 impl Session<'_> {
     /// Tells whoever watches.
-    pub fn tell(&self, event: impl FnOnce() -> Event) {
+    pub fn emit(&self, event: impl FnOnce() -> TaskEvent) {
         if let Some(events) = self.events {
             // Nobody listens any more: the task goes on all the same.
             let _ = events.send(event());
@@ -158,10 +160,10 @@ impl Session<'_> {
     }
 
     /// Runs the machine to its end.
-    pub async fn drive(&self, machine: &mut Machine) -> Driven {
-        let mut driven = Driven {
+    pub async fn drive(&self, machine: &mut Machine) -> SessionLog {
+        let mut driven = SessionLog {
             turns: Vec::new(),
-            usage: Usage::default(),
+            usage: TaskUsage::default(),
             model: None,
             backend: self.chain.backends.first().map(|backend| backend.name().to_owned()).unwrap_or_default(),
             attestation: None,
@@ -171,7 +173,7 @@ impl Session<'_> {
                 Next::Done(_) => return driven,
                 Next::Ask(question) => {
                     let turn = u32::from(question.turn);
-                    self.tell(|| Event::TurnStarted { turn, of: u32::from(self.limits.turns) });
+                    self.emit(|| TaskEvent::TurnStarted { turn, of: u32::from(self.limits.turns) });
                     let started = Instant::now();
                     match self.reply(machine, question, &mut driven).await {
                         Ok(completion) => {
@@ -195,33 +197,38 @@ impl Session<'_> {
         }
     }
 
-    fn heard(&self, machine: &mut Machine, completion: Completion, millis: u64, driven: &mut Driven) {
+    fn heard(&self, machine: &mut Machine, completion: Completion, millis: u64, driven: &mut SessionLog) {
         let turn = u32::from(machine.turns()) + 1;
-        self.tell(|| Event::Reply { turn, text: completion.text.as_str().into(), millis });
+        self.emit(|| TaskEvent::Reply { turn, text: completion.text.as_str().into(), millis });
         let heard = machine.hear(&completion.text, completion.finish);
         driven.turns.push(Turn { reply: completion, call: None, report: None });
         match heard {
-            Heard::Nudged(text) => self.tell(|| Event::Nudge { turn, text }),
-            Heard::Refused { tool, text } => self.tell(|| Event::ToolResult {
+            ReplyEffect::Nudged(text) => self.emit(|| TaskEvent::Nudge { turn, text }),
+            ReplyEffect::Refused { tool, text } => self.emit(|| TaskEvent::ToolResult {
                 turn,
                 tool,
                 status: EvidenceStatus::Refused,
                 summary: text.to_string(),
                 millis: 0,
             }),
-            Heard::Call | Heard::Done | Heard::Ignored => {}
+            ReplyEffect::Call | ReplyEffect::Done | ReplyEffect::Ignored => {}
         }
     }
 
-    async fn call(&self, machine: &mut Machine, call: Call, driven: &mut Driven) -> Result<(), (StopReason, String)> {
+    async fn call(
+        &self,
+        machine: &mut Machine,
+        call: ToolCall,
+        driven: &mut SessionLog,
+    ) -> Result<(), (StopReason, String)> {
         let turn = u32::from(machine.turns());
-        self.tell(|| Event::ToolCall { turn, tool: call.tool.clone(), args: Value::Object(call.args.clone()) });
+        self.emit(|| TaskEvent::ToolCall { turn, tool: call.tool.clone(), args: Value::Object(call.args.clone()) });
         let report = tokio::select! {
             biased;
-            () = self.cancel.asked() => return Err(cancelled()),
+            () = self.cancel.wait_cancelled() => return Err(cancelled()),
             report = self.caller.call(&call, self.cx, self.until) => report,
         };
-        self.tell(|| Event::ToolResult {
+        self.emit(|| TaskEvent::ToolResult {
             turn,
             tool: call.tool.clone(),
             status: report.status,
@@ -243,16 +250,16 @@ impl Session<'_> {
     async fn reply(
         &self,
         machine: &mut Machine,
-        question: Question,
-        driven: &mut Driven,
+        question: TurnRequest,
+        driven: &mut SessionLog,
     ) -> Result<Completion, NoReply> {
         let mut messages = question.messages;
         let legal = self.legal(question.legal);
         for shrunk in 0..=SHRINKS {
-            let ask = Ask {
+            let ask = CompletionRequest {
                 messages,
                 purpose: Purpose::Turn,
-                legal: Arc::clone(&legal),
+                reply_schema: Arc::clone(&legal),
                 max_output_tokens: self.limits.reply_tokens,
                 max_output_bytes: self.limits.reply_bytes,
                 temperature: TEMPERATURE,
@@ -286,14 +293,18 @@ impl Session<'_> {
     }
 
     /// Asks once, within budget, deadline and the caller's patience, and counts what it took.
-    pub(super) async fn ask_counted(&self, ask: &Ask, driven: &mut Driven) -> Result<Completion, String> {
+    pub(super) async fn ask_counted(
+        &self,
+        ask: &CompletionRequest,
+        driven: &mut SessionLog,
+    ) -> Result<Completion, String> {
         self.ask(ask, driven).await.map_err(|why| match why {
             NoReply::Backend(error) => error.to_string(),
             NoReply::Stop(_, message) => message,
         })
     }
 
-    async fn ask(&self, ask: &Ask, driven: &mut Driven) -> Result<Completion, NoReply> {
+    async fn ask(&self, ask: &CompletionRequest, driven: &mut SessionLog) -> Result<Completion, NoReply> {
         self.afford(ask, driven)?;
         let retries = std::sync::atomic::AtomicU32::new(0);
         let jitter = || self.random.fraction();
@@ -301,7 +312,7 @@ impl Session<'_> {
             retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let wait = attempt.wait;
             tracing::info!(backend = attempt.backend, class = attempt.class.name(), ?wait, "no answer");
-            self.tell(|| Event::Retry {
+            self.emit(|| TaskEvent::Retry {
                 backend: attempt.backend.to_owned(),
                 class: attempt.class.name().to_owned(),
                 wait_millis: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
@@ -309,11 +320,11 @@ impl Session<'_> {
         };
         let answered = tokio::select! {
             biased;
-            () = self.cancel.asked() => { let (reason, message) = cancelled(); return Err(NoReply::Stop(reason, message)) }
+            () = self.cancel.wait_cancelled() => { let (reason, message) = cancelled(); return Err(NoReply::Stop(reason, message)) }
             answered = self.chain.ask(ask, self.until, &jitter, &heard) => answered,
         };
         driven.usage.retries += retries.load(std::sync::atomic::Ordering::Relaxed);
-        let Answered { completion, backend, .. } = answered.map_err(NoReply::Backend)?;
+        let ChainResponse { completion, backend, .. } = answered.map_err(NoReply::Backend)?;
         count(&mut driven.usage, ask, &completion, backend.capabilities().price);
         driven.model = Some(completion.model.clone());
         driven.backend = backend.name().to_owned();
@@ -322,7 +333,7 @@ impl Session<'_> {
     }
 
     /// Whether the next reply fits the budgets, at worst.
-    fn afford(&self, ask: &Ask, driven: &Driven) -> Result<(), NoReply> {
+    fn afford(&self, ask: &CompletionRequest, driven: &SessionLog) -> Result<(), NoReply> {
         let worst = Tokens { input: estimate(ask), output: u64::from(ask.max_output_tokens), cached: 0 };
         let over = |what: String| Err(NoReply::Stop(StopReason::Budget, what));
         if let Some(budget) = self.limits.total_tokens {
@@ -352,11 +363,11 @@ fn cancelled() -> (StopReason, String) {
     (StopReason::Cancelled, "the caller cancelled the task".to_owned())
 }
 
-fn estimate(ask: &Ask) -> u64 {
+fn estimate(ask: &CompletionRequest) -> u64 {
     ask.messages.iter().map(|message| message.content.len() as u64).sum::<u64>() / BYTES_A_TOKEN
 }
 
-fn count(usage: &mut Usage, ask: &Ask, completion: &Completion, price: Option<Price>) {
+fn count(usage: &mut TaskUsage, ask: &CompletionRequest, completion: &Completion, price: Option<Price>) {
     usage.replies += 1;
     // What the endpoint does not count is estimated, so that a budget holds all the same.
     let (total, tokens) = match completion.tokens {

@@ -20,6 +20,6 @@ pub mod synthesis;
 mod transcript;
 pub mod worked;
 
-pub use drive::{Caller, Cancel, Driven, Events, Live, Release, Session, stop_of};
-pub use run::{Finished, Run};
+pub use drive::{AnswerRelease, CancelToken, EventSender, LiveTools, Session, SessionLog, ToolExecutor, stop_of};
+pub use run::{FinishedTask, TaskRun};
 pub use transcript::{TRANSCRIPT_SCHEMA, Transcript, Turn};

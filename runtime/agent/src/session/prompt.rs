@@ -10,7 +10,7 @@ use super::worked;
 use crate::error::Result;
 use crate::ids::Slug;
 use crate::text;
-use crate::tool::{Card, SkillCard};
+use crate::tool::{SkillSummary, ToolSpec};
 
 /// How many bytes of the prompt the skill index may take.
 pub const INDEX_BYTES: usize = 12_000;
@@ -29,9 +29,9 @@ pub struct Prompt<'a> {
     /// What is remembered of this subscriber, frozen.
     pub subscriber: &'a str,
     /// The tools this task may use.
-    pub tools: &'a [&'a Card],
+    pub tools: &'a [&'a ToolSpec],
     /// The skills to show.
-    pub skills: &'a Shown,
+    pub skills: &'a PromptSkills,
     /// How many turns there are.
     pub turns: u8,
     /// The schema of the final answer, where the role declares one.
@@ -42,9 +42,9 @@ pub struct Prompt<'a> {
 
 /// The part of the skill index that the prompt shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Shown {
+pub struct PromptSkills {
     /// In the order they are shown.
-    pub skills: Vec<SkillCard>,
+    pub skills: Vec<SkillSummary>,
     /// How many there are beside them.
     pub more: usize,
 }
@@ -52,21 +52,21 @@ pub struct Shown {
 /// Chooses the skills to show: all, where they fit; otherwise the pinned ones and the best matches.
 /// `best` is asked only then.
 pub fn choose(
-    all: Vec<SkillCard>,
+    all: Vec<SkillSummary>,
     pinned: &[Slug],
     budget: usize,
     best: impl FnOnce() -> Result<Vec<Slug>>,
-) -> Result<Shown> {
-    let size = |card: &SkillCard| line_of(card).len();
+) -> Result<PromptSkills> {
+    let size = |card: &SkillSummary| line_of(card).len();
     let total = all.len();
     // Thousands of lines are not written only to see that they do not fit.
     let mut left = budget;
     if all.iter().all(|card| left.checked_sub(size(card)).inspect(|rest| left = *rest).is_some()) {
-        return Ok(Shown { skills: all, more: 0 });
+        return Ok(PromptSkills { skills: all, more: 0 });
     }
     let best = best()?;
     let mut left = budget;
-    let mut chosen: Vec<&SkillCard> = Vec::new();
+    let mut chosen: Vec<&SkillSummary> = Vec::new();
     for slug in pinned.iter().chain(&best) {
         let Ok(at) = all.binary_search_by(|card| card.slug.cmp(slug)) else { continue };
         let Some(card) = all.get(at) else { continue };
@@ -81,11 +81,11 @@ pub fn choose(
     }
     // Pinned first, then by name: the order does not depend on how well each one matched.
     chosen.sort_by_key(|card| (!pinned.contains(&card.slug), card.slug.clone()));
-    let skills: Vec<SkillCard> = chosen.into_iter().cloned().collect();
-    Ok(Shown { more: total - skills.len(), skills })
+    let skills: Vec<SkillSummary> = chosen.into_iter().cloned().collect();
+    Ok(PromptSkills { more: total - skills.len(), skills })
 }
 
-fn line_of(card: &SkillCard) -> String {
+fn line_of(card: &SkillSummary) -> String {
     let short = text::line(&card.description, 300);
     format!("- {}: {short}\n", card.slug)
 }
@@ -200,7 +200,7 @@ pub fn required_keys(schema: Option<&Value>) -> Vec<String> {
 
 /// The legal replies as a JSON Schema. A model that had to be shown answers in the shape of its examples, where the
 /// role declares none.
-pub fn legal_schema(legal: Legal, tools: &[&Card], answer: Option<&Value>, examples: bool) -> Value {
+pub fn legal_schema(legal: Legal, tools: &[&ToolSpec], answer: Option<&Value>, examples: bool) -> Value {
     let mut shapes = Vec::new();
     if legal != Legal::Final {
         for card in tools {

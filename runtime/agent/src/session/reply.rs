@@ -88,21 +88,21 @@ impl TryFrom<u8> for Edition {
 
 /// What a reply holds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reading<'r> {
+pub struct ParsedReply<'r> {
     /// The objects in the order of the text: all calls, and at most [`MOST_OBJECTS`] others.
     pub objects: Vec<Object<'r>>,
     /// How the reply ended.
-    pub end: End,
+    pub end: ReplyEnd,
     /// How many more objects were not looked at. It counts closed candidates, so some of them may not be JSON.
     pub left_out: usize,
 }
 
-impl Reading<'_> {
+impl ParsedReply<'_> {
     /// Nobody can use what had to be repaired.
     pub fn refuse_repaired(&mut self) {
         for object in &mut self.objects {
             if object.is_repaired() {
-                *object = Object::Broken { problem: Problem::NotJson };
+                *object = Object::Broken { problem: ObjectProblem::NotJson };
             }
         }
     }
@@ -139,7 +139,7 @@ pub enum Object<'r> {
     /// An object that nobody can use.
     Broken {
         /// What is wrong with it.
-        problem: Problem,
+        problem: ObjectProblem,
     },
 }
 
@@ -155,7 +155,7 @@ impl Object<'_> {
 
 /// How a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum ReplyEnd {
     /// Nothing was left open.
     Clean,
     /// An object or a quoted fence was opened and never closed, or the backend cut the reply.
@@ -166,7 +166,7 @@ pub enum End {
 
 /// What is wrong with an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Problem {
+pub enum ObjectProblem {
     /// It is not JSON and no unambiguous repair makes it JSON. A number beyond the range of `f64` counts as this.
     NotJson,
     /// The value of `tool` is not a string.
@@ -187,7 +187,7 @@ pub enum Problem {
     TooDeep,
 }
 
-impl Problem {
+impl ObjectProblem {
     /// One sentence to the model that says what was wrong and what the right shape is.
     #[must_use]
     pub fn advice(self) -> &'static str {
@@ -219,16 +219,16 @@ impl Problem {
 /// A thought ends at the first closing tag of its own name; thoughts do not nest. A closing tag without an opening one
 /// says that all before it was thought.
 #[must_use]
-pub fn read(reply: &str, cut: bool) -> Reading<'_> {
+pub fn read(reply: &str, cut: bool) -> ParsedReply<'_> {
     read_as(reply, cut, Edition::Second)
 }
 
 /// The same, by the rules of an edition.
 #[must_use]
-pub fn read_as(reply: &str, cut: bool, edition: Edition) -> Reading<'_> {
+pub fn read_as(reply: &str, cut: bool, edition: Edition) -> ParsedReply<'_> {
     // A byte order mark would hide that a fence stands at the start of the first line.
     let text = reply.strip_prefix('\u{feff}').unwrap_or(reply);
-    let end = if cut { End::Truncated } else { End::Clean };
+    let end = if cut { ReplyEnd::Truncated } else { ReplyEnd::Clean };
     let mut scan = Scan {
         text,
         edition,
@@ -278,7 +278,7 @@ fn is_blank(here: u8) -> bool {
 }
 
 /// What a brace opens.
-enum Opening {
+enum BraceKind {
     /// An object, or what was meant to be one.
     Object,
     /// Something that was meant to be an object and cannot be read: its keys have no quotes.
@@ -303,7 +303,7 @@ struct Scan<'r> {
     edition: Edition,
     /// What may become objects. They are parsed at the end, so that none is parsed only to be forgotten.
     candidates: Vec<Candidate<'r>>,
-    end: End,
+    end: ReplyEnd,
     left_out: usize,
     /// Braces of prose that are open, and how many more.
     open: Vec<OpenBrace>,
@@ -319,16 +319,16 @@ impl<'r> Scan<'r> {
     /// Passes an object, or one brace that does not begin an object.
     fn pass_brace(&mut self, at: usize) -> usize {
         match self.opening(at) {
-            Opening::Object => {
+            BraceKind::Object => {
                 if let Some(candidate) = Candidate::at(self.text, at, self.edition) {
                     let end = at + candidate.text.len();
                     self.keep(candidate);
                     return end;
                 }
-                self.end = End::Truncated;
+                self.end = ReplyEnd::Truncated;
                 self.pass_rest(at)
             }
-            Opening::Unreadable => {
+            BraceKind::Unreadable => {
                 let found = if self.unclosed { None } else { Candidate::at(self.text, at, self.edition) };
                 match found {
                     // Code is passed over; a call that cannot be read is one.
@@ -350,7 +350,7 @@ impl<'r> Scan<'r> {
                     }
                 }
             }
-            Opening::Prose { doubled } => {
+            BraceKind::Prose { doubled } => {
                 if self.edition == Edition::Second {
                     self.open_brace(at, false, doubled);
                 }
@@ -361,19 +361,19 @@ impl<'r> Scan<'r> {
 
     /// What the brace at this place opens. `{see below}` and most code is told apart here, so that it cannot swallow
     /// the rest of the reply.
-    fn opening(&mut self, at: usize) -> Opening {
+    fn opening(&mut self, at: usize) -> BraceKind {
         if self.edition == Edition::First {
             return match next_solid(self.text, at + 1) {
-                Some(b'"' | b'\'' | b'}') => Opening::Object,
-                _ => Opening::Prose { doubled: false },
+                Some(b'"' | b'\'' | b'}') => BraceKind::Object,
+                _ => BraceKind::Prose { doubled: false },
             };
         }
         let next = self.comments.next_meant(self.text, at + 1);
         match byte(self.text, next) {
-            Some(b'"' | b'\'' | b'}') => Opening::Object,
-            Some(b'{') => Opening::Prose { doubled: true },
-            Some(b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$') if is_bare_key(self.text, next) => Opening::Unreadable,
-            _ => Opening::Prose { doubled: false },
+            Some(b'"' | b'\'' | b'}') => BraceKind::Object,
+            Some(b'{') => BraceKind::Prose { doubled: true },
+            Some(b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$') if is_bare_key(self.text, next) => BraceKind::Unreadable,
+            _ => BraceKind::Prose { doubled: false },
         }
     }
 
@@ -432,7 +432,7 @@ impl<'r> Scan<'r> {
         if let Some(end) = thought_end(self.text, tag.end, Some(tag.name)) {
             return end;
         }
-        self.end = End::InThought;
+        self.end = ReplyEnd::InThought;
         self.pass_rest(tag.end)
     }
 
@@ -448,7 +448,7 @@ impl<'r> Scan<'r> {
         }
         fence_end(self.text, end, ticks).unwrap_or_else(|| {
             if self.edition == Edition::Second {
-                self.end = End::Truncated;
+                self.end = ReplyEnd::Truncated;
             }
             self.pass_rest(at)
         })
@@ -485,7 +485,7 @@ impl<'r> Scan<'r> {
     }
 
     /// Parses what was found.
-    fn reading(mut self) -> Reading<'r> {
+    fn reading(mut self) -> ParsedReply<'r> {
         let all = self.candidates.len();
         if self.open.first().is_some_and(|brace| self.was_a_call(brace, self.text.len()))
             && let Some(brace) = self.open.first_mut()
@@ -494,8 +494,8 @@ impl<'r> Scan<'r> {
         }
         for brace in self.open.iter().filter(|brace| brace.unreadable) {
             self.enclosed.push((brace.before, all));
-            if self.end == End::Clean {
-                self.end = End::Truncated;
+            if self.end == ReplyEnd::Clean {
+                self.end = ReplyEnd::Truncated;
             }
         }
         // How many more pairs of braces begin than end before each candidate.
@@ -530,7 +530,7 @@ impl<'r> Scan<'r> {
             }
             objects.push(object);
         }
-        Reading { objects, end: self.end, left_out: self.left_out }
+        ParsedReply { objects, end: self.end, left_out: self.left_out }
     }
 }
 
@@ -685,10 +685,10 @@ impl<'r> Candidate<'r> {
     /// What the candidate is, if need be after a repair.
     fn object(&self, announced: &Announced<'_>, edition: Edition) -> Object<'r> {
         if self.depth > DEEPEST {
-            return broken(Problem::TooDeep);
+            return broken(ObjectProblem::TooDeep);
         }
         if *announced == Announced::Argument {
-            return broken(Problem::NotJson);
+            return broken(ObjectProblem::NotJson);
         }
         if let Ok(outline) = serde_json::from_str::<Outline>(self.text) {
             return outline.object(Cow::Borrowed(self.text), announced, edition);
@@ -698,12 +698,12 @@ impl<'r> Candidate<'r> {
         {
             return outline.object(Cow::Owned(text), announced, edition);
         }
-        broken(Problem::NotJson)
+        broken(ObjectProblem::NotJson)
     }
 }
 
 /// An object with this problem.
-fn broken(problem: Problem) -> Object<'static> {
+fn broken(problem: ObjectProblem) -> Object<'static> {
     Object::Broken { problem }
 }
 

@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use super::account;
 use super::context;
-use super::drive::{Caller, Cancel, Driven, Events, Release, Session, stop_of};
-use super::machine::{Machine, Rules, Stop};
-use super::prompt::{self, Prompt, Shown};
+use super::drive::{AnswerRelease, CancelToken, EventSender, Session, SessionLog, ToolExecutor, stop_of};
+use super::machine::{Machine, SessionRules, Stop};
+use super::prompt::{self, Prompt, PromptSkills};
 use super::reply::Edition;
-use super::synthesis::{self, Provenance};
+use super::synthesis::{self, SynthesisSource};
 use super::transcript::{TRANSCRIPT_SCHEMA, Transcript};
 use super::worked;
 use crate::backend::Chain;
-use crate::brain::Layer;
+use crate::brain::MemoryLayer;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Random, Slug};
 use crate::layout;
 use crate::memory::layers;
-use crate::task::{CallRecord, Event, Limits, SkillMove, Status, StopReason, Usage};
+use crate::task::{CallRecord, ChangedSkill, StopReason, TaskEvent, TaskLimits, TaskStatus, TaskUsage};
 use crate::tool::{
-    Card, Context, Desk, SkillRules, TaskFrame, TaskProposal, Toolbox, Written, at_desk, at_desk_quickly,
+    SkillRules, SkillWriteOutcome, TaskFrame, TaskProposal, ToolContext, ToolSpec, Toolbox, WorkingCopy,
+    with_working_copy, with_working_copy_inline,
 };
 use crate::tuning::Tuning;
 
@@ -32,31 +33,31 @@ const PATIENCE_WITH_TOOLS: Duration = Duration::from_secs(30);
 const NOBODY: &str = "none";
 
 /// Everything a task runs with.
-pub struct Run<'r> {
+pub struct TaskRun<'r> {
     /// The task.
     pub frame: Arc<TaskFrame>,
     /// The brain, and the step in the making.
-    pub desk: Arc<Mutex<Desk>>,
+    pub desk: Arc<Mutex<WorkingCopy>>,
     /// What tools see.
-    pub cx: Context,
+    pub cx: ToolContext,
     /// Who speaks.
     pub chain: &'r Chain,
     /// The tools the task may use.
     pub toolbox: &'r Toolbox,
     /// Who runs calls.
-    pub caller: &'r dyn Caller,
+    pub caller: &'r dyn ToolExecutor,
     /// What it may use up.
-    pub limits: &'r Limits,
+    pub limits: &'r TaskLimits,
     /// Which components and constants the brain runs with.
     pub tuning: Arc<Tuning>,
     /// Whether a hard task is learned from.
     pub learning: bool,
     /// Ends it early.
-    pub cancel: &'r Cancel,
+    pub cancel: &'r CancelToken,
     /// Who watches.
-    pub events: Option<&'r Events>,
+    pub events: Option<&'r EventSender>,
     /// Whether the final answer may be kept; it may, where nobody is asked.
-    pub release: Option<&'r dyn Release>,
+    pub release: Option<&'r dyn AnswerRelease>,
     /// Spreads retries out.
     pub random: &'r dyn Random,
     /// An answer that is known already: no model is asked.
@@ -68,7 +69,7 @@ pub struct Run<'r> {
 
 /// A task whose step is ready to be settled.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishedTask {
     /// How it ended.
     pub stop: Stop,
     /// Turns used.
@@ -76,7 +77,7 @@ pub struct Finished {
     /// Tool calls.
     pub calls: Vec<CallRecord>,
     /// What it used up.
-    pub usage: Usage,
+    pub usage: TaskUsage,
     /// Objects in replies that were passed over.
     pub dropped: u32,
     /// The model that spoke last.
@@ -90,7 +91,7 @@ pub struct Finished {
     /// The skills that were loaded, with their digests.
     pub loaded: Vec<(Slug, Digest)>,
     /// What was done to skills.
-    pub changed: Vec<SkillMove>,
+    pub changed: Vec<ChangedSkill>,
     /// What was to be done to skills, and waits for a person.
     pub proposals: Vec<TaskProposal>,
     /// What did not work and was worked around.
@@ -103,7 +104,7 @@ struct Prepared {
     memory: String,
     users: String,
     subscriber: String,
-    shown: Shown,
+    shown: PromptSkills,
     /// What the choice went by, where meaning had a part in it.
     best: Option<Vec<Slug>>,
     warning: Option<String>,
@@ -112,11 +113,11 @@ struct Prepared {
     question: Arc<str>,
 }
 
-impl Run<'_> {
+impl TaskRun<'_> {
     /// Runs the task and writes its step. Nothing is settled yet.
-    pub async fn run(&self) -> Result<Finished> {
+    pub async fn run(&self) -> Result<FinishedTask> {
         let prepared = self.prepare().await?;
-        let cards: Vec<&Card> = self.toolbox.iter().map(|tool| tool.card()).collect();
+        let cards: Vec<&ToolSpec> = self.toolbox.iter().map(|tool| tool.spec()).collect();
         let capabilities = self.chain.backends.first().map(|backend| backend.capabilities()).unwrap_or_default();
         let answer = prompt::final_schema(&prepared.role);
         let system: Arc<str> = prompt::system(&Prompt {
@@ -134,7 +135,7 @@ impl Run<'_> {
         let tuning = &self.tuning;
         // What was said then is read as it was read then.
         let reading = self.replayed.map_or_else(Edition::default, |replayed| replayed.reading);
-        let rules = Rules {
+        let rules = SessionRules {
             turns: self.limits.turns,
             tools: cards.iter().map(|card| card.name.clone()).collect(),
             context_bytes: self.limits.context_bytes.min(capabilities.context_bytes.unwrap_or(usize::MAX)),
@@ -161,7 +162,7 @@ impl Run<'_> {
         };
         let (mut driven, stop) = match &self.known {
             Some(answer) => {
-                let driven = Driven { backend: NOBODY.to_owned(), ..Driven::default() };
+                let driven = SessionLog { backend: NOBODY.to_owned(), ..SessionLog::default() };
                 (driven, Stop { reason: StopReason::Final, answer: Some(answer.clone()), message: None })
             }
             None => {
@@ -191,7 +192,7 @@ impl Run<'_> {
             stop: stop.clone(),
         };
         let mut warnings: Vec<String> = prepared.warning.into_iter().collect();
-        let converged = stop.reason.status() == Status::Converged;
+        let converged = stop.reason.status() == TaskStatus::Converged;
         if self.learning && converged && synthesis::is_hard(machine.calls(), self.rules()) {
             match self.learn(&session, &machine, &mut transcript, &mut driven, prepared.archived).await {
                 Ok(waits) => warnings.extend(waits),
@@ -248,13 +249,14 @@ impl Run<'_> {
         let input = Arc::clone(&self.frame.input);
         let chosen = match (self.replayed, meaning) {
             (Some(replayed), _) => match replayed.skills.clone() {
-                Some(best) => at_desk(&self.desk, move |desk| choose(desk, room, |_, _| Ok(best))).await,
+                Some(best) => with_working_copy(&self.desk, move |desk| choose(desk, room, |_, _| Ok(best))).await,
                 None => return,
             },
-            (None, Some(meaning)) => match meaning.of(&self.frame.input).await {
+            (None, Some(meaning)) => match meaning.embed_query(&self.frame.input).await {
                 Ok(sought) => {
-                    let best = move |desk: &mut Desk, most| desk.best_skills_near(&input, most, &sought, &meaning);
-                    at_desk(&self.desk, move |desk| choose(desk, room, best)).await
+                    let best =
+                        move |desk: &mut WorkingCopy, most| desk.best_skills_near(&input, most, &sought, &meaning);
+                    with_working_copy(&self.desk, move |desk| choose(desk, room, best)).await
                 }
                 Err(error) => Err(error),
             },
@@ -285,17 +287,17 @@ impl Run<'_> {
         let subscriber = self.frame.subscriber;
         let room = self.index_room();
         let asks = self.known.is_none();
-        at_desk_quickly(&self.desk, move |desk| {
+        with_working_copy_inline(&self.desk, move |desk| {
             let role = desk.read(&layout::rel(layout::SYSTEM)?)?.ok_or_else(|| {
                 Error::corrupt("the brain has no system.md").hint("put it back, or restore the brain from a snapshot")
             })?;
             let role = String::from_utf8(role)
                 .map_err(|source| Error::corrupt("system.md is not UTF-8 text").because(source))?;
-            let mut frozen = |layer: Layer| desk.layer(layer).map(|text| layers::frozen(&text, layer.cap()));
-            let memory = frozen(Layer::Memory)?;
-            let users = frozen(Layer::User)?;
+            let mut frozen = |layer: MemoryLayer| desk.layer(layer).map(|text| layers::frozen(&text, layer.cap()));
+            let memory = frozen(MemoryLayer::Memory)?;
+            let users = frozen(MemoryLayer::User)?;
             let subscriber =
-                subscriber.map(|digest| frozen(Layer::Subscriber(digest))).transpose()?.unwrap_or_default();
+                subscriber.map(|digest| frozen(MemoryLayer::Subscriber(digest))).transpose()?.unwrap_or_default();
             desk.reload()?;
             let (shown, _) = choose(desk, room, |desk, most| desk.best_skills(&input, most))?;
             let archived = desk.archived()?;
@@ -318,10 +320,10 @@ impl Run<'_> {
         session: &Session<'_>,
         machine: &Machine,
         transcript: &mut Transcript,
-        driven: &mut Driven,
+        driven: &mut SessionLog,
         archived: Vec<Slug>,
     ) -> Result<Option<String>> {
-        let skills = at_desk_quickly(&self.desk, Desk::skills).await?;
+        let skills = with_working_copy_inline(&self.desk, WorkingCopy::skills).await?;
         let answer = transcript.stop.answer.as_deref().unwrap_or_default();
         let ask = synthesis::question(
             &self.frame.input,
@@ -341,14 +343,14 @@ impl Run<'_> {
         let executed = machine.calls().len();
         let task = self.frame.task.clone();
         let is_replayed = self.replayed.is_some();
-        let (slug, change, written) = at_desk(&self.desk, move |desk| {
+        let (slug, change, written) = with_working_copy(&self.desk, move |desk| {
             let first = desk.brain()?.next_evidence()?;
             let evidence = (first..).take(executed).collect();
-            let from = Provenance { task: &task, evidence };
+            let from = SynthesisSource { task: &task, evidence };
             // In a replay the receipt says whether it was written.
-            desk.or_nothing(|desk| {
-                let done = desk.by_the_record(is_replayed, |desk| synthesis::write(desk, &lesson, &archived, &from))?;
-                if is_replayed && done.2 == Written::Done {
+            desk.atomically(|desk| {
+                let done = desk.as_recorded(is_replayed, |desk| synthesis::write(desk, &lesson, &archived, &from))?;
+                if is_replayed && done.2 == SkillWriteOutcome::Done {
                     desk.check_moved(&done.0)?;
                 }
                 Ok(done)
@@ -356,11 +358,11 @@ impl Run<'_> {
         })
         .await?;
         match written {
-            Written::Done => {
-                session.tell(|| Event::SkillWritten { slug, change });
+            SkillWriteOutcome::Done => {
+                session.emit(|| TaskEvent::SkillWritten { slug, change });
                 Ok(None)
             }
-            Written::Waits(_) => Ok(Some(format!("what was learned about skill {slug} waits for a person"))),
+            SkillWriteOutcome::Waits(_) => Ok(Some(format!("what was learned about skill {slug} waits for a person"))),
         }
     }
 
@@ -368,29 +370,32 @@ impl Run<'_> {
     async fn close(
         &self,
         machine: Machine,
-        driven: Driven,
+        driven: SessionLog,
         transcript: Transcript,
         mut warnings: Vec<String>,
-    ) -> Result<Finished> {
+    ) -> Result<FinishedTask> {
         let frame = Arc::clone(&self.frame);
-        let closing = at_desk_quickly(&self.desk, move |desk| {
+        let closing = with_working_copy_inline(&self.desk, move |desk| {
             desk.close_to_tools();
             let stop = transcript.stop.clone();
-            warnings.extend(desk.gate_the_rest()?);
+            warnings.extend(desk.gate_direct_edits()?);
             match stop.reason.status() {
-                Status::Converged => desk.count_uses()?,
-                Status::Incomplete => {}
-                Status::Failed => desk.forget_changes(),
+                TaskStatus::Converged => desk.count_uses()?,
+                TaskStatus::Incomplete => {}
+                TaskStatus::Failed => desk.forget_changes(),
             }
             let loaded: Vec<(Slug, Digest)> =
                 desk.loaded().iter().map(|(slug, digest)| (slug.clone(), *digest)).collect();
-            let changed: Vec<SkillMove> =
-                desk.changed().iter().map(|(slug, change)| SkillMove { slug: slug.clone(), change: *change }).collect();
+            let changed: Vec<ChangedSkill> = desk
+                .changed()
+                .iter()
+                .map(|(slug, change)| ChangedSkill { slug: slug.clone(), change: *change })
+                .collect();
             let slugs: Vec<Slug> = loaded.iter().map(|(slug, _)| slug.clone()).collect();
             let proposals: Vec<TaskProposal> = desk.proposals().cloned().collect();
             let private = desk.private_words().cloned();
             let (_, draft) = desk.step()?;
-            let task = account::Account {
+            let task = account::TaskRecord {
                 frame: &frame,
                 private: private.as_ref(),
                 turns: &transcript.turns,
@@ -401,7 +406,7 @@ impl Run<'_> {
                 backend: &driven.backend,
             };
             task.write(draft);
-            Ok(Finished {
+            Ok(FinishedTask {
                 stop,
                 turns: u32::from(machine.turns()),
                 calls: machine.calls().to_vec(),
@@ -434,10 +439,10 @@ struct Room {
 
 /// The skills to show, and what `best` said where it was asked.
 fn choose(
-    desk: &mut Desk,
+    desk: &mut WorkingCopy,
     room: Room,
-    best: impl FnOnce(&mut Desk, usize) -> Result<Vec<Slug>>,
-) -> Result<(Shown, Vec<Slug>)> {
+    best: impl FnOnce(&mut WorkingCopy, usize) -> Result<Vec<Slug>>,
+) -> Result<(PromptSkills, Vec<Slug>)> {
     let skills = desk.skills()?;
     let pinned = desk.pinned()?;
     let mut said = Vec::new();

@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use super::reply::{self, Edition, Object};
 use super::transcript::Turn;
-use crate::backend::{Ask, ChatMessage, Completion, Finish, Purpose, Speaker};
+use crate::backend::{ChatMessage, Completion, CompletionRequest, FinishReason, Purpose, Role};
 use crate::error::{Error, Result};
 use crate::ids::{Slug, TaskId};
 use crate::memory::EvidenceStatus;
 use crate::redact::redact;
-use crate::skill::provenance::Writer;
-use crate::skill::{self, Document, Place};
-use crate::task::{CallRecord, Limits};
+use crate::skill::provenance::SkillWriter;
+use crate::skill::{self, Document, SkillLocation};
+use crate::task::{CallRecord, TaskLimits};
 use crate::text::head;
-use crate::tool::{Desk, SkillCard, SkillChange, SkillRules, Write, Written};
+use crate::tool::{SkillChange, SkillRules, SkillSummary, SkillWriteOutcome, WorkingCopy, Write};
 
 /// This many calls make a task hard.
 const HARD_CALLS: usize = 5;
@@ -55,11 +55,11 @@ pub fn question(
     input: &str,
     turns: &[Turn],
     answer: &str,
-    skills: &[SkillCard],
+    skills: &[SkillSummary],
     archived: &[Slug],
-    limits: &Limits,
+    limits: &TaskLimits,
     examples: bool,
-) -> Ask {
+) -> CompletionRequest {
     let system = "You keep the procedures of an agent. You read how a task was solved and decide whether it taught a \
         procedure worth keeping: steps in order, which tool with which arguments, what to check, what went wrong and \
         how it was put right. Write for any task of this kind, not for this one input: no names, no quotes, no secrets, \
@@ -94,10 +94,10 @@ pub fn question(
     }
     add(&mut text, format_args!("\n# Final answer\n\n{}\n", head(&redact(answer), ANSWER_CHARS)));
     let message = |role, content: &str| ChatMessage { role, content: content.into() };
-    Ask {
-        messages: vec![message(Speaker::System, &system), message(Speaker::User, &text)],
+    CompletionRequest {
+        messages: vec![message(Role::System, &system), message(Role::User, &text)],
         purpose: Purpose::Synthesis,
-        legal: Arc::new(legal()),
+        reply_schema: Arc::new(legal()),
         max_output_tokens: limits.reply_tokens,
         max_output_bytes: limits.reply_bytes,
         temperature: 0.2,
@@ -128,7 +128,7 @@ fn add(text: &mut String, what: std::fmt::Arguments<'_>) {
 
 /// What a task taught.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lesson {
+pub struct SynthesizedSkill {
     /// The name of the skill.
     pub slug: Slug,
     /// What it does and when to use it.
@@ -139,8 +139,8 @@ pub struct Lesson {
 
 /// Reads what the model decided: a lesson, or that nothing was learned. Anything that is not one of
 /// the three shapes is an error.
-pub fn decide(completion: &Completion, reading: Edition) -> Result<Option<Lesson>> {
-    let reading = reply::read_as(&completion.text, completion.finish == Finish::Length, reading);
+pub fn decide(completion: &Completion, reading: Edition) -> Result<Option<SynthesizedSkill>> {
+    let reading = reply::read_as(&completion.text, completion.finish == FinishReason::Length, reading);
     let Some(Object::Final { text, .. }) = reading.objects.first() else {
         return Err(Error::invalid("the answer is not a JSON object"));
     };
@@ -160,7 +160,7 @@ pub fn decide(completion: &Completion, reading: Edition) -> Result<Option<Lesson
             let slug =
                 Slug::from_title(name).ok_or_else(|| Error::invalid(format!("{name:?} is no name for a skill")))?;
             let (description, body) = (field("description")?.to_owned(), field("body")?.to_owned());
-            Ok(Some(Lesson { slug, description, body }))
+            Ok(Some(SynthesizedSkill { slug, description, body }))
         }
         other => Err(Error::invalid(format!("{other:?} is no action"))),
     }
@@ -168,7 +168,7 @@ pub fn decide(completion: &Completion, reading: Edition) -> Result<Option<Lesson
 
 /// Where a skill comes from.
 #[derive(Debug, Clone)]
-pub struct Provenance<'a> {
+pub struct SynthesisSource<'a> {
     /// The task that taught it.
     pub task: &'a TaskId,
     /// The numbers of the evidence it rests on.
@@ -179,18 +179,18 @@ pub struct Provenance<'a> {
 /// the archive where it lies there, and as a new one otherwise. Says what it did, or that it waits for a person; what
 /// is refused half-way leaves nothing behind.
 pub fn write(
-    desk: &mut Desk,
-    lesson: &Lesson,
+    desk: &mut WorkingCopy,
+    lesson: &SynthesizedSkill,
     archived: &[Slug],
-    from: &Provenance<'_>,
-) -> Result<(Slug, SkillChange, Written)> {
-    desk.or_nothing(|desk| {
+    from: &SynthesisSource<'_>,
+) -> Result<(Slug, SkillChange, SkillWriteOutcome)> {
+    desk.atomically(|desk| {
         let cards = desk.skills()?;
         let known =
             cards.iter().any(|card| card.slug == lesson.slug && !card.external) || archived.contains(&lesson.slug);
         let same = if known { None } else { same_skill(&cards, &lesson.description) };
         let target = same.unwrap_or_else(|| lesson.slug.clone());
-        let by = Writer::Synthesis;
+        let by = SkillWriter::Synthesis;
         if let Some(place) = desk.skill_place(&target)? {
             let text = updated(desk, &place, lesson, from)?;
             let written = desk.write_skill(by, &target, Write::Edit(&text))?;
@@ -210,7 +210,12 @@ pub fn write(
 }
 
 /// The text of a skill with the lesson in it.
-fn updated(desk: &mut Desk, place: &Place, lesson: &Lesson, from: &Provenance<'_>) -> Result<String> {
+fn updated(
+    desk: &mut WorkingCopy,
+    place: &SkillLocation,
+    lesson: &SynthesizedSkill,
+    from: &SynthesisSource<'_>,
+) -> Result<String> {
     let slug = &place.slug;
     if desk.edit()?.usage(slug)?.pinned {
         return Err(Error::refused(format!("skill {slug} is pinned by the operator and stays as it is")));
@@ -241,10 +246,10 @@ fn is_written_here(document: &Document) -> bool {
     let metadata = document.value("metadata");
     let keys: Vec<&str> = document.keys().collect();
     keys == ["name", "description", "version", "metadata"]
-        && matches!(metadata, Some(skill::Value::Map(map)) if map.keys().eq(["evidence", "task"]))
+        && matches!(metadata, Some(skill::FrontMatterValue::Map(map)) if map.keys().eq(["evidence", "task"]))
 }
 
-fn written(slug: &Slug, lesson: &Lesson, from: &Provenance<'_>, version: u64) -> String {
+fn written(slug: &Slug, lesson: &SynthesizedSkill, from: &SynthesisSource<'_>, version: u64) -> String {
     let evidence = from.evidence.iter().map(i64::to_string).collect::<Vec<_>>().join(" ");
     // JSON strings are YAML strings.
     let quoted = |text: &str| Value::from(text.split_whitespace().collect::<Vec<_>>().join(" ")).to_string();
@@ -258,7 +263,7 @@ fn written(slug: &Slug, lesson: &Lesson, from: &Provenance<'_>, version: u64) ->
 }
 
 /// A skill whose description means the same.
-fn same_skill(cards: &[SkillCard], description: &str) -> Option<Slug> {
+fn same_skill(cards: &[SkillSummary], description: &str) -> Option<Slug> {
     let wanted = words(description);
     cards
         .iter()

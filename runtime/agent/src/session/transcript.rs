@@ -3,13 +3,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::machine::{Call, Stop};
+use super::machine::{Stop, ToolCall};
 use super::reply::Edition;
 use crate::backend::Completion;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Slug, TaskId};
-use crate::task::Limits;
+use crate::task::TaskLimits;
 use crate::tool::{SkillRules, ToolReport};
 
 /// The format this build writes.
@@ -23,7 +23,7 @@ pub struct Turn {
     pub reply: Completion,
     /// The call that followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call: Option<Call>,
+    pub call: Option<ToolCall>,
     /// What came of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<ToolReport>,
@@ -40,13 +40,13 @@ pub struct Transcript {
     /// The brain.
     pub brain: BrainId,
     /// When it began.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Who asked, as the brain knows them.
     pub subscriber: Option<Digest>,
     /// What was asked.
     pub input: String,
     /// The limits.
-    pub limits: Limits,
+    pub limits: TaskLimits,
     /// The tools it could use.
     pub tools: Vec<String>,
     /// Who was to speak.
@@ -82,7 +82,7 @@ pub struct Transcript {
 impl Transcript {
     /// Which rules held for what the task wrote into skills.
     pub fn rules(&self) -> SkillRules {
-        if self.gated { SkillRules::Gated } else { SkillRules::Before }
+        if self.gated { SkillRules::Gated } else { SkillRules::Ungated }
     }
 
     /// The bytes that are kept and named.
@@ -112,9 +112,9 @@ mod tests {
         let text = r#"{"schema":"herm/transcript@1","task":"01a1e9b6a231-ce391dce8f74b0e5","brain":"1",
             "at":"2026-11-16T03:04:05.000Z","subscriber":null,"input":"count","limits":LIMITS,"tools":[],"backend":"b",
             "learning":true,"prompt":"p","turns":[],"stop":{"reason":"final","answer":"{}","message":null}}"#;
-        let limits = serde_json::to_string(&Limits::default()).unwrap();
+        let limits = serde_json::to_string(&TaskLimits::default()).unwrap();
         let mut transcript = Transcript::parse(text.replace("LIMITS", &limits).as_bytes()).unwrap();
-        assert_eq!(transcript.rules(), SkillRules::Before);
+        assert_eq!(transcript.rules(), SkillRules::Ungated);
         assert!(!String::from_utf8(transcript.to_bytes().unwrap()).unwrap().contains("gated"));
         transcript.gated = true;
         assert_eq!(Transcript::parse(&transcript.to_bytes().unwrap()).unwrap().rules(), SkillRules::Gated);

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use async_trait::async_trait;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::desk::Desk;
-use super::meaning::Meaning;
-use crate::clock::Moment;
+use super::desk::WorkingCopy;
+use super::meaning::Embeddings;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, TaskId};
 use crate::skill::command;
@@ -27,7 +27,7 @@ pub struct TaskFrame {
     /// What was asked.
     pub input: Arc<str>,
     /// When the task began. Everything it writes carries this moment.
-    pub at: Moment,
+    pub at: Timestamp,
     /// The brains whose tasks led to this one, this one last.
     pub path: Vec<BrainId>,
     /// When it has to be done.
@@ -131,22 +131,22 @@ pub trait AskRules: Send + Sync + fmt::Debug {
 
 /// What a running tool sees.
 #[derive(Debug, Clone)]
-pub struct Context {
+pub struct ToolContext {
     frame: Arc<TaskFrame>,
-    desk: Arc<Mutex<Desk>>,
+    desk: Arc<Mutex<WorkingCopy>>,
     secrets: Arc<Secrets>,
     agents: Option<Arc<dyn Agents>>,
-    meaning: Option<Arc<Meaning>>,
+    meaning: Option<Arc<Embeddings>>,
     quick: bool,
     /// A call that went well then is replayed.
     went_well: bool,
 }
 
-impl Context {
+impl ToolContext {
     /// A context over a desk.
     pub fn new(
         frame: Arc<TaskFrame>,
-        desk: Arc<Mutex<Desk>>,
+        desk: Arc<Mutex<WorkingCopy>>,
         secrets: Arc<Secrets>,
         agents: Option<Arc<dyn Agents>>,
     ) -> Self {
@@ -158,12 +158,12 @@ impl Context {
     }
 
     /// The same with a model that says what texts mean.
-    pub fn with_meaning(self, meaning: Option<Arc<Meaning>>) -> Self {
+    pub fn with_meaning(self, meaning: Option<Arc<Embeddings>>) -> Self {
         Self { meaning, ..self }
     }
 
     /// What texts mean, where the harness has a model for it.
-    pub fn meaning(&self) -> Option<&Arc<Meaning>> {
+    pub fn meaning(&self) -> Option<&Arc<Embeddings>> {
         self.meaning.as_ref()
     }
 
@@ -199,35 +199,35 @@ impl Context {
         if !hears {
             return None;
         }
-        at_desk(&self.desk, Desk::news_from_outside).await.ok().flatten()
+        with_working_copy(&self.desk, WorkingCopy::external_skill_changes).await.ok().flatten()
     }
 
     /// Works on the brain, off the executor's threads unless the call is a quick one.
-    pub async fn desk<T, W>(&self, work: W) -> Result<T>
+    pub async fn with_working_copy<T, W>(&self, work: W) -> Result<T>
     where
         T: Send + 'static,
-        W: FnOnce(&mut Desk) -> Result<T> + Send + 'static,
+        W: FnOnce(&mut WorkingCopy) -> Result<T> + Send + 'static,
     {
         let went_well = self.went_well;
-        let work = move |desk: &mut Desk| {
+        let work = move |desk: &mut WorkingCopy| {
             if desk.is_closed() {
                 return Err(Error::conflict("the task is over").hint("nothing is written any more"));
             }
-            desk.by_the_record(went_well, work)
+            desk.as_recorded(went_well, work)
         };
         match self.quick {
-            true => at_desk_quickly(&self.desk, work).await,
-            false => at_desk(&self.desk, work).await,
+            true => with_working_copy_inline(&self.desk, work).await,
+            false => with_working_copy(&self.desk, work).await,
         }
     }
 }
 
 /// Works at a desk, off the executor's threads. Once begun, the work is finished even if nobody
 /// waits for it any more.
-pub async fn at_desk<T, W>(desk: &Arc<Mutex<Desk>>, work: W) -> Result<T>
+pub async fn with_working_copy<T, W>(desk: &Arc<Mutex<WorkingCopy>>, work: W) -> Result<T>
 where
     T: Send + 'static,
-    W: FnOnce(&mut Desk) -> Result<T> + Send + 'static,
+    W: FnOnce(&mut WorkingCopy) -> Result<T> + Send + 'static,
 {
     let desk = Arc::clone(desk);
     let worked = tokio::task::spawn_blocking(move || match desk.lock() {
@@ -241,23 +241,23 @@ where
 }
 
 /// Works at a desk at once, where the work is little: on a small brain whose desk is free. Crossing
-/// to another thread and back costs more than such work. Otherwise like [`at_desk`].
-pub async fn at_desk_quickly<T, W>(desk: &Arc<Mutex<Desk>>, work: W) -> Result<T>
+/// to another thread and back costs more than such work. Otherwise like [`with_working_copy`].
+pub async fn with_working_copy_inline<T, W>(desk: &Arc<Mutex<WorkingCopy>>, work: W) -> Result<T>
 where
     T: Send + 'static,
-    W: FnOnce(&mut Desk) -> Result<T> + Send + 'static,
+    W: FnOnce(&mut WorkingCopy) -> Result<T> + Send + 'static,
 {
     match desk.try_lock() {
         Ok(mut desk) if desk.is_light() => return work_at(&mut desk, work),
         Err(TryLockError::Poisoned(_)) => return Err(left_in_the_middle()),
         Ok(_) | Err(TryLockError::WouldBlock) => {}
     }
-    at_desk(desk, work).await
+    with_working_copy(desk, work).await
 }
 
 /// A panic ends this piece of work and nothing else. What it had put into the step stays there, as
 /// with any tool that fails half-way; a brain that was settling notices by itself.
-fn work_at<T>(desk: &mut Desk, work: impl FnOnce(&mut Desk) -> Result<T>) -> Result<T> {
+fn work_at<T>(desk: &mut WorkingCopy, work: impl FnOnce(&mut WorkingCopy) -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(|| work(desk)))
         .unwrap_or_else(|_| Err(Error::internal("the work on the brain panicked")))
 }

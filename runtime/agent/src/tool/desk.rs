@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
 
-use super::dispatch::Told;
-use super::gate::{Gate, Overlay, Write, Written};
-use super::loading::Around;
-use super::outside::Heard;
-use crate::brain::{Brain, Draft, Editor, Layer};
-use crate::clock::Moment;
+use super::dispatch::Disclosure;
+use super::gate::{Gate, Overlay, SkillWriteOutcome, Write};
+use super::loading::SessionEnv;
+use super::outside::ExternalListing;
+use crate::brain::{Brain, Draft, Editor, MemoryLayer};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
-use crate::memory::{Fact, Found, FoundNear, Search, Sought, Source};
-use crate::skill::provenance::Writer;
-use crate::skill::visible::{Filter, Seen, visible};
-use crate::skill::{Document, Files as _, Form, MAIN_FILES, Place, all_skills, guard, store};
+use crate::memory::{Fact, HybridResults, MemorySource, QueryVector, Search, SearchResults};
+use crate::skill::provenance::SkillWriter;
+use crate::skill::visible::{VisibilityFilter, VisibleSkill, visible};
+use crate::skill::{Document, Files as _, Form, MAIN_FILES, SkillLocation, all_skills, guard, store};
 use crate::tuning::Tuning;
 
 /// A skill as the index shows it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct SkillCard {
+pub struct SkillSummary {
     /// Its identity.
     pub slug: Slug,
     /// What it does and when to use it.
@@ -33,8 +33,8 @@ pub struct SkillCard {
     pub external: bool,
 }
 
-impl SkillCard {
-    fn of(seen: Seen<'_>) -> Self {
+impl SkillSummary {
+    fn of(seen: VisibleSkill<'_>) -> Self {
         Self {
             slug: seen.entry.place.slug.clone(),
             description: Arc::clone(&seen.entry.description),
@@ -69,7 +69,7 @@ pub enum SkillChange {
 
 /// What a task has made of its step so far.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct Savepoint {
     draft: Draft,
     loaded: BTreeMap<Slug, Digest>,
     changed: BTreeMap<Slug, SkillChange>,
@@ -77,30 +77,30 @@ pub struct Kept {
 }
 
 /// A brain that a task works on. The brain's place in the pool is held until this value is gone.
-pub struct Desk {
+pub struct WorkingCopy {
     slot: OwnedMutexGuard<Option<Brain>>,
     draft: Draft,
     /// The digests of the skills that were loaded.
     pub(super) loaded: BTreeMap<Slug, Digest>,
     changed: BTreeMap<Slug, SkillChange>,
-    at: Moment,
+    at: Timestamp,
     /// The account is being written: no tool may change anything any more.
     closed: bool,
-    pub(super) around: Around,
+    pub(super) around: SessionEnv,
     /// The skills outside, as the session last heard of them.
-    pub(super) heard: Option<Heard>,
+    pub(super) heard: Option<ExternalListing>,
     pub(super) gate: Gate,
 }
 
-impl std::fmt::Debug for Desk {
+impl std::fmt::Debug for WorkingCopy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Desk").field("draft", &self.draft).finish_non_exhaustive()
     }
 }
 
-impl Desk {
+impl WorkingCopy {
     /// A desk for the brain in `slot`. What the task writes carries the moment `at`.
-    pub fn new(slot: OwnedMutexGuard<Option<Brain>>, at: Moment) -> Self {
+    pub fn new(slot: OwnedMutexGuard<Option<Brain>>, at: Timestamp) -> Self {
         Self {
             slot,
             draft: Draft::new(),
@@ -108,7 +108,7 @@ impl Desk {
             changed: BTreeMap::new(),
             at,
             closed: false,
-            around: Around::default(),
+            around: SessionEnv::default(),
             heard: None,
             gate: Gate::default(),
         }
@@ -116,7 +116,7 @@ impl Desk {
 
     /// The same for a session, in its surroundings.
     #[must_use]
-    pub fn in_session(self, around: Around) -> Self {
+    pub fn in_session(self, around: SessionEnv) -> Self {
         Self { around, ..self }
     }
 
@@ -178,7 +178,7 @@ impl Desk {
     }
 
     /// When the task began.
-    pub fn at(&self) -> Moment {
+    pub fn at(&self) -> Timestamp {
         self.at
     }
 
@@ -193,20 +193,20 @@ impl Desk {
     }
 
     /// Every active skill by slug, the ones of this step included.
-    pub fn skills(&mut self) -> Result<Vec<SkillCard>> {
+    pub fn skills(&mut self) -> Result<Vec<SkillSummary>> {
         let around = Arc::clone(&self.around.surroundings);
         let held = around.outside.as_ref().map(|outside| outside.held());
-        let filter = Filter { platform: std::env::consts::OS, disabled: &around.disabled };
+        let filter = VisibilityFilter { platform: std::env::consts::OS, disabled: &around.disabled };
         let local = self.brain()?.known_skills()?;
         let is_plain =
             held.is_none() && filter.disabled.is_empty() && local.entries().all(|entry| entry.requires.is_empty());
-        let mut cards: Vec<SkillCard> = if is_plain {
+        let mut cards: Vec<SkillSummary> = if is_plain {
             // The usual case, without weighing thousands of skills against each other.
             let suiting = local.entries().filter(|entry| entry.suits_this_platform());
-            suiting.map(|entry| SkillCard::of(Seen { entry, external: None })).collect()
+            suiting.map(|entry| SkillSummary::of(VisibleSkill { entry, external: None })).collect()
         } else {
             let shelf = held.iter().flat_map(|held| held.shelf.entries());
-            visible(local.entries(), shelf, &filter).skills.into_iter().map(SkillCard::of).collect()
+            visible(local.entries(), shelf, &filter).skills.into_iter().map(SkillSummary::of).collect()
         };
         drop(held);
         for slug in self.drafted_skills() {
@@ -219,7 +219,7 @@ impl Desk {
                         .and_then(|document| document.description())
                         .unwrap_or_default();
                     let category = place.category().map(Into::into);
-                    let card = SkillCard { slug, description: description.into(), category, external: false };
+                    let card = SkillSummary { slug, description: description.into(), category, external: false };
                     match known {
                         Ok(at) => drop(cards.get_mut(at).map(|old| *old = card)),
                         Err(at) => cards.insert(at, card),
@@ -233,7 +233,7 @@ impl Desk {
     }
 
     /// Every category with how many skills it has and what its `DESCRIPTION.md` says.
-    pub fn categories(&mut self, cards: &[SkillCard]) -> Result<Vec<Category>> {
+    pub fn categories(&mut self, cards: &[SkillSummary]) -> Result<Vec<Category>> {
         let mut counts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for category in cards.iter().filter_map(|card| card.category.as_ref()) {
             *counts.entry(Arc::clone(category)).or_default() += 1;
@@ -266,7 +266,7 @@ impl Desk {
     }
 
     /// Where a skill stands, with this step's changes.
-    pub fn skill_place(&mut self, slug: &Slug) -> Result<Option<Place>> {
+    pub fn skill_place(&mut self, slug: &Slug) -> Result<Option<SkillLocation>> {
         if self.drafted_skills().is_empty()
             && let Some(entry) = self.brain()?.known_skills()?.get(slug)
         {
@@ -315,12 +315,12 @@ impl Desk {
     }
 
     /// Makes a new skill of the agent's own.
-    pub fn create_skill(&mut self, slug: &Slug, content: &str) -> Result<Written> {
-        self.create_skill_by(Writer::Tool, slug, content)
+    pub fn create_skill(&mut self, slug: &Slug, content: &str) -> Result<SkillWriteOutcome> {
+        self.create_skill_by(SkillWriter::Tool, slug, content)
     }
 
     /// The same by any writer.
-    pub(crate) fn create_skill_by(&mut self, by: Writer, slug: &Slug, content: &str) -> Result<Written> {
+    pub(crate) fn create_skill_by(&mut self, by: SkillWriter, slug: &Slug, content: &str) -> Result<SkillWriteOutcome> {
         if self.is_outside(slug) {
             guard::check_skill(content)?;
             return Err(Error::conflict(format!(
@@ -332,28 +332,34 @@ impl Desk {
     }
 
     /// Replaces a skill's main file.
-    pub fn edit_skill(&mut self, slug: &Slug, content: &str) -> Result<Written> {
-        self.write_skill(Writer::Tool, slug, Write::Edit(content))
+    pub fn edit_skill(&mut self, slug: &Slug, content: &str) -> Result<SkillWriteOutcome> {
+        self.write_skill(SkillWriter::Tool, slug, Write::Edit(content))
     }
 
     /// Replaces the one occurrence of `find` in a skill's main file or in one of its files.
-    pub fn patch_skill(&mut self, slug: &Slug, file: Option<&str>, find: &str, replacement: &str) -> Result<Written> {
-        self.write_skill(Writer::Tool, slug, Write::Patch { file, find, replacement })
+    pub fn patch_skill(
+        &mut self,
+        slug: &Slug,
+        file: Option<&str>,
+        find: &str,
+        replacement: &str,
+    ) -> Result<SkillWriteOutcome> {
+        self.write_skill(SkillWriter::Tool, slug, Write::Patch { file, find, replacement })
     }
 
     /// Writes a support file of a skill.
-    pub fn write_skill_file(&mut self, slug: &Slug, file: &str, content: &str) -> Result<Written> {
-        self.write_skill(Writer::Tool, slug, Write::File { file, content })
+    pub fn write_skill_file(&mut self, slug: &Slug, file: &str, content: &str) -> Result<SkillWriteOutcome> {
+        self.write_skill(SkillWriter::Tool, slug, Write::File { file, content })
     }
 
     /// Takes a support file away.
-    pub fn remove_skill_file(&mut self, slug: &Slug, file: &str) -> Result<Written> {
-        self.write_skill(Writer::Tool, slug, Write::RemoveFile(file))
+    pub fn remove_skill_file(&mut self, slug: &Slug, file: &str) -> Result<SkillWriteOutcome> {
+        self.write_skill(SkillWriter::Tool, slug, Write::RemoveFile(file))
     }
 
     /// Moves a skill to the archive. A pinned one stays.
-    pub fn archive_skill(&mut self, slug: &Slug) -> Result<Written> {
-        self.write_skill(Writer::Tool, slug, Write::Archive)
+    pub fn archive_skill(&mut self, slug: &Slug) -> Result<SkillWriteOutcome> {
+        self.write_skill(SkillWriter::Tool, slug, Write::Archive)
     }
 
     /// The names in the archive, with this step's changes.
@@ -362,19 +368,19 @@ impl Desk {
     }
 
     /// Where a skill of the archive stands that a restore would bring back.
-    pub(crate) fn archived_place(&mut self, slug: &Slug) -> Result<Option<Place>> {
+    pub(crate) fn archived_place(&mut self, slug: &Slug) -> Result<Option<SkillLocation>> {
         let archived = store::archived_skills(&self.edit()?.below(layout::ARCHIVE_DIR)?);
         let found = archived.into_iter().find(|(name, _)| name == slug);
         Ok(found.map(|(slug, main)| {
             let form = if MAIN_FILES.contains(&main.name()) { Form::Directory } else { Form::Flat };
-            Place { slug, main, form }
+            SkillLocation { slug, main, form }
         }))
     }
 
     /// A Layer 1 file with this step's changes.
-    pub fn layer(&mut self, layer: Layer) -> Result<String> {
+    pub fn layer(&mut self, layer: MemoryLayer) -> Result<String> {
         let text = self.edit()?.layer(layer)?;
-        if matches!(layer, Layer::Subscriber(_)) {
+        if matches!(layer, MemoryLayer::Subscriber(_)) {
             self.saw_private(&text);
         }
         Ok(text)
@@ -386,20 +392,20 @@ impl Desk {
     }
 
     /// Searches the settled memory, by the brain's own weights.
-    pub fn search(&mut self, wanted: &Search<'_>) -> Result<Found> {
+    pub fn search(&mut self, wanted: &Search<'_>) -> Result<SearchResults> {
         Ok(self.search_near(wanted, None)?.found)
     }
 
     /// The same by words, and by meaning where that is given.
-    pub fn search_near(&mut self, wanted: &Search<'_>, sought: Option<&Sought>) -> Result<FoundNear> {
+    pub fn search_near(&mut self, wanted: &Search<'_>, sought: Option<&QueryVector>) -> Result<HybridResults> {
         let weights = self.around.tuning.search();
-        let near = self.brain()?.search_near(&Search { weights, ..wanted.clone() }, sought)?;
+        let near = self.brain()?.search_hybrid(&Search { weights, ..wanted.clone() }, sought)?;
         self.saw_rows(near.found.hits.iter().map(|hit| (hit.source, hit.id)))?;
         Ok(near)
     }
 
     /// The task has seen these rows; what the subscriber has said in them is not to be repeated.
-    fn saw_rows(&mut self, rows: impl IntoIterator<Item = (Source, i64)>) -> Result<()> {
+    fn saw_rows(&mut self, rows: impl IntoIterator<Item = (MemorySource, i64)>) -> Result<()> {
         if self.is_private() {
             for text in self.brain()?.private_texts(rows)? {
                 self.saw_private(&text);
@@ -409,11 +415,11 @@ impl Desk {
     }
 
     /// A call that is not run again told this of the subscriber.
-    pub fn hear_again(&mut self, heard: &[Told]) -> Result<()> {
+    pub fn replay_disclosures(&mut self, heard: &[Disclosure]) -> Result<()> {
         for heard in heard {
             match heard {
-                Told::Row(source, id) => self.saw_rows([(*source, *id)])?,
-                Told::Text(text) => self.saw_private(text),
+                Disclosure::Row(source, id) => self.saw_rows([(*source, *id)])?,
+                Disclosure::Text(text) => self.saw_private(text),
             }
         }
         Ok(())
@@ -451,18 +457,18 @@ impl Desk {
     }
 
     /// Does `work`; where it fails, the step is as it was before.
-    pub(crate) fn or_nothing<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let kept = self.kept();
+    pub(crate) fn atomically<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let kept = self.savepoint();
         let done = work(self);
         if done.is_err() {
-            self.put_back(kept);
+            self.roll_back_to(kept);
         }
         done
     }
 
     /// The step as it is now.
-    pub fn kept(&self) -> Kept {
-        Kept {
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint {
             draft: self.draft.clone(),
             loaded: self.loaded.clone(),
             changed: self.changed.clone(),
@@ -471,14 +477,14 @@ impl Desk {
     }
 
     /// Makes the step what it was.
-    pub fn put_back(&mut self, kept: Kept) {
-        let Kept { draft, loaded, changed, proposed } = kept;
+    pub fn roll_back_to(&mut self, kept: Savepoint) {
+        let Savepoint { draft, loaded, changed, proposed } = kept;
         (self.draft, self.loaded, self.changed, self.gate.proposed) = (draft, loaded, changed, proposed);
     }
 
     /// Throws away what the task changed; its account of itself stays.
     pub fn forget_changes(&mut self) {
-        self.draft = std::mem::take(&mut self.draft).account_only();
+        self.draft = std::mem::take(&mut self.draft).task_record_only();
         self.changed.clear();
         self.gate.proposed.clear();
     }

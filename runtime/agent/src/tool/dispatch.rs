@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::context::Context;
-use super::{Output, Tool};
-use crate::memory::{EvidenceStatus, Source};
+use super::context::ToolContext;
+use super::{Tool, ToolOutput};
+use crate::memory::{EvidenceStatus, MemorySource};
 use crate::schema;
 use crate::text;
 
 /// Something that a call told of the subscriber.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Told {
+pub enum Disclosure {
     /// A row of the memory, where it is the subscriber's own.
-    Row(Source, i64),
+    Row(MemorySource, i64),
     /// A text from elsewhere.
     Text(String),
 }
@@ -45,7 +45,7 @@ pub struct ToolReport {
     pub waits: bool,
     /// What it told of the subscriber, where a replay does not run it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<Vec<Told>>,
+    pub told: Option<Vec<Disclosure>>,
 }
 
 impl ToolReport {
@@ -69,8 +69,8 @@ impl ToolReport {
 const SUMMARY_CHARS: usize = 160;
 
 /// Checks the arguments, runs the tool until its timeout or `until`, and caps what it says.
-pub async fn dispatch(tool: &Arc<dyn Tool>, args: Map<String, Value>, cx: &Context, until: Instant) -> ToolReport {
-    let card = tool.card();
+pub async fn dispatch(tool: &Arc<dyn Tool>, args: Map<String, Value>, cx: &ToolContext, until: Instant) -> ToolReport {
+    let card = tool.spec();
     let value = Value::Object(args);
     let problems = schema::problems(&card.schema, &value);
     if !problems.is_empty() {
@@ -89,7 +89,7 @@ pub async fn dispatch(tool: &Arc<dyn Tool>, args: Map<String, Value>, cx: &Conte
     report.millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.text = text::cut(cx.secrets().redact(report.text), card.output_cap);
     for heard in report.told.iter_mut().flatten() {
-        if let Told::Text(text) = heard {
+        if let Disclosure::Text(text) = heard {
             *text = cx.secrets().redact(std::mem::take(text));
         }
     }
@@ -107,9 +107,9 @@ enum Cut {
 async fn call_here(
     tool: &Arc<dyn Tool>,
     args: Map<String, Value>,
-    cx: &Context,
+    cx: &ToolContext,
     limit: Instant,
-) -> Result<crate::error::Result<Output>, Cut> {
+) -> Result<crate::error::Result<ToolOutput>, Cut> {
     let cx = cx.for_quick_call();
     let mut call = tool.call(args, &cx);
     // A panic ends the call and nothing else.
@@ -125,9 +125,9 @@ async fn call_here(
 async fn call_apart(
     tool: Arc<dyn Tool>,
     args: Map<String, Value>,
-    cx: Context,
+    cx: ToolContext,
     limit: Instant,
-) -> Result<crate::error::Result<Output>, Cut> {
+) -> Result<crate::error::Result<ToolOutput>, Cut> {
     let mut call = tokio::task::JoinSet::new();
     call.spawn(async move { tool.call(args, &cx).await });
     match tokio::time::timeout_at(limit, call.join_next()).await {
@@ -137,10 +137,10 @@ async fn call_apart(
     }
 }
 
-fn report_of(called: Result<crate::error::Result<Output>, Cut>, most: Duration) -> ToolReport {
+fn report_of(called: Result<crate::error::Result<ToolOutput>, Cut>, most: Duration) -> ToolReport {
     match called {
         Ok(Ok(output)) => {
-            let Output { text, summary, recorded, waits, told } = output;
+            let ToolOutput { text, summary, recorded, waits, told } = output;
             ToolReport { recorded, waits, told, ..ToolReport::new(EvidenceStatus::Ok, text, summary) }
         }
         Ok(Err(error)) => {

@@ -6,16 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use super::desk::{Desk, SkillChange};
-use crate::brain::{Draft, Editor, TakenBack};
+use super::desk::{SkillChange, WorkingCopy};
+use crate::brain::{Draft, Editor, UndoneSkills};
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug, sha256};
 use crate::layout;
 use crate::memory::QueueRow;
-use crate::skill::change::{Act, Change, Proposed};
-use crate::skill::provenance::{Reason, Ruling, Source, Subject, Undone, Writer, rule, says_pinned};
-use crate::skill::quotation::{SoFar, Sources};
-use crate::skill::{CreatedBy, Document, Files as _, Place, Value, all_skills, guard, store};
+use crate::skill::change::{SkillAction, SkillProposal, SkillUpdate};
+use crate::skill::provenance::{
+    PriorUndo, SkillFacts, SkillSource, SkillWriter, WriteObjection, WriteRuling, rule, says_pinned,
+};
+use crate::skill::quotation::{QuotableTexts, QuotationProgress};
+use crate::skill::{CreatedBy, Document, Files as _, FrontMatterValue, SkillLocation, all_skills, guard, store};
 
 /// So many proposals of tasks may wait for one skill, and for a brain: a person has to read them.
 const MOST_WAITING_OF_SKILL: usize = 10;
@@ -30,18 +32,18 @@ pub enum SkillRules {
     #[default]
     Gated,
     /// As before there was a gate: a task of that time is replayed.
-    Before,
+    Ungated,
 }
 
 /// The skills that a receipt says a task moved, with the SHA-256 of the main file as the task left it; with none where
 /// it left no skill.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Moved(pub BTreeMap<Slug, Option<String>>);
+pub struct RecordedSkillChanges(pub BTreeMap<Slug, Option<String>>);
 
 /// What became of a change of a skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
-pub enum Written {
+pub enum SkillWriteOutcome {
     /// It is part of the step.
     Done,
     /// It waits for a person. Why, in a sentence or two for whoever asked for it.
@@ -52,7 +54,7 @@ pub enum Written {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskProposal {
     /// The change.
-    pub proposed: Proposed,
+    pub proposed: SkillProposal,
     /// What it does to the skill.
     pub change: SkillChange,
     /// Why it waits, in a line.
@@ -124,16 +126,16 @@ pub(super) struct Overlay {
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     /// What the task has seen of its subscriber; nothing where the task is not private.
-    private: Option<Sources>,
+    private: Option<QuotableTexts>,
     /// What the task has written into skills that its subscriber said, in pieces too short to be a quotation.
-    so_far: SoFar,
-    taken_back: Option<TakenBack>,
+    so_far: QuotationProgress,
+    taken_back: Option<UndoneSkills>,
     pub(super) proposed: BTreeMap<Slug, Overlay>,
     /// Something that went well then is replayed: it is not judged again.
     went_well: bool,
 }
 
-impl Desk {
+impl WorkingCopy {
     /// The task is a subscriber's: its words, and whatever else it sees of the subscriber, do not get into skills.
     pub(super) fn keep_private(&mut self, input: &str) {
         self.gate.private.get_or_insert_default().add(input);
@@ -152,19 +154,19 @@ impl Desk {
     }
 
     /// Everything that the task has seen of its subscriber; nothing where it is not private.
-    pub(crate) fn private_words(&self) -> Option<&Sources> {
+    pub(crate) fn private_words(&self) -> Option<&QuotableTexts> {
         self.gate.private.as_ref()
     }
 
     /// Another answer that was given in the subscriber's name: what another agent said. A call that a replay does not run
-    /// again also names it in its output: see [`Output::telling`](super::Output::telling).
-    pub fn heard_in_private(&mut self, text: &str) {
+    /// again also names it in its output: see [`Output::telling`](super::ToolOutput::with_disclosures).
+    pub fn add_private_text(&mut self, text: &str) {
         self.saw_private(text);
     }
 
     /// Does something that is replayed. Where it went well then, what was decided then holds, and nothing is judged
     /// again.
-    pub(crate) fn by_the_record<T>(&mut self, went_well: bool, work: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn as_recorded<T>(&mut self, went_well: bool, work: impl FnOnce(&mut Self) -> T) -> T {
         self.gate.went_well = went_well;
         let done = work(self);
         self.gate.went_well = false;
@@ -196,20 +198,22 @@ impl Desk {
     }
 
     /// Changes a skill, or says why not.
-    pub(crate) fn write_skill(&mut self, by: Writer, slug: &Slug, write: Write<'_>) -> Result<Written> {
+    pub(crate) fn write_skill(&mut self, by: SkillWriter, slug: &Slug, write: Write<'_>) -> Result<SkillWriteOutcome> {
         let there = self.subject(slug)?;
         if self.gate.went_well {
             return self.write_as_recorded(by, slug, there, write);
         }
         let first = match self.gate.proposed.contains_key(slug) {
-            true => Ruling::Propose(Reason::Undone(Undone::Alike)),
-            false => rule(by, there, Undone::Nothing),
+            true => WriteRuling::Propose(WriteObjection::Undone(PriorUndo::Alike)),
+            false => rule(by, there, PriorUndo::Nothing),
         };
         let base = match first {
-            Ruling::Allow => self.step()?.1.clone(),
+            WriteRuling::Allow => self.step()?.1.clone(),
             // What the task proposes already is changed further, so that one proposal says all of it.
-            Ruling::Propose(_) => self.gate.proposed.get(slug).map(|overlay| overlay.draft.clone()).unwrap_or_default(),
-            Ruling::Refuse(reason) => return Err(refused(slug, reason)),
+            WriteRuling::Propose(_) => {
+                self.gate.proposed.get(slug).map(|overlay| overlay.draft.clone()).unwrap_or_default()
+            }
+            WriteRuling::Refuse(reason) => return Err(refused(slug, reason)),
         };
         let (staged, leaves) = self.stage(&base, slug, write)?;
         let mut so_far = self.gate.so_far.clone();
@@ -219,17 +223,19 @@ impl Desk {
         }
         let undone = self.undone(slug, there, &leaves)?;
         let written = match rule(by, there, undone) {
-            Ruling::Refuse(reason) => Err(refused(slug, reason)),
-            Ruling::Allow if first == Ruling::Allow => {
+            WriteRuling::Refuse(reason) => Err(refused(slug, reason)),
+            WriteRuling::Allow if first == WriteRuling::Allow => {
                 *self.step()?.1 = staged;
                 self.note_change(slug, write.change());
-                Ok(Written::Done)
+                Ok(SkillWriteOutcome::Done)
             }
-            Ruling::Allow => self.propose(by, slug, write.change(), staged, Reason::Undone(Undone::Alike)),
-            Ruling::Propose(reason) => {
+            WriteRuling::Allow => {
+                self.propose(by, slug, write.change(), staged, WriteObjection::Undone(PriorUndo::Alike))
+            }
+            WriteRuling::Propose(reason) => {
                 let staged = match first {
                     // Beside the step, not in it.
-                    Ruling::Allow => self.stage(&Draft::new(), slug, write)?.0,
+                    WriteRuling::Allow => self.stage(&Draft::new(), slug, write)?.0,
                     _ => staged,
                 };
                 self.propose(by, slug, write.change(), staged, reason)
@@ -268,7 +274,7 @@ impl Desk {
     }
 
     /// What is known of a skill before this task; what the task made itself is the agent's.
-    fn subject(&mut self, slug: &Slug) -> Result<Option<Subject>> {
+    fn subject(&mut self, slug: &Slug) -> Result<Option<SkillFacts>> {
         let mut nothing = Draft::new();
         let editor = self.brain()?.edit(&mut nothing);
         let active = store::find(&editor, slug)?.map(|place| place.main);
@@ -280,27 +286,27 @@ impl Desk {
             let record = editor.recorded_usage(slug)?;
             let text = editor.read(&main)?.unwrap_or_default();
             let pinned = record.as_ref().is_some_and(|record| record.pinned);
-            return Ok(Some(Subject {
-                source: Source::of(record.map(|record| record.created_by)),
+            return Ok(Some(SkillFacts {
+                source: SkillSource::of(record.map(|record| record.created_by)),
                 pinned: pinned || says_pinned(&String::from_utf8_lossy(&text)),
             }));
         }
         let is_made_here = self.skill_place(slug)?.is_some();
-        Ok(is_made_here.then_some(Subject { source: Source::LocalAgentCreated, pinned: false }))
+        Ok(is_made_here.then_some(SkillFacts { source: SkillSource::LocalAgentCreated, pinned: false }))
     }
 
-    fn undone(&mut self, slug: &Slug, there: Option<Subject>, leaves: &[Leaves]) -> Result<Undone> {
+    fn undone(&mut self, slug: &Slug, there: Option<SkillFacts>, leaves: &[Leaves]) -> Result<PriorUndo> {
         if self.gate.taken_back.is_none() {
-            self.gate.taken_back = Some(self.brain()?.taken_back()?);
+            self.gate.taken_back = Some(self.brain()?.undone_skills()?);
         }
-        let Some(taken_back) = &self.gate.taken_back else { return Ok(Undone::Nothing) };
+        let Some(taken_back) = &self.gate.taken_back else { return Ok(PriorUndo::Nothing) };
         let new = there.is_none().then_some(slug);
-        let mut all = Undone::Nothing;
+        let mut all = PriorUndo::Nothing;
         for content in leaves.iter().filter_map(|file| file.after.as_deref()) {
             match taken_back.judge(content, new) {
-                Undone::Same => return Ok(Undone::Same),
-                Undone::Alike => all = Undone::Alike,
-                Undone::Nothing => {}
+                PriorUndo::Same => return Ok(PriorUndo::Same),
+                PriorUndo::Alike => all = PriorUndo::Alike,
+                PriorUndo::Nothing => {}
             }
         }
         Ok(all)
@@ -308,7 +314,7 @@ impl Desk {
 
     /// Refuses a file that repeats what the task has seen of its subscriber, alone or together with what the task wrote
     /// before: in its name or its content, where it did not stand there already.
-    fn check_words(&self, file: &Leaves, so_far: &mut SoFar) -> Result<()> {
+    fn check_words(&self, file: &Leaves, so_far: &mut QuotationProgress) -> Result<()> {
         let Some(private) = &self.gate.private else { return Ok(()) };
         let Some(after) = &file.after else { return Ok(()) };
         let name = file.path.as_str().strip_prefix(layout::SKILLS_DIR).unwrap_or_default();
@@ -332,7 +338,7 @@ impl Desk {
         if file.before.is_none() {
             let body = Document::read(after).map(|document| document.body().to_owned());
             let body = body.unwrap_or_else(|_| String::from_utf8_lossy(after).into_owned());
-            words = words.or(private.goes_on(so_far, &body));
+            words = words.or(private.continued_quotation(so_far, &body));
         }
         match words {
             Some(words) => Err(Error::refused(format!("that repeats the subscriber's own words ({words:?})"))
@@ -343,12 +349,12 @@ impl Desk {
 
     fn propose(
         &mut self,
-        by: Writer,
+        by: SkillWriter,
         slug: &Slug,
         change: SkillChange,
         staged: Draft,
-        reason: Reason,
-    ) -> Result<Written> {
+        reason: WriteObjection,
+    ) -> Result<SkillWriteOutcome> {
         let proposed = self.proposed_by(by, slug, &staged, reason)?;
         self.check_queue(slug, &proposed)?;
         let why = format!("a task would {}: skill {slug} {}", verb(change), reason.words());
@@ -358,7 +364,13 @@ impl Desk {
     }
 
     /// What a draft does to one skill, as a change that a person can accept.
-    fn proposed_by(&mut self, by: Writer, slug: &Slug, staged: &Draft, reason: Reason) -> Result<Proposed> {
+    fn proposed_by(
+        &mut self,
+        by: SkillWriter,
+        slug: &Slug,
+        staged: &Draft,
+        reason: WriteObjection,
+    ) -> Result<SkillProposal> {
         let task = self.around.task.clone();
         let brain = self.brain()?;
         let (mut nothing, mut staged) = (Draft::new(), staged.clone());
@@ -374,10 +386,10 @@ impl Desk {
         let after = brain.edit(&mut staged);
         let will_be = store::find(&after, slug)?;
         let act = match (&place, &archived, &will_be) {
-            (Some(_), _, None) => Act::Archive,
-            (Some(_), _, Some(_)) => Act::Edit,
-            (None, Some(_), _) => Act::Restore,
-            (None, None, _) => Act::Create,
+            (Some(_), _, None) => SkillAction::Archive,
+            (Some(_), _, Some(_)) => SkillAction::Edit,
+            (None, Some(_), _) => SkillAction::Restore,
+            (None, None, _) => SkillAction::Create,
         };
         let (new, new_files) = match &will_be {
             Some(place) => (after.read(&place.main)?.unwrap_or_default(), support_files(&after, place)?),
@@ -389,30 +401,30 @@ impl Desk {
         for name in names {
             let (had, has) = (old_files.get(name), new_files.get(name));
             // What comes back with a skill is not known before it is back.
-            let is_touched = had != has && act != Act::Restore;
+            let is_touched = had != has && act != SkillAction::Restore;
             if is_touched {
                 support.push((name.clone(), has.map(|content| text_of(name, content)).transpose()?));
             }
-            if is_touched || act == Act::Archive {
+            if is_touched || act == SkillAction::Archive {
                 before.insert(name.clone(), had.map(|content| Digest::of(content)));
             }
         }
         let source = match reason {
-            Reason::NotAgentCreated(source) => source,
-            Reason::Pinned | Reason::Undone(_) => Source::LocalAgentCreated,
+            WriteObjection::NotAgentCreated(source) => source,
+            WriteObjection::Pinned | WriteObjection::Undone(_) => SkillSource::LocalAgentCreated,
         };
         let what = match by {
-            Writer::Synthesis => "lesson of a task",
+            SkillWriter::Synthesis => "lesson of a task",
             _ => "change of a task",
         };
         let why = json!({ "what": what, "by": "task", "task": task, "source": source, "reason": reason.words() });
         let content = text_of("its text", &new)?;
-        let change = Change { skill: slug.clone(), expected: Digest::of(&old), content, support, why };
-        Ok(Proposed { change, act, before })
+        let change = SkillUpdate { skill: slug.clone(), expected: Digest::of(&old), content, support, why };
+        Ok(SkillProposal { change, act, before })
     }
 
     /// Refuses what a person said no to before, and more than a person can be asked to read.
-    fn check_queue(&mut self, slug: &Slug, proposed: &Proposed) -> Result<()> {
+    fn check_queue(&mut self, slug: &Slug, proposed: &SkillProposal) -> Result<()> {
         if self.around.original.is_some() {
             // A replay: what was decided since had no part in the task.
             return Ok(());
@@ -450,19 +462,20 @@ impl Desk {
     }
 
     /// Whether a change says, in the same words or nearly, what a person rejected for this skill; a new skill, for any.
-    fn says_what_was_rejected(&mut self, slug: &Slug, proposed: &Proposed, rows: &[QueueRow]) -> Result<bool> {
-        let creates = proposed.act == Act::Create;
+    fn says_what_was_rejected(&mut self, slug: &Slug, proposed: &SkillProposal, rows: &[QueueRow]) -> Result<bool> {
+        let creates = proposed.act == SkillAction::Create;
         let is_asked = |row: &&QueueRow| {
             let of_skill = row.skill.as_ref() == Some(slug);
-            row.status == "rejected" && (of_skill || creates && row.entry["metadata"]["act"] == json!(Act::Create))
+            row.status == "rejected"
+                && (of_skill || creates && row.entry["metadata"]["act"] == json!(SkillAction::Create))
         };
         let brain = self.brain()?;
-        let Some(gist) = brain.gist(proposed)? else { return Ok(false) };
+        let Some(gist) = brain.change_fingerprint(proposed)? else { return Ok(false) };
         for row in rows.iter().rev().filter(is_asked).take(MOST_REJECTED) {
             let content = brain.evolver_rows().queued(&row.id)?.and_then(|row| row.content);
-            let known = content.and_then(|content| serde_json::from_str::<Proposed>(&content).ok());
-            let known = known.map(|known| brain.gist(&known)).transpose()?.flatten();
-            if known.is_some_and(|known| known.says_the_same(&gist)) {
+            let known = content.and_then(|content| serde_json::from_str::<SkillProposal>(&content).ok());
+            let known = known.map(|known| brain.change_fingerprint(&known)).transpose()?.flatten();
+            if known.is_some_and(|known| known.is_similar(&gist)) {
                 return Ok(true);
             }
         }
@@ -471,18 +484,18 @@ impl Desk {
 
     /// Takes out of the step what reached skills past the gate, through the editor itself: an import by a tool, for one.
     /// It waits for a person like everything else; what cannot wait is said, and does not happen.
-    pub(crate) fn gate_the_rest(&mut self) -> Result<Vec<String>> {
+    pub(crate) fn gate_direct_edits(&mut self) -> Result<Vec<String>> {
         // Not in a replay of a task from before there was a gate.
-        if self.around.rules == SkillRules::Before {
+        if self.around.rules == SkillRules::Ungated {
             return Ok(Vec::new());
         }
         let mut said = Vec::new();
         for place in self.settled_skills_in_step()? {
             let slug = place.slug.clone();
             let Some(subject) = self.subject(&slug)? else { continue };
-            let reason = match rule(Writer::Tool, Some(subject), Undone::Nothing) {
-                Ruling::Allow => continue,
-                Ruling::Propose(reason) | Ruling::Refuse(reason) => reason,
+            let reason = match rule(SkillWriter::Tool, Some(subject), PriorUndo::Nothing) {
+                WriteRuling::Allow => continue,
+                WriteRuling::Propose(reason) | WriteRuling::Refuse(reason) => reason,
             };
             let unit = place.dir().map(|dir| format!("{dir}/"));
             let archive = format!("{}/", layout::ARCHIVE_DIR);
@@ -495,11 +508,11 @@ impl Desk {
                     && store::archived_slugs(std::slice::from_ref(path)).contains(&slug);
                 *path == place.main || inside || grown || moved
             };
-            let taken = self.step()?.1.take_out(&slug, is_its);
+            let taken = self.step()?.1.split_off(&slug, is_its);
             self.forget_change(&slug);
-            let waits = match rule(Writer::Tool, Some(subject), Undone::Nothing) {
-                Ruling::Refuse(_) => Err(refused(&slug, reason)),
-                _ => self.propose(Writer::Tool, &slug, SkillChange::Changed, taken, reason),
+            let waits = match rule(SkillWriter::Tool, Some(subject), PriorUndo::Nothing) {
+                WriteRuling::Refuse(_) => Err(refused(&slug, reason)),
+                _ => self.propose(SkillWriter::Tool, &slug, SkillChange::Changed, taken, reason),
             };
             said.push(match waits {
                 Ok(_) => format!("skill {slug} {}: the change waits for a person", reason.words()),
@@ -510,7 +523,7 @@ impl Desk {
     }
 
     /// The skills of the settled brain whose files this step changes.
-    fn settled_skills_in_step(&mut self) -> Result<Vec<Place>> {
+    fn settled_skills_in_step(&mut self) -> Result<Vec<SkillLocation>> {
         let (brain, draft) = self.step()?;
         let skills = format!("{}/", layout::SKILLS_DIR);
         let mut changed = Vec::new();
@@ -523,7 +536,7 @@ impl Desk {
             return Ok(Vec::new());
         }
         let paths = brain.skill_paths()?;
-        let touches = |place: &Place| {
+        let touches = |place: &SkillLocation| {
             let unit = place.dir().map(|dir| format!("{dir}/"));
             changed
                 .iter()
@@ -536,15 +549,15 @@ impl Desk {
     /// those that moved was not changed: the change waited.
     fn write_as_recorded(
         &mut self,
-        by: Writer,
+        by: SkillWriter,
         slug: &Slug,
-        there: Option<Subject>,
+        there: Option<SkillFacts>,
         write: Write<'_>,
-    ) -> Result<Written> {
+    ) -> Result<SkillWriteOutcome> {
         if self.around.moved.as_ref().is_some_and(|moved| !moved.0.contains_key(slug)) {
-            let reason = match rule(by, there, Undone::Nothing) {
-                Ruling::Propose(reason) | Ruling::Refuse(reason) => reason,
-                Ruling::Allow => Reason::Undone(Undone::Alike),
+            let reason = match rule(by, there, PriorUndo::Nothing) {
+                WriteRuling::Propose(reason) | WriteRuling::Refuse(reason) => reason,
+                WriteRuling::Allow => WriteObjection::Undone(PriorUndo::Alike),
             };
             return Ok(waits(slug, reason));
         }
@@ -552,12 +565,12 @@ impl Desk {
         let (staged, _) = self.stage(&base, slug, write)?;
         *self.step()?.1 = staged;
         self.note_change(slug, write.change());
-        Ok(Written::Done)
+        Ok(SkillWriteOutcome::Done)
     }
 }
 
-fn waits(slug: &Slug, reason: Reason) -> Written {
-    Written::Waits(format!(
+fn waits(slug: &Slug, reason: WriteObjection) -> SkillWriteOutcome {
+    SkillWriteOutcome::Waits(format!(
         "Skill {slug} {}: only a person changes that. The change is not made; it waits for a person in the review queue. \
          Go on without it.",
         reason.words()
@@ -575,21 +588,21 @@ fn check(file: &Leaves) -> Result<()> {
 }
 
 /// Every text in a value of front matter.
-fn said_by(value: &Value) -> String {
+fn said_by(value: &FrontMatterValue) -> String {
     match value {
-        Value::Null => String::new(),
-        Value::Text(text) => text.clone(),
-        Value::List(list) => list.iter().map(said_by).collect::<Vec<_>>().join(" "),
-        Value::Map(map) => {
+        FrontMatterValue::Null => String::new(),
+        FrontMatterValue::Text(text) => text.clone(),
+        FrontMatterValue::List(list) => list.iter().map(said_by).collect::<Vec<_>>().join(" "),
+        FrontMatterValue::Map(map) => {
             map.iter().map(|(key, value)| format!("{key} {}", said_by(value))).collect::<Vec<_>>().join(" ")
         }
     }
 }
 
-fn refused(slug: &Slug, reason: Reason) -> Error {
+fn refused(slug: &Slug, reason: WriteObjection) -> Error {
     Error::refused(format!("skill {slug} {}", reason.words())).hint(match reason {
-        Reason::Pinned | Reason::NotAgentCreated(_) => "leave it as it is",
-        Reason::Undone(_) => "go on without it; only a person brings it back",
+        WriteObjection::Pinned | WriteObjection::NotAgentCreated(_) => "leave it as it is",
+        WriteObjection::Undone(_) => "go on without it; only a person brings it back",
     })
 }
 
@@ -607,7 +620,7 @@ fn archived_main(editor: &Editor<'_>, slug: &Slug) -> Result<Option<RelPath>> {
 }
 
 /// The support files of a skill, by their path inside it.
-fn support_files(editor: &Editor<'_>, place: &Place) -> Result<BTreeMap<String, Vec<u8>>> {
+fn support_files(editor: &Editor<'_>, place: &SkillLocation) -> Result<BTreeMap<String, Vec<u8>>> {
     let Some(dir) = place.dir() else { return Ok(BTreeMap::new()) };
     let inside = format!("{dir}/");
     let mut files = BTreeMap::new();

@@ -7,29 +7,29 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::desk::{Desk, no_such_skill};
-use super::gate::{Moved, SkillRules};
-use super::meaning::Meaning;
-use super::outside::{self, Heard, Outside};
+use super::desk::{WorkingCopy, no_such_skill};
+use super::gate::{RecordedSkillChanges, SkillRules};
+use super::meaning::Embeddings;
+use super::outside::{self, ExternalListing, ExternalSkills};
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug, TaskId};
-use crate::memory::{Sought, fuse};
-use crate::skill::command::{self, Invocation, Resolved};
+use crate::memory::{QueryVector, fuse};
+use crate::skill::command::{self, CommandMatch, Invocation};
 use crate::skill::preprocess::{self, InlineShell};
-use crate::skill::setup::{self, Needs, Setting, SetupNeeded};
+use crate::skill::setup::{self, MissingSetup, Needs, Setting};
 use crate::skill::template::Variables;
-use crate::skill::{CreatedBy, Delta, Document, Place, Usage, file_path, file_text, shell};
+use crate::skill::{CreatedBy, Delta, Document, SkillLocation, SkillUsage, file_path, file_text, shell};
 use crate::tuning::{Selector, Tuning};
 
 /// What skills find around a brain: the same for every task of a harness.
 #[derive(Debug, Default)]
-pub struct Surroundings {
+pub struct SkillEnv {
     /// Whether template variables stay as they are.
     pub raw_templates: bool,
     /// Whether inline shell runs, in skills that people wrote and no agent has changed.
     pub inline_shell: bool,
     /// Where its sandboxes are; without them it runs as this process does.
-    pub shell_walls: Option<PathBuf>,
+    pub shell_sandbox_root: Option<PathBuf>,
     /// How long each command of it may take; [`shell::TIMEOUT`] unless said.
     pub shell_timeout: Option<Duration>,
     /// The environment variables that have a value; names alone.
@@ -39,16 +39,16 @@ pub struct Surroundings {
     /// What the operator tells a model that is asked to follow a skill.
     pub runtime_note: Option<String>,
     /// Skills outside the brains.
-    pub outside: Option<Outside>,
+    pub outside: Option<ExternalSkills>,
     /// Skills that no task sees.
     pub disabled: BTreeSet<Slug>,
 }
 
 /// The surroundings of one session.
 #[derive(Debug, Clone, Default)]
-pub struct Around {
+pub struct SessionEnv {
     /// What the harness gives.
-    pub surroundings: Arc<Surroundings>,
+    pub surroundings: Arc<SkillEnv>,
     /// The task.
     pub task: Option<TaskId>,
     /// When it has to be done.
@@ -60,10 +60,10 @@ pub struct Around {
     /// Which rules hold for what it writes into skills.
     pub rules: SkillRules,
     /// What the record says that the task did to skills, where a task that did not fail is replayed.
-    pub moved: Option<Arc<Moved>>,
+    pub moved: Option<Arc<RecordedSkillChanges>>,
 }
 
-impl Around {
+impl SessionEnv {
     /// Whether loading a skill may run a process, or read directories outside the brain.
     pub(super) fn is_slow(&self) -> bool {
         self.surroundings.inline_shell || self.surroundings.outside.is_some()
@@ -97,7 +97,7 @@ impl shell::Runner for Timed<'_> {
         }
         match self.walls {
             #[cfg(feature = "sandbox")]
-            Some(root) => shell::WalledRunner::new(root, self.dir, left).variables(&self.variables).run(command),
+            Some(root) => shell::SandboxedRunner::new(root, self.dir, left).variables(&self.variables).run(command),
             #[cfg(not(feature = "sandbox"))]
             Some(_) => Err("this build has no sandbox".to_owned()),
             None => shell::ProcessRunner::new(self.dir).timeout(left).variables(&self.variables).run(command),
@@ -105,7 +105,7 @@ impl shell::Runner for Timed<'_> {
     }
 }
 
-impl Desk {
+impl WorkingCopy {
     /// Loads a skill for use: its text, ready for the model, or one of its files.
     pub fn load_skill(&mut self, slug: &Slug, file: Option<&str>) -> Result<String> {
         let (head, body) = self.load_parts(slug, file)?;
@@ -158,7 +158,7 @@ impl Desk {
     }
 
     /// A skill's text with its variables filled in, and its shell run where that is allowed.
-    fn made_ready(&mut self, place: &Place, text: &str) -> Result<(String, String)> {
+    fn made_ready(&mut self, place: &SkillLocation, text: &str) -> Result<(String, String)> {
         let around = self.around.clone();
         let dir = self.skill_dir(place)?;
         let variables = around.variables(&dir);
@@ -170,7 +170,7 @@ impl Desk {
         let usage = self.edit()?.recorded_usage(&place.slug)?;
         let body = match shell::may_run(last_hand(usage.as_ref()), true) {
             Ok(()) => {
-                let walls = around.surroundings.shell_walls.as_deref();
+                let walls = around.surroundings.shell_sandbox_root.as_deref();
                 let timeout = around.surroundings.shell_timeout.unwrap_or(shell::TIMEOUT);
                 let runner = Timed { dir: &dir, walls, variables, timeout, until: around.until };
                 preprocess::prepare(body, &variables, InlineShell::On(&runner)).into_owned()
@@ -181,7 +181,7 @@ impl Desk {
     }
 
     /// Where a skill's files are, for whoever runs them.
-    fn skill_dir(&mut self, place: &Place) -> Result<String> {
+    fn skill_dir(&mut self, place: &SkillLocation) -> Result<String> {
         let inside = match place.dir() {
             Some(dir) => dir.to_string(),
             None => place.main.parent().map(|dir| dir.to_string()).unwrap_or_default(),
@@ -197,14 +197,14 @@ impl Desk {
         let mut delta = self.brain()?.reload()?;
         if let Some(outside) = &self.around.surroundings.outside {
             delta.extend(outside.update()?);
-            self.heard = Some(Heard { known: outside.known(), at: Instant::now(), took: Duration::ZERO });
+            self.heard = Some(ExternalListing { known: outside.known(), at: Instant::now(), took: Duration::ZERO });
         }
         Ok(delta)
     }
 
     /// What changed outside the brain since the session last heard of it, in a line. Looking never takes
     /// more than a part of the session: directories that take long are looked at less often.
-    pub fn news_from_outside(&mut self) -> Result<Option<String>> {
+    pub fn external_skill_changes(&mut self) -> Result<Option<String>> {
         const PAUSE: u32 = 20;
         let around = self.around.clone();
         let (Some(outside), Some(heard)) = (&around.surroundings.outside, &self.heard) else { return Ok(None) };
@@ -215,7 +215,7 @@ impl Desk {
         outside.update()?;
         let known = outside.known();
         let said = outside::news(&heard.known, &known);
-        self.heard = Some(Heard { known, at: Instant::now(), took: started.elapsed() });
+        self.heard = Some(ExternalListing { known, at: Instant::now(), took: started.elapsed() });
         Ok(said)
     }
 
@@ -239,8 +239,8 @@ impl Desk {
         &mut self,
         text: &str,
         most: usize,
-        sought: &Sought,
-        meaning: &Meaning,
+        sought: &QueryVector,
+        meaning: &Embeddings,
     ) -> Result<Vec<Slug>> {
         const LACKING: usize = 256;
         let cards = self.skills()?;
@@ -264,7 +264,7 @@ impl Desk {
 
     /// The skills that were used most, the later used first among equals.
     fn most_used(&mut self, most: usize) -> Result<Vec<Slug>> {
-        let mut used: Vec<(Slug, Usage)> =
+        let mut used: Vec<(Slug, SkillUsage)> =
             self.brain()?.usage()?.into_iter().filter(|(_, usage)| usage.use_count > 0).collect();
         used.sort_by(|a, b| {
             (b.1.use_count, b.1.last_used_at).cmp(&(a.1.use_count, a.1.last_used_at)).then_with(|| a.0.cmp(&b.0))
@@ -273,7 +273,7 @@ impl Desk {
     }
 
     /// What a skill still needs before it works.
-    pub fn setup_needed(&mut self, slug: &Slug) -> Result<Vec<SetupNeeded>> {
+    pub fn setup_needed(&mut self, slug: &Slug) -> Result<Vec<MissingSetup>> {
         let needs = self.declared_needs(slug)?;
         let around = &self.around.surroundings;
         let env = |name: &str| around.environment.contains(name);
@@ -341,9 +341,9 @@ impl Desk {
         let around = self.around.clone();
         let is_on = |slug: &Slug| !around.surroundings.disabled.contains(slug);
         let mut near = match self.brain()?.command(word)? {
-            Resolved::Skill(slug) if is_on(slug) => return Ok(Some(slug.clone())),
-            Resolved::Skill(_) => return Err(turned_off(word)),
-            Resolved::Unknown { near } => near,
+            CommandMatch::Skill(slug) if is_on(slug) => return Ok(Some(slug.clone())),
+            CommandMatch::Skill(_) => return Err(turned_off(word)),
+            CommandMatch::Unknown { near } => near,
         };
         match around.surroundings.outside.as_ref().map(|outside| outside.command(word)) {
             Some(Ok(slug)) if is_on(&slug) => return Ok(Some(slug)),
@@ -367,7 +367,7 @@ fn split(text: &str) -> (&str, &str) {
 
 /// Whose text a skill is: an agent's, once an agent has changed it, whoever made it. A skill that
 /// nobody recorded is trusted no further.
-fn last_hand(usage: Option<&Usage>) -> CreatedBy {
+fn last_hand(usage: Option<&SkillUsage>) -> CreatedBy {
     usage.filter(|usage| usage.patch_count == 0).map_or(CreatedBy::Agent, |usage| usage.created_by)
 }
 

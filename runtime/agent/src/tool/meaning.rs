@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
-use crate::memory::Sought;
-use crate::memory::vectors::Unmeant;
+use crate::memory::QueryVector;
+use crate::memory::vectors::PendingText;
 use crate::semantic::Embedder;
 
 /// How long a search waits for the model: by words alone it takes a few milliseconds.
@@ -17,7 +17,7 @@ const MOST_WAITING: usize = 256;
 
 /// What meaning is used for. For nothing, unless said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MeaningUses {
+pub struct EmbeddingUses {
     /// Whether `recall` finds what means the same in other words.
     pub recall: bool,
     /// Whether the skills a prompt shows are chosen by what they mean, where they do not all fit.
@@ -26,18 +26,18 @@ pub struct MeaningUses {
 
 /// A model that says what texts mean, and what it is used for.
 #[derive(Debug)]
-pub struct Meaning {
+pub struct Embeddings {
     embedder: Arc<dyn Embedder>,
-    uses: MeaningUses,
+    uses: EmbeddingUses,
     /// Skills whose vectors were looked for and not there, by the brain whose task looked.
-    waiting: Mutex<HashMap<BrainId, Vec<Unmeant>>>,
+    waiting: Mutex<HashMap<BrainId, Vec<PendingText>>>,
     /// Whether a question is with the model: one that does not come back must not take more threads with it.
     asking: Arc<tokio::sync::Semaphore>,
 }
 
-impl Meaning {
+impl Embeddings {
     /// A model and its uses.
-    pub fn new(embedder: Arc<dyn Embedder>, uses: MeaningUses) -> Self {
+    pub fn new(embedder: Arc<dyn Embedder>, uses: EmbeddingUses) -> Self {
         /// Questions that are with the model at the same time, at most.
         const QUESTIONS: usize = 4;
         let asking = Arc::new(tokio::sync::Semaphore::new(QUESTIONS));
@@ -50,13 +50,13 @@ impl Meaning {
     }
 
     /// What it is used for.
-    pub fn uses(&self) -> MeaningUses {
+    pub fn uses(&self) -> EmbeddingUses {
         self.uses
     }
 
     /// What a question means. Computed off the executor's threads, and given up on after a while; a failure is in the
     /// log, and for the caller to go on without.
-    pub async fn of(&self, question: &str) -> Result<Sought> {
+    pub async fn embed_query(&self, question: &str) -> Result<QueryVector> {
         let late = || Error::unavailable("the embedding model took too long");
         let (embedder, question) = (Arc::clone(&self.embedder), question.to_owned());
         let asking = Arc::clone(&self.asking);
@@ -65,7 +65,7 @@ impl Meaning {
             let asked = tokio::task::spawn_blocking(move || {
                 // Held until the model is done, not until nobody waits any more.
                 let _place = place;
-                Sought::of(&*embedder, &question)
+                QueryVector::of(&*embedder, &question)
             });
             asked.await.map_err(|_| Error::internal("asking the embedding model was interrupted"))?
         };
@@ -73,13 +73,13 @@ impl Meaning {
         asked.inspect_err(|error| tracing::warn!(%error, "what is looked for by meaning is looked for by words alone"))
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<BrainId, Vec<Unmeant>>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<BrainId, Vec<PendingText>>> {
         // The map is never left half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes skills that have no vectors yet.
-    pub(crate) fn want(&self, brain: &BrainId, texts: Vec<Unmeant>) {
+    pub(crate) fn want(&self, brain: &BrainId, texts: Vec<PendingText>) {
         if texts.is_empty() {
             return;
         }
@@ -91,7 +91,7 @@ impl Meaning {
     }
 
     /// Takes at most so many of them.
-    pub fn take_wanted(&self, brain: &BrainId, most: usize) -> Vec<Unmeant> {
+    pub fn take_wanted(&self, brain: &BrainId, most: usize) -> Vec<PendingText> {
         let mut waiting = self.waiting();
         let Some(texts) = waiting.get_mut(brain) else { return Vec::new() };
         let rest = texts.split_off(texts.len().min(most));

@@ -1,9 +1,9 @@
-//! What an agent can do. A [`Tool`] has a [`Card`] that the model reads and a call that runs.
+//! What an agent can do. A [`Tool`] has a [`ToolSpec`] that the model reads and a call that runs.
 //!
 //! - [`Toolbox`] holds the tools of a harness; a brain's whitelist and the operator's
 //!   [`Permissions`] decide which of them a task may use.
-//! - [`Context`] is what a running tool sees: the task, and the brain with the step in the making
-//!   (its [`Desk`]).
+//! - [`ToolContext`] is what a running tool sees: the task, and the brain with the step in the making
+//!   (its [`WorkingCopy`]).
 //! - [`dispatch`] checks arguments against the card's JSON Schema, holds the call to its time and
 //!   its output to its size, and turns a panic into an error result.
 
@@ -19,18 +19,18 @@ mod program;
 mod sandboxed;
 mod toolbox;
 
-pub use context::{Agents, AskRules, Context, Secrets, TaskFrame};
-pub use context::{at_desk, at_desk_quickly};
-pub use desk::{Category, Desk, SkillCard, SkillChange};
-pub use dispatch::{Told, ToolReport, dispatch};
+pub use context::{Agents, AskRules, Secrets, TaskFrame, ToolContext};
+pub use context::{with_working_copy, with_working_copy_inline};
+pub use desk::{Category, SkillChange, SkillSummary, WorkingCopy};
+pub use dispatch::{Disclosure, ToolReport, dispatch};
 pub(crate) use gate::Write;
-pub use gate::{Moved, SkillRules, TaskProposal, Written};
-pub use loading::{Around, Surroundings};
-pub use meaning::{Meaning, MeaningUses};
-pub use outside::Outside;
-pub use program::{Program, Programs};
+pub use gate::{RecordedSkillChanges, SkillRules, SkillWriteOutcome, TaskProposal};
+pub use loading::{SessionEnv, SkillEnv};
+pub use meaning::{EmbeddingUses, Embeddings};
+pub use outside::ExternalSkills;
+pub use program::{ProgramRunner, ToolProgram};
 #[cfg(feature = "sandbox")]
-pub use sandboxed::Sandboxed;
+pub use sandboxed::SandboxedPrograms;
 pub use toolbox::{Permissions, Toolbox};
 
 use std::time::Duration;
@@ -56,16 +56,16 @@ pub enum Permission {
 
 /// Where a replay gets a tool's result from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Replay {
+pub enum ReplaySource {
     /// It calls the tool again: the result depends on the brain and the task alone.
-    Again,
+    Rerun,
     /// From the transcript: the world outside had a part in it.
     Recorded,
 }
 
 /// What a tool is, for the model and for the dispatcher.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Card {
+pub struct ToolSpec {
     /// The name the model calls it by: 1 to 64 of `a-z 0-9 _ -`.
     pub name: String,
     /// What it does and when to use it, in a sentence or two.
@@ -79,17 +79,17 @@ pub struct Card {
     /// How many characters of its output reach the model.
     pub output_cap: usize,
     /// Where a replay gets its result from.
-    pub replay: Replay,
+    pub replay: ReplaySource,
     /// Whether a call does very little and waits for nothing but the brain: it then runs where its
     /// task runs, which saves waking other threads.
     pub quick: bool,
     /// A typical call from question to answer, for models that have to be shown one.
-    pub worked: Option<Worked>,
+    pub few_shot: Option<FewShotExample>,
 }
 
 /// A call of a tool, worked from the question to the answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Worked {
+pub struct FewShotExample {
     /// What is asked.
     pub question: String,
     /// The arguments.
@@ -100,12 +100,12 @@ pub struct Worked {
     pub answer: String,
 }
 
-impl Card {
+impl ToolSpec {
     /// A card with the usual limits: 10 seconds, 16,000 characters.
     pub fn new(name: &str, description: &str, permission: Permission, schema: Value) -> Self {
         let replay = match permission {
-            Permission::Read | Permission::WriteBrain => Replay::Again,
-            Permission::Network | Permission::Process => Replay::Recorded,
+            Permission::Read | Permission::WriteBrain => ReplaySource::Rerun,
+            Permission::Network | Permission::Process => ReplaySource::Recorded,
         };
         Self {
             name: name.to_owned(),
@@ -116,17 +116,17 @@ impl Card {
             output_cap: 16_000,
             replay,
             quick: false,
-            worked: None,
+            few_shot: None,
         }
     }
 
     /// The card with a typical call on it, from the question to the answer.
-    pub fn worked(self, question: &str, args: Value, result: &str, answer: &str) -> Self {
-        let worked = Worked { question: question.into(), args, result: result.into(), answer: answer.into() };
-        Self { worked: Some(worked), ..self }
+    pub fn with_few_shot(self, question: &str, args: Value, result: &str, answer: &str) -> Self {
+        let worked = FewShotExample { question: question.into(), args, result: result.into(), answer: answer.into() };
+        Self { few_shot: Some(worked), ..self }
     }
 
-    /// The card of a tool that does very little: see [`Card::quick`].
+    /// The card of a tool that does very little: see [`ToolSpec::quick`].
     pub fn quick(self) -> Self {
         Self { quick: true, ..self }
     }
@@ -134,7 +134,7 @@ impl Card {
 
 /// What a call returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Output {
+pub struct ToolOutput {
     /// What the model reads.
     pub text: String,
     /// What happened, in a line, for people and for the evidence.
@@ -144,27 +144,27 @@ pub struct Output {
     /// Whether what the call was to do waits for a person: the step is as it was.
     pub waits: bool,
     /// What it told of the subscriber, for a replay that does not run the call.
-    pub told: Option<Vec<Told>>,
+    pub told: Option<Vec<Disclosure>>,
 }
 
-impl Output {
+impl ToolOutput {
     /// An output.
     pub fn new(text: impl Into<String>, summary: impl Into<String>) -> Self {
         Self { text: text.into(), summary: summary.into(), recorded: false, waits: false, told: None }
     }
 
-    /// The same, for a replay to read from the record: see [`Output::recorded`].
+    /// The same, for a replay to read from the record: see [`ToolOutput::recorded`].
     pub fn recorded(self) -> Self {
         Self { recorded: true, ..self }
     }
 
-    /// The same of a call whose change waits for a person: see [`Output::waits`].
+    /// The same of a call whose change waits for a person: see [`ToolOutput::waits`].
     pub fn waiting(self) -> Self {
         Self { waits: true, ..self }
     }
 
-    /// The same with what it told of the subscriber: see [`Output::told`].
-    pub fn telling(self, told: Vec<Told>) -> Self {
+    /// The same with what it told of the subscriber: see [`ToolOutput::told`].
+    pub fn with_disclosures(self, told: Vec<Disclosure>) -> Self {
         Self { told: Some(told), ..self }
     }
 }
@@ -173,9 +173,9 @@ impl Output {
 #[async_trait]
 pub trait Tool: Send + Sync + 'static {
     /// What it is.
-    fn card(&self) -> &Card;
+    fn spec(&self) -> &ToolSpec;
 
     /// Runs. The arguments fit the card's schema. An error becomes a failed result that the model
     /// reads (message and hint); it does not end the task.
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output>;
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput>;
 }

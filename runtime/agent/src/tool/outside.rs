@@ -9,24 +9,24 @@ use tokio::time::Instant;
 
 use crate::error::Result;
 use crate::ids::Slug;
-use crate::skill::command::{Commands, Resolved};
-use crate::skill::{Catalog, Delta, Entry, Shelf};
+use crate::skill::command::{CommandMatch, Commands};
+use crate::skill::{Delta, SkillCatalog, SkillDirs, SkillEntry};
 use crate::text;
 
 /// Skills outside the brains as a session knows them.
-pub(super) type Known = BTreeMap<Slug, Arc<str>>;
+pub(super) type SkillDescriptions = BTreeMap<Slug, Arc<str>>;
 
 /// What a session last heard of them.
 #[derive(Debug)]
-pub(super) struct Heard {
-    pub(super) known: Known,
+pub(super) struct ExternalListing {
+    pub(super) known: SkillDescriptions,
     pub(super) at: Instant,
     /// How long the look took.
     pub(super) took: Duration,
 }
 
 /// How the skills outside changed since a session last heard of them; nothing where they did not.
-pub(super) fn news(before: &Known, now: &Known) -> Option<String> {
+pub(super) fn news(before: &SkillDescriptions, now: &SkillDescriptions) -> Option<String> {
     let named = |what: &str, slugs: Vec<&Slug>| match slugs.as_slice() {
         [] => None,
         slugs => Some(format!("{what} {}", slugs.iter().map(|slug| slug.as_str()).collect::<Vec<_>>().join(", "))),
@@ -42,22 +42,22 @@ pub(super) fn news(before: &Known, now: &Known) -> Option<String> {
 
 /// The skills of directories that the operator named.
 #[derive(Debug, Default)]
-pub struct Outside {
+pub struct ExternalSkills {
     held: Mutex<Held>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    pub(super) shelf: Shelf,
+    pub(super) shelf: SkillDirs,
     /// Made from the shelf when they are first asked for.
-    catalog: Option<Catalog>,
+    catalog: Option<SkillCatalog>,
     commands: Option<Commands>,
 }
 
-impl Outside {
+impl ExternalSkills {
     /// The skills below these directories; earlier ones win a name.
     pub fn new(dirs: Vec<PathBuf>) -> Self {
-        Self { held: Mutex::new(Held { shelf: Shelf::new(dirs), ..Held::default() }) }
+        Self { held: Mutex::new(Held { shelf: SkillDirs::new(dirs), ..Held::default() }) }
     }
 
     /// Reads the directories, or what changed in them, and says what did.
@@ -77,7 +77,7 @@ impl Outside {
     }
 
     /// What is there now, by name and description.
-    pub(super) fn known(&self) -> Known {
+    pub(super) fn known(&self) -> SkillDescriptions {
         let held = self.held();
         held.shelf
             .entries()
@@ -99,7 +99,8 @@ impl Outside {
     pub(super) fn best(&self, text: &str, most: usize) -> Vec<Slug> {
         let held = &mut *self.held();
         let shelf = &held.shelf;
-        let catalog = held.catalog.get_or_insert_with(|| Catalog::of(shelf.entries().map(|shelved| shelved.entry)));
+        let catalog =
+            held.catalog.get_or_insert_with(|| SkillCatalog::of(shelf.entries().map(|shelved| shelved.entry)));
         catalog.best(text, most).into_iter().cloned().collect()
     }
 
@@ -107,14 +108,14 @@ impl Outside {
     pub(super) fn command(&self, word: &str) -> std::result::Result<Slug, Vec<String>> {
         let held = &mut *self.held();
         let shelf = &held.shelf;
-        let named = |entry: &'_ Entry| (entry.place.slug.clone(), entry.name.clone());
+        let named = |entry: &'_ SkillEntry| (entry.place.slug.clone(), entry.name.clone());
         let commands = held.commands.get_or_insert_with(|| {
             let names: Vec<(Slug, String)> = shelf.entries().map(|shelved| named(shelved.entry)).collect();
             Commands::of(names.iter().map(|(slug, name)| (slug, name.as_str())))
         });
         match commands.resolve(word) {
-            Resolved::Skill(slug) => Ok(slug.clone()),
-            Resolved::Unknown { near } => Err(near),
+            CommandMatch::Skill(slug) => Ok(slug.clone()),
+            CommandMatch::Unknown { near } => Err(near),
         }
     }
 }

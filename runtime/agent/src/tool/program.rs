@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
-use super::{Card, Context, Output, Permission, Tool};
+use super::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
 use crate::error::{Error, Result};
 use crate::text;
 use crate::tuning::ExecutableTool;
@@ -21,27 +21,27 @@ const MOST_OUTPUT: usize = 1 << 20;
 
 /// Runs programs that are tools, each call in a sandbox of its own.
 #[async_trait]
-pub trait Programs: Send + Sync + fmt::Debug {
+pub trait ProgramRunner: Send + Sync + fmt::Debug {
     /// Gives `program` its standard input and returns what it wrote to standard output.
     async fn run(&self, name: &str, program: &Arc<[u8]>, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>>;
 }
 
 /// A program and who runs it.
 #[derive(Clone)]
-pub struct Program {
+pub struct ToolProgram {
     name: String,
     content: Arc<[u8]>,
-    runner: Arc<dyn Programs>,
+    runner: Arc<dyn ProgramRunner>,
 }
 
-impl Program {
+impl ToolProgram {
     /// A program that stands in for the tool `name`.
-    pub fn new(name: &str, content: Arc<[u8]>, runner: Arc<dyn Programs>) -> Self {
+    pub fn new(name: &str, content: Arc<[u8]>, runner: Arc<dyn ProgramRunner>) -> Self {
         Self { name: name.to_owned(), content, runner }
     }
 }
 
-impl fmt::Debug for Program {
+impl fmt::Debug for ToolProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Program({}, {} bytes)", self.name, self.content.len())
     }
@@ -49,43 +49,43 @@ impl fmt::Debug for Program {
 
 /// A program as a tool.
 pub(super) struct ProgramTool {
-    card: Card,
-    program: Program,
+    card: ToolSpec,
+    program: ToolProgram,
 }
 
 impl ProgramTool {
     /// Where the tuning does not say what it does or takes, it is as the tool it replaces.
-    pub(super) fn new(name: &str, said: &ExecutableTool, replaced: Option<&Card>, program: Program) -> Self {
+    pub(super) fn new(name: &str, said: &ExecutableTool, replaced: Option<&ToolSpec>, program: ToolProgram) -> Self {
         let description = said.description.clone().or_else(|| replaced.map(|card| card.description.clone()));
         let schema = said.schema.clone().or_else(|| replaced.map(|card| card.schema.clone()));
-        let card = Card::new(
+        let card = ToolSpec::new(
             name,
             description.as_deref().unwrap_or("A program of this brain."),
             Permission::Process,
             schema.unwrap_or_else(|| json!({ "type": "object" })),
         );
-        Self { card: Card { timeout: TIMEOUT + Duration::from_secs(5), ..card }, program }
+        Self { card: ToolSpec { timeout: TIMEOUT + Duration::from_secs(5), ..card }, program }
     }
 }
 
 #[async_trait]
 impl Tool for ProgramTool {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         let question = json!({ "tool": self.card.name, "args": args, "input": &*cx.task().input });
         let mut line = serde_json::to_vec(&question)
             .map_err(|source| Error::internal("the arguments cannot be written").because(source))?;
         line.push(b'\n');
-        let Program { name, content, runner } = &self.program;
+        let ToolProgram { name, content, runner } = &self.program;
         answer_of(name, &runner.run(name, content, line, TIMEOUT).await?)
     }
 }
 
 /// What a program answered: `{"text": …, "summary": …}`, or `{"error": …}`.
-fn answer_of(name: &str, written: &[u8]) -> Result<Output> {
+fn answer_of(name: &str, written: &[u8]) -> Result<ToolOutput> {
     let bad = |what: &str| {
         Error::invalid(format!("the program {name} {what}"))
             .hint("it reads one JSON line and writes {\"text\": …, \"summary\": …} or {\"error\": …}")
@@ -99,29 +99,29 @@ fn answer_of(name: &str, written: &[u8]) -> Result<Output> {
     }
     let said = answer["text"].as_str().ok_or_else(|| bad("answered without a text"))?;
     let summary = answer["summary"].as_str().unwrap_or("done");
-    Ok(Output::new(said, text::line(summary, 200)))
+    Ok(ToolOutput::new(said, text::line(summary, 200)))
 }
 
 /// A registered tool under another name.
 pub(super) struct Renamed {
-    card: Card,
+    card: ToolSpec,
     tool: Arc<dyn Tool>,
 }
 
 impl Renamed {
     pub(super) fn new(name: &str, tool: Arc<dyn Tool>) -> Self {
-        let card = Card { name: name.to_owned(), ..tool.card().clone() };
+        let card = ToolSpec { name: name.to_owned(), ..tool.spec().clone() };
         Self { card, tool }
     }
 }
 
 #[async_trait]
 impl Tool for Renamed {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, cx: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
         self.tool.call(args, cx).await
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_program_answers_with_a_text_or_an_error_and_anything_else_is_refused() {
         let said = |bytes: &str| answer_of("count", bytes.as_bytes());
-        assert_eq!(said(r#"{"text":"7","summary":"counted"}"#).unwrap(), Output::new("7", "counted"));
+        assert_eq!(said(r#"{"text":"7","summary":"counted"}"#).unwrap(), ToolOutput::new("7", "counted"));
         assert_eq!(said(r#"{"error":"no lines"}"#).unwrap_err().message(), "no lines");
         for bad in ["", "7", "{}", "{\"text\":7}", "APPROVE", "{\"text\":\"a\"} trailing"] {
             assert!(said(bad).is_err(), "{bad}");

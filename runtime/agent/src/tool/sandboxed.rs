@@ -6,39 +6,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use herm_sandbox::{Bind, How, Input, Lease, Limits, Output, Program, Spec, Used};
+use herm_sandbox::{
+    Bind, ExitReason, OutputMode, ResourceUsage, SandboxLease, SandboxLimits, SandboxProgram, SandboxSpec, StdinMode,
+};
 
-use super::Programs;
+use super::ProgramRunner;
 use crate::error::{Error, Result};
 use crate::fsio;
 
 /// Runs programs in sandboxes below a directory.
 #[derive(Debug, Clone)]
-pub struct Sandboxed {
+pub struct SandboxedPrograms {
     root: PathBuf,
-    limits: Limits,
+    limits: SandboxLimits,
 }
 
-impl Sandboxed {
+impl SandboxedPrograms {
     /// Sandboxes below `root`, which is made where it is not there.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        let limits = Limits {
+        let limits = SandboxLimits {
             cpu_percent: 100,
             memory: 512 << 20,
             processes: 32,
             disk: 64 << 20,
             files: 1_000,
             output: 1 << 20,
-            ..Limits::default()
+            ..SandboxLimits::default()
         };
         Self { root: root.into(), limits }
     }
 
     /// The same with no more than this for any of them.
     #[must_use]
-    pub fn within(self, most: &Limits) -> Self {
+    pub fn within(self, most: &SandboxLimits) -> Self {
         let own = self.limits;
-        let limits = Limits {
+        let limits = SandboxLimits {
             cpu_percent: own.cpu_percent.min(most.cpu_percent),
             memory: own.memory.min(most.memory),
             processes: own.processes.min(most.processes),
@@ -50,8 +52,14 @@ impl Sandboxed {
     }
 
     /// The same on this thread, with what it used.
-    pub fn run_now(&self, name: &str, program: &[u8], input: &[u8], timeout: Duration) -> (Result<Vec<u8>>, Used) {
-        let mut used = Used::default();
+    pub fn run_now(
+        &self,
+        name: &str,
+        program: &[u8],
+        input: &[u8],
+        timeout: Duration,
+    ) -> (Result<Vec<u8>>, ResourceUsage) {
+        let mut used = ResourceUsage::default();
         let ran = self.run_counted(name, program, input, timeout, &mut used);
         (ran, used)
     }
@@ -62,16 +70,16 @@ impl Sandboxed {
         program: &[u8],
         input: &[u8],
         timeout: Duration,
-        used: &mut Used,
+        used: &mut ResourceUsage,
     ) -> Result<Vec<u8>> {
-        let lease = Lease::take(&self.root)
+        let lease = SandboxLease::take(&self.root)
             .map_err(|source| Error::unavailable("no directory for a sandbox can be made").because(source))?;
         fsio::write_program(&lease.work().join("program"), program)?;
-        let mut spec = Spec::new(Program::At("/work/program".into()), &lease);
+        let mut spec = SandboxSpec::new(SandboxProgram::At("/work/program".into()), &lease);
         spec.binds = Bind::system();
         spec.environment = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
-        spec.limits = Limits { wall: timeout, ..self.limits.clone() };
-        (spec.stdin, spec.stdout) = (Input::Piped, Output::Piped);
+        spec.limits = SandboxLimits { wall: timeout, ..self.limits.clone() };
+        (spec.stdin, spec.stdout) = (StdinMode::Piped, OutputMode::Piped);
         let mut running =
             herm_sandbox::spawn(spec).map_err(|refusal| Error::unavailable(refusal.message()).hint(refusal.hint()))?;
         let (stdin, stdout) = (running.stdin.take(), running.stdout.take());
@@ -87,20 +95,24 @@ impl Sandboxed {
         let ending = running.wait();
         *used = ending.used;
         match ending.how {
-            How::Exited(0) => Ok(written),
-            How::Exited(code) => Err(Error::invalid(format!("the program {name} left with code {code}"))),
-            How::Exceeded { budget, limit, .. } => Err(Error::refused(format!(
+            ExitReason::Exited(0) => Ok(written),
+            ExitReason::Exited(code) => Err(Error::invalid(format!("the program {name} left with code {code}"))),
+            ExitReason::Exceeded { budget, limit, .. } => Err(Error::refused(format!(
                 "the program {name} was ended: it may use {limit} {} and wanted more",
                 budget.unit()
             ))),
-            How::Signalled(signal) => Err(Error::invalid(format!("the program {name} was ended by signal {signal}"))),
-            How::Killed | How::Broken(_) => Err(Error::unavailable(format!("the sandbox of the program {name} broke"))),
+            ExitReason::Signalled(signal) => {
+                Err(Error::invalid(format!("the program {name} was ended by signal {signal}")))
+            }
+            ExitReason::Killed | ExitReason::Broken(_) => {
+                Err(Error::unavailable(format!("the sandbox of the program {name} broke")))
+            }
         }
     }
 }
 
 #[async_trait]
-impl Programs for Sandboxed {
+impl ProgramRunner for SandboxedPrograms {
     async fn run(&self, name: &str, program: &Arc<[u8]>, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>> {
         let (this, name, program) = (self.clone(), name.to_owned(), Arc::clone(program));
         let run = tokio::task::spawn_blocking(move || this.run_now(&name, &program, &input, timeout).0);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::program::{Program, ProgramTool, Renamed};
+use super::program::{ProgramTool, Renamed, ToolProgram};
 use super::{Permission, Tool};
 use crate::error::{Error, Result};
 use crate::tuning::{ToolSwap, Tuning};
@@ -49,7 +49,7 @@ impl Toolbox {
 
     /// Adds a tool. Its name must be free and of the allowed form.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<()> {
-        let name = tool.card().name.clone();
+        let name = tool.spec().name.clone();
         let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
         if !(1..=64).contains(&name.len()) || !name.chars().all(good) {
             return Err(Error::invalid(format!("{name:?} is not a name for a tool"))
@@ -79,7 +79,7 @@ impl Toolbox {
         let tools = self
             .tools
             .iter()
-            .filter(|(name, tool)| listed(name) && permissions.allow(tool.card().permission))
+            .filter(|(name, tool)| listed(name) && permissions.allow(tool.spec().permission))
             .map(|(name, tool)| (name.clone(), Arc::clone(tool)))
             .collect();
         Self { tools }
@@ -87,10 +87,10 @@ impl Toolbox {
 
     /// The same tools with what a brain's tuning puts in their place. `programs` runs those that are programs;
     /// one that is not there stays out.
-    pub fn swapped(&self, tuning: &Tuning, programs: &BTreeMap<String, Program>) -> Result<Self> {
+    pub fn swapped(&self, tuning: &Tuning, programs: &BTreeMap<String, ToolProgram>) -> Result<Self> {
         let mut swapped = self.clone();
         for (name, swap) in &tuning.tools {
-            let replaced = self.tools.get(name).map(|tool| tool.card().clone());
+            let replaced = self.tools.get(name).map(|tool| tool.spec().clone());
             let tool: Arc<dyn Tool> = match swap {
                 ToolSwap::Use(other) => {
                     let other = self.tools.get(other).ok_or_else(|| {

@@ -25,7 +25,7 @@ const RESUMES: usize = 5;
 
 /// Which model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ModelRef {
     /// Whose, and which: `HuggingFaceTB/SmolLM2-360M-Instruct-GGUF`.
     pub repository: String,
     /// The file in it.
@@ -36,7 +36,7 @@ pub struct Wanted {
     pub sha256: Option<String>,
 }
 
-impl Wanted {
+impl ModelRef {
     /// Reads `OWNER/REPOSITORY/FILE` or `OWNER/REPOSITORY/FILE@REVISION`.
     pub fn parse(name: &str, sha256: Option<&str>) -> Result<Self> {
         let wrong = || {
@@ -80,7 +80,7 @@ fn is_digest(text: &str) -> bool {
 
 /// A model that is here.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Pulled {
+pub struct PulledModel {
     /// Where it lies.
     pub path: PathBuf,
     /// Its SHA-256.
@@ -117,7 +117,7 @@ impl Hub {
     }
 
     /// Fetches a model into `directory`. `progress` hears how much of how much is there.
-    pub async fn pull(&self, wanted: &Wanted, directory: &Path, progress: impl Fn(u64, u64)) -> Result<Pulled> {
+    pub async fn pull(&self, wanted: &ModelRef, directory: &Path, progress: impl Fn(u64, u64)) -> Result<PulledModel> {
         fsio::create_dirs(directory)?;
         let pinned = match &wanted.sha256 {
             Some(pinned) => pinned.clone(),
@@ -134,7 +134,7 @@ impl Hub {
                 return Err(Error::conflict(format!("{} is there, with the SHA-256 {found}", path.display()))
                     .hint("it may be in use: move it away first, then pull again"));
             }
-            return Ok(Pulled { bytes: bytes(&path), path, sha256: pinned, fetched: 0 });
+            return Ok(PulledModel { bytes: bytes(&path), path, sha256: pinned, fetched: 0 });
         }
         // Named by the digest, so that what came of one file is never gone on with as another.
         let part = directory.join(format!(".{pinned}.part"));
@@ -160,13 +160,13 @@ impl Hub {
                 .hint("try again; if it stays so, do not use this hub"));
         }
         fsio::rename_durably(&part, &path)?;
-        Ok(Pulled { bytes: bytes(&path), path, sha256: found, fetched })
+        Ok(PulledModel { bytes: bytes(&path), path, sha256: found, fetched })
     }
 
     /// Fetches what is missing in `part`, over one connection. `fetched` counts what came, also where it broke.
     async fn go_on(
         &self,
-        wanted: &Wanted,
+        wanted: &ModelRef,
         pinned: &str,
         part: &Path,
         progress: &impl Fn(u64, u64),
@@ -179,7 +179,7 @@ impl Hub {
 
     /// Asks for a file from byte `from` on, or with `HEAD` only for what the hub says of it. Where that is not the
     /// pinned digest, nothing is fetched.
-    async fn get(&self, method: Method, wanted: &Wanted, pinned: Option<&str>, from: u64) -> Result<Found> {
+    async fn get(&self, method: Method, wanted: &ModelRef, pinned: Option<&str>, from: u64) -> Result<Found> {
         let base = self.base.as_str().trim_end_matches('/');
         let url = format!("{base}/{}/resolve/{}/{}", wanted.repository, wanted.revision, wanted.file);
         let mut url: Url = url.parse().map_err(|_| Error::invalid("the model's address is none"))?;
@@ -333,14 +333,14 @@ mod tests {
 
     #[test]
     fn a_name_has_an_owner_a_repository_a_file_and_maybe_a_revision() {
-        let wanted = Wanted::parse("HuggingFaceTB/SmolLM2-GGUF/sub/a.gguf@v1.0", None).unwrap();
+        let wanted = ModelRef::parse("HuggingFaceTB/SmolLM2-GGUF/sub/a.gguf@v1.0", None).unwrap();
         assert_eq!(
             (wanted.repository.as_str(), wanted.file.as_str(), wanted.revision.as_str(), wanted.name()),
             ("HuggingFaceTB/SmolLM2-GGUF", "sub/a.gguf", "v1.0", "a.gguf")
         );
         for wrong in ["a/b", "a//c", "../b/c", "a/b/../../c", "a/b/c@../x", "a/b/c d", "", "a/b/.ssh"] {
-            assert!(Wanted::parse(wrong, None).is_err(), "{wrong}");
+            assert!(ModelRef::parse(wrong, None).is_err(), "{wrong}");
         }
-        assert!(Wanted::parse("a/b/c", Some("12")).is_err());
+        assert!(ModelRef::parse("a/b/c", Some("12")).is_err());
     }
 }

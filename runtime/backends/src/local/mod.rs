@@ -8,8 +8,8 @@ mod hub;
 mod room;
 mod shelf;
 
-pub use hub::{Hub, Pulled, Wanted};
-pub use shelf::Shelf;
+pub use hub::{Hub, ModelRef, PulledModel};
+pub use shelf::ModelCache;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use herm_model::ModelFile;
 
 use self::shelf::Loading;
-use super::{Ask, Backend, BackendError, Capabilities, Completion, Price};
+use super::{Backend, BackendError, Capabilities, Completion, CompletionRequest, Price};
 use crate::error::{Error, Result};
 
 /// Models below this many weights need to be shown how to call a tool, and kept short.
@@ -60,9 +60,9 @@ impl LocalSettings {
 
 /// A model inside the process.
 #[derive(Debug)]
-pub struct Local {
+pub struct LocalBackend {
     name: String,
-    shelf: Shelf,
+    shelf: ModelCache,
     loading: Loading,
     small: bool,
 }
@@ -118,9 +118,9 @@ fn named(name: &str, digest: &str) -> String {
     format!("{name}@{}", digest.get(..16).unwrap_or(digest))
 }
 
-impl Local {
+impl LocalBackend {
     /// Reads the header of the model's file; the weights are loaded when it is first asked.
-    pub fn new(shelf: &Shelf, settings: LocalSettings) -> Result<Self> {
+    pub fn new(shelf: &ModelCache, settings: LocalSettings) -> Result<Self> {
         let path = settings.model.canonicalize().unwrap_or_else(|_| settings.model.clone());
         let file = ModelFile::open(&path).map_err(shelf::error_of)?;
         let threads = settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -143,7 +143,7 @@ impl Local {
 }
 
 #[async_trait]
-impl Backend for Local {
+impl Backend for LocalBackend {
     fn name(&self) -> &str {
         &self.name
     }
@@ -157,7 +157,7 @@ impl Backend for Local {
         }
     }
 
-    async fn complete(&self, ask: &Ask) -> std::result::Result<Completion, BackendError> {
+    async fn complete(&self, ask: &CompletionRequest) -> std::result::Result<Completion, BackendError> {
         self.shelf.ask(&self.loading, ask).await
     }
 }

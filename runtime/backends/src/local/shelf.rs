@@ -8,12 +8,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use herm_model::{Bounds, ModelFile, Question, Speaker};
+use herm_model::{GenerationRequest, Generator, ModelFile, ReplyBounds};
 use tokio::sync::oneshot;
 
 use super::room;
 use crate::error::{Error, ErrorKind, Result};
-use herm_agent::backend::{Ask, BackendError, Completion, ErrorClass, Finish, Tokens};
+use herm_agent::backend::{BackendError, Completion, CompletionRequest, ErrorClass, FinishReason, Tokens};
 
 /// What a reply is, or why there is none.
 type Answer = std::result::Result<Completion, BackendError>;
@@ -35,22 +35,22 @@ pub(super) struct Loading {
 
 /// A model in memory, by its full name.
 struct Loaded {
-    speaker: Speaker,
+    speaker: Generator,
     name: String,
 }
 
 /// A question on its way to a model.
 struct Job {
-    ask: Ask,
+    ask: CompletionRequest,
     given_up: Arc<AtomicBool>,
     answer: oneshot::Sender<Answer>,
 }
 
 /// The models in memory. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Shelf(Arc<Mutex<BTreeMap<Loading, Sender<Job>>>>);
+pub struct ModelCache(Arc<Mutex<BTreeMap<Loading, Sender<Job>>>>);
 
-impl Shelf {
+impl ModelCache {
     /// Empty.
     pub fn new() -> Self {
         Self::default()
@@ -62,7 +62,7 @@ impl Shelf {
     }
 
     /// Asks a model, which is loaded first where it has to be. Dropping the future gives up.
-    pub(super) async fn ask(&self, loading: &Loading, ask: &Ask) -> Answer {
+    pub(super) async fn ask(&self, loading: &Loading, ask: &CompletionRequest) -> Answer {
         let given_up = GivenUp(Arc::new(AtomicBool::new(false)));
         let (answer, heard) = oneshot::channel();
         let mut job = Job { ask: ask.clone(), given_up: Arc::clone(&given_up.0), answer };
@@ -103,7 +103,7 @@ impl Shelf {
 }
 
 /// The life of a model: loaded at the first question, asked until nobody comes.
-fn speak(shelf: &Shelf, loading: &Loading, jobs: &Receiver<Job>) {
+fn speak(shelf: &ModelCache, loading: &Loading, jobs: &Receiver<Job>) {
     let gone = || drop(shelf.0.lock().unwrap_or_else(PoisonError::into_inner).remove(loading));
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(loading.threads)
@@ -148,9 +148,9 @@ fn speak(shelf: &Shelf, loading: &Loading, jobs: &Receiver<Job>) {
 fn answer(loaded: &mut Loaded, fresh: bool, job: &Job) -> Answer {
     let ask = &job.ask;
     let messages: Vec<_> = ask.messages.iter().map(|message| (message.role.name(), &*message.content)).collect();
-    let question = Question {
+    let question = GenerationRequest {
         messages: &messages,
-        legal: &ask.legal,
+        legal: &ask.reply_schema,
         most_tokens: ask.max_output_tokens as usize,
         most_bytes: ask.max_output_bytes,
         fresh,
@@ -164,8 +164,8 @@ fn answer(loaded: &mut Loaded, fresh: bool, job: &Job) -> Answer {
     Ok(Completion {
         text: reply.text,
         finish: match reply.finish {
-            herm_model::Finish::Stop => Finish::Stop,
-            herm_model::Finish::Length => Finish::Length,
+            herm_model::Finish::Stop => FinishReason::Stop,
+            herm_model::Finish::Length => FinishReason::Length,
         },
         model: loaded.name.clone(),
         tokens: Some(Tokens {
@@ -192,8 +192,8 @@ fn load(loading: &Loading) -> Result<Loaded> {
         ))
         .hint("use a smaller model, or free memory"));
     }
-    let bounds = Bounds { chars: loading.chars, items: loading.items };
-    let speaker = Speaker::load(&file, bounds, loading.past_bytes, loading.context).map_err(error_of)?;
+    let bounds = ReplyBounds { chars: loading.chars, items: loading.items };
+    let speaker = Generator::load(&file, bounds, loading.past_bytes, loading.context).map_err(error_of)?;
     Ok(Loaded { speaker, name: super::named(&loading.name, &super::digest(&loading.path)?) })
 }
 

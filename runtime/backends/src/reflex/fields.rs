@@ -17,7 +17,7 @@ pub(super) enum Scope<'r> {
 
 /// Something known, before it has a type.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Known {
+pub(super) enum FieldValue {
     /// A text.
     Text(String),
     /// Several texts.
@@ -150,72 +150,74 @@ impl Topic {
 }
 
 /// What is known under a name.
-pub(super) fn known(report: &Report<'_>, scope: Scope<'_>, name: &str) -> Option<Known> {
+pub(super) fn known(report: &Report<'_>, scope: Scope<'_>, name: &str) -> Option<FieldValue> {
     let topic = Topic::of(name)?;
     match scope {
         Scope::Whole => whole(report, topic),
         Scope::One(finding) => one(report, finding, finding.line(), topic),
         Scope::Line(finding, line) => match topic {
-            Topic::Lines | Topic::Line => Some(Known::Numbers(vec![line])),
-            Topic::Explanation | Topic::Evidence => wording::quote(report, line).map(Known::Text),
+            Topic::Lines | Topic::Line => Some(FieldValue::Numbers(vec![line])),
+            Topic::Explanation | Topic::Evidence => wording::quote(report, line).map(FieldValue::Text),
             _ => one(report, finding, line, topic),
         },
     }
 }
 
-fn whole(report: &Report<'_>, topic: Topic) -> Option<Known> {
+fn whole(report: &Report<'_>, topic: Topic) -> Option<FieldValue> {
     let each = |what: fn(&Report<'_>, &Finding<'_>) -> String| {
-        Known::Texts(report.findings.iter().map(|finding| what(report, finding)).collect())
+        FieldValue::Texts(report.findings.iter().map(|finding| what(report, finding)).collect())
     };
     let worst = report.findings.first();
     Some(match topic {
-        Topic::Title => Known::Text(wording::headline(report)),
-        Topic::Severity => Known::Severity(worst.map_or(Severity::Info, |finding| finding.severity)),
+        Topic::Title => FieldValue::Text(wording::headline(report)),
+        Topic::Severity => FieldValue::Severity(worst.map_or(Severity::Info, |finding| finding.severity)),
         Topic::Pattern => each(|_, finding| finding.pattern.to_owned()),
-        Topic::Lines => Known::Numbers(report.findings.iter().flat_map(|finding| finding.lines.clone()).collect()),
-        Topic::Line => Known::Numbers(vec![worst?.line()]),
-        Topic::Quote => Known::Text(wording::quote(report, worst?.line())?),
-        Topic::Explanation | Topic::Meaning => Known::Text(wording::summary(report)),
+        Topic::Lines => FieldValue::Numbers(report.findings.iter().flat_map(|finding| finding.lines.clone()).collect()),
+        Topic::Line => FieldValue::Numbers(vec![worst?.line()]),
+        Topic::Quote => FieldValue::Text(wording::quote(report, worst?.line())?),
+        Topic::Explanation | Topic::Meaning => FieldValue::Text(wording::summary(report)),
         Topic::Evidence => each(wording::evidence),
         Topic::Fix => {
-            Known::Texts(report.findings.iter().flat_map(|finding| wording::steps(report, finding)).collect())
+            FieldValue::Texts(report.findings.iter().flat_map(|finding| wording::steps(report, finding)).collect())
         }
-        Topic::Clause => Known::Text(report.outline.clause(worst?.line())?.to_owned()),
-        Topic::Confidence => Known::Text("low".to_owned()),
+        Topic::Clause => FieldValue::Text(report.outline.clause(worst?.line())?.to_owned()),
+        Topic::Confidence => FieldValue::Text("low".to_owned()),
         Topic::Role => return None,
-        Topic::Count => Known::Numbers(vec![report.hits()]),
-        Topic::Limits => Known::Text(wording::limits(report)),
-        Topic::Checked => Known::Texts(wording::checked(report)),
-        Topic::Recalled => Known::Texts(wording::recalled(report)),
-        Topic::Model => Known::Text(super::MODEL.to_owned()),
+        Topic::Count => FieldValue::Numbers(vec![report.hits()]),
+        Topic::Limits => FieldValue::Text(wording::limits(report)),
+        Topic::Checked => FieldValue::Texts(wording::checked(report)),
+        Topic::Recalled => FieldValue::Texts(wording::recalled(report)),
+        Topic::Model => FieldValue::Text(super::MODEL.to_owned()),
         Topic::Findings => each(wording::one_line),
-        Topic::Verdict => Known::Text("to be confirmed".to_owned()),
+        Topic::Verdict => FieldValue::Text("to be confirmed".to_owned()),
     })
 }
 
-fn one(report: &Report<'_>, finding: &Finding<'_>, line: u64, topic: Topic) -> Option<Known> {
+fn one(report: &Report<'_>, finding: &Finding<'_>, line: u64, topic: Topic) -> Option<FieldValue> {
     Some(match topic {
-        Topic::Title => Known::Text(wording::title(report, finding)),
-        Topic::Severity => Known::Severity(finding.severity),
-        Topic::Pattern => Known::Text(finding.pattern.to_owned()),
-        Topic::Lines => Known::Numbers(finding.lines.clone()),
-        Topic::Line => Known::Numbers(vec![line]),
-        Topic::Quote => Known::Text(wording::exact_quote(report, finding, line).unwrap_or_default()),
-        Topic::Explanation => Known::Text(wording::explanation(report, finding)),
-        Topic::Meaning => Known::Text(wording::meaning(report, finding)),
-        Topic::Evidence => Known::Text(wording::evidence(report, finding)),
-        Topic::Fix => Known::Texts(wording::steps(report, finding)),
-        Topic::Clause => Known::Text(match report.outline.function(line).or_else(|| report.outline.clause(line)) {
-            Some(place) => place.to_owned(),
-            None => format!("line {line}"),
-        }),
+        Topic::Title => FieldValue::Text(wording::title(report, finding)),
+        Topic::Severity => FieldValue::Severity(finding.severity),
+        Topic::Pattern => FieldValue::Text(finding.pattern.to_owned()),
+        Topic::Lines => FieldValue::Numbers(finding.lines.clone()),
+        Topic::Line => FieldValue::Numbers(vec![line]),
+        Topic::Quote => FieldValue::Text(wording::exact_quote(report, finding, line).unwrap_or_default()),
+        Topic::Explanation => FieldValue::Text(wording::explanation(report, finding)),
+        Topic::Meaning => FieldValue::Text(wording::meaning(report, finding)),
+        Topic::Evidence => FieldValue::Text(wording::evidence(report, finding)),
+        Topic::Fix => FieldValue::Texts(wording::steps(report, finding)),
+        Topic::Clause => {
+            FieldValue::Text(match report.outline.function(line).or_else(|| report.outline.clause(line)) {
+                Some(place) => place.to_owned(),
+                None => format!("line {line}"),
+            })
+        }
         // A match of words carries no more than that.
-        Topic::Confidence => Known::Text("low".to_owned()),
-        Topic::Role => Known::Text(role(finding.pattern).to_owned()),
-        Topic::Count => Known::Numbers(vec![finding.total]),
-        Topic::Limits | Topic::Verdict => Known::Text("a match of a signal, to be confirmed".to_owned()),
+        Topic::Confidence => FieldValue::Text("low".to_owned()),
+        Topic::Role => FieldValue::Text(role(finding.pattern).to_owned()),
+        Topic::Count => FieldValue::Numbers(vec![finding.total]),
+        Topic::Limits | Topic::Verdict => FieldValue::Text("a match of a signal, to be confirmed".to_owned()),
         Topic::Checked | Topic::Recalled | Topic::Findings => return None,
-        Topic::Model => Known::Text(super::MODEL.to_owned()),
+        Topic::Model => FieldValue::Text(super::MODEL.to_owned()),
     })
 }
 

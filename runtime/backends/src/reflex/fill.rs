@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Number, Value, json};
 
-use super::fields::{self, Known, Scope, Topic};
+use super::fields::{self, FieldValue, Scope, Topic};
 use super::report::Report;
 use super::shape::Shape;
 use crate::schema::is_a;
@@ -41,7 +41,7 @@ impl<'r> Filler<'r> {
         shape: &Shape,
         name: &str,
         scope: Scope<'r>,
-        given: Option<Known>,
+        given: Option<FieldValue>,
         depth: usize,
     ) -> Option<Value> {
         self.left = self.left.checked_sub(1).filter(|_| depth <= MAX_DEPTH)?;
@@ -63,7 +63,9 @@ impl<'r> Filler<'r> {
         let nullable = types.contains(&"null");
         // Where a type can be chosen, the one that holds what is known best.
         let liked: &[&str] = match &known {
-            Some(Known::Numbers(_) | Known::Texts(_)) => &["array", "integer", "number", "string", "object", "boolean"],
+            Some(FieldValue::Numbers(_) | FieldValue::Texts(_)) => {
+                &["array", "integer", "number", "string", "object", "boolean"]
+            }
             Some(_) => &["string", "array", "integer", "number", "object", "boolean"],
             None => &["object", "array", "string", "integer", "number", "boolean"],
         };
@@ -129,7 +131,7 @@ impl<'r> Filler<'r> {
         shape: &Shape,
         name: &str,
         scope: Scope<'r>,
-        known: Option<&Known>,
+        known: Option<&FieldValue>,
         depth: usize,
     ) -> Option<Value> {
         let most = shape.size("maxItems").unwrap_or(usize::MAX);
@@ -158,9 +160,9 @@ impl<'r> Filler<'r> {
             number += 1;
             let item = item.as_ref().filter(|_| number <= MAX_PADDING)?;
             let given = match item.types().first() {
-                Some(&"integer" | &"number") => Known::Numbers(vec![number as u64]),
-                _ if unique => Known::Text(format!("{number}: {UNKNOWN}")),
-                _ => Known::Text(UNKNOWN.to_owned()),
+                Some(&"integer" | &"number") => FieldValue::Numbers(vec![number as u64]),
+                _ if unique => FieldValue::Text(format!("{number}: {UNKNOWN}")),
+                _ => FieldValue::Text(UNKNOWN.to_owned()),
             };
             list.add(self.value(item, name, scope, Some(given), depth + 1)?);
         }
@@ -173,8 +175,8 @@ impl<'r> Filler<'r> {
         item: &Shape,
         name: &str,
         scope: Scope<'r>,
-        known: Option<&Known>,
-    ) -> Vec<(Scope<'r>, Option<Known>)> {
+        known: Option<&FieldValue>,
+    ) -> Vec<(Scope<'r>, Option<FieldValue>)> {
         if item.types().contains(&"object") || item.branches(self.root).is_some() {
             return match (scope, Topic::of(name)) {
                 // A list of what was done is not a list of what was found.
@@ -186,10 +188,12 @@ impl<'r> Filler<'r> {
                 (Scope::One(_) | Scope::Line(..), _) => Vec::new(),
             };
         }
-        let each: Vec<Known> = match known {
-            Some(Known::Texts(texts)) => texts.iter().cloned().map(Known::Text).collect(),
-            Some(Known::Numbers(numbers)) => numbers.iter().map(|number| Known::Numbers(vec![*number])).collect(),
-            Some(one @ (Known::Text(_) | Known::Severity(_))) => vec![one.clone()],
+        let each: Vec<FieldValue> = match known {
+            Some(FieldValue::Texts(texts)) => texts.iter().cloned().map(FieldValue::Text).collect(),
+            Some(FieldValue::Numbers(numbers)) => {
+                numbers.iter().map(|number| FieldValue::Numbers(vec![*number])).collect()
+            }
+            Some(one @ (FieldValue::Text(_) | FieldValue::Severity(_))) => vec![one.clone()],
             None => Vec::new(),
         };
         each.into_iter().map(|known| (scope, Some(known))).collect()
@@ -212,12 +216,12 @@ impl List {
     }
 }
 
-fn text(shape: &Shape, known: Option<&Known>) -> Option<Value> {
+fn text(shape: &Shape, known: Option<&FieldValue>) -> Option<Value> {
     let mut text = match known {
-        Some(Known::Text(text)) => text.clone(),
-        Some(Known::Texts(texts)) => texts.join(" "),
-        Some(Known::Numbers(numbers)) => numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
-        Some(Known::Severity(severity)) => severity.name().to_owned(),
+        Some(FieldValue::Text(text)) => text.clone(),
+        Some(FieldValue::Texts(texts)) => texts.join(" "),
+        Some(FieldValue::Numbers(numbers)) => numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+        Some(FieldValue::Severity(severity)) => severity.name().to_owned(),
         None => UNKNOWN.to_owned(),
     };
     let (least, most) = (shape.size("minLength").unwrap_or(0), shape.size("maxLength").unwrap_or(usize::MAX));
@@ -235,12 +239,12 @@ fn text(shape: &Shape, known: Option<&Known>) -> Option<Value> {
     Some(Value::String(text))
 }
 
-fn number(shape: &Shape, known: Option<&Known>, whole: bool) -> Option<Value> {
+fn number(shape: &Shape, known: Option<&FieldValue>, whole: bool) -> Option<Value> {
     let wanted = match known {
-        Some(Known::Numbers(numbers)) => numbers.first().copied().unwrap_or(0) as f64,
-        Some(Known::Texts(texts)) => texts.len() as f64,
-        Some(Known::Severity(severity)) => (Severity::ALL.len() - *severity as usize) as f64,
-        Some(Known::Text(_)) | None => 0.0,
+        Some(FieldValue::Numbers(numbers)) => numbers.first().copied().unwrap_or(0) as f64,
+        Some(FieldValue::Texts(texts)) => texts.len() as f64,
+        Some(FieldValue::Severity(severity)) => (Severity::ALL.len() - *severity as usize) as f64,
+        Some(FieldValue::Text(_)) | None => 0.0,
     };
     let above = shape.number("exclusiveMinimum");
     let below = shape.number("exclusiveMaximum");
@@ -303,7 +307,7 @@ const SEVERITIES: [&[&str]; 5] = [
 ];
 
 /// The allowed value that fits what is known, else one that takes no side, else the last.
-fn choose(shape: &Shape, known: Option<&Known>, name: &str) -> Option<Value> {
+fn choose(shape: &Shape, known: Option<&FieldValue>, name: &str) -> Option<Value> {
     let types = shape.get("type").map(|_| shape.types());
     let fits = |value: &&Value| types.as_ref().is_none_or(|types| types.iter().any(|kind| is_a(value, kind)));
     let values: Vec<&Value> = shape.list("enum").filter(fits).collect();
@@ -315,15 +319,15 @@ fn choose(shape: &Shape, known: Option<&Known>, name: &str) -> Option<Value> {
         ranked.min_by_key(|(distance, _)| *distance).map(|(_, value)| value)
     };
     let fitting = match known {
-        Some(Known::Severity(severity)) => by_rank(*severity as usize),
-        Some(Known::Text(text)) => {
+        Some(FieldValue::Severity(severity)) => by_rank(*severity as usize),
+        Some(FieldValue::Text(text)) => {
             let same = values.iter().find(|value| is(value, text)).copied();
             same.or_else(|| by_rank(3).filter(|_| Topic::of(name) == Some(Topic::Confidence)))
         }
-        Some(Known::Numbers(numbers)) => {
+        Some(FieldValue::Numbers(numbers)) => {
             values.iter().find(|value| value.as_u64().is_some_and(|number| numbers.contains(&number))).copied()
         }
-        Some(Known::Texts(_)) | None => None,
+        Some(FieldValue::Texts(_)) | None => None,
     };
     let neutral = || NEUTRAL.iter().find_map(|word| values.iter().find(|value| is(value, word)).copied());
     let null = || values.iter().find(|value| value.is_null()).copied();

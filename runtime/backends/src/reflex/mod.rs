@@ -30,7 +30,10 @@ mod wording;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::{Ask, Backend, BackendError, Capabilities, Completion, ErrorClass, Finish, Price, Purpose, Tokens};
+use super::{
+    Backend, BackendError, Capabilities, Completion, CompletionRequest, ErrorClass, FinishReason, Price, Purpose,
+    Tokens,
+};
 use report::Report;
 use talk::Talk;
 
@@ -53,14 +56,14 @@ impl Backend for Reflex {
         Capabilities { constrains_replies: true, price: Some(Price { input: 0, output: 0 }), ..Capabilities::default() }
     }
 
-    async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError> {
+    async fn complete(&self, ask: &CompletionRequest) -> Result<Completion, BackendError> {
         if ask.purpose == Purpose::Draft {
             let why = "no language model is configured, and the embedded backend writes no drafts";
             return Err(BackendError::new(ErrorClass::BadRequest, why));
         }
         Ok(Completion {
             text: reply(ask),
-            finish: Finish::Stop,
+            finish: FinishReason::Stop,
             model: MODEL.to_owned(),
             tokens: Some(Tokens::default()),
             attestation: None,
@@ -68,7 +71,7 @@ impl Backend for Reflex {
     }
 }
 
-fn reply(ask: &Ask) -> String {
+fn reply(ask: &CompletionRequest) -> String {
     if ask.purpose == Purpose::Synthesis {
         return lesson::write(ask.messages.last().map_or("", |message| &message.content)).to_string();
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use herm_agent::backend::{Ask, ChatMessage, Speaker};
+use herm_agent::backend::{ChatMessage, CompletionRequest, Role};
 
 /// The turns of a task where the prompt does not say.
 const USUAL_TURNS: usize = 8;
@@ -77,17 +77,17 @@ pub(super) struct Talk<'a> {
 
 impl<'a> Talk<'a> {
     /// Reads a question.
-    pub(super) fn read(ask: &'a Ask) -> Self {
+    pub(super) fn read(ask: &'a CompletionRequest) -> Self {
         let texts: Vec<&str> = texts(&ask.messages);
-        let system = ask.messages.first().filter(|first| first.role == Speaker::System);
+        let system = ask.messages.first().filter(|first| first.role == Role::System);
         let at = usize::from(system.is_some());
         let system: &str = system.map_or("", |message| &message.content);
-        let replies = ask.messages.iter().filter(|message| message.role == Speaker::Assistant).count();
+        let replies = ask.messages.iter().filter(|message| message.role == Role::Assistant).count();
         let after = at + 1;
         let steps = steps(ask.messages.get(after..).unwrap_or_default(), texts.get(after..).unwrap_or_default());
         // The legal replies are made for this very turn, and nothing that was noted earlier can stand
         // in them; the prompt is asked only where they say nothing.
-        let shapes = ask.legal.get("anyOf").and_then(Value::as_array);
+        let shapes = ask.reply_schema.get("anyOf").and_then(Value::as_array);
         let tools = match shapes {
             Some(shapes) => shapes.iter().filter_map(call_shape).collect(),
             None => listed_tools(system),
@@ -136,7 +136,7 @@ fn steps<'a>(messages: &'a [ChatMessage], texts: &[&'a str]) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
     let mut reply: Option<&'a ChatMessage> = None;
     for (message, text) in messages.iter().zip(texts) {
-        if message.role == Speaker::Assistant {
+        if message.role == Role::Assistant {
             reply = Some(message);
             continue;
         }

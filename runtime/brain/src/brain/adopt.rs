@@ -10,29 +10,29 @@ use rusqlite::Connection;
 use super::commit::{self, Base, Contents, StepPlan, Summary};
 use super::history::StepKind;
 use super::journal::{self, FileChange};
-use super::manifest::Manifest;
+use super::manifest::BrainManifest;
 use super::open::Brain;
 use super::repair::Repair;
-use super::settle::Settled;
+use super::settle::SettledStep;
 use super::verify::{self, Drift};
-use crate::bundle::{Parts, Tree};
-use crate::clock::Moment;
+use crate::bundle::{PartDigests, Tree};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::fsio::{Dir, Root};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
 use crate::memory::undo::RowUndo;
 use crate::memory::{self, Database};
-use crate::skill::{self, CreatedBy, Usage};
+use crate::skill::{self, CreatedBy, SkillUsage};
 
 impl Brain {
     /// Takes over what someone changed by hand, as a step of its own. `None` where there is nothing to take over.
-    pub fn adopt(&mut self) -> Result<Option<Settled>> {
+    pub fn adopt(&mut self) -> Result<Option<SettledStep>> {
         self.take_over(None)
     }
 
     /// Takes over what is there as a step of its own: edits by hand, or what is left after a loss.
-    pub(super) fn take_over(&mut self, repair: Option<Repair<'_>>) -> Result<Option<Settled>> {
+    pub(super) fn take_over(&mut self, repair: Option<Repair<'_>>) -> Result<Option<SettledStep>> {
         self.check_committable()?;
         let found = self.edits()?;
         let earlier = std::mem::replace(&mut self.tree, OnceCell::from(found.tree.clone()));
@@ -58,7 +58,7 @@ impl Brain {
             return Err(Error::corrupt(format!("memory.db is damaged and cannot be taken over: {problem}"))
                 .hint("restore the brain from a snapshot"));
         }
-        let looked = verify::look(&self.root, Dir::default())?;
+        let looked = verify::scan_files(&self.root, Dir::default())?;
         if let Some(odd) = looked.survey.odd.first() {
             return Err(Error::refused(format!("{} is {} and cannot be part of a brain", odd.path, odd.what))
                 .hint("replace it with a regular file, or remove it"));
@@ -72,7 +72,7 @@ impl Brain {
         if tree.get(&manifest).is_some()
             && let Some(bytes) = self.root.read(&manifest, layout::MAX_FILE_BYTES)?
         {
-            Manifest::parse(&bytes)?;
+            BrainManifest::parse(&bytes)?;
         }
         let drift = Drift::between(&self.database, &tree, false)?;
         let known = journal::entries(&self.database.connection)?;
@@ -89,14 +89,14 @@ impl Brain {
         })
     }
 
-    fn commit_edits(&mut self, found: Edits, repair: Option<Repair<'_>>) -> Result<Option<Settled>> {
+    fn commit_edits(&mut self, found: Edits, repair: Option<Repair<'_>>) -> Result<Option<SettledStep>> {
         let Edits { changes, survey, tree: files, new_skills, rewritten } = found;
         let before = repair.map_or_else(|| self.lock.clone(), |(lost, _)| lost.chained.clone());
         // After a loss nobody knows who wrote what is there: it gets no more trust than what an agent wrote.
         let (created_by, rewritten) =
             if repair.is_some() { (CreatedBy::Agent, Vec::new()) } else { (CreatedBy::User, rewritten) };
         let now = self.clock().now();
-        let adopted = |parts: &Parts| {
+        let adopted = |parts: &PartDigests| {
             // What is noted here of whose a skill is was not changed by hand.
             let usage_edited = parts.usage != before.parts.usage && rewritten.is_empty();
             summary(changes.len(), usage_edited || parts.memory != before.parts.memory)
@@ -104,7 +104,7 @@ impl Brain {
         let repaired = repair.map(|(lost, _)| lost.line());
         let plan = StepPlan {
             brain: &self.id,
-            signer: self.witness.as_deref(),
+            signer: self.signer.as_deref(),
             now,
             kind: if repair.is_some() { StepKind::Repair } else { StepKind::Adopt },
             summary: repaired.as_deref().map_or(Summary::OfParts(&adopted), Summary::Text),
@@ -126,7 +126,7 @@ impl Brain {
         self.survey = survey;
         self.drift = None;
         self.changed_files.extend(changes.iter().map(|change| change.path.clone()));
-        let settled = committed.as_ref().map(|committed| Settled::moved(&before, committed, &changes));
+        let settled = committed.as_ref().map(|committed| SettledStep::moved(&before, committed, &changes));
         if let Some(committed) = committed {
             self.lock = committed.lock;
         }
@@ -144,7 +144,7 @@ struct Edits {
     /// Skills whose main file was put there.
     new_skills: Vec<Slug>,
     /// Skills whose main file was rewritten, with what is recorded of them.
-    rewritten: Vec<(Slug, Usage)>,
+    rewritten: Vec<(Slug, SkillUsage)>,
 }
 
 /// The contents of files that are already in place.
@@ -167,17 +167,17 @@ fn write_rows(
     tree: &Tree,
     new_skills: &[Slug],
     created_by: CreatedBy,
-    rewritten: &[(Slug, Usage)],
-    now: Moment,
+    rewritten: &[(Slug, SkillUsage)],
+    now: Timestamp,
 ) -> Result<Vec<RowUndo>> {
-    let mut writer = memory::Writer::new(connection);
+    let mut writer = memory::MemoryWriter::new(connection);
     for slug in new_skills {
         // What is recorded of an earlier skill of that name is not about this one.
-        writer.usage(slug, &Usage::new(created_by, now))?;
+        writer.usage(slug, &SkillUsage::new(created_by, now))?;
     }
     for (slug, usage) in rewritten {
         // A person's words now: nothing unattended writes them again.
-        writer.usage(slug, &Usage { created_by: CreatedBy::User, ..usage.clone() })?;
+        writer.usage(slug, &SkillUsage { created_by: CreatedBy::User, ..usage.clone() })?;
     }
     let undo = writer.into_undo();
     memory::rehash(connection)?;
@@ -187,7 +187,7 @@ fn write_rows(
 }
 
 /// The skills whose main file is among these, with what is recorded of them.
-fn rewritten(database: &Database, tree: &Tree, changed: &[RelPath]) -> Result<Vec<(Slug, Usage)>> {
+fn rewritten(database: &Database, tree: &Tree, changed: &[RelPath]) -> Result<Vec<(Slug, SkillUsage)>> {
     let paths: Vec<RelPath> = tree.below(layout::SKILLS_DIR).cloned().collect();
     let mut found = Vec::new();
     for place in skill::all_skills(&paths, layout::SKILLS_DIR) {
@@ -202,7 +202,7 @@ fn rewritten(database: &Database, tree: &Tree, changed: &[RelPath]) -> Result<Ve
 /// The skills whose main files are among the files that were added, unless they were only moved.
 fn new_skills(added: &[RelPath], known: &BTreeMap<RelPath, Digest>, tree: &Tree) -> Vec<Slug> {
     let before: Vec<RelPath> = known.keys().cloned().collect();
-    let active = |place: &skill::Place| !place.main.as_str().starts_with(&format!("{}/", layout::ARCHIVE_DIR));
+    let active = |place: &skill::SkillLocation| !place.main.as_str().starts_with(&format!("{}/", layout::ARCHIVE_DIR));
     let known: BTreeSet<Slug> =
         skill::all_skills(&before, layout::SKILLS_DIR).filter(active).map(|place| place.slug).collect();
     let all: Vec<RelPath> = tree.below(layout::SKILLS_DIR).cloned().collect();

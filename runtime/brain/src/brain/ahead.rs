@@ -2,7 +2,7 @@
 //! its receipt are written, so nothing can rightly be ahead: where something is, `memory.db` has lost steps that were
 //! acknowledged. That is evidence. Nothing is written while it stands; [`repair`](super::repair) deals with it.
 
-use super::tape::Head;
+use super::tape::LastReceipt;
 use crate::bundle::Lockfile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::Root;
@@ -11,21 +11,21 @@ use crate::layout;
 
 /// What stands beside `memory.db`. Read before `memory.db` is: then it is never further, however fast an owner settles.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Beside {
+pub(super) struct SideFiles {
     lock: Option<Lockfile>,
     receipt_bytes: u64,
 }
 
 /// What is further than `memory.db`.
 #[derive(Debug, Clone)]
-pub(super) struct Ahead {
+pub(super) struct SurplusFiles {
     /// The lock of a later step, or of another one of the same number.
     pub(super) lock: Option<Lockfile>,
     /// `receipts.ndjson` is longer than the receipts of `memory.db`: by so many bytes.
     pub(super) receipt_bytes: u64,
 }
 
-impl Beside {
+impl SideFiles {
     pub(super) fn read(root: &Root) -> Result<Self> {
         let lock = match root.read(&layout::rel(layout::LOCK)?, 1 << 20) {
             // Far too large to be a lock; it shows as drift.
@@ -37,11 +37,11 @@ impl Beside {
     }
 
     /// What of it is further than the lock and the last receipt of `memory.db`.
-    pub(super) fn ahead_of(&self, lock: &Lockfile, last: &Head) -> Option<Ahead> {
+    pub(super) fn ahead_of(&self, lock: &Lockfile, last: &LastReceipt) -> Option<SurplusFiles> {
         let is_other = |found: &&Lockfile| {
             found.version > lock.version || (found.version == lock.version && found.bundle_hash != lock.bundle_hash)
         };
-        let ahead = Ahead {
+        let ahead = SurplusFiles {
             lock: self.lock.as_ref().filter(is_other).cloned(),
             receipt_bytes: self.receipt_bytes.saturating_sub(last.ends_at),
         };
@@ -49,7 +49,7 @@ impl Beside {
     }
 }
 
-impl Ahead {
+impl SurplusFiles {
     pub(super) fn into_error(self, id: &BrainId, lock: &Lockfile) -> Error {
         let mut further = Vec::new();
         if let Some(found) = &self.lock {

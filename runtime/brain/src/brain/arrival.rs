@@ -8,28 +8,30 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::OptionalExtension as _;
 
-use super::beside::{Beside, Pieces};
+use super::beside::{Pipeline, PipelineInput};
 use super::carry::refuse_collisions;
 use super::journal;
 use super::journal_check;
 use super::open;
 use super::settle;
 use super::tape;
-use crate::bundle::{Lockfile, Parts, Tree};
+use crate::bundle::{Lockfile, PartDigests, Tree};
 use crate::error::{Error, Result};
-use crate::fsio::{self, OsLock, Root, Sync};
+use crate::fsio::{self, OsLock, Root, SyncTiming};
 use crate::ids::{BrainId, Digest, RelPath, sha256};
 use crate::layout::{self, Layout};
-use crate::memory::{self, Access, Carried, CellIn, Database, IndexBeside, Place, SCHEMA_VERSION, Table, sql};
+use crate::memory::{
+    self, Access, Database, DetachedIndex, IncomingCell, PortableTable, RowPosition, SCHEMA_VERSION, Table, sql,
+};
 
-/// A brain that is being put together aside. Nobody sees it before [`Arrival::settle_in`].
+/// A brain that is being put together aside. Nobody sees it before [`RestoreTarget::install`].
 #[derive(Debug)]
-pub struct Arrival {
+pub struct RestoreTarget {
     id: BrainId,
     target: PathBuf,
     staging: PathBuf,
     database: Database,
-    tables: Vec<Carried>,
+    tables: Vec<PortableTable>,
     files: Option<Files>,
     /// All of them, once they are written.
     entries: BTreeMap<RelPath, Digest>,
@@ -39,7 +41,7 @@ pub struct Arrival {
 }
 
 /// Rows of searched tables on their way into an index.
-type Indexing = Beside<(Carried, Vec<u8>), IndexBeside>;
+type Indexing = Pipeline<(PortableTable, Vec<u8>), DetachedIndex>;
 
 /// The files of a brain, while their contents arrive.
 #[derive(Debug)]
@@ -47,12 +49,12 @@ struct Files {
     all: BTreeMap<RelPath, Digest>,
     /// Where each content goes that has not come yet.
     wanted: HashMap<Digest, Vec<RelPath>>,
-    writing: Beside<(Vec<RelPath>, Digest, Vec<u8>), ()>,
+    writing: Pipeline<(Vec<RelPath>, Digest, Vec<u8>), ()>,
 }
 
 /// What a receipt that holds says of its step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Vouched {
+pub struct VerifiedReceipt {
     /// The digest of its statement.
     pub(crate) digest: String,
     /// The version after the step.
@@ -67,14 +69,14 @@ pub struct Vouched {
 
 /// What is in the place where a brain is to arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InPlace {
+pub enum OnExisting {
     /// A brain that is there is an error.
     Refuse,
     /// A brain that is there is set aside, and stays there.
     SetAside,
 }
 
-impl Arrival {
+impl RestoreTarget {
     /// Takes the brain's lock and makes an empty database of an earlier or the present schema. `text_bytes` is about
     /// how much text will be searched.
     pub fn begin(
@@ -95,16 +97,16 @@ impl Arrival {
         open::clear_staging(layout, id)?;
         let staging = layout.staging(id);
         fsio::create_dirs(&staging)?;
-        let database = Database::create_for_arrival(&staging.join(layout::DATABASE), schema)?;
-        let tables = memory::carried(&database.connection)?;
+        let database = Database::create_for_restore(&staging.join(layout::DATABASE), schema)?;
+        let tables = memory::portable_tables(&database.connection)?;
         for table in &tables {
             database.clear_rows(table)?;
         }
-        database.begin_arrival()?;
+        database.begin_restore()?;
         let index = (text_bytes >= INDEXED_BESIDE).then(|| {
             let path = staging.join(INDEX_FILE);
-            Beside::begin(MOST_WAITING, move |pieces: Pieces<(Carried, Vec<u8>)>| {
-                let index = IndexBeside::create(&path, schema)?;
+            Pipeline::spawn(MOST_WAITING, move |pieces: PipelineInput<(PortableTable, Vec<u8>)>| {
+                let index = DetachedIndex::create(&path, schema)?;
                 for (table, rows) in pieces {
                     index.add_rows(&table, &rows)?;
                 }
@@ -126,20 +128,20 @@ impl Arrival {
     }
 
     /// The tables that must arrive, by name.
-    pub fn tables(&self) -> &[Carried] {
+    pub fn tables(&self) -> &[PortableTable] {
         &self.tables
     }
 
     /// Whether the rows of a table are searched for words.
     pub fn is_searched(table: &str) -> bool {
-        IndexBeside::is_of(table)
+        DetachedIndex::is_of(table)
     }
 
     /// In which order tables should come: first what is searched, for indexing it takes longest, then the list of files
     /// and their contents, so that files are written and synced while the index is built.
     pub fn rank(table: &str) -> u8 {
         match table {
-            searched if IndexBeside::is_of(searched) => 0,
+            searched if DetachedIndex::is_of(searched) => 0,
             FILES => 1,
             CONTENTS => 2,
             _ => 3,
@@ -148,36 +150,36 @@ impl Arrival {
 
     /// All rows of a table have come. After the contents nobody has to wait for more files: they are made durable while
     /// the rows of other tables arrive and are indexed.
-    pub fn table_is_full(&mut self, table: &Carried) {
+    pub fn table_is_full(&mut self, table: &PortableTable) {
         if table.name() == CONTENTS
             && let Some(files) = &mut self.files
         {
-            files.writing.no_more();
+            files.writing.close_input();
         }
     }
 
     /// Puts rows into a table; how many there were. `end` is where the rows before them ended, and then these.
-    pub fn put_rows(&mut self, table: &Carried, rows: &[u8], end: &mut Option<Place>) -> Result<u64> {
+    pub fn put_rows(&mut self, table: &PortableTable, rows: &[u8], end: &mut Option<RowPosition>) -> Result<u64> {
         let count = self.database.put_rows(table, rows, end)?;
         if table.name() == CONTENTS {
             self.write_files(table, rows)?;
         }
-        if let Some(index) = self.index.as_ref().filter(|_| IndexBeside::is_of(table.name())) {
-            index.hand((table.clone(), rows.to_vec()), rows.len());
+        if let Some(index) = self.index.as_ref().filter(|_| DetachedIndex::is_of(table.name())) {
+            index.send((table.clone(), rows.to_vec()), rows.len());
         }
         Ok(count)
     }
 
     /// Hands contents that files have to whoever writes them.
-    fn write_files(&mut self, table: &Carried, mut rows: &[u8]) -> Result<()> {
+    fn write_files(&mut self, table: &PortableTable, mut rows: &[u8]) -> Result<()> {
         let files = self.files()?;
         while !rows.is_empty() {
             let (cells, rest) = table.take_row(rows)?;
             rows = rest;
-            let [CellIn::Blob(digest), CellIn::Blob(content)] = cells.as_slice() else { continue };
+            let [IncomingCell::Blob(digest), IncomingCell::Blob(content)] = cells.as_slice() else { continue };
             let Ok(digest) = <[u8; 32]>::try_from(*digest).map(Digest::from) else { continue };
             if let Some(paths) = files.wanted.remove(&digest) {
-                files.writing.hand((paths, digest, content.to_vec()), content.len());
+                files.writing.send((paths, digest, content.to_vec()), content.len());
             }
         }
         Ok(())
@@ -195,7 +197,7 @@ impl Arrival {
                     wanted.entry(*digest).or_default().push(path.clone());
                 }
                 let root = Root::open(&self.staging)?;
-                Files { all, wanted, writing: Beside::begin(MOST_WAITING, move |pieces| write_files(&root, pieces)) }
+                Files { all, wanted, writing: Pipeline::spawn(MOST_WAITING, move |pieces| write_files(&root, pieces)) }
             }
         };
         Ok(self.files.insert(files))
@@ -203,7 +205,11 @@ impl Arrival {
 
     /// Makes what does not travel, and checks that it all is what `lock` says. `receipts` is called with each line of
     /// the tape, and says what the step must have been.
-    pub fn complete(&mut self, lock: &Lockfile, receipts: &mut dyn FnMut(&str) -> Result<Vouched>) -> Result<()> {
+    pub fn complete(
+        &mut self,
+        lock: &Lockfile,
+        receipts: &mut dyn FnMut(&str) -> Result<VerifiedReceipt>,
+    ) -> Result<()> {
         if let Some(path) = self.files()?.wanted.values().flatten().min() {
             return Err(
                 Error::corrupt(format!("the snapshot has no content for {path}")).hint("restore an earlier snapshot")
@@ -212,10 +218,10 @@ impl Arrival {
         let root = Root::open(&self.staging)?;
         match self.index.take() {
             Some(index) => {
-                self.database.finish_arrival_with(|| index.finish())?;
+                self.database.finish_restore_with(|| index.finish())?;
                 root.remove(&layout::rel(INDEX_FILE)?)?;
             }
-            None => self.database.finish_arrival()?,
+            None => self.database.finish_restore()?,
         }
         if let Some(Files { all, writing, .. }) = self.files.take() {
             self.entries = all;
@@ -226,7 +232,7 @@ impl Arrival {
         for (path, digest) in &self.entries {
             tree.set(path, *digest);
         }
-        let parts: Parts = settle::parts(&mut tree, connection)?;
+        let parts: PartDigests = settle::parts(&mut tree, connection)?;
         if parts != lock.parts || parts.root() != lock.bundle_hash {
             return Err(Error::corrupt(format!(
                 "what the snapshot holds hashes to {}, and its lock says {}",
@@ -240,11 +246,11 @@ impl Arrival {
         journal::mark_flushed(connection, last, false)?;
         check_tape(connection, &root, receipts)?;
         settle::write_sidecar(&self.database, &root)?;
-        root.replace(&layout::rel(layout::LOCK)?, &lock.to_bytes()?, Sync::Later)
+        root.replace(&layout::rel(layout::LOCK)?, &lock.to_bytes()?, SyncTiming::Later)
     }
 
     /// Makes everything durable and gives the brain its place; where the one went that was there.
-    pub fn settle_in(self, layout: &Layout, in_place: InPlace) -> Result<Option<PathBuf>> {
+    pub fn install(self, layout: &Layout, in_place: OnExisting) -> Result<Option<PathBuf>> {
         let Self { id, target, staging, database, entries, _guard, .. } = self;
         drop(database);
         let path = staging.join(layout::DATABASE);
@@ -261,7 +267,7 @@ impl Arrival {
             settle::sync_files(&root, &files)?;
         }
         let mut aside = None;
-        if in_place == InPlace::SetAside && target.symlink_metadata().is_ok() {
+        if in_place == OnExisting::SetAside && target.symlink_metadata().is_ok() {
             let place = free_place(layout, &id)?;
             fsio::rename_durably(&target, &place)?;
             aside = Some(place);
@@ -311,8 +317,8 @@ const INDEX_FILE: &str = "index.db";
 const MOST_WAITING: usize = 32 << 20;
 
 /// Writes contents to their places in a directory that nobody sees yet.
-fn write_files(root: &Root, pieces: Pieces<(Vec<RelPath>, Digest, Vec<u8>)>) -> Result<()> {
-    let (mut writing, mut written) = (root.filling(), 0);
+fn write_files(root: &Root, pieces: PipelineInput<(Vec<RelPath>, Digest, Vec<u8>)>) -> Result<()> {
+    let (mut writing, mut written) = (root.bulk_writer(), 0);
     for (paths, digest, content) in pieces {
         for path in paths {
             if Digest::of(&content) != digest {
@@ -336,12 +342,12 @@ fn write_files(root: &Root, pieces: Pieces<(Vec<RelPath>, Digest, Vec<u8>)>) -> 
 
 /// Where a brain that makes room goes: a place of its own, and nothing is ever removed from there.
 pub(super) fn free_place(layout: &Layout, id: &BrainId) -> Result<PathBuf> {
-    fsio::create_dirs(&layout.aside())?;
+    fsio::create_dirs(&layout.replaced_brains())?;
     (1..10_000u32)
-        .map(|number| layout.aside().join(format!("{id}-{number}")))
+        .map(|number| layout.replaced_brains().join(format!("{id}-{number}")))
         .find(|place| place.symlink_metadata().is_err())
         .ok_or_else(|| {
-            Error::refused(format!("{} is full of brains that were set aside", layout.aside().display()))
+            Error::refused(format!("{} is full of brains that were set aside", layout.replaced_brains().display()))
                 .hint("move them elsewhere")
         })
 }
@@ -352,7 +358,7 @@ const RECEIPTS_AT_ONCE: u64 = 256;
 fn check_tape(
     connection: &rusqlite::Connection,
     root: &Root,
-    receipts: &mut dyn FnMut(&str) -> Result<Vouched>,
+    receipts: &mut dyn FnMut(&str) -> Result<VerifiedReceipt>,
 ) -> Result<()> {
     let path = layout::rel(layout::RECEIPTS)?;
     let last = tape::head(connection)?;
@@ -385,7 +391,7 @@ fn check_tape(
 }
 
 /// Checks what the journal says of a step against its receipt, and what was kept of its task.
-fn check_step(connection: &rusqlite::Connection, kept: &tape::KeptLine, vouched: &Vouched) -> Result<()> {
+fn check_step(connection: &rusqlite::Connection, kept: &tape::ReceiptLine, vouched: &VerifiedReceipt) -> Result<()> {
     let failed = |source| sql("read memory.db", source);
     let other = |what: &str| {
         Error::corrupt(format!("step {} of the snapshot {what}", kept.step)).hint("restore an earlier snapshot")

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use super::journal::{self, FileChange};
 use super::reader::Reader;
 use crate::error::Result;
-use crate::fsio::{self, Root, Sync};
+use crate::fsio::{self, Root, SyncTiming};
 use crate::ids::{Digest, RelPath};
 use crate::layout;
 use crate::skill::Index;
@@ -94,7 +94,7 @@ impl Reader {
         let index = Root::open(&place).and_then(|scratch| {
             for (path, digest) in journal::entries(connection)? {
                 if path.as_str().starts_with(&below) {
-                    scratch.replace(&path, &journal::blob(connection, &digest)?, Sync::Later)?;
+                    scratch.replace(&path, &journal::blob(connection, &digest)?, SyncTiming::Later)?;
                 }
             }
             Index::build(&scratch, layout::SKILLS_DIR)

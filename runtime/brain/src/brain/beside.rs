@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// A thread that works through what it is handed. At most so many bytes wait for it; then whoever hands over waits.
 #[derive(Debug)]
-pub(super) struct Beside<T, R> {
+pub(super) struct Pipeline<T, R> {
     /// None once there is no more.
     pieces: Option<Sender<(T, usize)>>,
     waiting: Arc<Waiting>,
@@ -42,14 +42,14 @@ impl Waiting {
 
 /// What there is to do, in the order in which it was handed over.
 #[derive(Debug)]
-pub(super) struct Pieces<T> {
+pub(super) struct PipelineInput<T> {
     receiver: Receiver<(T, usize)>,
     waiting: Arc<Waiting>,
     /// The bytes of the piece that is being worked on.
     taken: usize,
 }
 
-impl<T> Iterator for Pieces<T> {
+impl<T> Iterator for PipelineInput<T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
@@ -60,24 +60,24 @@ impl<T> Iterator for Pieces<T> {
     }
 }
 
-impl<T> Drop for Pieces<T> {
+impl<T> Drop for PipelineInput<T> {
     fn drop(&mut self) {
         self.waiting.now().is_over = true;
         self.waiting.changed.notify_all();
     }
 }
 
-impl<T: Send + 'static, R: Send + 'static> Beside<T, R> {
+impl<T: Send + 'static, R: Send + 'static> Pipeline<T, R> {
     /// Begins. `most` is how many bytes may wait.
-    pub(super) fn begin(most: usize, work: impl FnOnce(Pieces<T>) -> Result<R> + Send + 'static) -> Self {
+    pub(super) fn spawn(most: usize, work: impl FnOnce(PipelineInput<T>) -> Result<R> + Send + 'static) -> Self {
         let (pieces, receiver) = channel();
         let waiting = Arc::new(Waiting { most, now: Mutex::default(), changed: Condvar::new() });
-        let there = Pieces { receiver, waiting: Arc::clone(&waiting), taken: 0 };
+        let there = PipelineInput { receiver, waiting: Arc::clone(&waiting), taken: 0 };
         Self { pieces: Some(pieces), waiting, thread: std::thread::spawn(move || work(there)) }
     }
 
     /// Hands over a piece. Where the work has failed it is dropped; [`finish`](Self::finish) says why.
-    pub(super) fn hand(&self, piece: T, bytes: usize) {
+    pub(super) fn send(&self, piece: T, bytes: usize) {
         let mut now = self.waiting.now();
         // A piece that is larger than all that may wait is handed over alone.
         while !now.is_over && now.bytes > 0 && now.bytes.saturating_add(bytes) > self.waiting.most {
@@ -90,7 +90,7 @@ impl<T: Send + 'static, R: Send + 'static> Beside<T, R> {
     }
 
     /// Says that there is no more to do; the work goes on to its end.
-    pub(super) fn no_more(&mut self) {
+    pub(super) fn close_input(&mut self) {
         self.pieces = None;
     }
 
@@ -107,9 +107,9 @@ mod tests {
 
     #[test]
     fn pieces_are_done_in_order_and_few_wait() {
-        let adding = Beside::begin(10, |pieces: Pieces<u64>| Ok(pieces.collect::<Vec<_>>()));
+        let adding = Pipeline::spawn(10, |pieces: PipelineInput<u64>| Ok(pieces.collect::<Vec<_>>()));
         for piece in 0..1_000 {
-            adding.hand(piece, if piece == 500 { 100 } else { 3 });
+            adding.send(piece, if piece == 500 { 100 } else { 3 });
             assert!(adding.waiting.now().bytes <= 103);
         }
         assert_eq!(adding.finish().unwrap(), (0..1_000).collect::<Vec<_>>());
@@ -117,12 +117,12 @@ mod tests {
 
     #[test]
     fn whoever_hands_over_to_work_that_failed_does_not_wait_forever() {
-        let failing = Beside::begin(10, |mut pieces: Pieces<u8>| -> Result<()> {
+        let failing = Pipeline::spawn(10, |mut pieces: PipelineInput<u8>| -> Result<()> {
             pieces.next();
             Err(Error::invalid("no more"))
         });
         for piece in 0..100 {
-            failing.hand(piece, 9);
+            failing.send(piece, 9);
         }
         assert_eq!(failing.finish().unwrap_err().message(), "no more");
     }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::hydrate::{Seed, Source};
-use super::manifest::{MAX_MANIFEST_BYTES, Parcel};
-use crate::bundle::{Origin, Part};
+use super::hydrate::{BrainSource, Seed};
+use super::manifest::{MAX_MANIFEST_BYTES, ManifestBundle};
+use crate::bundle::{BrainOrigin, BundlePart};
 use crate::error::{Error, Result};
-use crate::fsio::{self, Dir, Limits, Look, Root};
+use crate::fsio::{self, Dir, Root, ScanAction, SurveyLimits};
 use crate::ids::{Digest, RelPath};
 use crate::layout;
 use crate::skill::CreatedBy;
@@ -19,7 +19,7 @@ const MAX_TOTAL_BYTES: u64 = 256 << 20;
 #[derive(Debug)]
 pub(super) struct BundleFiles {
     pub(super) files: BTreeMap<RelPath, Vec<u8>>,
-    pub(super) origin: Origin,
+    pub(super) origin: BrainOrigin,
     pub(super) expected: Option<Digest>,
     pub(super) created_by: CreatedBy,
     pub(super) summary: String,
@@ -27,17 +27,17 @@ pub(super) struct BundleFiles {
 
 impl BundleFiles {
     /// Collects and checks the files of `source`. Nothing is written.
-    pub(super) fn collect(source: &Source<'_>) -> Result<Self> {
+    pub(super) fn collect(source: &BrainSource<'_>) -> Result<Self> {
         let bundle = match source {
-            Source::Seed(seed) => Self::of_seed(seed)?,
-            Source::Manifest { json, expected } => Self::of_manifest(json, *expected)?,
-            Source::Directory { path, expected } => Self::of_directory(path, *expected)?,
+            BrainSource::Seed(seed) => Self::of_seed(seed)?,
+            BrainSource::Manifest { json, expected } => Self::of_manifest(json, *expected)?,
+            BrainSource::Directory { path, expected } => Self::of_directory(path, *expected)?,
         };
         if !bundle.files.contains_key(&layout::rel(layout::SYSTEM)?) {
             return Err(Error::invalid("a brain needs a system.md, and there is none")
                 .hint("write the agent's role and its final-answer schema into system.md"));
         }
-        if let Some(path) = bundle.files.keys().find(|path| Part::of(path.as_str()).is_none()) {
+        if let Some(path) = bundle.files.keys().find(|path| BundlePart::of(path.as_str()).is_none()) {
             return Err(Error::invalid(format!("{path} is not part of a brain"))
                 .hint("docs/reference/brain.md lists what a brain holds"));
         }
@@ -66,13 +66,13 @@ impl BundleFiles {
         for (path, content) in seed.files {
             let path: RelPath = path.parse()?;
             // Examples are for whoever tries the agent, not for its brain.
-            if Part::of(path.as_str()).is_some() {
+            if BundlePart::of(path.as_str()).is_some() {
                 files.insert(path, content.to_vec());
             }
         }
         Ok(Self {
             files,
-            origin: Origin::Seed { seed: seed.id.clone() },
+            origin: BrainOrigin::Seed { seed: seed.id.clone() },
             expected: None,
             created_by: CreatedBy::Seed,
             summary: format!("created from seed {}", seed.id),
@@ -84,7 +84,7 @@ impl BundleFiles {
             return Err(Error::invalid(format!("a manifest may have {MAX_MANIFEST_BYTES} bytes"))
                 .hint("put the files into a directory and use --from"));
         }
-        let parcel = Parcel::parse(json)?;
+        let parcel = ManifestBundle::parse(json)?;
         let manifest = parcel.manifest();
         let mut files: BTreeMap<RelPath, Vec<u8>> =
             parcel.files.into_iter().map(|(path, content)| (path, content.into_bytes())).collect();
@@ -95,7 +95,7 @@ impl BundleFiles {
         let expected = agree(parcel.expected_hash, expected)?;
         Ok(Self {
             files,
-            origin: Origin::Manifest { expected },
+            origin: BrainOrigin::Manifest { expected },
             expected,
             created_by: CreatedBy::Imported,
             summary: format!("created from the manifest of {}", manifest.name),
@@ -105,8 +105,8 @@ impl BundleFiles {
     fn of_directory(path: &Path, expected: Option<Digest>) -> Result<Self> {
         let root = Root::open(path)?;
         let mut top = Dir::default();
-        let survey = fsio::survey(&root, &mut top, Limits::default(), &|path| {
-            if layout::is_not_content(path) { Look::Skip } else { Look::List }
+        let survey = fsio::survey(&root, &mut top, SurveyLimits::default(), &|path| {
+            if layout::is_not_content(path) { ScanAction::Skip } else { ScanAction::List }
         })?;
         if let Some(odd) = survey.odd.first() {
             return Err(Error::refused(format!("{} in {} is {}", odd.path, path.display(), odd.what))
@@ -122,7 +122,7 @@ impl BundleFiles {
         let mut files = BTreeMap::new();
         let mut total = 0;
         top.for_each_file(&mut |path, _| {
-            if Part::of(path).is_none() {
+            if BundlePart::of(path).is_none() {
                 return Ok(());
             }
             let path: RelPath = path.parse()?;
@@ -138,7 +138,7 @@ impl BundleFiles {
         let manifest_path = layout::rel(layout::MANIFEST)?;
         let mut promised = None;
         if let Some(bytes) = files.get(&manifest_path) {
-            let parcel = Parcel::parse(bytes)?;
+            let parcel = ManifestBundle::parse(bytes)?;
             if !parcel.files.is_empty() {
                 return Err(Error::invalid("manifest.json lists files, but the files are beside it")
                     .hint("use --manifest for a manifest that carries its files"));
@@ -148,8 +148,8 @@ impl BundleFiles {
         }
         let expected = agree(promised, expected)?;
         let origin = match expected {
-            Some(_) => Origin::Manifest { expected },
-            None => Origin::Directory,
+            Some(_) => BrainOrigin::Manifest { expected },
+            None => BrainOrigin::Directory,
         };
         Ok(Self {
             files,

@@ -10,7 +10,7 @@ use crate::memory::{Database, sql};
 
 /// A brain at one moment, while others go on writing.
 #[derive(Debug)]
-pub struct Moment<'r> {
+pub struct ReadView<'r> {
     /// Its rows, in one read transaction.
     pub database: &'r Database,
     /// Its lock as those rows have it.
@@ -21,13 +21,13 @@ pub struct Moment<'r> {
 
 impl Reader {
     /// Shows the brain as it is at one moment. What is written meanwhile is not seen.
-    pub fn at_one_moment<T>(&self, look: impl FnOnce(&Moment<'_>) -> Result<T>) -> Result<T> {
+    pub fn with_read_view<T>(&self, look: impl FnOnce(&ReadView<'_>) -> Result<T>) -> Result<T> {
         let connection = &self.database.connection;
         let held = connection.unchecked_transaction().map_err(|source| sql("read memory.db", source))?;
         let lock = journal::load_state(connection)?.lock;
         let head = tape::head(connection)?;
         let receipt = head.digest.map(|digest| (head.seq, digest));
-        let seen = look(&Moment { database: &self.database, lock, receipt })?;
+        let seen = look(&ReadView { database: &self.database, lock, receipt })?;
         held.rollback().map_err(|source| sql("read memory.db", source))?;
         Ok(seen)
     }

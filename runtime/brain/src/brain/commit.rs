@@ -13,14 +13,14 @@ use super::draft::Draft;
 use super::evidence;
 use super::history::{ChangeRecord, StepKind};
 use super::journal::{self, FileChange};
-use super::repair::Lost;
-use super::settle::{self, Transcript};
+use super::repair::LostSteps;
+use super::settle::{self, StepTranscript};
 use super::tape;
-use super::witness::{Move, Receipt, Witness};
-use crate::bundle::{LOCK_SCHEMA, Lockfile, Origin, Parts, Tree};
-use crate::clock::Moment;
+use super::witness::{Receipt, StepChange, StepSigner};
+use crate::bundle::{BrainOrigin, LOCK_SCHEMA, Lockfile, PartDigests, Tree};
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fsio::{Root, Sync};
+use crate::fsio::{Root, SyncTiming};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout;
 use crate::memory::undo::RowUndo;
@@ -31,8 +31,8 @@ pub(super) struct StepPlan<'a> {
     /// The brain that moves.
     pub(super) brain: &'a BrainId,
     /// Who signs the receipt; without one the step has none.
-    pub(super) signer: Option<&'a dyn Witness>,
-    pub(super) now: Moment,
+    pub(super) signer: Option<&'a dyn StepSigner>,
+    pub(super) now: Timestamp,
     pub(super) kind: StepKind,
     pub(super) summary: Summary<'a>,
     /// What the receipt says beyond the move.
@@ -43,27 +43,27 @@ pub(super) struct StepPlan<'a> {
     pub(super) contents: &'a dyn Contents,
     /// The telemetry that is written with the step.
     pub(super) telemetry: Option<&'a Draft>,
-    pub(super) transcript: Option<&'a Transcript<'a>>,
+    pub(super) transcript: Option<&'a StepTranscript<'a>>,
 }
 
 /// The step in a line.
 pub(super) enum Summary<'a> {
     Text(&'a str),
     /// Made from the parts that the step leads to.
-    OfParts(&'a dyn Fn(&Parts) -> String),
+    OfParts(&'a dyn Fn(&PartDigests) -> String),
 }
 
 /// What a step follows.
 #[derive(Clone, Copy)]
 pub(super) enum Base<'a> {
     /// Nothing: the step makes the brain.
-    New { origin: &'a Origin, expected: Option<Digest> },
+    New { origin: &'a BrainOrigin, expected: Option<Digest> },
     /// The lock of the step before. A step that leaves the bundle as it was is not made.
     Lock(&'a Lockfile),
     /// Like `Lock`, for rows that others wrote: they are kept also where no step is made.
     Edited(&'a Lockfile),
     /// Steps that are lost, behind the last lock that `memory.db` still has.
-    Lost { lost: &'a Lost, lock: &'a Lockfile },
+    Lost { lost: &'a LostSteps, lock: &'a Lockfile },
 }
 
 /// What changed files held before the step and hold after it. The journal keeps it.
@@ -179,7 +179,7 @@ fn write_step(
         Base::Lock(_) | Base::Edited(_) | Base::Lost { .. } => journal::save_lock(connection, lock, usage_moved)?,
     }
     let files: Vec<ChangeRecord> = plan.changes.iter().map(FileChange::record).collect();
-    let moved = Move {
+    let moved = StepChange {
         brain: plan.brain,
         seq: 0,
         kind: plan.kind,
@@ -192,7 +192,7 @@ fn write_step(
         journal: None,
         report: plan.report,
     };
-    tape::attest(connection, plan.signer, seq, moved)
+    tape::sign_step(connection, plan.signer, seq, moved)
 }
 
 impl<'a> Base<'a> {
@@ -206,7 +206,7 @@ impl<'a> Base<'a> {
     }
 
     /// The lock after the step; `None` where the bundle does not move.
-    fn next(self, parts: Parts, now: Moment) -> Result<Option<Lockfile>> {
+    fn next(self, parts: PartDigests, now: Timestamp) -> Result<Option<Lockfile>> {
         match self {
             Self::New { origin, expected } => {
                 let bundle_hash = parts.root();
@@ -242,10 +242,10 @@ pub(super) fn finish_new_brain(
     /// Up to so many files are synced one by one; for more, one call for the whole file system is faster.
     const FILES_ONE_BY_ONE: usize = 64;
     settle::write_sidecar(&database, root)?;
-    root.replace(&layout::rel(layout::LOCK)?, &committed.lock.to_bytes()?, Sync::Later)?;
+    root.replace(&layout::rel(layout::LOCK)?, &committed.lock.to_bytes()?, SyncTiming::Later)?;
     if let Some(receipt) = &committed.receipt {
         let line = format!("{}\n", receipt.envelope);
-        root.replace(&layout::rel(layout::RECEIPTS)?, line.as_bytes(), Sync::Later)?;
+        root.replace(&layout::rel(layout::RECEIPTS)?, line.as_bytes(), SyncTiming::Later)?;
     }
     drop(database);
     root.clear_temporaries()?;

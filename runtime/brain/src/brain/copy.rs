@@ -5,7 +5,7 @@ use super::journal;
 use super::reader::Reader;
 use crate::bundle::Lockfile;
 use crate::error::{Error, Result};
-use crate::fsio::{self, Root, Sync};
+use crate::fsio::{self, Root, SyncTiming};
 use crate::layout::{self, Layout};
 use crate::memory::{Access, Database};
 
@@ -23,10 +23,10 @@ impl Reader {
         let database = Database::open(&database_path, Access::Write)?;
         let root = Root::open(&path)?;
         for (path, digest) in journal::entries(&database.connection)? {
-            root.replace(&path, &journal::blob(&database.connection, &digest)?, Sync::Later)?;
+            root.replace(&path, &journal::blob(&database.connection, &digest)?, SyncTiming::Later)?;
         }
         let lock = journal::load_state(&database.connection)?.lock;
-        root.replace(&layout::rel(layout::LOCK)?, &lock.to_bytes()?, Sync::Later)?;
+        root.replace(&layout::rel(layout::LOCK)?, &lock.to_bytes()?, SyncTiming::Later)?;
         Ok(lock)
     }
 }

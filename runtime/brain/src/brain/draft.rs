@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use super::evidence::{Evolved, Telemetry};
+use super::evidence::{EvolverWrites, Telemetry};
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
-use crate::memory::{Fact, Message, TaskEntry};
-use crate::skill::Usage;
+use crate::memory::{Fact, MessageEntry, TaskEntry};
+use crate::skill::SkillUsage;
 
 /// What a step will change. Dropped, it has changed nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Draft {
     /// New content by path; `None` takes the file away.
     pub(super) files: BTreeMap<RelPath, Option<Vec<u8>>>,
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: Vec<MessageEntry>,
     pub(super) facts: Vec<Fact>,
     pub(super) tasks: Vec<TaskEntry>,
-    pub(super) usage: BTreeMap<Slug, Usage>,
+    pub(super) usage: BTreeMap<Slug, SkillUsage>,
     pub(super) telemetry: Telemetry,
-    pub(super) evolved: Evolved,
+    pub(super) evolved: EvolverWrites,
 }
 
 impl Draft {
@@ -28,7 +28,7 @@ impl Draft {
     }
 
     /// Adds a message.
-    pub fn message(&mut self, message: Message) {
+    pub fn message(&mut self, message: MessageEntry) {
         self.messages.push(message);
     }
 
@@ -48,7 +48,7 @@ impl Draft {
     }
 
     /// Adds all of another draft, unless both change the same file or the same skill's record.
-    pub fn take_in(&mut self, other: Self) -> Result<()> {
+    pub fn merge(&mut self, other: Self) -> Result<()> {
         if let Some(path) = other.files.keys().find(|path| self.files.contains_key(*path)) {
             return Err(Error::conflict(format!("{path} is changed twice in one step")).hint("make two steps of it"));
         }
@@ -71,13 +71,13 @@ impl Draft {
 
     /// The same step without what was learned: only the account of the task itself stays.
     #[must_use]
-    pub fn account_only(self) -> Self {
+    pub fn task_record_only(self) -> Self {
         Self { tasks: self.tasks, telemetry: self.telemetry, ..Self::default() }
     }
 
     /// Takes what is done to some files, and to the record of a skill, out of this step into one of its own, without the
     /// record.
-    pub fn take_out(&mut self, skill: &Slug, files: impl Fn(&RelPath) -> bool) -> Self {
+    pub fn split_off(&mut self, skill: &Slug, files: impl Fn(&RelPath) -> bool) -> Self {
         let (taken, left) = std::mem::take(&mut self.files).into_iter().partition(|(path, _)| files(path));
         self.files = left;
         self.usage.remove(skill);

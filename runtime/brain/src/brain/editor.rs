@@ -2,16 +2,16 @@
 
 use super::draft::Draft;
 use super::open::Brain;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
 use crate::memory::layers;
-use crate::skill::{CreatedBy, Files, Place, State, Usage, store};
+use crate::skill::{CreatedBy, Files, SkillLocation, SkillState, SkillUsage, store};
 
 /// A file of Layer 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layer {
+pub enum MemoryLayer {
     /// `MEMORY.md`: what the agent remembers for everyone.
     Memory,
     /// `USER.md`: what it remembers of its users in general.
@@ -20,7 +20,7 @@ pub enum Layer {
     Subscriber(Digest),
 }
 
-impl Layer {
+impl MemoryLayer {
     /// The file.
     pub fn path(self) -> Result<RelPath> {
         match self {
@@ -44,7 +44,7 @@ impl Layer {
 pub struct Editor<'a> {
     pub(super) brain: &'a Brain,
     pub(super) draft: &'a mut Draft,
-    at: Option<Moment>,
+    at: Option<Timestamp>,
 }
 
 impl Brain {
@@ -57,30 +57,30 @@ impl Brain {
 impl Editor<'_> {
     /// Everything it does carries this moment, instead of the clock's.
     #[must_use]
-    pub fn at(mut self, at: Moment) -> Self {
+    pub fn at(mut self, at: Timestamp) -> Self {
         self.at = Some(at);
         self
     }
 
-    pub(super) fn now(&self) -> Moment {
+    pub(super) fn now(&self) -> Timestamp {
         self.at.unwrap_or_else(|| self.brain.clock().now())
     }
 
     /// A skill's telemetry as it will be after the draft. A skill without a record was put there
     /// by hand: a person made it.
-    pub fn usage(&self, slug: &Slug) -> Result<Usage> {
-        Ok(self.recorded_usage(slug)?.unwrap_or_else(|| Usage::new(CreatedBy::User, self.now())))
+    pub fn usage(&self, slug: &Slug) -> Result<SkillUsage> {
+        Ok(self.recorded_usage(slug)?.unwrap_or_else(|| SkillUsage::new(CreatedBy::User, self.now())))
     }
 
     /// A skill's telemetry, where there is a record of it.
-    pub fn recorded_usage(&self, slug: &Slug) -> Result<Option<Usage>> {
+    pub fn recorded_usage(&self, slug: &Slug) -> Result<Option<SkillUsage>> {
         match self.draft.usage.get(slug) {
             Some(usage) => Ok(Some(usage.clone())),
             None => self.brain.database.skill_usage_of(slug),
         }
     }
 
-    fn change_usage(&mut self, slug: &Slug, change: impl FnOnce(&mut Usage, Moment)) -> Result<()> {
+    fn change_usage(&mut self, slug: &Slug, change: impl FnOnce(&mut SkillUsage, Timestamp)) -> Result<()> {
         let mut usage = self.usage(slug)?;
         change(&mut usage, self.now());
         self.draft.usage.insert(slug.clone(), usage);
@@ -88,35 +88,41 @@ impl Editor<'_> {
     }
 
     /// Writes a new skill.
-    pub fn create_skill(&mut self, slug: &Slug, content: &str, by: CreatedBy) -> Result<Place> {
+    pub fn create_skill(&mut self, slug: &Slug, content: &str, by: CreatedBy) -> Result<SkillLocation> {
         let place = store::create(self, slug, content)?;
-        self.draft.usage.insert(slug.clone(), Usage::new(by, self.now()));
+        self.draft.usage.insert(slug.clone(), SkillUsage::new(by, self.now()));
         Ok(place)
     }
 
     /// Replaces a skill's main file.
-    pub fn edit_skill(&mut self, slug: &Slug, content: &str) -> Result<Place> {
+    pub fn edit_skill(&mut self, slug: &Slug, content: &str) -> Result<SkillLocation> {
         let place = store::edit(self, slug, content)?;
         self.patched(slug)?;
         Ok(place)
     }
 
     /// Replaces the one occurrence of a text in the main file or in a support file.
-    pub fn patch_skill(&mut self, slug: &Slug, support: Option<&str>, find: &str, replacement: &str) -> Result<Place> {
+    pub fn patch_skill(
+        &mut self,
+        slug: &Slug,
+        support: Option<&str>,
+        find: &str,
+        replacement: &str,
+    ) -> Result<SkillLocation> {
         let place = store::patch(self, slug, support, find, replacement)?;
         self.patched(slug)?;
         Ok(place)
     }
 
     /// Writes a support file; a flat skill becomes a directory.
-    pub fn write_skill_file(&mut self, slug: &Slug, support: &str, content: Vec<u8>) -> Result<Place> {
+    pub fn write_skill_file(&mut self, slug: &Slug, support: &str, content: Vec<u8>) -> Result<SkillLocation> {
         let place = store::write_file(self, slug, support, content)?;
         self.patched(slug)?;
         Ok(place)
     }
 
     /// Removes a support file.
-    pub fn remove_skill_file(&mut self, slug: &Slug, support: &str) -> Result<Place> {
+    pub fn remove_skill_file(&mut self, slug: &Slug, support: &str) -> Result<SkillLocation> {
         let place = store::remove_file(self, slug, support)?;
         self.patched(slug)?;
         Ok(place)
@@ -135,8 +141,8 @@ impl Editor<'_> {
         self.change_usage(slug, |usage, now| {
             usage.use_count += 1;
             usage.last_used_at = Some(now);
-            if usage.state == State::Stale {
-                usage.state = State::Active;
+            if usage.state == SkillState::Stale {
+                usage.state = SkillState::Active;
             }
         })
     }
@@ -152,16 +158,16 @@ impl Editor<'_> {
     pub fn archive_skill(&mut self, slug: &Slug) -> Result<()> {
         store::archive(self, slug)?;
         self.change_usage(slug, |usage, now| {
-            usage.state = State::Archived;
+            usage.state = SkillState::Archived;
             usage.archived_at = Some(now);
         })
     }
 
     /// Brings an archived skill back.
-    pub fn restore_skill(&mut self, slug: &Slug) -> Result<Place> {
+    pub fn restore_skill(&mut self, slug: &Slug) -> Result<SkillLocation> {
         let place = store::restore(self, slug)?;
         self.change_usage(slug, |usage, now| {
-            usage.state = State::Active;
+            usage.state = SkillState::Active;
             usage.archived_at = None;
             // Whoever brings it back has looked at it: it is not idle again at once.
             usage.last_viewed_at = Some(now);
@@ -170,7 +176,7 @@ impl Editor<'_> {
     }
 
     /// Notes where a skill is in its life. Going to the archive is [`archive_skill`](Self::archive_skill).
-    pub fn set_skill_state(&mut self, slug: &Slug, state: State) -> Result<()> {
+    pub fn set_skill_state(&mut self, slug: &Slug, state: SkillState) -> Result<()> {
         self.change_usage(slug, |usage, _| usage.state = state)
     }
 
@@ -187,7 +193,7 @@ impl Editor<'_> {
     }
 
     /// The text of a file of Layer 1; empty where there is none. An unreadable one is an error.
-    pub fn layer(&self, layer: Layer) -> Result<String> {
+    pub fn layer(&self, layer: MemoryLayer) -> Result<String> {
         let path = layer.path()?;
         match self.read(&path)? {
             None => Ok(String::new()),
@@ -200,7 +206,7 @@ impl Editor<'_> {
     }
 
     /// Applies all edits to a file of Layer 1, or none.
-    pub fn edit_layer(&mut self, layer: Layer, edits: &[layers::Edit]) -> Result<()> {
+    pub fn edit_layer(&mut self, layer: MemoryLayer, edits: &[layers::LayerEdit]) -> Result<()> {
         let before = self.layer(layer)?;
         let after = layers::apply(&before, edits, layer.cap())?;
         if after != before {

@@ -7,11 +7,12 @@ use serde_json::Value;
 use super::draft::Draft;
 use super::open::Brain;
 use super::reader::Reader;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{ErrorKind, Result};
 use crate::ids::Slug;
 use crate::memory::{
-    self, Evidence, EvidenceView, EvolverRows, ImportedSession, Notes, QueueRow, SessionSeen, TakenIn, TurnSeen, sql,
+    self, Evidence, EvidenceImportCounts, EvidenceView, EvolverRows, EvolverWriter, ImportedSession, QueueRow,
+    SessionEvidence, TurnEvidence, sql,
 };
 
 /// Sessions that are taken in with one sync.
@@ -21,8 +22,8 @@ const SESSIONS_AT_A_TIME: usize = 250;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Telemetry {
     pub(super) evidence: Vec<Evidence>,
-    pub(super) sessions: Vec<SessionSeen>,
-    pub(super) turns: Vec<TurnSeen>,
+    pub(super) sessions: Vec<SessionEvidence>,
+    pub(super) turns: Vec<TurnEvidence>,
 }
 
 impl Telemetry {
@@ -35,7 +36,7 @@ impl Telemetry {
 
 /// What the evolver did in a step.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Evolved {
+pub(super) struct EvolverWrites {
     pub(super) changes: Vec<(Slug, Value)>,
     /// The steps whose changes this one takes back.
     pub(super) rolled_back: Vec<i64>,
@@ -50,12 +51,12 @@ impl Draft {
     }
 
     /// Adds how a session went. Telemetry, like [`evidence`](Self::evidence).
-    pub fn session(&mut self, session: SessionSeen) {
+    pub fn session(&mut self, session: SessionEvidence) {
         self.telemetry.sessions.push(session);
     }
 
     /// Adds what was asked and answered. Telemetry, like [`evidence`](Self::evidence).
-    pub fn turn(&mut self, turn: TurnSeen) {
+    pub fn turn(&mut self, turn: TurnEvidence) {
         self.telemetry.turns.push(turn);
     }
 
@@ -78,7 +79,7 @@ impl Draft {
 
 /// Writes what a step says beside its content; the number that its first piece of evidence has, or
 /// would have.
-pub(super) fn keep(connection: &Connection, draft: &Draft, step: i64, now: Moment) -> Result<i64> {
+pub(super) fn keep(connection: &Connection, draft: &Draft, step: i64, now: Timestamp) -> Result<i64> {
     let first = memory::next_number(connection)?;
     for (evidence, id) in draft.telemetry.evidence.iter().zip(first..) {
         evidence.write(connection, id, step)?;
@@ -95,7 +96,7 @@ pub(super) fn keep(connection: &Connection, draft: &Draft, step: i64, now: Momen
     for undone in &draft.evolved.rolled_back {
         memory::mark_rolled_back(connection, *undone, now)?;
     }
-    let notes = Notes::new(connection);
+    let notes = EvolverWriter::new(connection);
     for row in &draft.evolved.proposed {
         if !notes.enqueue(row)? {
             notes.revive(row)?;
@@ -148,10 +149,13 @@ impl Brain {
     /// Takes in sessions that ran elsewhere, what is known of them left out. No step: the bundle does not
     /// move, and there is no receipt. Where it fails, the sessions before stay, and taking all in again
     /// adds the rest.
-    pub fn take_in_evidence(&mut self, sessions: impl IntoIterator<Item = ImportedSession>) -> Result<TakenIn> {
+    pub fn import_evidence(
+        &mut self,
+        sessions: impl IntoIterator<Item = ImportedSession>,
+    ) -> Result<EvidenceImportCounts> {
         self.check_usable()?;
         let mut sessions = sessions.into_iter().peekable();
-        let mut taken = TakenIn::default();
+        let mut taken = EvidenceImportCounts::default();
         let mut uncounted = true;
         while sessions.peek().is_some() {
             let batch = sessions.by_ref().take(SESSIONS_AT_A_TIME);
@@ -196,9 +200,9 @@ impl Brain {
 
     /// Writes what the evolver keeps, in one transaction that is no step. Where `write` fails, nothing is
     /// written.
-    pub fn note<T>(&mut self, write: impl FnOnce(&Notes<'_>) -> Result<T>) -> Result<T> {
+    pub fn write_evolver_rows<T>(&mut self, write: impl FnOnce(&EvolverWriter<'_>) -> Result<T>) -> Result<T> {
         self.check_usable()?;
-        self.beside_steps(|connection| write(&Notes::new(connection)))
+        self.beside_steps(|connection| write(&EvolverWriter::new(connection)))
     }
 
     /// A transaction that is no step.

@@ -5,20 +5,26 @@ use std::path::Path;
 use super::commit::{self, AlreadyKept, Base, StepPlan, Summary};
 use super::history::StepKind;
 use super::journal::{self, FileChange};
-use super::open::{self, Opening};
+use super::open::{self, BrainOptions};
 use super::reader::Reader;
 use super::settle;
-use crate::bundle::{Lockfile, Origin, Tree};
+use crate::bundle::{BrainOrigin, Lockfile, Tree};
 use crate::error::{Error, Result};
-use crate::fsio::{self, Root, Sync};
+use crate::fsio::{self, Root, SyncTiming};
 use crate::ids::BrainId;
 use crate::layout::{self, Layout};
-use crate::memory::{self, Database, Flow, SCHEMA_VERSION, Table};
+use crate::memory::{self, Database, SCHEMA_VERSION, ScanControl, Table};
 
 impl Reader {
     /// Makes brain `new` from this one as it was at a version, or as it is. Its files, memory and usage are
     /// those of then; receipts, journal, transcripts and evidence stay behind, for they are about this brain.
-    pub fn fork(&self, version: Option<u64>, layout: &Layout, new: &BrainId, opening: &Opening) -> Result<Lockfile> {
+    pub fn fork(
+        &self,
+        version: Option<u64>,
+        layout: &Layout,
+        new: &BrainId,
+        opening: &BrainOptions,
+    ) -> Result<Lockfile> {
         if layout.brain(new).symlink_metadata().is_ok() {
             return Err(Error::conflict(format!("brain {new} is already there")).hint("choose another number"));
         }
@@ -40,14 +46,14 @@ impl Reader {
         forked
     }
 
-    fn fork_as_it_is(&self, layout: &Layout, new: &BrainId, opening: &Opening) -> Result<Lockfile> {
+    fn fork_as_it_is(&self, layout: &Layout, new: &BrainId, opening: &BrainOptions) -> Result<Lockfile> {
         fsio::create_dirs(layout.brains())?;
         let _guard = open::take_lock(layout, new, opening.wait)?;
         open::clear_staging(layout, new)?;
         let staging = layout.staging(new);
         fsio::create_dirs(&staging)?;
-        let made =
-            self.at_one_moment(|moment| put_together(moment.database, &moment.lock, self.id(), &staging, new, opening));
+        let made = self
+            .with_read_view(|moment| put_together(moment.database, &moment.lock, self.id(), &staging, new, opening));
         let made = made.and_then(|lock| fsio::rename_durably(&staging, &layout.brain(new)).map(|()| lock));
         if made.is_err() {
             fsio::remove_tree(&staging)?;
@@ -63,22 +69,24 @@ fn put_together(
     id: &BrainId,
     path: &Path,
     new: &BrainId,
-    opening: &Opening,
+    opening: &BrainOptions,
 ) -> Result<Lockfile> {
     let now = opening.clock.now();
     let root = Root::open(path)?;
-    let database = Database::create_for_arrival(&path.join(layout::DATABASE), SCHEMA_VERSION)?;
-    database.begin_arrival()?;
+    let database = Database::create_for_restore(&path.join(layout::DATABASE), SCHEMA_VERSION)?;
+    database.begin_restore()?;
     let content: Vec<&str> = Table::USAGE.into_iter().chain(Table::MEMORY).map(Table::name).collect();
-    for table in memory::carried(&from.connection)?.iter().filter(|table| content.contains(&table.name())) {
-        from.read_rows(table, None, &mut |row| database.put_rows(table, row.bytes, &mut None).map(|_| Flow::On))?;
+    for table in memory::portable_tables(&from.connection)?.iter().filter(|table| content.contains(&table.name())) {
+        from.read_rows(table, None, &mut |row| {
+            database.put_rows(table, row.bytes, &mut None).map(|_| ScanControl::Continue)
+        })?;
     }
-    database.finish_arrival()?;
+    database.finish_restore()?;
     let connection = &database.connection;
     let mut tree = Tree::default();
     for (file, digest) in journal::entries(&from.connection)? {
         let bytes = journal::blob(&from.connection, &digest)?;
-        root.replace(&file, &bytes, Sync::Later)?;
+        root.replace(&file, &bytes, SyncTiming::Later)?;
         journal::keep_blob(connection, &digest, &bytes)?;
         tree.set(&file, digest);
     }
@@ -87,7 +95,7 @@ fn put_together(
         return Err(Error::corrupt(format!("brain {id} is not what its lock says"))
             .hint(format!("see what differs with `herm brain verify {id}`")));
     }
-    let origin = Origin::Fork { brain: id.clone(), version: original.version, bundle_hash: original.bundle_hash };
+    let origin = BrainOrigin::Fork { brain: id.clone(), version: original.version, bundle_hash: original.bundle_hash };
     let summary = format!("forked from version {} of brain {id}", original.version);
     let changes: Vec<FileChange> = tree
         .iter()
@@ -95,7 +103,7 @@ fn put_together(
         .collect();
     let plan = StepPlan {
         brain: new,
-        signer: opening.witness.as_deref(),
+        signer: opening.signer.as_deref(),
         now,
         kind: StepKind::Create,
         summary: Summary::Text(&summary),

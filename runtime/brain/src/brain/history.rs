@@ -1,7 +1,7 @@
 //! The steps a brain took.
 
 use super::journal;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::memory::{Database, sql};
@@ -148,7 +148,7 @@ pub struct StepRecord {
     /// What, in one line. For people: nothing is decided by it.
     pub summary: String,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// The bundle hash before.
     pub before: Option<Digest>,
     /// The bundle hash after.
@@ -206,7 +206,7 @@ fn steps(database: &Database, which: &str, number: i64) -> Result<Vec<StepRecord
             version: row.get(1).map_err(failed)?,
             kind: StepKind::read(&kind, &summary)?,
             summary,
-            at: Moment(row.get(4).map_err(failed)?),
+            at: Timestamp(row.get(4).map_err(failed)?),
             before: before.map(|text| text.parse()).transpose()?,
             after: after.parse()?,
             changes,
@@ -216,7 +216,7 @@ fn steps(database: &Database, which: &str, number: i64) -> Result<Vec<StepRecord
 }
 
 /// When the curator last moved a brain.
-pub(super) fn last_curated(database: &Database) -> Result<Option<Moment>> {
+pub(super) fn last_curated(database: &Database) -> Result<Option<Timestamp>> {
     database
         .connection
         // Herm 0.1 stored its steps as maintenance, with this summary.
@@ -225,7 +225,7 @@ pub(super) fn last_curated(database: &Database) -> Result<Option<Moment>> {
              (kind = 'maintenance' AND substr(summary, 1, 9) = 'curator: ')",
         )
         .and_then(|mut last| last.query_row([], |row| row.get::<_, Option<i64>>(0)))
-        .map(|at| at.map(Moment))
+        .map(|at| at.map(Timestamp))
         .map_err(|source| sql("read memory.db", source))
 }
 

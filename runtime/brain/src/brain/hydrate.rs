@@ -12,16 +12,16 @@ use super::commit::{self, Base, Contents, StepPlan, Summary};
 use super::draft::Draft;
 use super::history::StepKind;
 use super::journal::FileChange;
-use super::open::{self, Brain, Opening};
+use super::open::{self, Brain, BrainOptions};
 use super::settle;
 use crate::bundle::Tree;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::fsio::{self, Root, Sync};
+use crate::fsio::{self, Root, SyncTiming};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout::{self, Layout};
 use crate::memory::Database;
-use crate::skill::{Usage, all_skills};
+use crate::skill::{SkillUsage, all_skills};
 
 /// A canonical agent, as data.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ pub struct Seed<'a> {
 
 /// Where a new brain comes from.
 #[derive(Debug, Clone, Copy)]
-pub enum Source<'a> {
+pub enum BrainSource<'a> {
     /// A canonical agent.
     Seed(Seed<'a>),
     /// A manifest that carries its files.
@@ -55,7 +55,7 @@ pub enum Source<'a> {
 
 /// What hydrating did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hydrated {
+pub enum HydrateOutcome {
     /// The brain was there; nothing was copied over it.
     Present,
     /// It was made.
@@ -65,11 +65,16 @@ pub enum Hydrated {
 impl Brain {
     /// Opens a brain, making it from `source` if it is not there. What is there is never
     /// overwritten, whatever the source holds.
-    pub fn hydrate(layout: &Layout, id: &BrainId, source: &Source<'_>, opening: &Opening) -> Result<(Self, Hydrated)> {
+    pub fn hydrate(
+        layout: &Layout,
+        id: &BrainId,
+        source: &BrainSource<'_>,
+        opening: &BrainOptions,
+    ) -> Result<(Self, HydrateOutcome)> {
         fsio::create_dirs(layout.brains())?;
         let guard = open::take_lock(layout, id, opening.wait)?;
         if layout.brain(id).symlink_metadata().is_ok() {
-            return Ok((Self::open_locked(layout, id, opening, guard)?, Hydrated::Present));
+            return Ok((Self::open_locked(layout, id, opening, guard)?, HydrateOutcome::Present));
         }
         let bundle = BundleFiles::collect(source)?;
         open::clear_staging(layout, id)?;
@@ -84,17 +89,17 @@ impl Brain {
             }
             return Err(error);
         }
-        Ok((Self::open_locked(layout, id, opening, guard)?, Hydrated::Created))
+        Ok((Self::open_locked(layout, id, opening, guard)?, HydrateOutcome::Created))
     }
 }
 
 /// Writes a whole brain into an empty directory and makes it durable.
-fn put_together(path: &Path, id: &BrainId, bundle: &BundleFiles, opening: &Opening) -> Result<()> {
+fn put_together(path: &Path, id: &BrainId, bundle: &BundleFiles, opening: &BrainOptions) -> Result<()> {
     let now = opening.clock.now();
     let root = Root::open(path)?;
     let mut tree = Tree::default();
     for (path, content) in &bundle.files {
-        root.replace(path, content, Sync::Later)?;
+        root.replace(path, content, SyncTiming::Later)?;
         tree.set(path, Digest::of(content));
     }
     let database = Database::create(&path.join(layout::DATABASE))?;
@@ -104,7 +109,7 @@ fn put_together(path: &Path, id: &BrainId, bundle: &BundleFiles, opening: &Openi
         .collect();
     let plan = StepPlan {
         brain: id,
-        signer: opening.witness.as_deref(),
+        signer: opening.signer.as_deref(),
         now,
         kind: StepKind::Create,
         summary: Summary::Text(&bundle.summary),
@@ -134,7 +139,7 @@ fn first_rows(bundle: &BundleFiles) -> Draft {
     let mut draft = Draft::new();
     let paths: Vec<RelPath> = bundle.files.keys().cloned().collect();
     for place in all_skills(&paths, layout::SKILLS_DIR) {
-        draft.usage.entry(place.slug).or_insert_with(|| Usage::new(bundle.created_by, Moment(0)));
+        draft.usage.entry(place.slug).or_insert_with(|| SkillUsage::new(bundle.created_by, Timestamp(0)));
     }
     draft
 }

@@ -7,10 +7,10 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::history::{ChangeRecord, StepKind};
-use super::settle::Transcript;
+use super::settle::StepTranscript;
 use crate::bundle::rows::{self, Cell, ChunkHasher};
-use crate::bundle::{Lockfile, Part};
-use crate::clock::Moment;
+use crate::bundle::{BundlePart, Lockfile};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath};
 use crate::memory::sql;
@@ -109,7 +109,7 @@ pub(super) fn add_step(
     connection: &Connection,
     kind: StepKind,
     summary: &str,
-    at: Moment,
+    at: Timestamp,
     lock: &Lockfile,
     before: Option<Digest>,
 ) -> Result<i64> {
@@ -188,7 +188,7 @@ pub(super) fn add_change(connection: &Connection, seq: i64, change: &FileChange)
 pub(super) fn keep_transcript(
     connection: &Connection,
     seq: i64,
-    transcript: &Transcript<'_>,
+    transcript: &StepTranscript<'_>,
     evidence: i64,
 ) -> Result<()> {
     connection
@@ -238,7 +238,7 @@ pub(super) fn blob(connection: &Connection, digest: &Digest) -> Result<Vec<u8>> 
 
 /// A path of the journal. It can only name content: nothing herm keeps beside it.
 fn content_path(text: String) -> Result<RelPath> {
-    text.parse().ok().filter(|path: &RelPath| Part::of(path.as_str()).is_some()).ok_or_else(|| {
+    text.parse().ok().filter(|path: &RelPath| BundlePart::of(path.as_str()).is_some()).ok_or_else(|| {
         let shown: String = text.chars().take(120).collect();
         Error::corrupt(format!("the journal names {shown:?}, which is no content of a brain"))
             .hint("restore the brain from a snapshot")

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::history::StepKind;
 use super::journal;
-use crate::bundle::Parts;
-use crate::clock::Moment;
+use crate::bundle::PartDigests;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest};
 use crate::memory::sql;
@@ -37,7 +37,7 @@ pub struct JournalCheck {
 
 /// What a receipt says of its step. Unchecked.
 #[derive(Debug, Clone)]
-pub(super) struct Said {
+pub(super) struct ReceiptClaims {
     pub(super) kind: String,
     action: Option<String>,
     undoes: Option<i64>,
@@ -45,7 +45,7 @@ pub(super) struct Said {
     pub(super) version: u64,
     pub(super) before: Option<Digest>,
     pub(super) after: Option<Digest>,
-    pub(super) parts: Option<Parts>,
+    pub(super) parts: Option<PartDigests>,
     pub(super) task: Option<String>,
     files: u64,
     journal: Option<Digest>,
@@ -54,7 +54,7 @@ pub(super) struct Said {
 }
 
 /// Reads what an envelope says of its step.
-pub(super) fn said(envelope: &str) -> Result<Said> {
+pub(super) fn read_claims(envelope: &str) -> Result<ReceiptClaims> {
     let unreadable = || Error::corrupt("a receipt cannot be read").hint("restore the brain from a snapshot");
     let envelope: Value = serde_json::from_str(envelope).map_err(|source| unreadable().because(source))?;
     let payload = STANDARD
@@ -69,7 +69,7 @@ pub(super) fn said(envelope: &str) -> Result<Said> {
         digest(&subjects.iter().find(|subject| subject["name"] == name)?["digest"]["blake3"])
     };
     let lost = predicate["change"]["repair"]["lost"].as_array();
-    Ok(Said {
+    Ok(ReceiptClaims {
         kind: text(&predicate["kind"]),
         action: predicate["action"].as_str().map(str::to_owned),
         undoes: predicate["undoes"].as_i64(),
@@ -85,7 +85,7 @@ pub(super) fn said(envelope: &str) -> Result<Said> {
     })
 }
 
-impl Said {
+impl ReceiptClaims {
     /// The kind of the step, as far as the receipt tells it.
     pub(super) fn step_kind(&self) -> Result<StepKind> {
         match (self.action.as_deref(), self.undoes) {
@@ -118,7 +118,7 @@ pub(super) fn check(connection: &Connection, first: i64) -> Result<JournalCheck>
             found.unbound += 1;
             continue;
         };
-        let said = match said(&envelope) {
+        let said = match read_claims(&envelope) {
             Ok(said) => said,
             Err(error) => {
                 found.note(format!("receipt {receipt}: {}", error.message()));
@@ -144,7 +144,7 @@ pub(super) fn check(connection: &Connection, first: i64) -> Result<JournalCheck>
             said.action.is_none() || (said.action.as_deref(), said.undoes) == (kind.action(), kind.undoes());
         let kept = (
             kind.name().to_owned(),
-            Moment(row.get(2).map_err(failed)?).to_string(),
+            Timestamp(row.get(2).map_err(failed)?).to_string(),
             row.get::<_, i64>(3).map_err(failed)?.unsigned_abs(),
             digest(row.get(4).map_err(failed)?),
             digest(row.get(5).map_err(failed)?),

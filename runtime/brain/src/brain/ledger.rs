@@ -12,12 +12,12 @@ use crate::fsio::Root;
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
 use crate::memory::{Database, sql, undo};
-use crate::skill::{Standing, store};
+use crate::skill::{SkillLifecycle, store};
 
 /// What became of a file between two versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum FileFate {
+pub enum FileChangeKind {
     /// It is in the later one only.
     Added,
     /// It is in the earlier one only.
@@ -30,7 +30,7 @@ pub enum FileFate {
     Restored,
 }
 
-impl FileFate {
+impl FileChangeKind {
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
@@ -45,9 +45,9 @@ impl FileFate {
 
 /// A file that differs between two versions.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct FileDifference {
+pub struct FileDiff {
     /// What became of it.
-    pub what: FileFate,
+    pub what: FileChangeKind,
     /// The file, where it is in the second version if it is there.
     pub path: RelPath,
     /// Where it was in the first version, if it moved into the archive or out of it.
@@ -60,26 +60,26 @@ pub struct FileDifference {
 
 /// A skill that does not stand where it stood.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct SkillDifference {
+pub struct SkillDiff {
     /// The skill.
     pub slug: Slug,
     /// Where it stood.
-    pub before: Standing,
+    pub before: SkillLifecycle,
     /// Where it stands.
-    pub after: Standing,
+    pub after: SkillLifecycle,
 }
 
 /// What differs between two versions of a brain. Rows of the memory are not compared.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Comparison {
+pub struct BrainDiff {
     /// The first version.
     pub from: u64,
     /// The second version.
     pub to: u64,
     /// Its files, by path.
-    pub files: Vec<FileDifference>,
+    pub files: Vec<FileDiff>,
     /// Its skills, by name, as far as the journal can tell.
-    pub skills: Vec<SkillDifference>,
+    pub skills: Vec<SkillDiff>,
 }
 
 impl Reader {
@@ -95,7 +95,7 @@ impl Reader {
     }
 
     /// Where the skills stood in a version, as far as the journal can tell.
-    pub fn standings_at(&self, version: u64) -> Result<BTreeMap<Slug, Standing>> {
+    pub fn lifecycles_at(&self, version: u64) -> Result<BTreeMap<Slug, SkillLifecycle>> {
         let view = self.view()?;
         standings_after(&self.database, self.step_of(&view, version)?)
     }
@@ -106,13 +106,13 @@ impl Reader {
     }
 
     /// What differs between two versions.
-    pub fn compare(&self, from: u64, to: u64) -> Result<Comparison> {
+    pub fn compare(&self, from: u64, to: u64) -> Result<BrainDiff> {
         let view = self.view()?;
         let (first, second) = (self.step_of(&view, from)?, self.step_of(&view, to)?);
         let files = file_differences(&files_after(&view, first)?, &files_after(&view, second)?);
         let skills =
             skill_differences(&standings_after(&self.database, first)?, &standings_after(&self.database, second)?);
-        Ok(Comparison { from, to, files, skills })
+        Ok(BrainDiff { from, to, files, skills })
     }
 
     /// One state of the database for several reads, whatever the owner settles meanwhile.
@@ -146,9 +146,10 @@ fn files_after(connection: &Connection, step: i64) -> Result<BTreeMap<RelPath, D
 }
 
 /// Where the skills stood after a step.
-fn standings_after(database: &Database, step: i64) -> Result<BTreeMap<Slug, Standing>> {
+fn standings_after(database: &Database, step: i64) -> Result<BTreeMap<Slug, SkillLifecycle>> {
     let now = database.skill_usage()?;
-    let mut standings: BTreeMap<_, _> = now.iter().map(|(slug, usage)| (slug.clone(), Standing::of(usage))).collect();
+    let mut standings: BTreeMap<_, _> =
+        now.iter().map(|(slug, usage)| (slug.clone(), SkillLifecycle::of(usage))).collect();
     for earlier in undo::standings(&database.connection, step.saturating_add(1), i64::MAX)?.into_iter().rev() {
         standings.insert(earlier.slug, earlier.standing);
     }
@@ -169,15 +170,15 @@ pub(super) fn content(database: &Database, root: &Root, digest: &Digest) -> Resu
     Ok(None)
 }
 
-fn file_differences(old: &BTreeMap<RelPath, Digest>, new: &BTreeMap<RelPath, Digest>) -> Vec<FileDifference> {
+fn file_differences(old: &BTreeMap<RelPath, Digest>, new: &BTreeMap<RelPath, Digest>) -> Vec<FileDiff> {
     let mut found = Vec::new();
     let mut removed: BTreeMap<&RelPath, Digest> = BTreeMap::new();
     let mut added: BTreeMap<&RelPath, Digest> = BTreeMap::new();
     for (path, digest) in old {
         match new.get(path) {
             None => drop(removed.insert(path, *digest)),
-            Some(after) if after != digest => found.push(FileDifference {
-                what: FileFate::Changed,
+            Some(after) if after != digest => found.push(FileDiff {
+                what: FileChangeKind::Changed,
                 path: path.clone(),
                 from: None,
                 before: Some(*digest),
@@ -192,13 +193,13 @@ fn file_differences(old: &BTreeMap<RelPath, Digest>, new: &BTreeMap<RelPath, Dig
         if let (Some(before), Some(after)) = (removed.get(&from).copied(), added.get(&path).copied()) {
             removed.remove(&from);
             added.remove(&path);
-            found.push(FileDifference { what, path, from: Some(from), before: Some(before), after: Some(after) });
+            found.push(FileDiff { what, path, from: Some(from), before: Some(before), after: Some(after) });
         }
     }
-    let gone = removed.into_iter().map(|(path, digest)| (FileFate::Removed, path, Some(digest), None));
-    let come = added.into_iter().map(|(path, digest)| (FileFate::Added, path, None, Some(digest)));
+    let gone = removed.into_iter().map(|(path, digest)| (FileChangeKind::Removed, path, Some(digest), None));
+    let come = added.into_iter().map(|(path, digest)| (FileChangeKind::Added, path, None, Some(digest)));
     for (what, path, before, after) in gone.chain(come) {
-        found.push(FileDifference { what, path: path.clone(), from: None, before, after });
+        found.push(FileDiff { what, path: path.clone(), from: None, before, after });
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     found
@@ -206,7 +207,7 @@ fn file_differences(old: &BTreeMap<RelPath, Digest>, new: &BTreeMap<RelPath, Dig
 
 /// A file that went into the archive or came out of it.
 struct Moved {
-    what: FileFate,
+    what: FileChangeKind,
     from: RelPath,
     path: RelPath,
 }
@@ -216,24 +217,26 @@ fn moves(removed: &BTreeMap<&RelPath, Digest>, added: &BTreeMap<&RelPath, Digest
     let mut found = Vec::new();
     for path in added.keys() {
         let from = store::before_archive(path).into_iter().filter(|from| removed.contains_key(from));
-        found.extend(from.map(|from| Moved { what: FileFate::Archived, from, path: (*path).clone() }));
+        found.extend(from.map(|from| Moved { what: FileChangeKind::Archived, from, path: (*path).clone() }));
     }
     for from in removed.keys() {
         let to = store::before_archive(from).into_iter().filter(|to| added.contains_key(to));
-        found.extend(to.map(|path| Moved { what: FileFate::Restored, from: (*from).clone(), path }));
+        found.extend(to.map(|path| Moved { what: FileChangeKind::Restored, from: (*from).clone(), path }));
     }
     found.sort_by_key(|moved| removed.get(&moved.from) != added.get(&moved.path));
     found
 }
 
-fn skill_differences(old: &BTreeMap<Slug, Standing>, new: &BTreeMap<Slug, Standing>) -> Vec<SkillDifference> {
+fn skill_differences(old: &BTreeMap<Slug, SkillLifecycle>, new: &BTreeMap<Slug, SkillLifecycle>) -> Vec<SkillDiff> {
     let mut slugs: Vec<&Slug> = old.keys().chain(new.keys()).collect();
     slugs.sort();
     slugs.dedup();
-    let stood = |standings: &BTreeMap<Slug, Standing>, slug| standings.get(slug).copied().unwrap_or(Standing::PLAIN);
+    let stood = |standings: &BTreeMap<Slug, SkillLifecycle>, slug| {
+        standings.get(slug).copied().unwrap_or(SkillLifecycle::PLAIN)
+    };
     slugs
         .into_iter()
-        .map(|slug| SkillDifference { slug: slug.clone(), before: stood(old, slug), after: stood(new, slug) })
+        .map(|slug| SkillDiff { slug: slug.clone(), before: stood(old, slug), after: stood(new, slug) })
         .filter(|skill| skill.before != skill.after)
         .collect()
 }
@@ -247,7 +250,7 @@ mod tests {
     }
 
     fn said(old: &[(&str, &str)], new: &[(&str, &str)]) -> Vec<String> {
-        let line = |file: FileDifference| match file.from {
+        let line = |file: FileDiff| match file.from {
             Some(from) => format!("{} {} from {from}", file.what.name(), file.path),
             None => format!("{} {}", file.what.name(), file.path),
         };

@@ -5,21 +5,21 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::history::{self, StepKind, StepRecord};
 use super::journal;
-use super::manifest::Manifest;
+use super::manifest::BrainManifest;
 use super::open::Brain;
 use super::reader::Reader;
 use crate::bundle::Lockfile;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::fsio::Root;
 use crate::ids::{BrainId, Digest, RelPath, TaskId};
 use crate::layout::{self, Layout};
-use crate::memory::{Origin, sql};
+use crate::memory::{SessionOrigin, sql};
 use crate::skill::is_main_file_below;
 
 /// A task that was settled, while its transcript is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptTask {
+pub struct StoredTask {
     /// Its step.
     pub step: i64,
     /// Everything that was said and done.
@@ -34,7 +34,7 @@ pub struct FileVersion {
     /// The brain's version after it.
     pub version: i64,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Why.
     pub kind: StepKind,
     /// The content; `None` where the step took the file away.
@@ -45,11 +45,11 @@ pub struct FileVersion {
 
 /// How much a brain knew at a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Point {
+pub struct BrainGrowth {
     /// The version.
     pub version: i64,
     /// When it was reached.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Skills in the index.
     pub skills: i64,
     /// Skills in the archive.
@@ -68,11 +68,12 @@ impl Brain {
     }
 }
 
-fn kept_task(connection: &Connection, task: &TaskId) -> Result<Option<KeptTask>> {
+fn kept_task(connection: &Connection, task: &TaskId) -> Result<Option<StoredTask>> {
     connection
         .prepare_cached("SELECT step, content FROM transcripts WHERE task = ?1")
         .and_then(|mut get| {
-            get.query_row([task.as_str()], |row| Ok(KeptTask { step: row.get(0)?, transcript: row.get(1)? })).optional()
+            get.query_row([task.as_str()], |row| Ok(StoredTask { step: row.get(0)?, transcript: row.get(1)? }))
+                .optional()
         })
         .map_err(|source| sql("read memory.db", source))
 }
@@ -99,7 +100,7 @@ impl Reader {
     }
 
     /// A task by its name, if it was settled and its transcript is still kept.
-    pub fn kept_task(&self, task: &TaskId) -> Result<Option<KeptTask>> {
+    pub fn stored_task(&self, task: &TaskId) -> Result<Option<StoredTask>> {
         kept_task(&self.database.connection, task)
     }
 
@@ -138,7 +139,7 @@ impl Reader {
                 versions.push(FileVersion {
                     step: row.get(0).map_err(failed)?,
                     version: row.get(1).map_err(failed)?,
-                    at: Moment(row.get(2).map_err(failed)?),
+                    at: Timestamp(row.get(2).map_err(failed)?),
                     kind: StepKind::read(&kind, &summary)?,
                     digest: row.get::<_, Option<[u8; 32]>>(4).map_err(failed)?.map(Digest::from),
                     path: path.clone(),
@@ -151,13 +152,13 @@ impl Reader {
     }
 
     /// How many skills there were after each step that changed their number, at most the last `limit`, oldest first.
-    pub fn growth(&self, limit: usize) -> Result<Vec<Point>> {
+    pub fn growth(&self, limit: usize) -> Result<Vec<BrainGrowth>> {
         let failed = |source| sql("read memory.db", source);
         let (mut skills, mut archived) = (0_i64, 0_i64);
         for path in journal::entries(&self.database.connection)?.keys() {
             match counted(path) {
-                Some(Shelf::Skills) => skills += 1,
-                Some(Shelf::Archive) => archived += 1,
+                Some(SkillRoot::Skills) => skills += 1,
+                Some(SkillRoot::Archive) => archived += 1,
                 None => {}
             }
         }
@@ -171,13 +172,13 @@ impl Reader {
         let mut points = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
             let seq: i64 = row.get(0).map_err(failed)?;
-            let at = Moment(row.get(2).map_err(failed)?);
-            points.push(Point { version: row.get(1).map_err(failed)?, at, skills, archived });
+            let at = Timestamp(row.get(2).map_err(failed)?);
+            points.push(BrainGrowth { version: row.get(1).map_err(failed)?, at, skills, archived });
             for (_, change) in journal::changes(&self.database.connection, seq, seq)? {
                 let delta = i64::from(change.before.is_some()) - i64::from(change.after.is_some());
                 match counted(&change.path) {
-                    Some(Shelf::Skills) => skills += delta,
-                    Some(Shelf::Archive) => archived += delta,
+                    Some(SkillRoot::Skills) => skills += delta,
+                    Some(SkillRoot::Archive) => archived += delta,
                     None => {}
                 }
             }
@@ -201,7 +202,7 @@ impl Reader {
             )
             .map_err(failed)?;
         let rows = statement
-            .query_map((i64::try_from(limit).unwrap_or(i64::MAX), Origin::Live.name()), |row| {
+            .query_map((i64::try_from(limit).unwrap_or(i64::MAX), SessionOrigin::Live.name()), |row| {
                 Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs(), row.get::<_, i64>(2)?.unsigned_abs()))
             })
             .map_err(failed)?;
@@ -209,7 +210,7 @@ impl Reader {
     }
 
     /// Tool events and how many of them failed, by UTC day since a moment: `(days since 1970, events, errors)`.
-    pub fn evidence_by_day(&self, since: Moment) -> Result<Vec<(i64, u64, u64)>> {
+    pub fn evidence_by_day(&self, since: Timestamp) -> Result<Vec<(i64, u64, u64)>> {
         let failed = |source| sql("read memory.db", source);
         let mut statement = self
             .database
@@ -231,17 +232,17 @@ impl Reader {
     }
 }
 
-enum Shelf {
+enum SkillRoot {
     Skills,
     Archive,
 }
 
 /// Whether a path is the main file of a skill, and where.
-fn counted(path: &RelPath) -> Option<Shelf> {
+fn counted(path: &RelPath) -> Option<SkillRoot> {
     if is_main_file_below(path, layout::SKILLS_DIR) {
-        return Some(Shelf::Skills);
+        return Some(SkillRoot::Skills);
     }
-    is_main_file_below(path, layout::ARCHIVE_DIR).then_some(Shelf::Archive)
+    is_main_file_below(path, layout::ARCHIVE_DIR).then_some(SkillRoot::Archive)
 }
 
 /// The largest lock and manifest that a list reads.
@@ -249,13 +250,13 @@ const MAX_SMALL: u64 = 1 << 20;
 
 /// What a list says of a brain, from its two small files: the lock and the manifest. Nothing is opened and nothing is
 /// checked against the content.
-pub fn glance(layout: &Layout, id: &BrainId) -> Result<(Lockfile, Option<Manifest>)> {
+pub fn read_summary(layout: &Layout, id: &BrainId) -> Result<(Lockfile, Option<BrainManifest>)> {
     let root = Root::open(&layout.brain(id))?;
     let read = |name: &str| root.read(&layout::rel(name)?, MAX_SMALL);
     let lock = read(layout::LOCK)?.ok_or_else(|| {
         Error::corrupt(format!("brain {id} has no {}", layout::LOCK))
             .hint(format!("look with `herm brain verify {id}`"))
     })?;
-    let manifest = read(layout::MANIFEST)?.map(|bytes| Manifest::parse(&bytes)).transpose()?;
+    let manifest = read(layout::MANIFEST)?.map(|bytes| BrainManifest::parse(&bytes)).transpose()?;
     Ok((Lockfile::parse(&lock)?, manifest))
 }

@@ -14,7 +14,7 @@ pub const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 /// What a brain keeps of its manifest.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Manifest {
+pub struct BrainManifest {
     /// Always [`MANIFEST_SCHEMA`].
     pub schema: String,
     /// What the agent is called.
@@ -33,7 +33,7 @@ pub struct Manifest {
 /// A manifest as it is handed over: with its files, and the hash they must have.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Parcel {
+pub(super) struct ManifestBundle {
     schema: String,
     name: String,
     summary: Option<String>,
@@ -66,10 +66,10 @@ fn files_once<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTree
     deserializer.deserialize_map(Once)
 }
 
-impl Manifest {
+impl BrainManifest {
     /// Reads the manifest of a brain.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        Parcel::parse(bytes).map(|parcel| parcel.manifest())
+        ManifestBundle::parse(bytes).map(|parcel| parcel.manifest())
     }
 
     /// The file's bytes: 2-space JSON and a final newline.
@@ -81,7 +81,7 @@ impl Manifest {
     }
 }
 
-impl Parcel {
+impl ManifestBundle {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
         let parcel: Self = serde_json::from_slice(bytes).map_err(|source| {
             Error::invalid(format!("the manifest is not valid: {source}"))
@@ -116,8 +116,8 @@ impl Parcel {
         Ok(parcel)
     }
 
-    pub(super) fn manifest(&self) -> Manifest {
-        Manifest {
+    pub(super) fn manifest(&self) -> BrainManifest {
+        BrainManifest {
             schema: self.schema.clone(),
             name: self.name.clone(),
             summary: self.summary.clone(),

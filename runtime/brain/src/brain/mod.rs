@@ -3,7 +3,7 @@
 //! - [`Brain`] holds the lock of its directory; [`Reader`] looks beside whoever holds it.
 //! - [`Draft`] collects the changes of a step, [`Editor`] makes them with their rules, and
 //!   [`Brain::settle`] commits them in one SQLite transaction, the only commit point there is.
-//! - A [`Witness`] signs every step inside that transaction; the receipts are the brain's tape.
+//! - A [`StepSigner`] signs every step inside that transaction; the receipts are the brain's tape.
 //! - [`Reader::compare`] says what differs between two versions, and [`Brain::undo`] takes one step
 //!   back as a step of its own.
 //! - After a crash, [`Brain::open`] brings the files to what the transaction said.
@@ -44,24 +44,24 @@ mod undo;
 mod verify;
 mod witness;
 
-pub use arrival::InPlace;
-pub use arrival::{Arrival, Vouched};
-pub use carry::{Moment, refuse_collisions};
+pub use arrival::OnExisting;
+pub use arrival::{RestoreTarget, VerifiedReceipt};
+pub use carry::{ReadView, refuse_collisions};
 pub use draft::Draft;
-pub use editor::{Editor, Layer};
+pub use editor::{Editor, MemoryLayer};
 pub use history::{ChangeRecord, StepKind, StepRecord};
-pub use hydrate::{Hydrated, Seed, Source};
+pub use hydrate::{BrainSource, HydrateOutcome, Seed};
 pub use journal_check::JournalCheck;
-pub use ledger::{Comparison, FileDifference, FileFate, SkillDifference};
-pub use lookup::{FileVersion, KeptTask, Point, glance};
-pub use manifest::{MANIFEST_SCHEMA, MAX_MANIFEST_BYTES, Manifest};
-pub use open::{Brain, OnDrift, Opening, STEPS_BETWEEN_FLUSHES, list};
-pub use reader::{Counts, Reader};
+pub use ledger::{BrainDiff, FileChangeKind, FileDiff, SkillDiff};
+pub use lookup::{BrainGrowth, FileVersion, StoredTask, read_summary};
+pub use manifest::{BrainManifest, MANIFEST_SCHEMA, MAX_MANIFEST_BYTES};
+pub use open::{Brain, BrainOptions, OnDrift, STEPS_BETWEEN_FLUSHES, list};
+pub use reader::{BrainCounts, Reader};
 pub(crate) use repair::repair;
-pub use repair::{LostStep, OnLoss, Repaired};
-pub use settle::{Settled, Step, Transcript};
-pub use taken_back::TakenBack;
-pub use tape::{Account, LogState, Taped};
-pub use undo::{ChangedSince, KeptRows, OnChanged, Target, UndoPlan, Undone};
-pub use verify::{Drift, Examined, Report, examine};
-pub use witness::{Move, Receipt, Witness};
+pub use repair::{LostStep, OnLoss, RepairReport};
+pub use settle::{SettledStep, Step, StepTranscript};
+pub use taken_back::UndoneSkills;
+pub use tape::{LogState, ReceiptLog, StoredReceipt};
+pub use undo::{LaterChange, OnChanged, RetainedRows, UndoOutcome, UndoPlan, UndoTarget};
+pub use verify::{BrainVerifyReport, Drift, VerifiedBrain, examine};
+pub use witness::{Receipt, StepChange, StepSigner};

@@ -4,25 +4,27 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ahead::Beside;
+use super::ahead::SideFiles;
 use super::behind;
 use super::evolving::changed_by_hand;
 use super::history::{self, StepRecord};
 use super::journal::{self, FileChange};
-use super::manifest::Manifest;
+use super::manifest::BrainManifest;
 use super::settle;
 use super::tape;
 use super::verify::{self, Drift};
-use super::witness::Witness;
+use super::witness::StepSigner;
 use crate::bundle::{Lockfile, Tree};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Dir, OsLock, Root};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout::{self, Layout};
-use crate::memory::{self, Access, Database, Found, FoundNear, Search, Sought, Source, hybrid, search};
+use crate::memory::{
+    self, Access, Database, HybridResults, MemorySource, QueryVector, Search, SearchResults, hybrid, search,
+};
 use crate::skill::command::Commands;
-use crate::skill::{Catalog, Index};
+use crate::skill::{Index, SkillCatalog};
 use crate::tuning::{Migration, Tuning};
 
 /// The files of a brain are made durable every so many steps, and when it is closed. Until then a crash
@@ -41,7 +43,7 @@ pub enum OnDrift {
 
 /// How to open a brain.
 #[derive(Debug, Clone)]
-pub struct Opening {
+pub struct BrainOptions {
     /// How long to wait for another process that holds the brain.
     pub wait: Duration,
     /// Where "now" comes from.
@@ -49,12 +51,12 @@ pub struct Opening {
     /// What to do about edits that no step made.
     pub on_drift: OnDrift,
     /// Who signs the steps; without one they have no receipts.
-    pub witness: Option<Arc<dyn Witness>>,
+    pub signer: Option<Arc<dyn StepSigner>>,
 }
 
-impl Default for Opening {
+impl Default for BrainOptions {
     fn default() -> Self {
-        Self { wait: Duration::from_secs(5), clock: Arc::new(SystemClock), on_drift: OnDrift::Refuse, witness: None }
+        Self { wait: Duration::from_secs(5), clock: Arc::new(SystemClock), on_drift: OnDrift::Refuse, signer: None }
     }
 }
 
@@ -63,7 +65,7 @@ impl Default for Opening {
 pub struct Brain {
     pub(super) id: BrainId,
     clock: Arc<dyn Clock>,
-    pub(super) witness: Option<Arc<dyn Witness>>,
+    pub(super) signer: Option<Arc<dyn StepSigner>>,
     pub(super) root: Root,
     pub(super) database: Database,
     /// The files by path, built when first asked for: an open that finds everything unchanged
@@ -88,7 +90,7 @@ pub struct Brain {
     pub(super) changed_files: Vec<RelPath>,
     pub(super) index: Option<Index>,
     /// Made from the index when they are first asked for.
-    pub(super) catalog: Option<Catalog>,
+    pub(super) catalog: Option<SkillCatalog>,
     pub(super) commands: Option<Commands>,
     // Last, so that the lock is released after everything else is closed.
     pub(super) _guard: OsLock,
@@ -96,7 +98,7 @@ pub struct Brain {
 
 impl Brain {
     /// Opens a brain that is on this machine.
-    pub fn open(layout: &Layout, id: &BrainId, opening: &Opening) -> Result<Self> {
+    pub fn open(layout: &Layout, id: &BrainId, opening: &BrainOptions) -> Result<Self> {
         let path = layout.brain(id);
         if let Err(error) = path.symlink_metadata() {
             return Err(match error.kind() {
@@ -108,7 +110,7 @@ impl Brain {
         Self::open_locked(layout, id, opening, guard)
     }
 
-    pub(super) fn open_locked(layout: &Layout, id: &BrainId, opening: &Opening, guard: OsLock) -> Result<Self> {
+    pub(super) fn open_locked(layout: &Layout, id: &BrainId, opening: &BrainOptions, guard: OsLock) -> Result<Self> {
         let (mut brain, beside) = Self::connect(layout, id, opening, guard)?;
         if let Some(ahead) = beside.ahead_of(&brain.lock, &tape::head(&brain.database.connection)?) {
             return Err(ahead.into_error(id, &brain.lock));
@@ -121,7 +123,7 @@ impl Brain {
         let (survey, parts) = cached.unwrap_or_default();
         brain.survey = survey;
         brain.recover(brain.materialised)?;
-        brain.check_tape()?;
+        brain.check_receipt_log()?;
         brain.look(&parts, opening.on_drift)?;
         if opening.on_drift == OnDrift::Refuse {
             brain.database.begin_log()?;
@@ -132,21 +134,26 @@ impl Brain {
 
     /// Opens the database of a brain and nothing else, with what stood beside it before. Nothing is written, and the
     /// database's log stays as it is until someone says otherwise.
-    pub(super) fn connect(layout: &Layout, id: &BrainId, opening: &Opening, guard: OsLock) -> Result<(Self, Beside)> {
+    pub(super) fn connect(
+        layout: &Layout,
+        id: &BrainId,
+        opening: &BrainOptions,
+        guard: OsLock,
+    ) -> Result<(Self, SideFiles)> {
         clear_staging(layout, id)?;
         let path = layout.brain(id);
         let root = Root::open(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => no_such_brain(layout, id),
             _ => error,
         })?;
-        let beside = Beside::read(&root)?;
+        let beside = SideFiles::read(&root)?;
         let database = open_database(&path.join(layout::DATABASE), id, Access::Write)?;
         database.keep_log(true)?;
         let state = journal::load_state(&database.connection)?;
         let brain = Self {
             id: id.clone(),
             clock: Arc::clone(&opening.clock),
-            witness: opening.witness.clone(),
+            signer: opening.signer.clone(),
             root,
             database,
             tree: OnceCell::new(),
@@ -198,12 +205,12 @@ impl Brain {
         for change in journal::unflushed(&self.database.connection, flushed)? {
             in_place &= self.redo(&change)?;
         }
-        self.write_tape(flushed)?;
+        self.write_receipt_log(flushed)?;
         self.materialised = last;
         let (lock, bytes) = (layout::rel(layout::LOCK)?, self.lock.to_bytes()?);
         if self.root.read(&lock, 1 << 20).ok().flatten().is_none_or(|found| found != bytes) {
             in_place = false;
-            self.root.replace(&lock, &bytes, fsio::Sync::Later)?;
+            self.root.replace(&lock, &bytes, fsio::SyncTiming::Later)?;
         }
         self.unflushed = true;
         self.steps_since_flush = last.abs_diff(flushed);
@@ -227,7 +234,7 @@ impl Brain {
             return Ok(false);
         }
         match change.after.map(|after| journal::blob(connection, &after)).transpose()? {
-            Some(after) => self.root.replace(path, &after, fsio::Sync::Later)?,
+            Some(after) => self.root.replace(path, &after, fsio::SyncTiming::Later)?,
             None => self.root.remove(path)?,
         }
         self.survey.forget(path);
@@ -237,7 +244,7 @@ impl Brain {
     /// Looks at the files, hashes what changed, and compares with the lock. `cached` are the
     /// digests of the file parts as of the earlier survey: they stand if nothing moved.
     fn look(&mut self, cached: &[Digest], on_drift: OnDrift) -> Result<()> {
-        let looked = verify::look(&self.root, std::mem::take(&mut self.survey))?;
+        let looked = verify::scan_files(&self.root, std::mem::take(&mut self.survey))?;
         self.survey = looked.top;
         let unchanged = !looked.survey.changed && cached == self.file_parts();
         if !unchanged {
@@ -304,7 +311,7 @@ impl Brain {
         };
         match read {
             None => {
-                self.root.replace(&path, &self.lock.to_bytes()?, fsio::Sync::Now)?;
+                self.root.replace(&path, &self.lock.to_bytes()?, fsio::SyncTiming::Now)?;
                 Ok(true)
             }
             Some(bytes) if Lockfile::is_foreign(&bytes) => Lockfile::parse(&bytes).map(|_| false),
@@ -374,7 +381,7 @@ impl Brain {
     }
 
     /// Searches the memory. A damaged index is rebuilt at once.
-    pub fn search(&mut self, wanted: &Search<'_>) -> Result<Found> {
+    pub fn search(&mut self, wanted: &Search<'_>) -> Result<SearchResults> {
         let found = search::search(&self.database.connection, wanted)?;
         if found.degraded {
             self.heal_indexes()?;
@@ -383,7 +390,7 @@ impl Brain {
     }
 
     /// Searches the memory by words, and by meaning where that is given. A damaged index is rebuilt at once.
-    pub fn search_near(&mut self, wanted: &Search<'_>, sought: Option<&Sought>) -> Result<FoundNear> {
+    pub fn search_hybrid(&mut self, wanted: &Search<'_>, sought: Option<&QueryVector>) -> Result<HybridResults> {
         let near = hybrid::search(&self.database.connection, wanted, sought)?;
         if near.found.degraded {
             self.heal_indexes()?;
@@ -392,7 +399,7 @@ impl Brain {
     }
 
     /// The whole texts of hits that belong to one subscriber.
-    pub fn private_texts(&self, rows: impl IntoIterator<Item = (Source, i64)>) -> Result<Vec<String>> {
+    pub fn private_texts(&self, rows: impl IntoIterator<Item = (MemorySource, i64)>) -> Result<Vec<String>> {
         search::private_texts(&self.database.connection, rows)
     }
 
@@ -406,10 +413,10 @@ impl Brain {
     }
 
     /// The name and tool whitelist, where the brain has them.
-    pub fn manifest(&self) -> Result<Option<Manifest>> {
+    pub fn manifest(&self) -> Result<Option<BrainManifest>> {
         match self.read_content(&layout::rel(layout::MANIFEST)?)? {
             None => Ok(None),
-            Some(bytes) => Manifest::parse(&bytes).map(Some),
+            Some(bytes) => BrainManifest::parse(&bytes).map(Some),
         }
     }
 
@@ -432,7 +439,7 @@ impl Brain {
     }
 
     /// Roughly how many bytes of memory it takes.
-    pub fn weight(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         // SQLite's statements and full-text tables, measured on small brains.
         const BASE: usize = 448 << 10;
         // SQLite's page cache, which holds a small database whole.
@@ -451,7 +458,7 @@ impl Brain {
 
     /// Lets go without waiting for the disk. Its steps are settled and its files in place; what was not
     /// synced is checked by the next open, which can make it again from the journal.
-    pub fn set_aside(mut self) -> Result<()> {
+    pub fn close_unsynced(mut self) -> Result<()> {
         if !self.is_usable() || self.steps_since_flush >= STEPS_BETWEEN_FLUSHES {
             return self.close();
         }

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::ahead::Beside;
+use super::ahead::SideFiles;
 use super::history::{self, StepRecord};
 use super::journal;
-use super::manifest::Manifest;
+use super::manifest::BrainManifest;
 use super::open;
 use super::tape;
 use super::verify;
@@ -16,14 +16,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{Dir, Root};
 use crate::ids::{BrainId, Digest, RelPath, Slug};
 use crate::layout::{self, Layout};
-use crate::memory::vectors::{self, Due};
-use crate::memory::{Access, Database, Found, FoundNear, Search, Sought, hybrid, search, sql};
-use crate::skill::{Index, Usage, store};
+use crate::memory::vectors::{self, PendingVectors};
+use crate::memory::{Access, Database, HybridResults, QueryVector, Search, SearchResults, hybrid, search, sql};
+use crate::skill::{Index, SkillUsage, store};
 use crate::tuning::Tuning;
 
 /// How much a brain holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Counts {
+pub struct BrainCounts {
     /// Skills in the index.
     pub skills: usize,
     /// Skills in the archive.
@@ -65,7 +65,7 @@ impl Reader {
             ErrorKind::NotFound => open::no_such_brain(layout, id),
             _ => error,
         })?;
-        let beside = Beside::read(&root)?;
+        let beside = SideFiles::read(&root)?;
         let database = open::open_database(&path.join(layout::DATABASE), id, Access::Read)?;
         let lock = journal::load_state(&database.connection)?.lock;
         if let Some(ahead) = beside.ahead_of(&lock, &tape::head(&database.connection)?) {
@@ -84,7 +84,7 @@ impl Reader {
 
     /// Whether files are not as the last step left them, or there are any that no step wrote.
     pub fn differs_from_its_steps(&self) -> Result<bool> {
-        let looked = verify::look(&self.root, Dir::default())?;
+        let looked = verify::scan_files(&self.root, Dir::default())?;
         let (tree, stray) = verify::tree_of(&looked.top)?;
         let drift = verify::Drift::between(&self.database, &tree, false)?;
         let none = drift.changed.is_empty() && drift.added.is_empty() && drift.removed.is_empty();
@@ -110,10 +110,10 @@ impl Reader {
     }
 
     /// The name and tool whitelist, where the brain has them.
-    pub fn manifest(&self) -> Result<Option<Manifest>> {
+    pub fn manifest(&self) -> Result<Option<BrainManifest>> {
         let path = layout::rel(layout::MANIFEST)?;
         let Some(bytes) = self.read_current(&path, 1 << 20)? else { return Ok(None) };
-        Manifest::parse(&bytes).map(Some).map_err(|error| {
+        BrainManifest::parse(&bytes).map(Some).map_err(|error| {
             Error::corrupt(format!("manifest.json of brain {}: {}", self.id, error.message()))
                 .hint("put the file back as it was, or restore the brain from a snapshot")
         })
@@ -175,22 +175,22 @@ impl Reader {
     }
 
     /// The telemetry of all skills.
-    pub fn usage(&self) -> Result<BTreeMap<Slug, Usage>> {
+    pub fn usage(&self) -> Result<BTreeMap<Slug, SkillUsage>> {
         self.database.skill_usage()
     }
 
     /// Searches the memory. A damaged index shows in the answer; whoever owns the brain rebuilds it.
-    pub fn search(&self, wanted: &Search<'_>) -> Result<Found> {
+    pub fn search(&self, wanted: &Search<'_>) -> Result<SearchResults> {
         search::search(&self.database.connection, wanted)
     }
 
     /// The same by words, and by meaning where that is given.
-    pub fn search_near(&self, wanted: &Search<'_>, sought: Option<&Sought>) -> Result<FoundNear> {
+    pub fn search_hybrid(&self, wanted: &Search<'_>, sought: Option<&QueryVector>) -> Result<HybridResults> {
         hybrid::search(&self.database.connection, wanted, sought)
     }
 
     /// What is to be done so that rows have vectors of a model: at most so many texts.
-    pub fn vectors_due(&self, model: &str, most: usize) -> Result<Due> {
+    pub fn vectors_due(&self, model: &str, most: usize) -> Result<PendingVectors> {
         vectors::due(&self.database.connection, model, most)
     }
 
@@ -200,7 +200,11 @@ impl Reader {
     }
 
     /// What is to be done so that skills have vectors of a model.
-    pub fn skill_vectors_due<'s>(&self, model: &str, skills: impl Iterator<Item = (&'s str, &'s str)>) -> Result<Due> {
+    pub fn skill_vectors_due<'s>(
+        &self,
+        model: &str,
+        skills: impl Iterator<Item = (&'s str, &'s str)>,
+    ) -> Result<PendingVectors> {
         vectors::skills_due(&self.database.connection, model, skills)
     }
 
@@ -210,7 +214,7 @@ impl Reader {
     }
 
     /// How much the brain holds; `skills` is its index.
-    pub fn counts(&self, skills: &Index) -> Result<Counts> {
+    pub fn counts(&self, skills: &Index) -> Result<BrainCounts> {
         let rows = |table: &str| -> Result<u64> {
             self.database
                 .connection
@@ -223,7 +227,7 @@ impl Reader {
             path.as_str().strip_prefix(&below).is_some_and(|name| name.ends_with(".md") && !name.contains('/'))
         };
         let patterns = journal::entries(&self.database.connection)?.into_keys().filter(is_pattern).count();
-        Ok(Counts {
+        Ok(BrainCounts {
             skills: skills.len(),
             archived: self.archived()?.len(),
             patterns,

@@ -9,19 +9,19 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use super::ahead::Ahead;
-use super::arrival::{Vouched, free_place};
+use super::ahead::SurplusFiles;
+use super::arrival::{VerifiedReceipt, free_place};
 use super::behind;
 use super::journal;
-use super::journal_check::{self, Said};
-use super::open::{self, Brain, Opening};
-use super::settle::Settled;
+use super::journal_check::{self, ReceiptClaims};
+use super::open::{self, Brain, BrainOptions};
+use super::settle::SettledStep;
 use super::tape;
 use super::witness::Receipt;
 use crate::bundle::{LOCK_SCHEMA, Lockfile};
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::fsio::{self, Root, Sync};
+use crate::fsio::{self, Root, SyncTiming};
 use crate::ids::{BrainId, Digest};
 use crate::layout::{self, Layout};
 
@@ -52,7 +52,7 @@ pub struct LostStep {
 
 /// What a repair found and did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Repaired {
+pub struct RepairReport {
     /// So many bytes `receipts.ndjson` has behind the last receipt of `memory.db`.
     pub surplus_bytes: u64,
     /// Steps that are lost.
@@ -60,12 +60,12 @@ pub struct Repaired {
     /// Where the damaged files are kept, if anything was changed.
     pub aside: Option<PathBuf>,
     /// The step that says what is lost, if it was accepted.
-    pub settled: Option<Settled>,
+    pub settled: Option<SettledStep>,
 }
 
 /// What is left of the steps that are lost.
 #[derive(Debug)]
-pub(super) struct Lost {
+pub(super) struct LostSteps {
     steps: Vec<LostStep>,
     receipts: Vec<LostReceipt>,
     /// The lock that the chain of receipts ends at, those of lost steps with it.
@@ -77,7 +77,7 @@ pub(super) struct Lost {
 #[derive(Debug)]
 struct LostReceipt {
     receipt: Receipt,
-    said: Said,
+    claims: ReceiptClaims,
 }
 
 /// Repairs a brain. `receipts` is called with each line of the chain, oldest first, and says what the step was, or that
@@ -85,20 +85,20 @@ struct LostReceipt {
 pub(crate) fn repair(
     layout: &Layout,
     id: &BrainId,
-    opening: &Opening,
+    opening: &BrainOptions,
     on_loss: OnLoss,
-    receipts: &mut dyn FnMut(&str) -> Result<Vouched>,
-) -> Result<Repaired> {
+    receipts: &mut dyn FnMut(&str) -> Result<VerifiedReceipt>,
+) -> Result<RepairReport> {
     if layout.brain(id).symlink_metadata().is_err() {
         return Err(open::no_such_brain(layout, id));
     }
     let guard = open::take_lock(layout, id, opening.wait)?;
     let (mut brain, beside) = Brain::connect(layout, id, opening, guard)?;
     let last = tape::head(&brain.database.connection)?;
-    let Some(ahead) = beside.ahead_of(&brain.lock, &last) else { return Ok(Repaired::default()) };
-    let lost = Lost::read(&brain, &ahead, &last, receipts)?;
+    let Some(ahead) = beside.ahead_of(&brain.lock, &last) else { return Ok(RepairReport::default()) };
+    let lost = LostSteps::read(&brain, &ahead, &last, receipts)?;
     if on_loss == OnLoss::Report {
-        return Ok(Repaired { lost: lost.steps, surplus_bytes: ahead.receipt_bytes, ..Repaired::default() });
+        return Ok(RepairReport { lost: lost.steps, surplus_bytes: ahead.receipt_bytes, ..RepairReport::default() });
     }
     let aside = set_aside(layout, id, &brain.root)?;
     brain.put_back_torn_files()?;
@@ -107,7 +107,7 @@ pub(crate) fn repair(
     let report = json!({ "repair": { "lost": lost.steps, "aside": name } });
     let settled = brain.take_over(Some((&lost, &report)))?;
     brain.close()?;
-    Ok(Repaired { lost: lost.steps, surplus_bytes: ahead.receipt_bytes, aside: Some(aside), settled })
+    Ok(RepairReport { lost: lost.steps, surplus_bytes: ahead.receipt_bytes, aside: Some(aside), settled })
 }
 
 /// Copies everything that may hold evidence to a place where nothing is ever removed.
@@ -132,19 +132,19 @@ impl Brain {
                 && journal::find_blob(connection, &Digest::of(&found))?.is_none()
                 && behind::is_torn_piece(connection, &change.path, &found, self.materialised)?
             {
-                self.root.replace(&change.path, &journal::blob(connection, &digest)?, Sync::Now)?;
+                self.root.replace(&change.path, &journal::blob(connection, &digest)?, SyncTiming::Now)?;
             }
         }
         Ok(())
     }
 }
 
-impl Lost {
+impl LostSteps {
     fn read(
         brain: &Brain,
-        ahead: &Ahead,
-        last: &tape::Head,
-        vouch: &mut dyn FnMut(&str) -> Result<Vouched>,
+        ahead: &SurplusFiles,
+        last: &tape::LastReceipt,
+        vouch: &mut dyn FnMut(&str) -> Result<VerifiedReceipt>,
     ) -> Result<Self> {
         for kept in brain.receipts(1, u64::MAX)? {
             // From a receipt that nobody vouches for, no later one can be told to continue the chain.
@@ -161,7 +161,7 @@ impl Lost {
         lines.pop();
         for (line, seq) in lines.into_iter().zip(last.seq + 1..) {
             let Ok(line) = std::str::from_utf8(line) else { break };
-            let said = journal_check::said(line);
+            let said = journal_check::read_claims(line);
             let vouched = match (vouch(line), &said) {
                 (Ok(vouched), _) => vouched,
                 // What is no receipt proves nothing.
@@ -181,11 +181,11 @@ impl Lost {
             let said = said?;
             receipts.push(LostReceipt {
                 receipt: Receipt { seq, envelope: line.to_owned(), digest: vouched.digest },
-                said,
+                claims: said,
             });
         }
         let mut steps: Vec<LostStep> = receipts.iter().map(LostReceipt::step).collect();
-        let covered = receipts.last().map_or(brain.lock.version, |lost| lost.said.version);
+        let covered = receipts.last().map_or(brain.lock.version, |lost| lost.claims.version);
         if let Some(lock) = &ahead.lock
             && !steps.iter().any(|step| step.version == lock.version)
         {
@@ -225,9 +225,9 @@ impl Lost {
     /// Keeps what is left of the lost steps: a row each, without files and rows, and their receipts.
     pub(super) fn keep(&self, connection: &Connection, lock: &Lockfile) -> Result<()> {
         for lost in &self.receipts {
-            let (kind, at) = (lost.said.step_kind()?, Moment::parse(&lost.said.at)?);
+            let (kind, at) = (lost.claims.step_kind()?, Timestamp::parse(&lost.claims.at)?);
             let summary = "lost: only its receipt is left";
-            let seq = journal::add_step(connection, kind, summary, at, &lost.lock(lock)?, lost.said.before)?;
+            let seq = journal::add_step(connection, kind, summary, at, &lost.lock(lock)?, lost.claims.before)?;
             tape::add(connection, seq, &tape::head(connection)?, &lost.receipt)?;
         }
         Ok(())
@@ -237,28 +237,29 @@ impl Lost {
 impl LostReceipt {
     fn step(&self) -> LostStep {
         LostStep {
-            version: self.said.version,
+            version: self.claims.version,
             receipt: Some(self.receipt.seq),
-            kind: Some(self.said.kind.clone()),
-            task: self.said.task.clone(),
-            bundle_hash: self.said.after,
+            kind: Some(self.claims.kind.clone()),
+            task: self.claims.task.clone(),
+            bundle_hash: self.claims.after,
         }
     }
 
     /// The lock after the step, as its receipt tells it.
     fn lock(&self, known: &Lockfile) -> Result<Lockfile> {
-        let after = self.said.after.ok_or_else(|| Error::corrupt("a receipt does not say where the brain moved to"))?;
+        let after =
+            self.claims.after.ok_or_else(|| Error::corrupt("a receipt does not say where the brain moved to"))?;
         Ok(Lockfile {
             schema: LOCK_SCHEMA.to_owned(),
             bundle_hash: after,
-            version: self.said.version,
-            last_updated: Moment::parse(&self.said.at)?,
-            parent: self.said.before,
-            parts: self.said.parts.unwrap_or(known.parts),
+            version: self.claims.version,
+            last_updated: Timestamp::parse(&self.claims.at)?,
+            parent: self.claims.before,
+            parts: self.claims.parts.unwrap_or(known.parts),
             origin: known.origin.clone(),
         })
     }
 }
 
 /// What a repair is, for the step that makes it.
-pub(super) type Repair<'a> = (&'a Lost, &'a Value);
+pub(super) type Repair<'a> = (&'a LostSteps, &'a Value);

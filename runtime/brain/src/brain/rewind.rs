@@ -8,7 +8,7 @@ use super::reader::Reader;
 use super::settle;
 use crate::bundle::{LOCK_SCHEMA, Lockfile, Tree};
 use crate::error::{Error, Result};
-use crate::fsio::{self, Root, Sync};
+use crate::fsio::{self, Root, SyncTiming};
 use crate::ids::Digest;
 use crate::layout::{self, Layout};
 use crate::memory::{Access, Database, sql, undo};
@@ -46,7 +46,7 @@ impl Reader {
         let root = Root::open(&path)?;
         let mut tree = Tree::default();
         for (path, digest) in journal::entries(&transaction)? {
-            root.replace(&path, &journal::blob(&transaction, &digest)?, Sync::Later)?;
+            root.replace(&path, &journal::blob(&transaction, &digest)?, SyncTiming::Later)?;
             tree.set(&path, digest);
         }
         let parts = settle::parts(&mut tree, &transaction)?;
@@ -66,7 +66,7 @@ impl Reader {
         journal::save_lock(&transaction, &lock, true)?;
         journal::mark_flushed(&transaction, seq - 1, true)?;
         transaction.commit().map_err(failed)?;
-        root.replace(&layout::rel(layout::LOCK)?, &lock.to_bytes()?, Sync::Later)?;
+        root.replace(&layout::rel(layout::LOCK)?, &lock.to_bytes()?, SyncTiming::Later)?;
         Ok(lock)
     }
 

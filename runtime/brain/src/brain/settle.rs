@@ -10,21 +10,21 @@ use super::journal::{self, FileChange};
 use super::open::Brain;
 use super::verify::Drift;
 use super::witness::Receipt;
-use crate::bundle::{Lockfile, Part, Parts, Tree};
-use crate::clock::Moment;
+use crate::bundle::{BundlePart, Lockfile, PartDigests, Tree};
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fsio::Sync;
+use crate::fsio::SyncTiming;
 use crate::ids::{Digest, RelPath};
 use crate::layout;
 use crate::memory::undo::RowUndo;
-use crate::memory::vectors::{self, Due, Made};
-use crate::memory::{self, Database, Table, Writer, sql};
+use crate::memory::vectors::{self, EmbeddedText, PendingVectors};
+use crate::memory::{self, Database, MemoryWriter, Table, sql};
 use crate::skill;
 
 /// How a step moved a brain.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Settled {
+pub struct SettledStep {
     /// Whether the bundle moved at all.
     pub moved: bool,
     /// The version now.
@@ -34,7 +34,7 @@ pub struct Settled {
     /// The bundle hash now.
     pub after: Digest,
     /// What moved.
-    pub parts: Vec<Part>,
+    pub parts: Vec<BundlePart>,
     /// The files that moved.
     pub files: Vec<RelPath>,
     /// The receipt, where the brain was opened with someone to sign.
@@ -42,7 +42,7 @@ pub struct Settled {
     pub receipt: Option<Receipt>,
 }
 
-impl Settled {
+impl SettledStep {
     /// A step that led to `committed`.
     pub(super) fn moved(before: &Lockfile, committed: &Committed, changes: &[FileChange]) -> Self {
         let after = &committed.lock;
@@ -96,12 +96,12 @@ pub struct Step<'a> {
     /// What its receipt says beyond the move.
     pub report: Option<&'a serde_json::Value>,
     /// The task and the bytes of its transcript.
-    pub transcript: Option<Transcript<'a>>,
+    pub transcript: Option<StepTranscript<'a>>,
 }
 
 /// What was said and done in a task, to be kept beside the content.
 #[derive(Debug, Clone, Copy)]
-pub struct Transcript<'a> {
+pub struct StepTranscript<'a> {
     /// The task.
     pub task: &'a str,
     /// The digest that its receipt names.
@@ -113,12 +113,12 @@ pub struct Transcript<'a> {
 impl Brain {
     /// Commits `draft` as one step. On an error nothing has changed; on success the step is on
     /// the disk, and its files are in place (or are put there by the next open).
-    pub fn settle(&mut self, draft: &Draft, kind: StepKind, summary: &str) -> Result<Settled> {
+    pub fn settle(&mut self, draft: &Draft, kind: StepKind, summary: &str) -> Result<SettledStep> {
         self.settle_step(draft, &Step { kind, summary, report: None, transcript: None })
     }
 
     /// Like [`settle`](Self::settle), with what the step's receipt says and what is kept with it.
-    pub fn settle_step(&mut self, draft: &Draft, step: &Step<'_>) -> Result<Settled> {
+    pub fn settle_step(&mut self, draft: &Draft, step: &Step<'_>) -> Result<SettledStep> {
         self.check_usable()?;
         self.settling = true;
         let settled = self.settle_now(draft, step);
@@ -126,7 +126,7 @@ impl Brain {
         settled
     }
 
-    fn settle_now(&mut self, draft: &Draft, step: &Step<'_>) -> Result<Settled> {
+    fn settle_now(&mut self, draft: &Draft, step: &Step<'_>) -> Result<SettledStep> {
         if self.behind {
             self.materialise()?;
         }
@@ -149,10 +149,10 @@ impl Brain {
             Ok(Some(committed)) => committed,
             unmoved_or_failed => {
                 self.put_in_tree(&changes, |change| change.before);
-                return unmoved_or_failed.map(|_| Settled::unmoved(&before));
+                return unmoved_or_failed.map(|_| SettledStep::unmoved(&before));
             }
         };
-        let settled = Settled::moved(&before, &committed, &changes);
+        let settled = SettledStep::moved(&before, &committed, &changes);
         self.lock = committed.lock;
         self.unflushed = true;
         self.steps_since_flush += 1;
@@ -177,7 +177,7 @@ impl Brain {
     fn changes_of(&self, draft: &Draft) -> Result<(Vec<FileChange>, OldContents)> {
         let (mut changes, mut old) = (Vec::new(), OldContents::new());
         for (path, content) in &draft.files {
-            if Part::of(path.as_str()).is_none() {
+            if BundlePart::of(path.as_str()).is_none() {
                 return Err(Error::invalid(format!("{path} is not part of a brain"))
                     .hint("docs/reference/brain.md lists what a brain holds"));
             }
@@ -214,12 +214,12 @@ impl Brain {
         changes: &[FileChange],
         old: &OldContents,
         step: &Step<'_>,
-        now: Moment,
+        now: Timestamp,
     ) -> Result<Option<Committed>> {
         let tree = self.tree.get_mut().ok_or_else(|| Error::internal("the tree is not built"))?;
         let plan = StepPlan {
             brain: &self.id,
-            signer: self.witness.as_deref(),
+            signer: self.signer.as_deref(),
             now,
             kind: step.kind,
             summary: Summary::Text(step.summary),
@@ -255,7 +255,7 @@ impl Brain {
                 None => self.root.remove(path)?,
                 Some(digest) => {
                     let content = journal::blob(&self.database.connection, &digest)?;
-                    self.root.replace(path, &content, Sync::Later)?;
+                    self.root.replace(path, &content, SyncTiming::Later)?;
                 }
             }
             self.survey.forget(path);
@@ -266,15 +266,15 @@ impl Brain {
 
     /// Writes the lock and the receipts of the steps since the files were last written.
     pub(super) fn write_lock_and_receipts(&mut self) -> Result<()> {
-        self.root.replace(&layout::rel(layout::LOCK)?, &self.lock.to_bytes()?, Sync::Later)?;
-        self.write_tape(self.materialised)?;
+        self.root.replace(&layout::rel(layout::LOCK)?, &self.lock.to_bytes()?, SyncTiming::Later)?;
+        self.write_receipt_log(self.materialised)?;
         self.materialised = journal::last_step(&self.database.connection)?;
         self.behind = false;
         Ok(())
     }
 
     /// Keeps vectors that were made for what was due; how many are kept. They are part of no hash: this is no step.
-    pub fn keep_vectors(&mut self, model: &str, made: &[Made], due: &Due) -> Result<u64> {
+    pub fn keep_vectors(&mut self, model: &str, made: &[EmbeddedText], due: &PendingVectors) -> Result<u64> {
         self.check_usable()?;
         vectors::keep(&self.database.connection, model, made, due)
     }
@@ -400,12 +400,12 @@ pub(super) fn write_sidecar(database: &Database, root: &crate::fsio::Root) -> Re
         return Ok(false);
     }
     let bytes = skill::sidecar(&database.skill_usage()?)?;
-    root.replace(&path, &bytes, Sync::Later)?;
+    root.replace(&path, &bytes, SyncTiming::Later)?;
     Ok(true)
 }
 
 pub(super) fn write_rows(connection: &rusqlite::Connection, draft: &Draft) -> Result<Vec<RowUndo>> {
-    let mut writer = Writer::new(connection);
+    let mut writer = MemoryWriter::new(connection);
     for message in &draft.messages {
         writer.message(message)?;
     }
@@ -422,21 +422,21 @@ pub(super) fn write_rows(connection: &rusqlite::Connection, draft: &Draft) -> Re
 }
 
 /// The digest of every part, from the tree and from the hash nodes of the rows.
-pub(super) fn parts(tree: &mut Tree, connection: &rusqlite::Connection) -> Result<Parts> {
+pub(super) fn parts(tree: &mut Tree, connection: &rusqlite::Connection) -> Result<PartDigests> {
     let [system, layer1, skills, patterns] = file_parts(tree);
     let (usage, memory) = row_parts(connection)?;
-    Ok(Parts { system, layer1, skills, patterns, usage, memory })
+    Ok(PartDigests { system, layer1, skills, patterns, usage, memory })
 }
 
 /// The digests of the parts made of files.
 pub(super) fn file_parts(tree: &mut Tree) -> [Digest; 4] {
-    [Part::System, Part::Layer1, Part::Skills, Part::Patterns].map(|part| tree.part(part))
+    [BundlePart::System, BundlePart::Layer1, BundlePart::Skills, BundlePart::Patterns].map(|part| tree.part(part))
 }
 
 /// The digests of the parts made of rows: usage and memory.
 pub(super) fn row_parts(connection: &rusqlite::Connection) -> Result<(Digest, Digest)> {
     Ok((
-        memory::stored(connection, Part::Usage.name(), &Table::USAGE)?,
-        memory::stored(connection, Part::Memory.name(), &Table::MEMORY)?,
+        memory::stored(connection, BundlePart::Usage.name(), &Table::USAGE)?,
+        memory::stored(connection, BundlePart::Memory.name(), &Table::MEMORY)?,
     ))
 }

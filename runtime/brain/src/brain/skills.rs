@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use super::history;
 use super::journal;
 use super::open::Brain;
-use super::settle::{self, Settled};
-use crate::clock::Moment;
+use super::settle::{self, SettledStep};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
 use crate::layout;
-use crate::memory::Sought;
-use crate::memory::vectors::{self, Unmeant};
-use crate::skill::command::{Commands, Resolved};
-use crate::skill::{Catalog, Delta, Index, Usage, all_skills};
+use crate::memory::QueryVector;
+use crate::memory::vectors::{self, PendingText};
+use crate::skill::command::{CommandMatch, Commands};
+use crate::skill::{Delta, Index, SkillCatalog, SkillUsage, all_skills};
 
 /// The active skills among the files of a brain, by path alone.
 fn slugs_below(mut paths: Vec<RelPath>) -> BTreeSet<Slug> {
@@ -51,7 +51,7 @@ impl Brain {
     /// Takes in what a person did to the skills by hand (a skill that was dropped into the directory, edited or taken
     /// away) as a step of its own, and says what changed since the last step. The brain is to be opened with
     /// [`OnDrift::Report`](super::OnDrift). Whatever else differs is refused: that is for [`adopt`](Self::adopt).
-    pub fn take_in_skills(&mut self) -> Result<(Delta, Option<Settled>)> {
+    pub fn adopt_skills(&mut self) -> Result<(Delta, Option<SettledStep>)> {
         let settled = journal::entries(&self.database.connection)?;
         let before = slugs_below(settled.into_keys().collect());
         let touched = match self.drift().cloned() {
@@ -105,7 +105,7 @@ impl Brain {
     pub fn best_skills(&mut self, text: &str, most: usize) -> Result<Vec<Slug>> {
         self.known_skills()?;
         let index = self.index.as_ref().ok_or_else(|| Error::internal("the index is not built"))?;
-        let catalog = self.catalog.get_or_insert_with(|| Catalog::build(index));
+        let catalog = self.catalog.get_or_insert_with(|| SkillCatalog::build(index));
         Ok(catalog.best(text, most).into_iter().cloned().collect())
     }
 
@@ -113,15 +113,15 @@ impl Brain {
     /// [`vectors::nearest_skills`].
     pub fn nearest_skills<'s>(
         &self,
-        sought: &Sought,
+        sought: &QueryVector,
         skills: impl Iterator<Item = (&'s str, &'s str)>,
         most_lacking: usize,
-    ) -> Result<(Vec<usize>, Vec<Unmeant>)> {
+    ) -> Result<(Vec<usize>, Vec<PendingText>)> {
         vectors::nearest_skills(&self.database.connection, sought, skills, most_lacking)
     }
 
     /// The skill that a typed command stands for.
-    pub fn command(&mut self, word: &str) -> Result<Resolved<'_>> {
+    pub fn command(&mut self, word: &str) -> Result<CommandMatch<'_>> {
         self.known_skills()?;
         let index = self.index.as_ref().ok_or_else(|| Error::internal("the index is not built"))?;
         Ok(self.commands.get_or_insert_with(|| Commands::build(index)).resolve(word))
@@ -149,17 +149,17 @@ impl Brain {
     }
 
     /// The telemetry of all skills.
-    pub fn usage(&self) -> Result<std::collections::BTreeMap<Slug, Usage>> {
+    pub fn usage(&self) -> Result<std::collections::BTreeMap<Slug, SkillUsage>> {
         self.database.skill_usage()
     }
 
     /// When the last step of a kind was whose summary begins like this.
-    pub fn last_curated(&self) -> Result<Option<Moment>> {
+    pub fn last_curated(&self) -> Result<Option<Timestamp>> {
         history::last_curated(&self.database)
     }
 
     /// How many skills are due to move between active, stale and archived.
-    pub fn skills_due(&self, stale: Moment, archive: Moment) -> Result<u64> {
+    pub fn skills_due(&self, stale: Timestamp, archive: Timestamp) -> Result<u64> {
         self.database.skills_due(stale, archive)
     }
 

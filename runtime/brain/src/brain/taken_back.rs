@@ -13,40 +13,41 @@ use crate::ids::{Digest, RelPath, Slug};
 use crate::layout::{ARCHIVE_DIR, SKILLS_DIR};
 use crate::memory::sql;
 use crate::skill::all_skills;
-use crate::skill::change::Proposed;
-use crate::skill::provenance::Undone;
-use crate::skill::quotation::{ALIKE, Gist, Shape};
+use crate::skill::change::SkillProposal;
+use crate::skill::provenance::PriorUndo;
+use crate::skill::quotation::{ChangeFingerprint, SIMILARITY_THRESHOLD, TextFingerprint};
 
 /// So many texts are compared, the last that were taken back.
 const MOST: usize = 500;
 
 /// The skills, and the texts of skills, that a person took back.
 #[derive(Debug, Clone, Default)]
-pub struct TakenBack {
+pub struct UndoneSkills {
     texts: Vec<Text>,
 }
 
 #[derive(Debug, Clone)]
 struct Text {
-    shape: Shape,
+    shape: TextFingerprint,
     /// The skill that went with it, where the undo left none.
     gone: Option<Slug>,
 }
 
-impl TakenBack {
+impl UndoneSkills {
     /// Whether a file of a skill is something that was taken back. `new` is the skill that it would make.
-    pub fn judge(&self, content: &[u8], new: Option<&Slug>) -> Undone {
+    pub fn judge(&self, content: &[u8], new: Option<&Slug>) -> PriorUndo {
         if self.texts.is_empty() {
-            return Undone::Nothing;
+            return PriorUndo::Nothing;
         }
-        let shape = Shape::of_file(content);
+        let shape = TextFingerprint::of_file(content);
         if !shape.is_empty() && self.texts.iter().any(|text| text.shape == shape) {
-            return Undone::Same;
+            return PriorUndo::Same;
         }
-        let Some(new) = new else { return Undone::Nothing };
-        let is_alike =
-            |text: &Text| text.gone.as_ref().is_some_and(|gone| gone == new || text.shape.likeness(&shape) >= ALIKE);
-        if self.texts.iter().any(is_alike) { Undone::Alike } else { Undone::Nothing }
+        let Some(new) = new else { return PriorUndo::Nothing };
+        let is_alike = |text: &Text| {
+            text.gone.as_ref().is_some_and(|gone| gone == new || text.shape.similarity(&shape) >= SIMILARITY_THRESHOLD)
+        };
+        if self.texts.iter().any(is_alike) { PriorUndo::Alike } else { PriorUndo::Nothing }
     }
 }
 
@@ -59,7 +60,7 @@ struct Moved {
 
 impl Brain {
     /// What a person took back of skills, and nobody brought back since.
-    pub fn taken_back(&self) -> Result<TakenBack> {
+    pub fn undone_skills(&self) -> Result<UndoneSkills> {
         // Each file that went, and the skill that went with it.
         let mut went: Vec<(Digest, Option<Slug>)> = Vec::new();
         let steps = self.moves_since_the_first_undo()?;
@@ -93,14 +94,14 @@ impl Brain {
         for (digest, gone) in went.into_iter().skip(skip) {
             // Content that the journal has lost cannot be compared.
             if let Some(content) = ledger::content(&self.database, &self.root, &digest)? {
-                texts.push(Text { shape: Shape::of_file(&content), gone });
+                texts.push(Text { shape: TextFingerprint::of_file(&content), gone });
             }
         }
-        Ok(TakenBack { texts })
+        Ok(UndoneSkills { texts })
     }
 
     /// What a proposed change says; `None` where what it was made for is lost.
-    pub fn gist(&self, proposed: &Proposed) -> Result<Option<Gist>> {
+    pub fn change_fingerprint(&self, proposed: &SkillProposal) -> Result<Option<ChangeFingerprint>> {
         let change = &proposed.change;
         let written = change.support.iter().filter_map(|(name, _)| *proposed.before.get(name)?);
         let mut before = Vec::new();
@@ -114,7 +115,7 @@ impl Brain {
         }
         let support = change.support.iter().filter_map(|(_, content)| content.as_deref());
         let after = [change.content.as_str()].into_iter().chain(support).map(str::as_bytes);
-        Ok(Some(Gist::of(before.iter().map(Vec::as_slice), after)))
+        Ok(Some(ChangeFingerprint::of(before.iter().map(Vec::as_slice), after)))
     }
 
     /// What the steps from the first undo on did to the files of skills.

@@ -7,7 +7,7 @@ use super::journal;
 use super::journal_check::{self, JournalCheck};
 use super::open::Brain;
 use super::reader::Reader;
-use super::witness::{Move, Receipt, Witness};
+use super::witness::{Receipt, StepChange, StepSigner};
 use crate::bundle::Lockfile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
@@ -15,7 +15,7 @@ use crate::memory::{Database, sql};
 
 /// The last receipt of a brain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Head {
+pub(super) struct LastReceipt {
     pub(super) seq: u64,
     pub(super) digest: Option<String>,
     /// How long the tape is, in bytes.
@@ -24,7 +24,7 @@ pub(super) struct Head {
 
 /// A receipt as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taped {
+pub struct StoredReceipt {
     /// Its number, from 1.
     pub seq: u64,
     /// The step it belongs to.
@@ -33,19 +33,19 @@ pub struct Taped {
     pub envelope: String,
 }
 
-pub(super) fn head(connection: &Connection) -> Result<Head> {
+pub(super) fn head(connection: &Connection) -> Result<LastReceipt> {
     head_until(connection, i64::MAX)
 }
 
 /// The last receipt of the steps up to `step`. Receipts follow their steps, so the index of steps
 /// finds it at once, however long the tape is.
-fn head_until(connection: &Connection, step: i64) -> Result<Head> {
+fn head_until(connection: &Connection, step: i64) -> Result<LastReceipt> {
     connection
         .prepare_cached("SELECT seq, digest, ends_at FROM receipts WHERE step <= ?1 ORDER BY step DESC LIMIT 1")
         .and_then(|mut get| {
             get.query_row([step], |row| {
                 let (seq, ends_at): (i64, i64) = (row.get(0)?, row.get(2)?);
-                Ok(Head { seq: seq.unsigned_abs(), digest: row.get(1)?, ends_at: ends_at.unsigned_abs() })
+                Ok(LastReceipt { seq: seq.unsigned_abs(), digest: row.get(1)?, ends_at: ends_at.unsigned_abs() })
             })
             .optional()
         })
@@ -54,7 +54,7 @@ fn head_until(connection: &Connection, step: i64) -> Result<Head> {
 }
 
 /// Keeps the receipt of a step.
-pub(super) fn add(connection: &Connection, step: i64, head: &Head, receipt: &Receipt) -> Result<()> {
+pub(super) fn add(connection: &Connection, step: i64, head: &LastReceipt, receipt: &Receipt) -> Result<()> {
     if receipt.envelope.contains('\n') {
         return Err(Error::internal("a receipt has more than one line"));
     }
@@ -71,16 +71,17 @@ pub(super) fn add(connection: &Connection, step: i64, head: &Head, receipt: &Rec
 
 /// Signs a move and keeps the receipt, where there is someone to sign. The number, the link to the receipt before and
 /// the digest of the step's journal are filled in here, so every row of the journal must be written by then.
-pub(super) fn attest(
+pub(super) fn sign_step(
     connection: &Connection,
-    witness: Option<&dyn Witness>,
+    witness: Option<&dyn StepSigner>,
     step: i64,
-    moved: Move<'_>,
+    moved: StepChange<'_>,
 ) -> Result<Option<Receipt>> {
     let Some(witness) = witness else { return Ok(None) };
     let head = head(connection)?;
     let journal = Some(journal::digest(connection, step)?);
-    let receipt = witness.attest(&Move { seq: head.seq + 1, previous: head.digest.as_deref(), journal, ..moved })?;
+    let receipt =
+        witness.sign_step(&StepChange { seq: head.seq + 1, previous: head.digest.as_deref(), journal, ..moved })?;
     add(connection, step, &head, &receipt)?;
     Ok(Some(receipt))
 }
@@ -88,7 +89,7 @@ pub(super) fn attest(
 impl Brain {
     /// Brings `receipts.ndjson` up to the table. `sure_until` is the last step whose line is known
     /// to be on the tape.
-    pub(super) fn write_tape(&self, sure_until: i64) -> Result<()> {
+    pub(super) fn write_receipt_log(&self, sure_until: i64) -> Result<()> {
         let connection = &self.database.connection;
         let (known, end) = (head_until(connection, sure_until)?, head(connection)?);
         if end.seq == known.seq {
@@ -112,18 +113,18 @@ impl Brain {
     }
 
     /// A tape that is not as long as it should be was touched by something other than herm.
-    pub(super) fn check_tape(&self) -> Result<()> {
+    pub(super) fn check_receipt_log(&self) -> Result<()> {
         let end = head(&self.database.connection)?;
         let path = layout::rel(layout::RECEIPTS)?;
         let size = self.root.stat(&path)?.map_or(0, |stat| stat.size);
         if size != end.ends_at {
-            self.write_tape(0)?;
+            self.write_receipt_log(0)?;
         }
         Ok(())
     }
 
     /// The receipts `first` to `last`, by number.
-    pub fn receipts(&self, first: u64, last: u64) -> Result<Vec<Taped>> {
+    pub fn receipts(&self, first: u64, last: u64) -> Result<Vec<StoredReceipt>> {
         receipts(&self.database, first, last)
     }
 }
@@ -141,11 +142,11 @@ pub enum LogState {
 
 /// What a brain says of itself at one moment, whoever settles meanwhile.
 #[derive(Debug, Clone)]
-pub struct Account {
+pub struct ReceiptLog {
     /// The lock of the last step.
     pub lock: Lockfile,
     /// Every receipt.
-    pub receipts: Vec<Taped>,
+    pub receipts: Vec<StoredReceipt>,
     /// How many steps were made without someone to sign.
     pub unsigned_steps: u64,
     /// What `receipts.ndjson` is beside them.
@@ -156,7 +157,7 @@ pub struct Account {
 
 impl Reader {
     /// Everything there is to check of the receipts, all of one moment.
-    pub fn account(&self) -> Result<Account> {
+    pub fn receipt_log(&self) -> Result<ReceiptLog> {
         let path = layout::rel(layout::RECEIPTS)?;
         let connection = &self.database.connection;
         // A line is written after its step is committed. So what is read before the table is never further than it,
@@ -183,11 +184,11 @@ impl Reader {
         } else {
             LogState::Behind
         };
-        Ok(Account { lock: state.lock, receipts, unsigned_steps, log, journal })
+        Ok(ReceiptLog { lock: state.lock, receipts, unsigned_steps, log, journal })
     }
 
     /// The receipts `first` to `last`, by number.
-    pub fn receipts(&self, first: u64, last: u64) -> Result<Vec<Taped>> {
+    pub fn receipts(&self, first: u64, last: u64) -> Result<Vec<StoredReceipt>> {
         receipts(&self.database, first, last)
     }
 
@@ -197,7 +198,7 @@ impl Reader {
     }
 
     /// Whether `receipts.ndjson` is what the table has.
-    pub fn tape_is_whole(&self) -> Result<bool> {
+    pub fn receipt_log_is_whole(&self) -> Result<bool> {
         let end = head(&self.database.connection)?.ends_at;
         let tape = match self.read_file(&layout::rel(layout::RECEIPTS)?, end) {
             // Longer than it can be.
@@ -237,7 +238,7 @@ impl Reader {
 
 /// A receipt with the place where its line ends.
 #[derive(Debug)]
-pub(super) struct KeptLine {
+pub(super) struct ReceiptLine {
     pub(super) step: i64,
     pub(super) digest: String,
     pub(super) envelope: String,
@@ -245,7 +246,7 @@ pub(super) struct KeptLine {
 }
 
 /// The receipts `first` to `last` as they are kept, by number.
-pub(super) fn batch(connection: &Connection, first: u64, last: u64) -> Result<Vec<KeptLine>> {
+pub(super) fn batch(connection: &Connection, first: u64, last: u64) -> Result<Vec<ReceiptLine>> {
     let failed = |source| sql("read memory.db", source);
     let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let mut statement = connection
@@ -254,13 +255,13 @@ pub(super) fn batch(connection: &Connection, first: u64, last: u64) -> Result<Ve
     let rows = statement
         .query_map((number(first), number(last)), |row| {
             let ends_at = row.get::<_, i64>(3)?.unsigned_abs();
-            Ok(KeptLine { step: row.get(0)?, digest: row.get(1)?, envelope: row.get(2)?, ends_at })
+            Ok(ReceiptLine { step: row.get(0)?, digest: row.get(1)?, envelope: row.get(2)?, ends_at })
         })
         .map_err(failed)?;
     rows.collect::<rusqlite::Result<_>>().map_err(failed)
 }
 
-fn receipts(database: &Database, first: u64, last: u64) -> Result<Vec<Taped>> {
+fn receipts(database: &Database, first: u64, last: u64) -> Result<Vec<StoredReceipt>> {
     let failed = |source| sql("read memory.db", source);
     let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let mut statement = database
@@ -270,7 +271,7 @@ fn receipts(database: &Database, first: u64, last: u64) -> Result<Vec<Taped>> {
     let rows = statement
         .query_map((number(first), number(last)), |row| {
             let seq: i64 = row.get(0)?;
-            Ok(Taped { seq: seq.unsigned_abs(), step: row.get(1)?, envelope: row.get(2)? })
+            Ok(StoredReceipt { seq: seq.unsigned_abs(), step: row.get(1)?, envelope: row.get(2)? })
         })
         .map_err(failed)?;
     rows.collect::<rusqlite::Result<_>>().map_err(failed)

@@ -8,13 +8,13 @@ use super::history::{self, ChangeRecord, StepKind, StepRecord};
 use super::journal;
 use super::journal::FileChange;
 use super::journal_check;
-use super::ledger::{self, SkillDifference};
+use super::ledger::{self, SkillDiff};
 use super::open::Brain;
-use super::settle::Settled;
+use super::settle::SettledStep;
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
 use crate::memory::{Table, undo};
-use crate::skill::{self, Standing, State};
+use crate::skill::{self, SkillLifecycle, SkillState};
 use crate::text;
 
 /// The most characters of a summary.
@@ -34,14 +34,14 @@ pub enum OnChanged {
 /// What a step changed.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Target {
+pub enum UndoTarget {
     /// The content of a file.
     File(RelPath),
     /// Where a skill stands.
     Skill(Slug),
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for UndoTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => write!(f, "{path}"),
@@ -52,17 +52,17 @@ impl std::fmt::Display for Target {
 
 /// Something that was changed again after the step.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct ChangedSince {
+pub struct LaterChange {
     /// What it is.
     #[serde(flatten)]
-    pub target: Target,
+    pub target: UndoTarget,
     /// The later steps that changed it.
     pub steps: Vec<i64>,
 }
 
 /// Rows of a step that are not undone.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct KeptRows {
+pub struct RetainedRows {
     /// Their table.
     pub table: &'static str,
     /// How many.
@@ -80,11 +80,11 @@ pub struct UndoPlan {
     /// The files that move: as they are now, and as they will be.
     pub files: Vec<ChangeRecord>,
     /// The skills that move: where they stand now, and where they will.
-    pub skills: Vec<SkillDifference>,
+    pub skills: Vec<SkillDiff>,
     /// What was changed since, and is put back all the same.
-    pub overwritten: Vec<ChangedSince>,
+    pub overwritten: Vec<LaterChange>,
     /// What the step wrote into the memory, which stays.
-    pub kept: Vec<KeptRows>,
+    pub kept: Vec<RetainedRows>,
 }
 
 impl UndoPlan {
@@ -102,11 +102,11 @@ impl UndoPlan {
 
 /// How an undo went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Undone {
+pub struct UndoOutcome {
     /// What it changed.
     pub plan: UndoPlan,
     /// How the brain moved; `None` where everything was already as before the step.
-    pub settled: Option<Settled>,
+    pub settled: Option<SettledStep>,
 }
 
 impl Brain {
@@ -114,14 +114,14 @@ impl Brain {
     ///
     /// Files that were changed again since are a conflict unless they may be overwritten, and so are
     /// skills whose state was. The step that made the brain cannot be undone; an undo can.
-    pub fn undo(&mut self, seq: i64, on_changed: OnChanged) -> Result<Undone> {
+    pub fn undo(&mut self, seq: i64, on_changed: OnChanged) -> Result<UndoOutcome> {
         let (plan, mut draft) = self.prepare_undo(seq, on_changed)?;
         if plan.is_empty() {
-            return Ok(Undone { plan, settled: None });
+            return Ok(UndoOutcome { plan, settled: None });
         }
         draft.rolled_back(seq);
         let settled = self.settle(&draft, StepKind::Undo { of: Some(seq) }, &plan.line())?;
-        Ok(Undone { plan, settled: Some(settled) })
+        Ok(UndoOutcome { plan, settled: Some(settled) })
     }
 
     /// What [`undo`](Self::undo) would do. Nothing happens, and it is refused where the undo would be.
@@ -170,7 +170,7 @@ impl Brain {
             }
             if now != change.after {
                 let steps = later.iter().filter(|(_, later)| later.path == change.path).map(|(seq, _)| *seq).collect();
-                plan.overwritten.push(ChangedSince { target: Target::File(change.path.clone()), steps });
+                plan.overwritten.push(LaterChange { target: UndoTarget::File(change.path.clone()), steps });
             }
             let content = match change.before {
                 None => None,
@@ -204,7 +204,7 @@ impl Brain {
                 continue;
             }
             let steps = later.iter().filter(|(_, later)| later.path == *path).map(|(seq, _)| *seq).collect();
-            plan.overwritten.push(ChangedSince { target: Target::File(path.clone()), steps });
+            plan.overwritten.push(LaterChange { target: UndoTarget::File(path.clone()), steps });
             // Taken along where it is forced.
             draft.files.insert(path.clone(), None);
             plan.files.push(ChangeRecord { path: path.clone(), before: self.tree()?.get(path), after: None });
@@ -216,10 +216,10 @@ impl Brain {
     fn undo_standings(&self, seq: i64, plan: &mut UndoPlan, draft: &mut Draft) -> Result<()> {
         let connection = &self.database.connection;
         let later = undo::standings(connection, seq.saturating_add(1), i64::MAX)?;
-        for undo::StandingBefore { slug, standing: before, .. } in undo::standings(connection, seq, seq)? {
+        for undo::PriorLifecycle { slug, standing: before, .. } in undo::standings(connection, seq, seq)? {
             let Some(mut usage) = self.database.skill_usage_of(&slug)? else { continue };
-            let now = Standing::of(&usage);
-            let mut since: Vec<(i64, Standing)> =
+            let now = SkillLifecycle::of(&usage);
+            let mut since: Vec<(i64, SkillLifecycle)> =
                 later.iter().filter(|later| later.slug == slug).map(|later| (later.step, later.standing)).collect();
             since.push((i64::MAX, now));
             let after = since.first().map_or(now, |(_, standing)| *standing);
@@ -229,11 +229,12 @@ impl Brain {
             if now != after {
                 let moved = since.iter().zip(since.iter().skip(1)).filter(|((_, from), (_, to))| from != to);
                 let steps = moved.map(|((step, _), _)| *step).collect();
-                plan.overwritten.push(ChangedSince { target: Target::Skill(slug.clone()), steps });
+                plan.overwritten.push(LaterChange { target: UndoTarget::Skill(slug.clone()), steps });
             }
             let was_retired = matches!(
                 (before.state, now.state),
-                (State::Active, State::Stale | State::Archived) | (State::Stale, State::Archived)
+                (SkillState::Active, SkillState::Stale | SkillState::Archived)
+                    | (SkillState::Stale, SkillState::Archived)
             );
             if was_retired {
                 // Whoever brings it back has looked at it: the curator does not take it away again at once.
@@ -241,16 +242,16 @@ impl Brain {
             }
             before.put(&mut usage);
             draft.usage.insert(slug.clone(), usage);
-            plan.skills.push(SkillDifference { slug, before: now, after: before });
+            plan.skills.push(SkillDiff { slug, before: now, after: before });
         }
         Ok(())
     }
 
-    fn kept_rows(&self, seq: i64) -> Result<Vec<KeptRows>> {
+    fn kept_rows(&self, seq: i64) -> Result<Vec<RetainedRows>> {
         let counts = undo::counts(&self.database.connection, seq)?;
         let stays = |table: &Table| matches!(table, Table::Messages | Table::Facts | Table::TaskLog);
         let kept = counts.into_iter().filter(|(table, _)| stays(table));
-        Ok(kept.map(|(table, rows)| KeptRows { table: table.name(), rows }).collect())
+        Ok(kept.map(|(table, rows)| RetainedRows { table: table.name(), rows }).collect())
     }
 
     fn content_lost(&self, step: &StepRecord, path: &RelPath) -> Error {
@@ -259,8 +260,8 @@ impl Brain {
             .hint(format!("put the file back by hand, and take it over with `herm brain adopt {}`", self.id()))
     }
 
-    fn changed_since(&self, step: &StepRecord, changed: &[ChangedSince]) -> Error {
-        let named = |changed: &ChangedSince| match changed.steps.as_slice() {
+    fn changed_since(&self, step: &StepRecord, changed: &[LaterChange]) -> Error {
+        let named = |changed: &LaterChange| match changed.steps.as_slice() {
             [] => changed.target.to_string(),
             [one] => format!("{} (step {one})", changed.target),
             several => {

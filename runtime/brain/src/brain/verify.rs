@@ -6,9 +6,9 @@ use super::journal_check::{self, JournalCheck};
 use super::open::{self, Brain};
 use super::reader::Reader;
 use super::settle;
-use crate::bundle::{Lockfile, Part, Parts, Tree};
+use crate::bundle::{BundlePart, Lockfile, PartDigests, Tree};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fsio::{self, Dir, Limits, Look, Odd, Root, Survey};
+use crate::fsio::{self, Dir, OddEntry, Root, ScanAction, Survey, SurveyLimits};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout::{self, Layout};
 use crate::memory::{self, Database, Table};
@@ -76,19 +76,19 @@ impl Drift {
 
 /// The outcome of a full verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct BrainVerifyReport {
     /// The bundle hash of the lock.
     pub expected: Digest,
     /// The bundle hash computed from nothing.
     pub computed: Digest,
     /// The parts computed from nothing.
-    pub parts: Parts,
+    pub parts: PartDigests,
     /// What differs.
     pub drift: Drift,
     /// Files that are no part of a brain and not hashed.
     pub stray: Vec<String>,
     /// Links, devices and unreadable names.
-    pub odd: Vec<Odd>,
+    pub odd: Vec<OddEntry>,
     /// Problems SQLite found in the file itself.
     pub database: Vec<String>,
     /// Whether the journal is what the receipts say.
@@ -99,7 +99,7 @@ pub struct Report {
     pub bytes: u64,
 }
 
-impl Report {
+impl BrainVerifyReport {
     /// Whether the brain is exactly what its lock says.
     pub fn is_sound(&self) -> bool {
         self.expected == self.computed
@@ -111,16 +111,16 @@ impl Report {
 }
 
 /// What a look at the files gives.
-pub(super) struct Looked {
+pub(super) struct FileScan {
     pub(super) top: Dir,
     pub(super) survey: Survey,
 }
 
 /// Surveys a brain's files and hashes those whose digest is not known from `earlier`.
-pub(super) fn look(root: &Root, earlier: Dir) -> Result<Looked> {
+pub(super) fn scan_files(root: &Root, earlier: Dir) -> Result<FileScan> {
     let mut top = earlier;
-    let survey = fsio::survey(root, &mut top, Limits::default(), &wanted)?;
-    Ok(Looked { top, survey })
+    let survey = fsio::survey(root, &mut top, SurveyLimits::default(), &wanted)?;
+    Ok(FileScan { top, survey })
 }
 
 /// The tree of a surveyed brain, and the files that are no part of it.
@@ -139,28 +139,28 @@ pub(super) fn tree_of(top: &Dir) -> Result<(Tree, Vec<String>)> {
 }
 
 /// Content is hashed, strangers are listed, and what is herm's own is passed over.
-fn wanted(path: &str) -> Look {
+fn wanted(path: &str) -> ScanAction {
     if layout::is_not_content(path) {
-        Look::Skip
-    } else if Part::of(path).is_some() {
-        Look::Digest
+        ScanAction::Skip
+    } else if BundlePart::of(path).is_some() {
+        ScanAction::Digest
     } else {
-        Look::List
+        ScanAction::List
     }
 }
 
 /// A brain that was verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Examined {
+pub struct VerifiedBrain {
     /// The lock of its last step.
     pub lock: Lockfile,
     /// What was found.
-    pub report: Report,
+    pub report: BrainVerifyReport,
 }
 
 /// Verifies a brain. Its lock is held meanwhile, so that it does not move; nothing in it is written. Files that an
 /// interrupted step still owes count as what the journal will make of them.
-pub fn examine(layout: &Layout, id: &BrainId, wait: std::time::Duration) -> Result<Examined> {
+pub fn examine(layout: &Layout, id: &BrainId, wait: std::time::Duration) -> Result<VerifiedBrain> {
     if layout.brain(id).symlink_metadata().is_err() {
         return Err(open::no_such_brain(layout, id));
     }
@@ -185,28 +185,34 @@ pub fn examine(layout: &Layout, id: &BrainId, wait: std::time::Duration) -> Resu
         },
     };
     let report = report(&reader.database, reader.root(), &lock, flushed, lock_file)?;
-    Ok(Examined { lock, report })
+    Ok(VerifiedBrain { lock, report })
 }
 
 /// Recomputes everything from nothing. Files of the steps up to `written` are in place.
-fn report(database: &Database, root: &Root, lock: &Lockfile, written: i64, lock_file: bool) -> Result<Report> {
+fn report(
+    database: &Database,
+    root: &Root,
+    lock: &Lockfile,
+    written: i64,
+    lock_file: bool,
+) -> Result<BrainVerifyReport> {
     let connection = &database.connection;
     let problems = database.integrity()?;
-    let looked = look(root, Dir::default())?;
+    let looked = scan_files(root, Dir::default())?;
     let (mut tree, stray) = tree_of(&looked.top)?;
     for change in behind::files(connection, root, written)? {
         tree.put(&change.path, change.after);
     }
-    let (usage, mut tables) = memory::recompute(connection, Part::Usage.name(), &Table::USAGE)?;
-    let (memory, more) = memory::recompute(connection, Part::Memory.name(), &Table::MEMORY)?;
+    let (usage, mut tables) = memory::recompute(connection, BundlePart::Usage.name(), &Table::USAGE)?;
+    let (memory, more) = memory::recompute(connection, BundlePart::Memory.name(), &Table::MEMORY)?;
     tables.extend(more);
     let [system, layer1, skills, patterns] = settle::file_parts(&mut tree);
-    let parts = Parts { system, layer1, skills, patterns, usage, memory };
+    let parts = PartDigests { system, layer1, skills, patterns, usage, memory };
     let mut drift = Drift::between(database, &tree, lock_file)?;
     drift.tables = tables;
     let mut journal = journal_check::check(connection, 1)?;
     journal.wrong.extend(journal_check::check_contents(connection)?);
-    Ok(Report {
+    Ok(BrainVerifyReport {
         expected: lock.bundle_hash,
         computed: parts.root(),
         parts,
@@ -222,7 +228,7 @@ fn report(database: &Database, root: &Root, lock: &Lockfile, written: i64, lock_
 
 impl Brain {
     /// Recomputes everything from nothing: every file is read, every row hashed.
-    pub fn verify(&self) -> Result<Report> {
+    pub fn verify(&self) -> Result<BrainVerifyReport> {
         let lock_file = self.drift.as_ref().is_some_and(|drift| drift.lock_file);
         report(&self.database, &self.root, &self.lock, self.materialised, lock_file)
     }

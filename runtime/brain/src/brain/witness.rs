@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::history::{ChangeRecord, StepKind};
 use crate::bundle::Lockfile;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::{BrainId, Digest};
 
 /// How a brain is about to move.
 #[derive(Debug)]
-pub struct Move<'a> {
+pub struct StepChange<'a> {
     /// The agent.
     pub brain: &'a BrainId,
     /// The number of this receipt, from 1.
@@ -20,7 +20,7 @@ pub struct Move<'a> {
     /// The step in a line.
     pub summary: &'a str,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// The lock before; none for the step that makes a brain.
     pub before: Option<&'a Lockfile>,
     /// The lock after.
@@ -47,7 +47,7 @@ pub struct Receipt {
 }
 
 /// Signs moves.
-pub trait Witness: Send + Sync + std::fmt::Debug {
+pub trait StepSigner: Send + Sync + std::fmt::Debug {
     /// The receipt of a move. An error stops the step: what is not signed does not happen.
-    fn attest(&self, moved: &Move<'_>) -> Result<Receipt>;
+    fn sign_step(&self, moved: &StepChange<'_>) -> Result<Receipt>;
 }

@@ -1,7 +1,7 @@
 //! `bundle.lock.json`: what a brain is, in one small file.
 
-use super::part::Parts;
-use crate::clock::Moment;
+use super::part::PartDigests;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest};
 
@@ -11,7 +11,7 @@ pub const LOCK_SCHEMA: &str = "herm/lock@1";
 /// Where a brain came from.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-pub enum Origin {
+pub enum BrainOrigin {
     /// A canonical agent of this program.
     Seed {
         /// The seed's number.
@@ -47,13 +47,13 @@ pub struct Lockfile {
     /// 1 when the brain was made, and one more each time the bundle moved.
     pub version: u64,
     /// When the bundle last moved.
-    pub last_updated: Moment,
+    pub last_updated: Timestamp,
     /// The bundle hash of the version before.
     pub parent: Option<Digest>,
     /// One digest a part.
-    pub parts: Parts,
+    pub parts: PartDigests,
     /// Where the brain came from.
-    pub origin: Origin,
+    pub origin: BrainOrigin,
 }
 
 impl Lockfile {
@@ -102,12 +102,12 @@ impl Lockfile {
     }
 
     /// The lock after a step that leads to `parts`, or `None` where the bundle did not move.
-    pub fn next(&self, parts: Parts, now: Moment) -> Option<Self> {
+    pub fn next(&self, parts: PartDigests, now: Timestamp) -> Option<Self> {
         (parts.root() != self.bundle_hash).then(|| self.follow(self.version, parts, now))
     }
 
     /// The lock after a step that leads to `parts`, where `version` is the last that the brain ever had.
-    pub fn follow(&self, version: u64, parts: Parts, now: Moment) -> Self {
+    pub fn follow(&self, version: u64, parts: PartDigests, now: Timestamp) -> Self {
         Self {
             schema: LOCK_SCHEMA.to_owned(),
             bundle_hash: parts.root(),

@@ -9,8 +9,8 @@ mod part;
 pub mod rows;
 mod tree;
 
-pub use lockfile::{LOCK_SCHEMA, Lockfile, Origin};
-pub use part::{Part, Parts};
+pub use lockfile::{BrainOrigin, LOCK_SCHEMA, Lockfile};
+pub use part::{BundlePart, PartDigests};
 pub use tree::{Tree, file_leaf};
 
 /// A hasher for one kind of node, so that no node can be mistaken for one of another kind.

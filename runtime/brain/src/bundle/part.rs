@@ -7,7 +7,7 @@ use crate::layout;
 /// One part of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Part {
+pub enum BundlePart {
     /// `system.md`, `manifest.json`, `tuning.json` and `tools/`.
     System,
     /// `MEMORY.md`, `USER.md` and `users/`.
@@ -22,7 +22,7 @@ pub enum Part {
     Memory,
 }
 
-impl Part {
+impl BundlePart {
     /// All parts, in the order in which the root binds them.
     pub const ALL: [Self; 6] = [Self::System, Self::Layer1, Self::Skills, Self::Patterns, Self::Usage, Self::Memory];
 
@@ -61,7 +61,7 @@ impl Part {
 /// The digest of each part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parts {
+pub struct PartDigests {
     /// `system.md`, `manifest.json`, `tuning.json` and `tools/`.
     pub system: Digest,
     /// `MEMORY.md`, `USER.md` and `users/`.
@@ -76,23 +76,23 @@ pub struct Parts {
     pub memory: Digest,
 }
 
-impl Parts {
+impl PartDigests {
     /// The digest of one part.
-    pub fn get(&self, part: Part) -> Digest {
+    pub fn get(&self, part: BundlePart) -> Digest {
         match part {
-            Part::System => self.system,
-            Part::Layer1 => self.layer1,
-            Part::Skills => self.skills,
-            Part::Patterns => self.patterns,
-            Part::Usage => self.usage,
-            Part::Memory => self.memory,
+            BundlePart::System => self.system,
+            BundlePart::Layer1 => self.layer1,
+            BundlePart::Skills => self.skills,
+            BundlePart::Patterns => self.patterns,
+            BundlePart::Usage => self.usage,
+            BundlePart::Memory => self.memory,
         }
     }
 
     /// The bundle hash.
     pub fn root(&self) -> Digest {
         let mut hasher = node("herm bundle v1 root");
-        for part in Part::ALL {
+        for part in BundlePart::ALL {
             feed_text(&mut hasher, part.name());
             hasher.update(self.get(part).bytes());
         }
@@ -100,7 +100,7 @@ impl Parts {
     }
 
     /// The parts in which two bundles differ.
-    pub fn moved(&self, other: &Self) -> Vec<Part> {
-        Part::ALL.into_iter().filter(|part| self.get(*part) != other.get(*part)).collect()
+    pub fn moved(&self, other: &Self) -> Vec<BundlePart> {
+        BundlePart::ALL.into_iter().filter(|part| self.get(*part) != other.get(*part)).collect()
     }
 }

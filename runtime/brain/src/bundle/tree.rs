@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::part::Part;
+use super::part::BundlePart;
 use super::{feed_text, node};
 use crate::ids::{Digest, RelPath};
 
@@ -30,12 +30,12 @@ struct Bucket {
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     files: BTreeMap<RelPath, Digest>,
-    buckets: BTreeMap<(Part, u8), Bucket>,
+    buckets: BTreeMap<(BundlePart, u8), Bucket>,
 }
 
 impl Tree {
-    fn key(path: &RelPath) -> Option<(Part, u8)> {
-        let part = Part::of(path.as_str())?;
+    fn key(path: &RelPath) -> Option<(BundlePart, u8)> {
+        let part = BundlePart::of(path.as_str())?;
         let [bucket, ..] = *blake3::hash(path.as_str().as_bytes()).as_bytes();
         Some((part, bucket))
     }
@@ -71,7 +71,7 @@ impl Tree {
                 tree.buckets.entry(key).or_default().leaves.insert(path.clone(), leaf);
             }
         }
-        tree.files = files.into_iter().filter(|(path, _)| Part::of(path.as_str()).is_some()).collect();
+        tree.files = files.into_iter().filter(|(path, _)| BundlePart::of(path.as_str()).is_some()).collect();
         tree
     }
 
@@ -113,7 +113,7 @@ impl Tree {
     }
 
     /// The digest of a part's files.
-    pub fn part(&mut self, part: Part) -> Digest {
+    pub fn part(&mut self, part: BundlePart) -> Digest {
         let mut hasher = node("herm bundle v1 part");
         feed_text(&mut hasher, part.name());
         for ((_, number), bucket) in self.buckets.range_mut((part, 0)..=(part, u8::MAX)) {
@@ -164,11 +164,11 @@ mod tests {
                     Some(byte) => { grown.set(&path(n), Digest::of(&[byte])); files.insert(n, byte); }
                     None => { grown.remove(&path(n)); files.remove(&n); }
                 }
-                if look { grown.part(Part::Skills); }
+                if look { grown.part(BundlePart::Skills); }
             }
             let mut fresh = Tree::default();
             for (n, byte) in files { fresh.set(&path(n), Digest::of(&[byte])); }
-            prop_assert_eq!(grown.part(Part::Skills), fresh.part(Part::Skills));
+            prop_assert_eq!(grown.part(BundlePart::Skills), fresh.part(BundlePart::Skills));
         }
     }
 }

@@ -20,20 +20,20 @@ const MADE_AGAIN: [&str; 3] = ["hash_nodes", "state", vectors::TABLE];
 
 /// How a table changes from one step to the next, so that what did not change need not be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Changing {
+pub enum ChangePattern {
     /// The digests of its chunks are kept with its rows and tell where it changed.
     Hashed(Table),
     /// Rows are added behind the last one, and never changed or taken away.
-    Grows,
-    /// Like [`Grows`](Self::Grows), but old rows are let go.
-    Fades,
+    AppendOnly,
+    /// Like [`Grows`](Self::AppendOnly), but old rows are let go.
+    AppendAndPrune,
     /// In any way. Small, or it would be read in vain.
-    Anyhow,
+    Arbitrary,
 }
 
 /// A place between two rows: after the `ordinal`-th row whose leading key is `key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct RowPosition {
     /// The leading key.
     pub key: i64,
     /// How many rows of that key come before.
@@ -42,21 +42,21 @@ pub struct Place {
 
 /// A table that travels.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Carried {
+pub struct PortableTable {
     name: String,
     columns: Vec<String>,
     /// Which columns are the primary key, by number.
     primary: Vec<usize>,
     /// The expression that leads the order, where it is a number.
     leading: Option<String>,
-    changing: Changing,
+    changing: ChangePattern,
 }
 
 /// A row as it is read.
 #[derive(Debug, Clone, Copy)]
-pub struct RowRead<'a> {
+pub struct PortableRow<'a> {
     /// Where the row ends.
-    pub place: Place,
+    pub place: RowPosition,
     /// Its cells.
     pub bytes: &'a [u8],
     /// The cells of its primary key.
@@ -65,21 +65,21 @@ pub struct RowRead<'a> {
 
 /// Whether to go on reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flow {
+pub enum ScanControl {
     /// The next row.
-    On,
+    Continue,
     /// Enough.
     Stop,
 }
 
-impl Carried {
+impl PortableTable {
     /// The table's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// How it changes.
-    pub fn changing(&self) -> Changing {
+    pub fn change_pattern(&self) -> ChangePattern {
         self.changing
     }
 
@@ -89,7 +89,7 @@ impl Carried {
     }
 
     /// The cells of the next row, and what comes after it.
-    pub(crate) fn take_row<'r>(&self, mut rows: &'r [u8]) -> Result<(Vec<CellIn<'r>>, &'r [u8])> {
+    pub(crate) fn take_row<'r>(&self, mut rows: &'r [u8]) -> Result<(Vec<IncomingCell<'r>>, &'r [u8])> {
         let mut cells = Vec::with_capacity(self.columns.len());
         for _ in 0..self.columns.len() {
             let (cell, rest) = take_cell(rows).ok_or_else(|| damaged(self))?;
@@ -100,13 +100,13 @@ impl Carried {
     }
 
     /// Whether its rows are ordered by a number, so that reading can begin in the middle.
-    pub fn has_places(&self) -> bool {
+    pub fn is_seekable(&self) -> bool {
         self.leading.is_some()
     }
 }
 
 /// The tables that travel, by name. A table that a later schema adds travels by itself.
-pub fn carried(connection: &Connection) -> Result<Vec<Carried>> {
+pub fn portable_tables(connection: &Connection) -> Result<Vec<PortableTable>> {
     let failed = |source| sql("read memory.db", source);
     let mut names = connection
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
@@ -124,7 +124,7 @@ pub fn carried(connection: &Connection) -> Result<Vec<Carried>> {
     Ok(tables)
 }
 
-fn describe(connection: &Connection, name: String) -> Result<Carried> {
+fn describe(connection: &Connection, name: String) -> Result<PortableTable> {
     let failed = |source| sql("read memory.db", source);
     let mut info = connection.prepare("SELECT name, type, pk FROM pragma_table_info(?1)").map_err(failed)?;
     let found = info
@@ -145,19 +145,19 @@ fn describe(connection: &Connection, name: String) -> Result<Carried> {
     let leading = match (number.and_then(|at| columns.get(*at)), changing) {
         (Some(column), _) => Some(column.clone()),
         // Its key is a digest; the order in which rows came is the one that only grows.
-        (None, Changing::Grows) => Some("rowid".to_owned()),
+        (None, ChangePattern::AppendOnly) => Some("rowid".to_owned()),
         (None, _) => None,
     };
-    Ok(Carried { name, columns, primary, leading, changing })
+    Ok(PortableTable { name, columns, primary, leading, changing })
 }
 
-fn changing(name: &str) -> Changing {
+fn changing(name: &str) -> ChangePattern {
     let hashed = Table::USAGE.into_iter().chain(Table::MEMORY).find(|table| table.name() == name);
     match (hashed, name) {
-        (Some(table), _) => Changing::Hashed(table),
-        (None, "blobs" | "changes" | "receipts" | "row_undo" | "steps") => Changing::Grows,
-        (None, "evidence" | "transcripts") => Changing::Fades,
-        (None, _) => Changing::Anyhow,
+        (Some(table), _) => ChangePattern::Hashed(table),
+        (None, "blobs" | "changes" | "receipts" | "row_undo" | "steps") => ChangePattern::AppendOnly,
+        (None, "evidence" | "transcripts") => ChangePattern::AppendAndPrune,
+        (None, _) => ChangePattern::Arbitrary,
     }
 }
 
@@ -165,9 +165,9 @@ impl Database {
     /// Reads the rows of a table in their order, from a place on.
     pub fn read_rows(
         &self,
-        table: &Carried,
-        from: Option<Place>,
-        each: &mut dyn FnMut(RowRead<'_>) -> Result<Flow>,
+        table: &PortableTable,
+        from: Option<RowPosition>,
+        each: &mut dyn FnMut(PortableRow<'_>) -> Result<ScanControl>,
     ) -> Result<()> {
         let failed = |source| sql("read memory.db", source);
         let columns = table.columns.join(", ");
@@ -186,11 +186,11 @@ impl Database {
         }
         .map_err(failed)?;
         let (mut bytes, mut key) = (Vec::new(), Vec::new());
-        let mut place = Place { key: i64::MIN, ordinal: 0 };
+        let mut place = RowPosition { key: i64::MIN, ordinal: 0 };
         while let Some(row) = rows.next().map_err(failed)? {
             let leading: i64 = row.get(table.columns.len()).map_err(failed)?;
             let ordinal = if place.key == leading { place.ordinal + 1 } else { 1 };
-            place = Place { key: leading, ordinal };
+            place = RowPosition { key: leading, ordinal };
             if from.is_some_and(|from| place <= from) {
                 continue;
             }
@@ -203,7 +203,7 @@ impl Database {
                     put_cell(&mut key, cell, table)?;
                 }
             }
-            if each(RowRead { place, bytes: &bytes, key: &key })? == Flow::Stop {
+            if each(PortableRow { place, bytes: &bytes, key: &key })? == ScanControl::Stop {
                 break;
             }
         }
@@ -211,7 +211,7 @@ impl Database {
     }
 
     /// How many rows of a table are at a place or before it.
-    pub fn count_rows(&self, table: &Carried, until: Place) -> Result<u64> {
+    pub fn count_rows(&self, table: &PortableTable, until: RowPosition) -> Result<u64> {
         let Some(leading) = &table.leading else { return Ok(0) };
         self.connection
             .prepare_cached(&format!("SELECT count(*) FROM {} WHERE {leading} <= ?1", table.name))
@@ -233,7 +233,12 @@ impl Database {
     /// Puts rows into a table that must be empty of them. `rows` is what [`read_rows`](Self::read_rows)
     /// gave, one after the other; how many there were. `end` is where the rows before them ended, and then where these
     /// do.
-    pub(crate) fn put_rows(&self, table: &Carried, mut rows: &[u8], end: &mut Option<Place>) -> Result<u64> {
+    pub(crate) fn put_rows(
+        &self,
+        table: &PortableTable,
+        mut rows: &[u8],
+        end: &mut Option<RowPosition>,
+    ) -> Result<u64> {
         let marks = vec!["?"; table.columns.len()].join(", ");
         let query = format!("INSERT INTO {} ({}) VALUES ({marks})", table.name, table.columns.join(", "));
         let mut put = self.connection.prepare_cached(&query).map_err(|source| sql("write memory.db", source))?;
@@ -249,18 +254,18 @@ impl Database {
             })?;
             count += 1;
             let key = match (leading.and_then(|at| cells.get(at)), &table.leading) {
-                (Some(CellIn::Integer(key)), _) => *key,
+                (Some(IncomingCell::Integer(key)), _) => *key,
                 (None, Some(_)) => self.connection.last_insert_rowid(),
                 _ => 0,
             };
             let before = end.filter(|before| before.key == key).map_or(0, |before| before.ordinal);
-            *end = Some(Place { key, ordinal: before + 1 });
+            *end = Some(RowPosition { key, ordinal: before + 1 });
         }
         Ok(count)
     }
 
     /// Empties a table before its rows arrive: some begin with a row.
-    pub(crate) fn clear_rows(&self, table: &Carried) -> Result<()> {
+    pub(crate) fn clear_rows(&self, table: &PortableTable) -> Result<()> {
         let cleared = self.connection.execute(&format!("DELETE FROM {}", table.name), []);
         cleared.map(|_| ()).map_err(|source| sql("write memory.db", source))
     }
@@ -271,12 +276,12 @@ pub fn chunk_of(id: i64) -> i64 {
     id.div_euclid(FAN_OUT)
 }
 
-fn damaged(table: &Carried) -> Error {
+fn damaged(table: &PortableTable) -> Error {
     Error::corrupt(format!("the snapshot holds bytes that are no rows of {}", table.name))
         .hint("restore an earlier snapshot")
 }
 
-fn put_cell(bytes: &mut Vec<u8>, cell: ValueRef<'_>, table: &Carried) -> Result<()> {
+fn put_cell(bytes: &mut Vec<u8>, cell: ValueRef<'_>, table: &PortableTable) -> Result<()> {
     let mut put_long = |tag: u8, content: &[u8]| {
         bytes.push(tag);
         bytes.extend_from_slice(&(content.len() as u64).to_le_bytes());
@@ -300,7 +305,7 @@ fn put_cell(bytes: &mut Vec<u8>, cell: ValueRef<'_>, table: &Carried) -> Result<
 
 /// A cell as it arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CellIn<'a> {
+pub enum IncomingCell<'a> {
     /// SQL's NULL.
     Null,
     /// A signed 64-bit number.
@@ -311,7 +316,7 @@ pub enum CellIn<'a> {
     Blob(&'a [u8]),
 }
 
-impl ToSql for CellIn<'_> {
+impl ToSql for IncomingCell<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
             Self::Null => ValueRef::Null,
@@ -322,25 +327,25 @@ impl ToSql for CellIn<'_> {
     }
 }
 
-fn take_cell(bytes: &[u8]) -> Option<(CellIn<'_>, &[u8])> {
+fn take_cell(bytes: &[u8]) -> Option<(IncomingCell<'_>, &[u8])> {
     let (tag, rest) = bytes.split_first()?;
     let long = || -> Option<(&[u8], &[u8])> {
         let (length, rest) = rest.split_first_chunk::<8>()?;
         rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)
     };
     Some(match tag {
-        0 => (CellIn::Null, rest),
+        0 => (IncomingCell::Null, rest),
         1 => {
             let (value, rest) = rest.split_first_chunk::<8>()?;
-            (CellIn::Integer(i64::from_le_bytes(*value)), rest)
+            (IncomingCell::Integer(i64::from_le_bytes(*value)), rest)
         }
         2 => {
             let (text, rest) = long()?;
-            (CellIn::Text(std::str::from_utf8(text).ok()?), rest)
+            (IncomingCell::Text(std::str::from_utf8(text).ok()?), rest)
         }
         3 => {
             let (blob, rest) = long()?;
-            (CellIn::Blob(blob), rest)
+            (IncomingCell::Blob(blob), rest)
         }
         _ => return None,
     })
@@ -356,12 +361,12 @@ mod tests {
         (dir, database)
     }
 
-    fn all(database: &Database, table: &Carried, from: Option<Place>) -> Vec<(Place, Vec<u8>)> {
+    fn all(database: &Database, table: &PortableTable, from: Option<RowPosition>) -> Vec<(RowPosition, Vec<u8>)> {
         let mut rows = Vec::new();
         database
             .read_rows(table, from, &mut |row| {
                 rows.push((row.place, row.bytes.to_vec()));
-                Ok(Flow::On)
+                Ok(ScanControl::Continue)
             })
             .unwrap();
         rows
@@ -372,7 +377,7 @@ mod tests {
         let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/snapshot.md");
         let page = std::fs::read_to_string(page).unwrap();
         let (_dir, database) = database();
-        for table in carried(&database.connection).unwrap() {
+        for table in portable_tables(&database.connection).unwrap() {
             let row = format!("| `{}` | **", table.name);
             let line = page.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("{row} is not there"));
             let listed = line.split(" | ").nth(1).unwrap().trim_end_matches(" |").split(": ").next().unwrap();
@@ -388,7 +393,8 @@ mod tests {
     #[test]
     fn everything_travels_but_what_is_made_again() {
         let (_dir, database) = database();
-        let names: Vec<String> = carried(&database.connection).unwrap().into_iter().map(|table| table.name).collect();
+        let names: Vec<String> =
+            portable_tables(&database.connection).unwrap().into_iter().map(|table| table.name).collect();
         for content in ["messages", "facts", "skill_usage", "steps", "blobs", "receipts", "transcripts", "evidence"] {
             assert!(names.iter().any(|name| name == content), "{content}");
         }
@@ -403,7 +409,7 @@ mod tests {
         for (step, path) in [(1, "a"), (1, "b"), (1, "c"), (2, "a")] {
             database.connection.execute("INSERT INTO changes (seq, path) VALUES (?1, ?2)", (step, path)).unwrap();
         }
-        let tables = carried(&database.connection).unwrap();
+        let tables = portable_tables(&database.connection).unwrap();
         let changes = tables.iter().find(|table| table.name == "changes").unwrap();
         let rows = all(&database, changes, None);
         assert_eq!(rows.len(), 4);
@@ -422,7 +428,7 @@ mod tests {
                  INSERT INTO skill_usage VALUES (3, 'a', 'agent', 5, 'active', 0, 1, 2, 3, NULL, 9, NULL, -1);",
             )
             .unwrap();
-        for table in carried(&from.connection).unwrap() {
+        for table in portable_tables(&from.connection).unwrap() {
             let rows = all(&from, &table, None);
             to.clear_rows(&table).unwrap();
             let bytes: Vec<u8> = rows.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
@@ -436,7 +442,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_rows_are_refused() {
         let (_dir, database) = database();
-        let tables = carried(&database.connection).unwrap();
+        let tables = portable_tables(&database.connection).unwrap();
         let steps = tables.iter().find(|table| table.name == "steps").unwrap();
         let long = [&[2u8][..], &u64::MAX.to_le_bytes()].concat();
         let not_text = [&[2u8][..], &1u64.to_le_bytes(), &[0xff]].concat();

@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::index_beside::IndexBeside;
+use super::index_beside::DetachedIndex;
 use crate::error::{Error, Result};
 
 /// No single value is larger: files of a brain, the largest thing stored, stay below it.
@@ -44,7 +44,7 @@ impl Database {
 
     /// Makes an empty `memory.db` of a schema for rows that are about to arrive. Nothing is durable
     /// before it is opened again: whoever fills it throws it away when something goes wrong.
-    pub(crate) fn create_for_arrival(path: &Path, schema: i64) -> Result<Self> {
+    pub(crate) fn create_for_restore(path: &Path, schema: i64) -> Result<Self> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
         configure(&connection, Access::Write)?;
         let failed = |source| sql("make memory.db", source);
@@ -55,19 +55,19 @@ impl Database {
     }
 
     /// Begins to fill it.
-    pub(crate) fn begin_arrival(&self) -> Result<()> {
+    pub(crate) fn begin_restore(&self) -> Result<()> {
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(|source| sql("fill memory.db", source))
     }
 
     /// Makes what did not travel: hash nodes and full-text indexes.
-    pub(crate) fn finish_arrival(&self) -> Result<()> {
+    pub(crate) fn finish_restore(&self) -> Result<()> {
         super::logical::rehash(&self.connection)?;
         super::index::rebuild_in_one_go(&self.connection)?;
         self.connection.execute_batch("COMMIT").map_err(|source| sql("fill memory.db", source))
     }
 
     /// The same, where the full-text indexes are built beside it; they are asked for when they are needed.
-    pub(crate) fn finish_arrival_with(&self, indexes: impl FnOnce() -> Result<IndexBeside>) -> Result<()> {
+    pub(crate) fn finish_restore_with(&self, indexes: impl FnOnce() -> Result<DetachedIndex>) -> Result<()> {
         super::logical::rehash(&self.connection)?;
         indexes()?.move_into(&self.connection)?;
         self.connection.execute_batch("COMMIT").map_err(|source| sql("fill memory.db", source))
@@ -136,7 +136,7 @@ impl Database {
 
     /// Opens, or makes, a database beside the brains that is nobody's memory: the operator's own book. As durable as a
     /// memory; its tables are its owner's.
-    pub fn open_book(path: &Path) -> Result<Connection> {
+    pub fn open_server_db(path: &Path) -> Result<Connection> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
         configure(&connection, Access::Write)?;
         // Nobody waits for a commit here for long: SQLite may choose when to tidy its log.

@@ -1,7 +1,7 @@
 //! Evidence: what tools did and how it went, how each session ended, and what was asked and answered.
 //! Telemetry, written with the step it belongs to and not part of the bundle hash.
 //!
-//! - [`Evidence`], [`SessionSeen`] and [`TurnSeen`] are its rows, written as they happen.
+//! - [`Evidence`], [`SessionEvidence`] and [`TurnEvidence`] are its rows, written as they happen.
 //! - `fold` counts new rows by day, skill and tool, later and off the caller's path.
 //! - [`EvidenceView`] reads counts and rows, those that are not counted yet included.
 //! - [`preview`] is what becomes of a text before it is kept.
@@ -20,13 +20,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::db::{Database, sql};
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug};
 
 pub(crate) use fold::fold;
-pub(crate) use import::take_in;
-pub use import::{ImportedSession, ImportedTurn, TakenIn};
+pub(crate) use import::import_session;
+pub use import::{EvidenceImportCounts, ImportedSession, ImportedTurn};
 pub use preview::preview;
 pub(crate) use retain::keep_window;
 pub use view::{EvidenceSummary, EvidenceTotals, EvidenceView, SkillTally, ToolTally};
@@ -44,8 +44,8 @@ fn day_of(at: i64) -> i64 {
 
 /// Where a window of `days` days begins: whole days, so that the same evidence gives the same counts
 /// all day long.
-pub fn window_start(now: Moment, days: u32) -> Moment {
-    Moment((day_of(now.millis()) - i64::from(days)).saturating_mul(DAY))
+pub fn window_start(now: Timestamp, days: u32) -> Timestamp {
+    Timestamp((day_of(now.millis()) - i64::from(days)).saturating_mul(DAY))
 }
 
 /// How a tool call went.
@@ -99,7 +99,7 @@ pub struct Evidence {
     /// How long it took.
     pub millis: u64,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
 }
 
 /// The columns of a row, as [`Evidence::read`] takes them.
@@ -131,7 +131,7 @@ impl Evidence {
             args: args.into(),
             summary: row.get(7).map_err(failed)?,
             millis: millis.unsigned_abs(),
-            at: Moment(row.get(9).map_err(failed)?),
+            at: Timestamp(row.get(9).map_err(failed)?),
         };
         Ok((row.get(0).map_err(failed)?, evidence))
     }
@@ -165,14 +165,14 @@ fn write_row(connection: &Connection, id: i64, step: i64, task: &str, evidence: 
 /// How a session came to be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Origin {
+pub enum SessionOrigin {
     /// It ran here, and was written with its step.
     Live,
     /// It was taken in from a record of elsewhere.
     Backfill,
 }
 
-impl Origin {
+impl SessionOrigin {
     /// The stable name.
     pub fn name(self) -> &'static str {
         match self {
@@ -192,11 +192,11 @@ impl Origin {
 /// How a session went: one task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SessionSeen {
+pub struct SessionEvidence {
     /// The task.
     pub task: String,
     /// When it began.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Whether it came to its answer.
     pub completed: bool,
     /// Whether it was ended from outside: cancelled, or out of time.
@@ -214,10 +214,10 @@ pub struct SessionSeen {
     /// The skills that were loaded in it.
     pub skills: Vec<Slug>,
     /// How it came to be known.
-    pub origin: Origin,
+    pub origin: SessionOrigin,
 }
 
-impl SessionSeen {
+impl SessionEvidence {
     /// Writes it with the step it belongs to. What is there of that task is replaced.
     pub(crate) fn write(&self, connection: &Connection, step: i64) -> Result<()> {
         connection
@@ -252,7 +252,7 @@ impl SessionSeen {
         let failed = |source| sql("read memory.db", source);
         Ok(Self {
             task: row.get(0).map_err(failed)?,
-            at: Moment(row.get(1).map_err(failed)?),
+            at: Timestamp(row.get(1).map_err(failed)?),
             completed: row.get(2).map_err(failed)?,
             interrupted: row.get(3).map_err(failed)?,
             model: row.get(4).map_err(failed)?,
@@ -261,7 +261,7 @@ impl SessionSeen {
             calls: row.get(7).map_err(failed)?,
             errors: row.get(8).map_err(failed)?,
             skills: slugs(text(row, 9)?)?,
-            origin: Origin::parse(text(row, 10)?)?,
+            origin: SessionOrigin::parse(text(row, 10)?)?,
         })
     }
 }
@@ -269,13 +269,13 @@ impl SessionSeen {
 /// What was asked and answered, as previews.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TurnSeen {
+pub struct TurnEvidence {
     /// The task.
     pub task: String,
     /// Which question of the task, from 1.
     pub number: u32,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// The model that answered.
     pub model: String,
     /// The backend or platform it ran on.
@@ -286,7 +286,7 @@ pub struct TurnSeen {
     pub answered: String,
 }
 
-impl TurnSeen {
+impl TurnEvidence {
     /// Writes it with the step it belongs to; whether it was new. One that is known keeps its words,
     /// unless it had no answer yet.
     pub(crate) fn write(&self, connection: &Connection, step: i64) -> Result<bool> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::db::{Database, sql};
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
 
@@ -22,7 +22,7 @@ pub struct EvolverChange {
     /// What was changed and why.
     pub manifest: Value,
     /// When it was taken back.
-    pub rolled_back_at: Option<Moment>,
+    pub rolled_back_at: Option<Timestamp>,
 }
 
 /// Something that waits for a person's word.
@@ -42,9 +42,9 @@ pub struct QueueRow {
     /// The content that accepting it would write.
     pub content: Option<String>,
     /// When it was queued.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
     /// When its status last changed.
-    pub updated_at: Moment,
+    pub updated_at: Timestamp,
 }
 
 impl QueueRow {
@@ -66,7 +66,7 @@ pub(crate) fn add_change(connection: &Connection, step: i64, skill: &Slug, manif
 }
 
 /// Marks the changes of a step as taken back; how many were not yet.
-pub(crate) fn mark_rolled_back(connection: &Connection, step: i64, at: Moment) -> Result<u64> {
+pub(crate) fn mark_rolled_back(connection: &Connection, step: i64, at: Timestamp) -> Result<u64> {
     connection
         .prepare_cached("UPDATE evolver_changes SET rolled_back_at = ?2 WHERE step = ?1 AND rolled_back_at IS NULL")
         .and_then(|mut put| put.execute((step, at.millis())))
@@ -144,11 +144,11 @@ impl EvolverRows<'_> {
     }
 
     /// When the evolver last passed.
-    pub fn passed_at(&self) -> Result<Option<Moment>> {
+    pub fn passed_at(&self) -> Result<Option<Timestamp>> {
         self.connection
             .prepare_cached("SELECT passed_at FROM evolver_state")
             .and_then(|mut get| get.query_row([], |row| row.get::<_, Option<i64>>(0)).optional())
-            .map(|at| at.flatten().map(Moment))
+            .map(|at| at.flatten().map(Timestamp))
             .map_err(|source| sql("read memory.db", source))
     }
 
@@ -170,7 +170,7 @@ fn read_change(row: &Row<'_>) -> Result<EvolverChange> {
         step: row.get(0).map_err(failed)?,
         skill: row.get::<_, String>(1).map_err(failed)?.try_into()?,
         manifest: json(&row.get::<_, String>(2).map_err(failed)?)?,
-        rolled_back_at: row.get::<_, Option<i64>>(3).map_err(failed)?.map(Moment),
+        rolled_back_at: row.get::<_, Option<i64>>(3).map_err(failed)?.map(Timestamp),
     })
 }
 
@@ -183,8 +183,8 @@ fn read_queued(row: &Row<'_>) -> Result<QueueRow> {
         status: row.get(3).map_err(failed)?,
         entry: json(&row.get::<_, String>(4).map_err(failed)?)?,
         content: row.get(5).map_err(failed)?,
-        created_at: Moment(row.get(6).map_err(failed)?),
-        updated_at: Moment(row.get(7).map_err(failed)?),
+        created_at: Timestamp(row.get(6).map_err(failed)?),
+        updated_at: Timestamp(row.get(7).map_err(failed)?),
     })
 }
 
@@ -196,11 +196,11 @@ fn json(text: &str) -> Result<Value> {
 
 /// Writes what the evolver keeps, inside one transaction that is no step.
 #[derive(Debug, Clone, Copy)]
-pub struct Notes<'c> {
+pub struct EvolverWriter<'c> {
     connection: &'c Connection,
 }
 
-impl<'c> Notes<'c> {
+impl<'c> EvolverWriter<'c> {
     pub(crate) fn new(connection: &'c Connection) -> Self {
         Self { connection }
     }
@@ -245,7 +245,7 @@ impl<'c> Notes<'c> {
 
     /// Says what became of something that is queued; whether there is such a thing. What it would have
     /// written is let go, unless it was rejected: then the like of it is not asked again.
-    pub fn set_status(&self, id: &str, status: &str, at: Moment) -> Result<bool> {
+    pub fn set_status(&self, id: &str, status: &str, at: Timestamp) -> Result<bool> {
         self.connection
             .prepare_cached(
                 "UPDATE evolver_queue SET status = ?2, updated_at = ?3, \
@@ -257,12 +257,12 @@ impl<'c> Notes<'c> {
     }
 
     /// Marks the changes of a step as taken back; how many were not yet.
-    pub fn mark_rolled_back(&self, step: i64, at: Moment) -> Result<u64> {
+    pub fn mark_rolled_back(&self, step: i64, at: Timestamp) -> Result<u64> {
         mark_rolled_back(self.connection, step, at)
     }
 
     /// Says when the evolver passed.
-    pub fn set_passed_at(&self, at: Moment) -> Result<()> {
+    pub fn set_passed_at(&self, at: Timestamp) -> Result<()> {
         self.set_state("UPDATE evolver_state SET passed_at = ?1", at.millis())
     }
 

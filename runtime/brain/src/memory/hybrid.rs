@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use rusqlite::Connection;
 
 use super::db::sql;
-use super::index::Source;
-use super::query::shape;
-use super::search::{self, Found, Hit, Search};
-use super::vectors::{self, Sought};
+use super::index::MemorySource;
+use super::query::parse_query;
+use super::search::{self, Search, SearchHit, SearchResults};
+use super::vectors::{self, QueryVector};
 use crate::error::Result;
 
 /// What the place of a row is softened by: small, because what is asked for is a handful.
@@ -24,11 +24,11 @@ const VOTING: usize = 50;
 
 /// The answer to a search by words and meaning.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct FoundNear {
+pub struct HybridResults {
     /// What was found.
-    pub found: Found,
+    pub found: SearchResults,
     /// Whether meaning had a part in it.
-    pub by_meaning: bool,
+    pub used_vectors: bool,
 }
 
 /// One order from several, whose members each have a weight from 0 to 1. Equals stay in the order of their keys.
@@ -46,10 +46,10 @@ pub fn fuse<K: Ord + Clone>(orders: &[Vec<(K, f64)>]) -> Vec<(K, f64)> {
 
 /// Searches by words, and by what is sought. Where nothing is, there are no vectors to compare, or they cannot be read,
 /// the answer is that of the words alone.
-pub fn search(connection: &Connection, wanted: &Search<'_>, sought: Option<&Sought>) -> Result<FoundNear> {
+pub fn search(connection: &Connection, wanted: &Search<'_>, sought: Option<&QueryVector>) -> Result<HybridResults> {
     let failed = |source| sql("search memory.db", source);
     if wanted.limit == 0 {
-        return Ok(FoundNear::default());
+        return Ok(HybridResults::default());
     }
     let scopes = search::visible_scopes(connection, wanted.scope)?;
     let voting = wanted.limit.max(VOTING);
@@ -60,24 +60,24 @@ pub fn search(connection: &Connection, wanted: &Search<'_>, sought: Option<&Soug
         Vec::new()
     });
     if near.is_empty() {
-        return Ok(FoundNear { found: search::search(connection, wanted)?, by_meaning: false });
+        return Ok(HybridResults { found: search::search(connection, wanted)?, used_vectors: false });
     }
-    let shaped = shape(wanted.text);
+    let shaped = parse_query(wanted.text);
     let (ranked, degraded) = match shaped.is_empty() {
         true => (Vec::new(), false),
         false => search::by_words(connection, &Search { limit: voting, ..wanted.clone() }, &shaped, &scopes)?,
     };
     let by_words = ranked.iter().map(|ranked| ((ranked.hit.source, ranked.hit.id), ranked.share)).collect();
     let by_meaning = near.into_iter().map(|key| (key, 1.0)).collect();
-    let mut known: BTreeMap<(Source, i64), Hit> =
+    let mut known: BTreeMap<(MemorySource, i64), SearchHit> =
         ranked.into_iter().map(|ranked| ((ranked.hit.source, ranked.hit.id), ranked.hit)).collect();
     let mut voted = Vec::new();
     for ((source, id), score) in fuse(&[by_words, by_meaning]) {
         match known.remove(&(source, id)) {
-            Some(hit) => voted.push((Hit { score, ..hit }, true)),
+            Some(hit) => voted.push((SearchHit { score, ..hit }, true)),
             None => {
                 if let Some((task, at)) = search::place_of(connection, source, id, &scopes).map_err(failed)? {
-                    voted.push((Hit { source, id, task, at, snippet: String::new(), score }, false));
+                    voted.push((SearchHit { source, id, task, at, snippet: String::new(), score }, false));
                 }
             }
         }
@@ -87,9 +87,9 @@ pub fn search(connection: &Connection, wanted: &Search<'_>, sought: Option<&Soug
         (b.score.total_cmp(&a.score)).then(b_holds.cmp(a_holds)).then_with(|| search::ahead(a, b))
     });
     let voted = search::answers_once(connection, voted, |(hit, _)| hit)?;
-    let mut hits: Vec<Hit> = voted.into_iter().map(|(hit, _)| hit).take(wanted.limit).collect();
+    let mut hits: Vec<SearchHit> = voted.into_iter().map(|(hit, _)| hit).take(wanted.limit).collect();
     search::show(connection, &shaped, &mut hits)?;
-    Ok(FoundNear { found: Found { hits, degraded }, by_meaning: true })
+    Ok(HybridResults { found: SearchResults { hits, degraded }, used_vectors: true })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::error::Result;
 /// What can be searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum MemorySource {
     /// What was said.
     Message,
     /// Notes by key.
@@ -21,7 +21,7 @@ pub enum Source {
     Task,
 }
 
-impl Source {
+impl MemorySource {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Message, Self::Fact, Self::Task];
 
@@ -68,7 +68,7 @@ impl Source {
 }
 
 /// Adds a row, already in its table, to the indexes.
-pub(super) fn add(connection: &Connection, source: Source, id: i64) -> Result<()> {
+pub(super) fn add(connection: &Connection, source: MemorySource, id: i64) -> Result<()> {
     let failed = |source| sql("index memory.db", source);
     let (table, columns) = (source.table(), source.columns());
     connection
@@ -84,7 +84,7 @@ pub(super) fn add(connection: &Connection, source: Source, id: i64) -> Result<()
     add_grams(connection, source, id, &text, scope)
 }
 
-pub(super) fn add_grams(connection: &Connection, source: Source, id: i64, text: &str, scope: i64) -> Result<()> {
+pub(super) fn add_grams(connection: &Connection, source: MemorySource, id: i64, text: &str, scope: i64) -> Result<()> {
     let Some(grams) = grams(text) else { return Ok(()) };
     connection
         .prepare_cached("INSERT INTO grams_fts (rowid, grams, scope) VALUES (?1, ?2, ?3)")
@@ -94,7 +94,7 @@ pub(super) fn add_grams(connection: &Connection, source: Source, id: i64, text: 
 }
 
 /// Takes a row, still in its table as it was indexed, out of the indexes; its vector goes with it.
-pub(super) fn remove(connection: &Connection, source: Source, id: i64) -> Result<()> {
+pub(super) fn remove(connection: &Connection, source: MemorySource, id: i64) -> Result<()> {
     let failed = |source| sql("index memory.db", source);
     let (table, columns) = (source.table(), source.columns());
     connection
@@ -163,7 +163,7 @@ pub(super) fn rebuild_in_one_go(connection: &Connection) -> Result<()> {
 }
 
 pub(super) fn set_batch(connection: &Connection, bytes: i64) -> Result<()> {
-    for source in Source::ALL {
+    for source in MemorySource::ALL {
         let table = source.table();
         connection
             .execute(&format!("INSERT INTO {table}_fts ({table}_fts, rank) VALUES ('hashsize', ?1)"), [bytes])
@@ -188,14 +188,14 @@ pub fn rebuild(connection: &Connection) -> Result<()> {
 
 fn rebuild_all(connection: &Connection) -> Result<()> {
     let failed = |source| sql("rebuild the index of memory.db", source);
-    for source in Source::ALL {
+    for source in MemorySource::ALL {
         let table = source.table();
         connection
             .execute_batch(&format!("INSERT INTO {table}_fts ({table}_fts) VALUES ('rebuild')"))
             .map_err(failed)?;
     }
     connection.execute_batch("INSERT INTO grams_fts (grams_fts) VALUES ('delete-all')").map_err(failed)?;
-    for source in Source::ALL {
+    for source in MemorySource::ALL {
         let query = format!("SELECT id, {}, scope FROM {}", source.text(), source.table());
         let mut all = connection.prepare(&query).map_err(failed)?;
         let mut rows = all.query([]).map_err(failed)?;

@@ -10,9 +10,9 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use rusqlite::types::ToSqlOutput;
 
-use super::carried::{Carried, CellIn};
+use super::carried::{IncomingCell, PortableTable};
 use super::db::{Database, sql};
-use super::index::{self, LARGE_BATCH, Source};
+use super::index::{self, LARGE_BATCH, MemorySource};
 use crate::error::{Error, Result};
 
 /// The tables of an index that hold it; what is left is its configuration.
@@ -21,27 +21,27 @@ const SEGMENTS: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' AND 
 
 /// Full-text indexes on their way.
 #[derive(Debug)]
-pub(crate) struct IndexBeside {
+pub(crate) struct DetachedIndex {
     database: Database,
 }
 
-impl IndexBeside {
+impl DetachedIndex {
     /// Empty ones of a schema, in a file that whoever asks for them removes.
     pub(crate) fn create(path: &Path, schema: i64) -> Result<Self> {
-        let database = Database::create_for_arrival(path, schema)?;
+        let database = Database::create_for_restore(path, schema)?;
         index::set_batch(&database.connection, LARGE_BATCH)?;
-        database.begin_arrival()?;
+        database.begin_restore()?;
         Ok(Self { database })
     }
 
     /// Whether the rows of a table are searched for words.
     pub(crate) fn is_of(table: &str) -> bool {
-        Source::ALL.iter().any(|source| source.table() == table)
+        MemorySource::ALL.iter().any(|source| source.table() == table)
     }
 
     /// Takes in rows of a table, in the order of their ids.
-    pub(crate) fn add_rows(&self, table: &Carried, mut rows: &[u8]) -> Result<()> {
-        let Some(source) = Source::ALL.into_iter().find(|source| source.table() == table.name()) else {
+    pub(crate) fn add_rows(&self, table: &PortableTable, mut rows: &[u8]) -> Result<()> {
+        let Some(source) = MemorySource::ALL.into_iter().find(|source| source.table() == table.name()) else {
             return Ok(());
         };
         let failed = |error| sql("index memory.db", error);
@@ -59,15 +59,15 @@ impl IndexBeside {
         while !rows.is_empty() {
             let (cells, rest) = table.take_row(rows)?;
             rows = rest;
-            let cells: Vec<CellIn<'_>> = wanted.iter().filter_map(|at| cells.get(*at).copied()).collect();
+            let cells: Vec<IncomingCell<'_>> = wanted.iter().filter_map(|at| cells.get(*at).copied()).collect();
             add.execute(rusqlite::params_from_iter(&cells)).map_err(failed)?;
             let (id, texts, scope) = match cells.as_slice() {
-                [CellIn::Integer(id), texts @ .., CellIn::Integer(scope)] => (*id, texts, *scope),
+                [IncomingCell::Integer(id), texts @ .., IncomingCell::Integer(scope)] => (*id, texts, *scope),
                 _ => return Err(not_a_row(table)),
             };
             match texts {
-                [CellIn::Text(text)] => self.add_grams(source, id, text, scope)?,
-                [CellIn::Text(key), CellIn::Text(value)] => {
+                [IncomingCell::Text(text)] => self.add_grams(source, id, text, scope)?,
+                [IncomingCell::Text(key), IncomingCell::Text(value)] => {
                     self.add_grams(source, id, &format!("{key}: {value}"), scope)?;
                 }
                 _ => return Err(not_a_row(table)),
@@ -76,7 +76,7 @@ impl IndexBeside {
         Ok(())
     }
 
-    fn add_grams(&self, source: Source, id: i64, text: &str, scope: i64) -> Result<()> {
+    fn add_grams(&self, source: MemorySource, id: i64, text: &str, scope: i64) -> Result<()> {
         index::add_grams(&self.database.connection, source, id, text, scope)
     }
 
@@ -115,6 +115,6 @@ fn copy_table(from: &Connection, to: &Connection, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn not_a_row(table: &Carried) -> Error {
+fn not_a_row(table: &PortableTable) -> Error {
     Error::corrupt(format!("a row of {} in the snapshot is not one", table.name())).hint("restore an earlier snapshot")
 }

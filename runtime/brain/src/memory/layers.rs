@@ -13,7 +13,7 @@ pub const USER_CAP: usize = 2_000;
 /// One change to a layer.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "action", rename_all = "lowercase")]
-pub enum Edit {
+pub enum LayerEdit {
     /// Adds an entry at the end. The same entry again changes nothing.
     Add {
         /// The entry.
@@ -35,19 +35,19 @@ pub enum Edit {
 
 /// Applies all edits or none. Over the cap, the oldest entries that these edits did not write are
 /// dropped from the front.
-pub fn apply(text: &str, edits: &[Edit], cap: usize) -> Result<String> {
+pub fn apply(text: &str, edits: &[LayerEdit], cap: usize) -> Result<String> {
     let (head, mut entries) = split(text);
     let mut written: Vec<String> = Vec::new();
     for edit in edits {
         match edit {
-            Edit::Add { content } => {
+            LayerEdit::Add { content } => {
                 let entry = entry(content, cap)?;
                 if !entries.contains(&entry) {
                     entries.push(entry.clone());
                 }
                 written.push(entry);
             }
-            Edit::Replace { find, content } => {
+            LayerEdit::Replace { find, content } => {
                 let at = only_match(&entries, find)?;
                 let entry = entry(content, cap)?;
                 if let Some(slot) = entries.get_mut(at) {
@@ -55,7 +55,7 @@ pub fn apply(text: &str, edits: &[Edit], cap: usize) -> Result<String> {
                 }
                 written.push(entry);
             }
-            Edit::Remove { find } => {
+            LayerEdit::Remove { find } => {
                 entries.remove(only_match(&entries, find)?);
             }
         }
@@ -153,8 +153,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn add(content: &str) -> Edit {
-        Edit::Add { content: content.to_owned() }
+    fn add(content: &str) -> LayerEdit {
+        LayerEdit::Add { content: content.to_owned() }
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_batch_with_one_bad_edit_changes_nothing() {
-        let bad = Edit::Remove { find: "absent".into() };
+        let bad = LayerEdit::Remove { find: "absent".into() };
         assert!(apply("- one\n", &[add("two"), bad], MEMORY_CAP).is_err());
     }
 
@@ -177,7 +177,7 @@ mod tests {
     fn an_ambiguous_text_is_refused_and_the_same_entry_twice_is_kept_once() {
         let text = apply("", &[add("red car"), add("red house"), add("red car")], USER_CAP).unwrap();
         assert_eq!(text, "- red car\n- red house\n");
-        let remove = |find: &str| apply(&text, &[Edit::Remove { find: find.into() }], USER_CAP);
+        let remove = |find: &str| apply(&text, &[LayerEdit::Remove { find: find.into() }], USER_CAP);
         assert_eq!(remove("red").unwrap_err().kind(), crate::error::ErrorKind::Conflict);
         assert_eq!(remove("house").unwrap(), "- red car\n");
     }

@@ -2,8 +2,8 @@
 //!
 //! - [`layers`]: the small Markdown files that are frozen into each prompt (pure).
 //! - [`Database`]: `memory.db`, one writer with read connections beside it.
-//! - [`Writer`]: row changes inside one transaction, with the logical hash kept in step.
-//! - [`Carried`]: the rows that travel in a snapshot.
+//! - [`MemoryWriter`]: row changes inside one transaction, with the logical hash kept in step.
+//! - [`PortableTable`]: the rows that travel in a snapshot.
 //! - [`Evidence`]: how tool calls went, for the evolver; beside the content, not part of it.
 //!   [`EvidenceView`] counts and finds it, [`EvolverRows`] is what the evolver did about it.
 //! - [`undo`]: what rows were before a step, so that it can be taken back exactly.
@@ -29,25 +29,26 @@ mod usage_rows;
 pub mod vectors;
 mod writer;
 
-pub use carried::{Carried, Changing, Flow, Place, RowRead, carried};
-pub use carried::{CellIn, chunk_of};
+pub use carried::{ChangePattern, PortableRow, PortableTable, RowPosition, ScanControl, portable_tables};
+pub use carried::{IncomingCell, chunk_of};
 pub use db::{Access, Database, sql};
 pub use evidence::{
-    Evidence, EvidenceStatus, EvidenceSummary, EvidenceTotals, EvidenceView, ImportedSession, ImportedTurn, Origin,
-    SessionSeen, SkillTally, TakenIn, ToolTally, TurnSeen, UNKNOWN_TOOL, preview, window_start,
+    Evidence, EvidenceImportCounts, EvidenceStatus, EvidenceSummary, EvidenceTotals, EvidenceView, ImportedSession,
+    ImportedTurn, SessionEvidence, SessionOrigin, SkillTally, ToolTally, TurnEvidence, UNKNOWN_TOOL, preview,
+    window_start,
 };
-pub(crate) use evidence::{fold as fold_evidence, keep_window, next_number, take_in as take_in_evidence};
-pub use evolver_rows::{EvolverChange, EvolverRows, Notes, QueueRow};
+pub(crate) use evidence::{fold as fold_evidence, import_session as take_in_evidence, keep_window, next_number};
+pub use evolver_rows::{EvolverChange, EvolverRows, EvolverWriter, QueueRow};
 pub(crate) use evolver_rows::{add_change, mark_rolled_back};
-pub use hybrid::FoundNear;
+pub use hybrid::HybridResults;
 pub use hybrid::fuse;
-pub use index::{Source, heal as heal_indexes, rebuild as rebuild_indexes};
-pub(crate) use index_beside::IndexBeside;
+pub use index::{MemorySource, heal as heal_indexes, rebuild as rebuild_indexes};
+pub(crate) use index_beside::DetachedIndex;
 pub use logical::{Table, recompute, rehash, stored};
 pub use migrate::PREFIX as MIGRATION_PREFIX;
 pub(crate) use migrate::reconcile as reconcile_migrations;
-pub use query::{MAX_QUERY_CHARS, Shaped, shape};
+pub use query::{MAX_QUERY_CHARS, ParsedQuery, parse_query};
 pub use schema::SCHEMA_VERSION;
-pub use search::{Found, Hit, Scope, Search};
-pub use vectors::{Sought, Vector};
-pub use writer::{Fact, Message, Role, TaskEntry, Writer};
+pub use search::{Search, SearchHit, SearchResults, SearchScope};
+pub use vectors::{QueryVector, Vector};
+pub use writer::{Fact, MemoryWriter, MessageEntry, MessageRole, TaskEntry};

@@ -26,11 +26,11 @@ pub(super) struct Term {
 
 /// A query cut into terms.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Shaped {
+pub struct ParsedQuery {
     pub(super) terms: Vec<Term>,
 }
 
-impl Shaped {
+impl ParsedQuery {
     /// Whether there is nothing to look for.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
@@ -43,7 +43,7 @@ impl Shaped {
 }
 
 /// Shapes what someone typed.
-pub fn shape(text: &str) -> Shaped {
+pub fn parse_query(text: &str) -> ParsedQuery {
     let cut = text.char_indices().nth(MAX_QUERY_CHARS).map_or(text, |(end, _)| text.split_at(end).0);
     let mut terms: Vec<(bool, Term)> = Vec::new();
     for chunk in cut.split_whitespace() {
@@ -61,7 +61,7 @@ pub fn shape(text: &str) -> Shaped {
         flush(&mut words, &mut terms);
     }
     let only_stop_words = terms.iter().all(|(stop, _)| *stop);
-    let mut shaped = Shaped::default();
+    let mut shaped = ParsedQuery::default();
     for (stop, term) in terms {
         if (only_stop_words || !stop) && !shaped.terms.contains(&term) && shaped.terms.len() < MAX_TERMS {
             shaped.terms.push(term);
@@ -99,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn phrases(text: &str) -> Vec<String> {
-        shape(text).terms.into_iter().map(|term| term.words.unwrap_or(term.grams)).collect()
+        parse_query(text).terms.into_iter().map(|term| term.words.unwrap_or(term.grams)).collect()
     }
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_input_leaves_a_quote_open_or_grows_without_bound(text in ".{0,300}") {
-            let shaped = shape(&text);
+            let shaped = parse_query(&text);
             prop_assert!(shaped.terms.len() <= MAX_TERMS);
             for term in shaped.terms {
                 for phrase in term.words.iter().chain([&term.grams]) {

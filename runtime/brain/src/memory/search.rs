@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::db::{is_damage, sql};
-use super::index::Source;
-use super::query::{Shaped, Term, shape};
+use super::index::MemorySource;
+use super::query::{ParsedQuery, Term, parse_query};
 use super::writer::SHARED;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::Digest;
 use crate::tuning::SearchWeights;
@@ -23,7 +23,7 @@ const SNIPPET_CHARS: usize = 160;
 
 /// Whose rows a search may see. The limit is part of the query, not a filter on its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum SearchScope {
     /// The operator: everything.
     Operator,
     /// What belongs to everyone: a task without a subscriber.
@@ -38,28 +38,28 @@ pub struct Search<'a> {
     /// What was typed.
     pub text: &'a str,
     /// Whose rows may be seen.
-    pub scope: Scope,
+    pub scope: SearchScope,
     /// A task whose own rows are left out: asking is not an answer.
     pub except_task: Option<&'a str>,
     /// How many hits at most.
     pub limit: usize,
     /// For recency.
-    pub now: Moment,
+    pub now: Timestamp,
     /// What it goes by.
     pub weights: SearchWeights,
 }
 
 /// A row that was found.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Hit {
+pub struct SearchHit {
     /// Which kind of row.
-    pub source: Source,
+    pub source: MemorySource,
     /// Its id in that table.
     pub id: i64,
     /// The task it belongs to.
     pub task: String,
     /// When it was written.
-    pub at: Moment,
+    pub at: Timestamp,
     /// The part of its text around the first term.
     pub snippet: String,
     /// Higher is better.
@@ -68,29 +68,29 @@ pub struct Hit {
 
 /// The answer to a search.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Found {
+pub struct SearchResults {
     /// Best first.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<SearchHit>,
     /// The index is damaged; the rows were scanned instead.
     pub degraded: bool,
 }
 
 /// Searches. A damaged index degrades to a scan; damaged rows are an error.
-pub fn search(connection: &Connection, search: &Search<'_>) -> Result<Found> {
-    let shaped = shape(search.text);
+pub fn search(connection: &Connection, search: &Search<'_>) -> Result<SearchResults> {
+    let shaped = parse_query(search.text);
     if shaped.is_empty() || search.limit == 0 {
-        return Ok(Found::default());
+        return Ok(SearchResults::default());
     }
     let scopes = visible_scopes(connection, search.scope)?;
     let (ranked, degraded) = by_words(connection, search, &shaped, &scopes)?;
-    let mut hits: Vec<Hit> = ranked.into_iter().map(|ranked| ranked.hit).collect();
+    let mut hits: Vec<SearchHit> = ranked.into_iter().map(|ranked| ranked.hit).collect();
     show(connection, &shaped, &mut hits)?;
-    Ok(Found { hits, degraded })
+    Ok(SearchResults { hits, degraded })
 }
 
 /// A hit, and how much of what was looked for it holds.
 pub(super) struct Ranked {
-    pub(super) hit: Hit,
+    pub(super) hit: SearchHit,
     /// The share of the terms that are found anywhere which this row holds.
     pub(super) share: f64,
 }
@@ -99,7 +99,7 @@ pub(super) struct Ranked {
 pub(super) fn by_words(
     connection: &Connection,
     search: &Search<'_>,
-    shaped: &Shaped,
+    shaped: &ParsedQuery,
     scopes: &Scopes,
 ) -> Result<(Vec<Ranked>, bool)> {
     let (scores, degraded) = match score_by_index(connection, shaped, scopes, search.weights) {
@@ -122,7 +122,7 @@ pub(super) fn by_words(
 pub(super) fn answers_once<T>(
     connection: &Connection,
     ordered: Vec<T>,
-    hit_of: impl Fn(&mut T) -> &mut Hit,
+    hit_of: impl Fn(&mut T) -> &mut SearchHit,
 ) -> Result<Vec<T>> {
     // By task: where the row stands that was kept of its answer.
     let mut shown: HashMap<String, usize> = HashMap::new();
@@ -132,11 +132,11 @@ pub(super) fn answers_once<T>(
         if is_answer(connection, hit)? {
             let first = shown.get(&hit.task).and_then(|at| kept.get_mut(*at)).map(&hit_of);
             match (first, hit.source) {
-                (Some(first), Source::Message) if first.source == Source::Task => {
+                (Some(first), MemorySource::Message) if first.source == MemorySource::Task => {
                     (first.source, first.id) = (hit.source, hit.id);
                     continue;
                 }
-                (Some(_), Source::Task) => continue,
+                (Some(_), MemorySource::Task) => continue,
                 _ => drop(shown.insert(hit.task.clone(), kept.len())),
             }
         }
@@ -147,11 +147,11 @@ pub(super) fn answers_once<T>(
 
 /// Whether a row is an answer, or the line of the log that repeats one. The line of a task that came to no answer says
 /// what nothing else does.
-fn is_answer(connection: &Connection, hit: &Hit) -> Result<bool> {
+fn is_answer(connection: &Connection, hit: &SearchHit) -> Result<bool> {
     let query = match hit.source {
-        Source::Fact => return Ok(false),
-        Source::Message => "SELECT role = 'assistant' FROM messages WHERE id = ?1",
-        Source::Task => "SELECT outcome = 'converged' FROM task_log WHERE id = ?1",
+        MemorySource::Fact => return Ok(false),
+        MemorySource::Message => "SELECT role = 'assistant' FROM messages WHERE id = ?1",
+        MemorySource::Task => "SELECT outcome = 'converged' FROM task_log WHERE id = ?1",
     };
     let found =
         connection.prepare_cached(query).and_then(|mut get| get.query_row([hit.id], |row| row.get(0)).optional());
@@ -176,11 +176,11 @@ impl Scopes {
     }
 }
 
-pub(super) fn visible_scopes(connection: &Connection, scope: Scope) -> Result<Scopes> {
+pub(super) fn visible_scopes(connection: &Connection, scope: SearchScope) -> Result<Scopes> {
     let digest = match scope {
-        Scope::Operator => return Ok(Scopes { all: true, own: SHARED }),
-        Scope::Shared => return Ok(Scopes { all: false, own: SHARED }),
-        Scope::Subscriber(digest) => digest,
+        SearchScope::Operator => return Ok(Scopes { all: true, own: SHARED }),
+        SearchScope::Shared => return Ok(Scopes { all: false, own: SHARED }),
+        SearchScope::Subscriber(digest) => digest,
     };
     let own = connection
         .prepare_cached("SELECT id FROM subscribers WHERE digest = ?1")
@@ -200,23 +200,23 @@ struct Fit {
 
 #[derive(Default)]
 struct Scores {
-    rows: BTreeMap<(Source, i64), Fit>,
+    rows: BTreeMap<(MemorySource, i64), Fit>,
     /// How many of the terms any row holds.
     found: u32,
 }
 
 fn score_by_index(
     connection: &Connection,
-    shaped: &Shaped,
+    shaped: &ParsedQuery,
     scopes: &Scopes,
     weights: SearchWeights,
 ) -> rusqlite::Result<Scores> {
     let mut scores = Scores::default();
     for Term { words, grams, .. } in &shaped.terms {
         // A row in which both indexes find the term counts once.
-        let mut of_term: BTreeMap<(Source, i64), f64> = BTreeMap::new();
+        let mut of_term: BTreeMap<(MemorySource, i64), f64> = BTreeMap::new();
         if let Some(words) = words {
-            for source in Source::ALL {
+            for source in MemorySource::ALL {
                 let table = source.table();
                 let columns = source.columns().replace(',', "");
                 let wanted = format!("{{{columns}}} : {words}{}", scopes.fts());
@@ -227,7 +227,7 @@ fn score_by_index(
         }
         let wanted = format!("grams : {grams}{}", scopes.fts());
         for_each_match(connection, "grams_fts", &wanted, weights.candidates, |row, score| {
-            if let Some(key) = Source::from_gram_row(row) {
+            if let Some(key) = MemorySource::from_gram_row(row) {
                 let best = of_term.entry(key).or_insert(score);
                 *best = best.max(score);
             }
@@ -261,10 +261,10 @@ fn for_each_match(
 }
 
 /// Without an index: every visible row, one point a term.
-fn score_by_scan(connection: &Connection, shaped: &Shaped, scopes: &Scopes) -> Result<Scores> {
+fn score_by_scan(connection: &Connection, shaped: &ParsedQuery, scopes: &Scopes) -> Result<Scores> {
     let failed = |source| sql("search memory.db", source);
     let mut scores = Scores::default();
-    for source in Source::ALL {
+    for source in MemorySource::ALL {
         let query = format!("SELECT id, {} FROM {} WHERE {}", source.text(), source.table(), scopes.rows());
         let mut statement = connection.prepare(&query).map_err(failed)?;
         let mut rows = statement.query([]).map_err(failed)?;
@@ -284,7 +284,7 @@ fn score_by_scan(connection: &Connection, shaped: &Shaped, scopes: &Scopes) -> R
 fn best(connection: &Connection, search: &Search<'_>, scopes: &Scopes, scores: Scores) -> Result<Vec<Ranked>> {
     let failed = |source| sql("search memory.db", source);
     let found = f64::from(scores.found.max(1));
-    let mut order: Vec<((Source, i64), Fit)> = scores.rows.into_iter().collect();
+    let mut order: Vec<((MemorySource, i64), Fit)> = scores.rows.into_iter().collect();
     order.sort_by(|a, b| b.1.score.total_cmp(&a.1.score));
     let mut ranked: Vec<Ranked> = Vec::new();
     for ((source, id), fit) in order {
@@ -298,7 +298,7 @@ fn best(connection: &Connection, search: &Search<'_>, scopes: &Scopes, scores: S
             continue;
         }
         let fresh = search.weights.recency * recency(at, search.now, search.weights.half_life_days);
-        let hit = Hit { source, id, task, at, snippet: String::new(), score: fit.score * (1.0 + fresh) };
+        let hit = SearchHit { source, id, task, at, snippet: String::new(), score: fit.score * (1.0 + fresh) };
         let place = ranked.partition_point(|other| ahead(&other.hit, &hit).is_lt());
         ranked.insert(place, Ranked { hit, share: f64::from(fit.terms) / found });
         ranked.truncate(search.limit);
@@ -310,16 +310,16 @@ fn best(connection: &Connection, search: &Search<'_>, scopes: &Scopes, scores: S
 /// privacy rests on.
 pub(super) fn place_of(
     connection: &Connection,
-    source: Source,
+    source: MemorySource,
     id: i64,
     scopes: &Scopes,
-) -> rusqlite::Result<Option<(String, Moment)>> {
+) -> rusqlite::Result<Option<(String, Timestamp)>> {
     let query = format!("SELECT task, at FROM {} WHERE id = ?1 AND {}", source.table(), scopes.rows());
-    connection.prepare_cached(&query)?.query_row([id], |row| Ok((row.get(0)?, Moment(row.get(1)?)))).optional()
+    connection.prepare_cached(&query)?.query_row([id], |row| Ok((row.get(0)?, Timestamp(row.get(1)?)))).optional()
 }
 
 /// Fills in the snippets.
-pub(super) fn show(connection: &Connection, shaped: &Shaped, hits: &mut [Hit]) -> Result<()> {
+pub(super) fn show(connection: &Connection, shaped: &ParsedQuery, hits: &mut [SearchHit]) -> Result<()> {
     for hit in hits {
         let query = format!("SELECT {} FROM {} WHERE id = ?1", hit.source.text(), hit.source.table());
         let text: String = connection
@@ -334,7 +334,7 @@ pub(super) fn show(connection: &Connection, shaped: &Shaped, hits: &mut [Hit]) -
 /// The whole texts of the rows that belong to one subscriber.
 pub(crate) fn private_texts(
     connection: &Connection,
-    rows: impl IntoIterator<Item = (Source, i64)>,
+    rows: impl IntoIterator<Item = (MemorySource, i64)>,
 ) -> Result<Vec<String>> {
     let mut texts = Vec::new();
     for (source, id) in rows {
@@ -350,18 +350,18 @@ pub(crate) fn private_texts(
 }
 
 /// The order of hits: by score, then the newer, then by source and id, so that it is always the same.
-pub(super) fn ahead(a: &Hit, b: &Hit) -> Ordering {
+pub(super) fn ahead(a: &SearchHit, b: &SearchHit) -> Ordering {
     b.score.total_cmp(&a.score).then(b.at.cmp(&a.at)).then(a.source.cmp(&b.source)).then(b.id.cmp(&a.id))
 }
 
 /// 1 now, one half after the half-life, never negative; a row from the future counts as now.
-fn recency(at: Moment, now: Moment, half_life_days: f64) -> f64 {
+fn recency(at: Timestamp, now: Timestamp, half_life_days: f64) -> f64 {
     let days = (now.millis().saturating_sub(at.millis())).max(0) as f64 / 86_400_000.0;
     0.5_f64.powf(days / half_life_days)
 }
 
 /// The text around the first place where a term, or the stem of one, stands.
-fn snippet(text: &str, shaped: &Shaped) -> String {
+fn snippet(text: &str, shaped: &ParsedQuery) -> String {
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let folded: Vec<char> = flat.chars().map(|c| c.to_lowercase().next().unwrap_or(c)).collect();
     let place = |needle: &str| -> Option<usize> {

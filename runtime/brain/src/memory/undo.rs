@@ -5,13 +5,13 @@ use rusqlite::{Connection, OptionalExtension as _};
 use serde_json::Value;
 
 use super::db::sql;
-use super::index::{self, Source};
+use super::index::{self, MemorySource};
 use super::logical::{self, Table, Touched};
 use crate::bundle::rows::{Cell, FAN_OUT};
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
-use crate::skill::{Standing, State};
+use crate::skill::{SkillLifecycle, SkillState};
 
 /// A row as it was before a step wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,17 +81,17 @@ pub fn take_back(connection: &Connection, step: i64) -> Result<()> {
 
 /// Where a skill stood before a step that wrote its telemetry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StandingBefore {
+pub struct PriorLifecycle {
     /// The step.
     pub step: i64,
     /// The skill.
     pub slug: Slug,
     /// Where it stood; a skill without a record stands where nothing was decided.
-    pub standing: Standing,
+    pub standing: SkillLifecycle,
 }
 
 /// Where skills stood before each of the steps `first` to `last` that wrote their telemetry, oldest first.
-pub fn standings(connection: &Connection, first: i64, last: i64) -> Result<Vec<StandingBefore>> {
+pub fn standings(connection: &Connection, first: i64, last: i64) -> Result<Vec<PriorLifecycle>> {
     let failed = |source| sql("read memory.db", source);
     let mut kept = connection
         .prepare_cached(
@@ -107,24 +107,24 @@ pub fn standings(connection: &Connection, first: i64, last: i64) -> Result<Vec<S
         let before: Option<String> = row.get(2).map_err(failed)?;
         let standing = match before {
             Some(before) => standing(&before)?,
-            None => Standing::PLAIN,
+            None => SkillLifecycle::PLAIN,
         };
-        found.push(StandingBefore { step: row.get(0).map_err(failed)?, slug: slug.try_into()?, standing });
+        found.push(PriorLifecycle { step: row.get(0).map_err(failed)?, slug: slug.try_into()?, standing });
     }
     Ok(found)
 }
 
 /// Where a skill stands by the columns of its row.
-fn standing(columns: &str) -> Result<Standing> {
+fn standing(columns: &str) -> Result<SkillLifecycle> {
     let columns: Vec<Value> = serde_json::from_str(columns).map_err(|source| lost_row().because(source))?;
     let column = |name: &str| {
         let mut names = Table::SkillUsage.columns().split(',').map(str::trim);
         names.position(|column| column == name).and_then(|at| columns.get(at)).ok_or_else(lost_row)
     };
-    Ok(Standing {
-        state: State::parse(column("state")?.as_str().ok_or_else(lost_row)?)?,
+    Ok(SkillLifecycle {
+        state: SkillState::parse(column("state")?.as_str().ok_or_else(lost_row)?)?,
         pinned: column("pinned")?.as_i64().ok_or_else(lost_row)? != 0,
-        archived_at: column("archived_at")?.as_i64().map(Moment),
+        archived_at: column("archived_at")?.as_i64().map(Timestamp),
     })
 }
 
@@ -164,9 +164,9 @@ fn lost_row() -> Error {
 fn put_back(connection: &Connection, table: Table, id: i64, before: Option<&str>) -> Result<()> {
     let failed = |source| sql("write memory.db", source);
     let source = match table {
-        Table::Facts => Some(Source::Fact),
-        Table::Messages => Some(Source::Message),
-        Table::TaskLog => Some(Source::Task),
+        Table::Facts => Some(MemorySource::Fact),
+        Table::Messages => Some(MemorySource::Message),
+        Table::TaskLog => Some(MemorySource::Task),
         Table::SkillUsage | Table::Subscribers => None,
     };
     if let Some(source) = source {

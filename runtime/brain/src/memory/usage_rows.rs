@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 
 use super::db::{Database, sql};
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::Slug;
-use crate::skill::{CreatedBy, State, Usage};
+use crate::skill::{CreatedBy, SkillState, SkillUsage};
 
 const COLUMNS: &str = "slug, created_by, created_at, state, pinned, use_count, view_count, patch_count, \
     last_used_at, last_viewed_at, last_patched_at, archived_at";
 
 impl Database {
     /// The telemetry of every skill that has any.
-    pub fn skill_usage(&self) -> Result<BTreeMap<Slug, Usage>> {
+    pub fn skill_usage(&self) -> Result<BTreeMap<Slug, SkillUsage>> {
         Ok(self.read_usage(&format!("SELECT {COLUMNS} FROM skill_usage"), [])?.into_iter().collect())
     }
 
     /// The telemetry of one skill.
-    pub fn skill_usage_of(&self, slug: &Slug) -> Result<Option<Usage>> {
+    pub fn skill_usage_of(&self, slug: &Slug) -> Result<Option<SkillUsage>> {
         let query = format!("SELECT {COLUMNS} FROM skill_usage WHERE slug = ?1");
         Ok(self.read_usage(&query, [slug.as_str()])?.pop().map(|(_, usage)| usage))
     }
@@ -36,7 +36,7 @@ impl Database {
 
     /// How many skills the curator would move: those of the agent's own, not pinned, last active at or
     /// before `stale` (or `archive`), or stale and active since.
-    pub fn skills_due(&self, stale: Moment, archive: Moment) -> Result<u64> {
+    pub fn skills_due(&self, stale: Timestamp, archive: Timestamp) -> Result<u64> {
         const ACTIVITY: &str = "max(coalesce(last_used_at, -1e18), coalesce(last_viewed_at, -1e18), \
             coalesce(last_patched_at, -1e18))";
         let query = format!(
@@ -52,7 +52,7 @@ impl Database {
             .map_err(|source| sql("read memory.db", source))
     }
 
-    fn read_usage(&self, query: &str, parameters: impl rusqlite::Params) -> Result<Vec<(Slug, Usage)>> {
+    fn read_usage(&self, query: &str, parameters: impl rusqlite::Params) -> Result<Vec<(Slug, SkillUsage)>> {
         let failed = |source| sql("read memory.db", source);
         let mut statement = self.connection.prepare_cached(query).map_err(failed)?;
         let mut rows = statement.query(parameters).map_err(failed)?;
@@ -60,13 +60,13 @@ impl Database {
         while let Some(row) = rows.next().map_err(failed)? {
             let text = |column| row.get::<_, String>(column).map_err(failed);
             let count = |column| row.get::<_, u32>(column).map_err(failed);
-            let moment = |column| -> Result<Option<Moment>> {
-                Ok(row.get::<_, Option<i64>>(column).map_err(failed)?.map(Moment))
+            let moment = |column| -> Result<Option<Timestamp>> {
+                Ok(row.get::<_, Option<i64>>(column).map_err(failed)?.map(Timestamp))
             };
-            let usage = Usage {
+            let usage = SkillUsage {
                 created_by: CreatedBy::parse(&text(1)?)?,
-                created_at: Moment(row.get(2).map_err(failed)?),
-                state: State::parse(&text(3)?)?,
+                created_at: Timestamp(row.get(2).map_err(failed)?),
+                state: SkillState::parse(&text(3)?)?,
                 pinned: row.get(4).map_err(failed)?,
                 use_count: count(5)?,
                 view_count: count(6)?,

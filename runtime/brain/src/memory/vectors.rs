@@ -9,10 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::db::sql;
-use super::index::Source;
+use super::index::MemorySource;
 use super::search::Scopes;
 use crate::error::{Error, Result};
-use crate::semantic::{Embedder, Part};
+use crate::semantic::{Embedder, EmbeddingInput};
 use crate::text;
 
 /// The table's name.
@@ -39,7 +39,7 @@ const MOST_SKILLS: i64 = 8_192;
 /// Vectors without rows that one pass takes away.
 const MOST_GONE: usize = 4_096;
 
-impl Source {
+impl MemorySource {
     /// How many of its newest rows have vectors: a search reads them all.
     fn most_vectors(self) -> i64 {
         match self {
@@ -71,7 +71,7 @@ impl Vector {
     }
 
     /// What a text means to a model. A panic in the model is an error, and nothing else.
-    pub fn of(embedder: &dyn Embedder, text: &str, part: Part) -> Result<Self> {
+    pub fn of(embedder: &dyn Embedder, text: &str, part: EmbeddingInput) -> Result<Self> {
         let cut = beginning(text);
         let raw = catch_unwind(AssertUnwindSafe(|| embedder.embed(cut, part)))
             .unwrap_or_else(|_| Err(Error::internal("the embedding model panicked")))?;
@@ -95,13 +95,13 @@ pub fn means_something(question: &str) -> bool {
 
 /// What is looked for, as a model understands it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sought {
+pub struct QueryVector {
     model: i64,
     /// In steps of [`Self::STEPS`] to one, so that comparing is a matter of whole numbers.
     scaled: Vec<i16>,
 }
 
-impl Sought {
+impl QueryVector {
     /// 4,096 products of a byte with this fit 31 bits.
     const STEPS: f32 = 2_047.0;
 
@@ -113,7 +113,7 @@ impl Sought {
 
     /// What a question looks for.
     pub fn of(embedder: &dyn Embedder, question: &str) -> Result<Self> {
-        Ok(Self::new(embedder.name(), &Vector::of(embedder, question, Part::Query)?))
+        Ok(Self::new(embedder.name(), &Vector::of(embedder, question, EmbeddingInput::Query)?))
     }
 
     /// How near stored bytes are, from -1 to 1; `None` where they are not a vector of this kind.
@@ -133,12 +133,12 @@ impl Sought {
 
 /// A text without a vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unmeant {
+pub struct PendingText {
     row: i64,
     text: String,
 }
 
-impl Unmeant {
+impl PendingText {
     /// A skill, which is known by its words. Rows end in 0, 1 or 2.
     fn of_skill(slug: &str, description: &str) -> Self {
         let text = skill_text(slug, description);
@@ -153,14 +153,14 @@ impl Unmeant {
 
 /// What is to be done so that every row has its vector, and only rows have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Due {
+pub struct PendingVectors {
     /// Texts without a vector of the model, the newest first.
-    pub texts: Vec<Unmeant>,
+    pub texts: Vec<PendingText>,
     /// Vectors whose rows are no more.
     gone: Vec<(i64, i64)>,
 }
 
-impl Due {
+impl PendingVectors {
     /// At most so many of the texts; what is gone goes with the first.
     pub fn split(self, most: usize) -> Vec<Self> {
         let mut parts: Vec<Self> =
@@ -181,9 +181,9 @@ impl Due {
 
 /// A vector for its text; none where the model has none for it, so that it is not asked again.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Made {
+pub struct EmbeddedText {
     /// The text.
-    pub of: Unmeant,
+    pub of: PendingText,
     /// What it means.
     pub vector: Option<Vector>,
 }
@@ -213,7 +213,7 @@ pub(super) fn exist(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// Takes away the vector of a row that goes or changes.
-pub(super) fn remove(connection: &Connection, source: Source, id: i64) -> rusqlite::Result<()> {
+pub(super) fn remove(connection: &Connection, source: MemorySource, id: i64) -> rusqlite::Result<()> {
     if exist(connection)? {
         let scope = format!("SELECT scope FROM {} WHERE id = ?2", source.table());
         connection
@@ -224,7 +224,7 @@ pub(super) fn remove(connection: &Connection, source: Source, id: i64) -> rusqli
 }
 
 /// What is to be done for a model, at most so many texts of it.
-pub fn due(connection: &Connection, model: &str, most: usize) -> Result<Due> {
+pub fn due(connection: &Connection, model: &str, most: usize) -> Result<PendingVectors> {
     due_for(connection, number_of(&[model]), most).map_err(|source| sql("look for missing vectors", source))
 }
 
@@ -233,7 +233,7 @@ const LACKS: &str = "AND NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.scope =
                      AND vectors.row = rows.id * 4 + ?3 AND vectors.model = ?2)";
 
 /// The newest row that is too old to have a vector.
-fn floor(connection: &Connection, source: Source) -> rusqlite::Result<i64> {
+fn floor(connection: &Connection, source: MemorySource) -> rusqlite::Result<i64> {
     let found = connection
         .prepare_cached(&format!("SELECT id FROM {} ORDER BY id DESC LIMIT 1 OFFSET ?1", source.table()))?
         .query_row([source.most_vectors()], |row| row.get(0))
@@ -241,10 +241,10 @@ fn floor(connection: &Connection, source: Source) -> rusqlite::Result<i64> {
     Ok(found.unwrap_or(i64::MIN))
 }
 
-fn due_for(connection: &Connection, model: i64, most: usize) -> rusqlite::Result<Due> {
+fn due_for(connection: &Connection, model: i64, most: usize) -> rusqlite::Result<PendingVectors> {
     let exist = exist(connection)?;
-    let mut due = Due::default();
-    for source in Source::ALL {
+    let mut due = PendingVectors::default();
+    for source in MemorySource::ALL {
         let (table, text, tag) = (source.table(), source.text(), source as i64);
         let floor = floor(connection, source)?;
         let lacks = if exist { LACKS } else { "AND ?2 = ?2 AND ?3 = ?3" };
@@ -255,7 +255,7 @@ fn due_for(connection: &Connection, model: i64, most: usize) -> rusqlite::Result
         let mut rows = lacking.query((floor, model, tag, left))?;
         while let Some(row) = rows.next()? {
             let text = row.get_ref(1)?.as_str()?;
-            due.texts.push(Unmeant { row: source.gram_row(row.get(0)?), text: beginning(text).to_owned() });
+            due.texts.push(PendingText { row: source.gram_row(row.get(0)?), text: beginning(text).to_owned() });
         }
         if exist {
             let mut orphans = connection.prepare_cached(&format!(
@@ -276,7 +276,7 @@ pub fn count_due(connection: &Connection, model: &str) -> Result<u64> {
     let count = || -> rusqlite::Result<i64> {
         let exist = exist(connection)?;
         let mut count = 0;
-        for source in Source::ALL {
+        for source in MemorySource::ALL {
             let lacks = if exist { LACKS } else { "AND ?2 = ?2 AND ?3 = ?3" };
             let query = format!("SELECT count(*) FROM {} AS rows WHERE id > ?1 {lacks}", source.table());
             let floor = floor(connection, source)?;
@@ -295,7 +295,7 @@ pub fn skills_due<'s>(
     connection: &Connection,
     model: &str,
     skills: impl Iterator<Item = (&'s str, &'s str)>,
-) -> Result<Due> {
+) -> Result<PendingVectors> {
     let failed = |source| sql("look for missing vectors", source);
     let mut known: HashMap<i64, i64> = HashMap::new();
     if exist(connection).map_err(failed)? {
@@ -307,18 +307,18 @@ pub fn skills_due<'s>(
     let model = number_of(&[model]);
     let most = usize::try_from(MOST_SKILLS).unwrap_or(usize::MAX);
     let mut texts = Vec::new();
-    for skill in skills.map(|(slug, description)| Unmeant::of_skill(slug, description)).take(most) {
+    for skill in skills.map(|(slug, description)| PendingText::of_skill(slug, description)).take(most) {
         match known.remove(&skill.row) {
             Some(of) if of == model => {}
             _ => texts.push(skill),
         }
     }
-    Ok(Due { texts, gone: known.into_keys().map(|row| (OF_SKILLS, row)).collect() })
+    Ok(PendingVectors { texts, gone: known.into_keys().map(|row| (OF_SKILLS, row)).collect() })
 }
 
 /// Keeps vectors that were made for what was due, in one transaction; how many are kept. A row that changed meanwhile
 /// gets none.
-pub fn keep(connection: &Connection, model: &str, made: &[Made], due: &Due) -> Result<u64> {
+pub fn keep(connection: &Connection, model: &str, made: &[EmbeddedText], due: &PendingVectors) -> Result<u64> {
     let failed = |source| sql("keep vectors in memory.db", source);
     connection.execute_batch("SAVEPOINT vectors").map_err(failed)?;
     let kept = keep_all(connection, number_of(&[model]), made, &due.gone);
@@ -327,7 +327,7 @@ pub fn keep(connection: &Connection, model: &str, made: &[Made], due: &Due) -> R
     kept.map_err(failed)
 }
 
-fn keep_all(connection: &Connection, model: i64, made: &[Made], gone: &[(i64, i64)]) -> rusqlite::Result<u64> {
+fn keep_all(connection: &Connection, model: i64, made: &[EmbeddedText], gone: &[(i64, i64)]) -> rusqlite::Result<u64> {
     if !exist(connection)? {
         connection.execute_batch(MAKE)?;
     }
@@ -335,8 +335,8 @@ fn keep_all(connection: &Connection, model: i64, made: &[Made], gone: &[(i64, i6
         connection.prepare_cached("DELETE FROM vectors WHERE scope = ?1 AND row = ?2")?.execute((scope, row))?;
     }
     let mut kept = 0;
-    for Made { of, vector } in made {
-        let scope = match Source::from_gram_row(of.row) {
+    for EmbeddedText { of, vector } in made {
+        let scope = match MemorySource::from_gram_row(of.row) {
             None => Some(OF_SKILLS),
             Some((source, id)) => connection
                 .prepare_cached(&format!("SELECT scope, {} FROM {} WHERE id = ?1", source.text(), source.table()))?
@@ -373,7 +373,7 @@ struct Compared {
 }
 
 /// Every vector of a scope, with how near it is; nearest first, then the newer.
-fn compared(connection: &Connection, sought: &Sought, scopes: &str) -> rusqlite::Result<Vec<Compared>> {
+fn compared(connection: &Connection, sought: &QueryVector, scopes: &str) -> rusqlite::Result<Vec<Compared>> {
     if !exist(connection)? {
         return Ok(Vec::new());
     }
@@ -396,18 +396,18 @@ fn compared(connection: &Connection, sought: &Sought, scopes: &str) -> rusqlite:
 /// that is not of the row it says is passed over.
 pub(super) fn nearest(
     connection: &Connection,
-    sought: &Sought,
+    sought: &QueryVector,
     scopes: &Scopes,
     except_task: Option<&str>,
     most: usize,
-) -> rusqlite::Result<Vec<(Source, i64)>> {
+) -> rusqlite::Result<Vec<(MemorySource, i64)>> {
     let visible = format!("scope >= 0 AND {}", scopes.rows());
     let mut found = Vec::new();
     for near in compared(connection, sought, &visible)? {
         if found.len() >= most || near.nearness.is_none() {
             break;
         }
-        let Some((source, id)) = Source::from_gram_row(near.row) else { continue };
+        let Some((source, id)) = MemorySource::from_gram_row(near.row) else { continue };
         let query =
             format!("SELECT task, {} FROM {} WHERE id = ?1 AND {}", source.text(), source.table(), scopes.rows());
         let seen: Option<(String, String)> =
@@ -431,16 +431,16 @@ fn skill_text(slug: &str, description: &str) -> String {
 /// those without a vector, at most so many.
 pub fn nearest_skills<'s>(
     connection: &Connection,
-    sought: &Sought,
+    sought: &QueryVector,
     skills: impl Iterator<Item = (&'s str, &'s str)>,
     most_lacking: usize,
-) -> Result<(Vec<usize>, Vec<Unmeant>)> {
+) -> Result<(Vec<usize>, Vec<PendingText>)> {
     let failed = |source| sql("compare skills", source);
     let near = compared(connection, sought, &format!("scope = {OF_SKILLS}")).map_err(failed)?;
     let known: HashMap<i64, Option<f32>> = near.into_iter().map(|near| (near.row, near.nearness)).collect();
     let (mut order, mut lacking) = (Vec::new(), Vec::new());
     for (at, (slug, description)) in skills.enumerate() {
-        let skill = Unmeant::of_skill(slug, description);
+        let skill = PendingText::of_skill(slug, description);
         match known.get(&skill.row) {
             Some(Some(nearness)) => order.push((*nearness, at)),
             Some(None) => {}
@@ -473,13 +473,13 @@ mod tests {
             a in prop::collection::vec(-1.0_f32..1.0, 384), b in prop::collection::vec(-1.0_f32..1.0, 384),
         ) {
             let (a, b) = (Vector::checked(a).unwrap(), Vector::checked(b).unwrap());
-            let stored = Sought::new("m", &a).nearness(&b.to_bytes()).unwrap();
+            let stored = QueryVector::new("m", &a).nearness(&b.to_bytes()).unwrap();
             prop_assert!((stored - nearness(&a.0, &b.0)).abs() < 0.01);
         }
 
         #[test]
         fn no_bytes_make_it_panic_or_say_what_is_no_number(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-            let sought = Sought::new("m", &Vector::checked(vec![1.0; 16]).unwrap());
+            let sought = QueryVector::new("m", &Vector::checked(vec![1.0; 16]).unwrap());
             prop_assert!(sought.nearness(&bytes).is_none_or(|nearness| !nearness.is_nan()));
         }
     }

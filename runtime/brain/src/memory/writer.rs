@@ -3,14 +3,14 @@
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::db::sql;
-use super::index::{self, Source};
+use super::index::{self, MemorySource};
 use super::logical::{self, Table, Touched};
 use super::undo::{self, RowUndo};
 use crate::bundle::rows::FAN_OUT;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug};
-use crate::skill::Usage;
+use crate::skill::SkillUsage;
 
 /// Rows of this scope belong to the brain, not to one subscriber, and everyone may see them.
 pub(super) const SHARED: i64 = 0;
@@ -18,7 +18,7 @@ pub(super) const SHARED: i64 = 0;
 /// Who said something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum MessageRole {
     /// The subscriber.
     User,
     /// The model.
@@ -27,7 +27,7 @@ pub enum Role {
     Tool,
 }
 
-impl Role {
+impl MessageRole {
     /// The role's name, as stored.
     pub fn name(self) -> &'static str {
         match self {
@@ -40,17 +40,17 @@ impl Role {
 
 /// Something said during a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct MessageEntry {
     /// The task it belongs to.
     pub task: String,
     /// Whose task it was; `None` is visible to everyone.
     pub subscriber: Option<Digest>,
     /// Who said it.
-    pub role: Role,
+    pub role: MessageRole,
     /// What was said.
     pub content: String,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
 }
 
 /// A note by key; a later one with the same key and owner replaces it.
@@ -65,7 +65,7 @@ pub struct Fact {
     /// The task that noted it.
     pub task: String,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
 }
 
 /// How a task went, in one line.
@@ -80,18 +80,18 @@ pub struct TaskEntry {
     /// What it was about.
     pub summary: String,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
 }
 
 /// Changes rows and remembers which ones, so that the logical hash can follow.
 #[derive(Debug)]
-pub struct Writer<'c> {
+pub struct MemoryWriter<'c> {
     connection: &'c Connection,
     touched: Touched,
     undo: Vec<RowUndo>,
 }
 
-impl<'c> Writer<'c> {
+impl<'c> MemoryWriter<'c> {
     /// A writer inside the transaction that is open on `connection`.
     pub fn new(connection: &'c Connection) -> Self {
         Self { connection, touched: Touched::new(), undo: Vec::new() }
@@ -122,18 +122,18 @@ impl<'c> Writer<'c> {
     }
 
     /// Adds a message.
-    pub fn message(&mut self, message: &Message) -> Result<i64> {
+    pub fn message(&mut self, message: &MessageEntry) -> Result<i64> {
         let scope = self.scope(message.subscriber.as_ref())?;
         let id = self
             .connection
             .prepare_cached("INSERT INTO messages (task, scope, role, content, at) VALUES (?1, ?2, ?3, ?4, ?5)")
             .and_then(|mut add| {
-                let Message { task, role, content, at, .. } = message;
+                let MessageEntry { task, role, content, at, .. } = message;
                 add.insert((task, scope, role.name(), content, at.millis()))
             })
             .map_err(|source| sql("write memory.db", source))?;
         self.touch(Table::Messages, id, None);
-        index::add(self.connection, Source::Message, id)?;
+        index::add(self.connection, MemorySource::Message, id)?;
         Ok(id)
     }
 
@@ -149,7 +149,7 @@ impl<'c> Writer<'c> {
         let before = known.map(|id| undo::row(self.connection, Table::Facts, id)).transpose()?.flatten();
         let id = match known {
             Some(id) => {
-                index::remove(self.connection, Source::Fact, id)?;
+                index::remove(self.connection, MemorySource::Fact, id)?;
                 self.connection
                     .prepare_cached("UPDATE facts SET value = ?2, task = ?3, at = ?4 WHERE id = ?1")
                     .and_then(|mut put| put.execute((id, &fact.value, &fact.task, fact.at.millis())))
@@ -163,7 +163,7 @@ impl<'c> Writer<'c> {
                 .map_err(failed)?,
         };
         self.touch(Table::Facts, id, before);
-        index::add(self.connection, Source::Fact, id)?;
+        index::add(self.connection, MemorySource::Fact, id)?;
         Ok(id)
     }
 
@@ -186,13 +186,13 @@ impl<'c> Writer<'c> {
                 _ => sql("write memory.db", source),
             })?;
         self.touch(Table::TaskLog, id, None);
-        index::add(self.connection, Source::Task, id)?;
+        index::add(self.connection, MemorySource::Task, id)?;
         Ok(id)
     }
 
     /// Sets the telemetry of a skill.
-    pub fn usage(&mut self, slug: &Slug, usage: &Usage) -> Result<()> {
-        let at = |moment: Option<Moment>| moment.map(Moment::millis);
+    pub fn usage(&mut self, slug: &Slug, usage: &SkillUsage) -> Result<()> {
+        let at = |moment: Option<Timestamp>| moment.map(Timestamp::millis);
         let known: Option<i64> = self
             .connection
             .prepare_cached("SELECT id FROM skill_usage WHERE slug = ?1")

@@ -6,14 +6,14 @@ use serde_json::Value;
 use super::envelope::Envelope;
 use super::key::PublicKey;
 use super::statement::{CHECKPOINT_TYPE, RECEIPT_TYPE, STATEMENT_TYPE};
-use crate::brain::{self, OnLoss, Opening, Repaired, Vouched};
+use crate::brain::{self, BrainOptions, OnLoss, RepairReport, VerifiedReceipt};
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, sha256};
 use crate::layout::Layout;
 
 /// Whose signatures count.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trusted {
+pub enum TrustedKeys {
     /// These keys'.
     Keys(Vec<PublicKey>),
     /// Whatever key signed the first receipt, all along. Proves that one holder made the tape, not
@@ -23,7 +23,7 @@ pub enum Trusted {
 
 /// Something that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct ChainFinding {
     /// The line of the tape, from 1; 0 for the tape as a whole.
     pub line: usize,
     /// What does not hold.
@@ -33,7 +33,7 @@ pub struct Finding {
 /// What a tape says, as far as it could be followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 #[serde(rename_all = "camelCase")]
-pub struct Checked {
+pub struct ChainReport {
     /// The brain it belongs to.
     pub brain: Option<String>,
     /// How many receipts it has.
@@ -49,20 +49,20 @@ pub struct Checked {
     /// The number a checkpoint says is the last, where the tape ends with one.
     pub checkpoint: Option<u64>,
     /// What does not hold.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ChainFinding>,
 }
 
-impl Checked {
+impl ChainReport {
     /// Whether everything holds.
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
     }
 
     /// Takes one more line of a tape that is read piece by piece; what does not hold with it.
-    pub fn take_line(&mut self, line: &str, trusted: &Trusted) -> Result<Vouched, String> {
+    pub fn take_line(&mut self, line: &str, trusted: &TrustedKeys) -> Result<VerifiedReceipt, String> {
         let statement = take(self, line, trusted)?;
         let text = |value: Option<&str>| value.map(str::to_owned);
-        Ok(Vouched {
+        Ok(VerifiedReceipt {
             digest: self.last.clone().unwrap_or_default(),
             version: self.version,
             before: text(subject(&statement, "bundle/before", "blake3")),
@@ -76,11 +76,11 @@ impl Checked {
 pub fn repair(
     layout: &Layout,
     id: &BrainId,
-    opening: &Opening,
-    trusted: &Trusted,
+    opening: &BrainOptions,
+    trusted: &TrustedKeys,
     on_loss: OnLoss,
-) -> Result<Repaired> {
-    let mut checked = Checked::default();
+) -> Result<RepairReport> {
+    let mut checked = ChainReport::default();
     brain::repair(layout, id, opening, on_loss, &mut |line| {
         checked.take_line(line, trusted).map_err(|what| Error::corrupt(format!("a receipt does not hold: {what}")))
     })
@@ -88,26 +88,28 @@ pub fn repair(
 
 /// Checks every line: signature, shape, number, link to the receipt before, and that each step
 /// begins where the one before ended. At most `MAX_FINDINGS` findings are listed.
-pub fn check<'l>(lines: impl IntoIterator<Item = &'l str>, trusted: &Trusted) -> Checked {
-    let mut checked = Checked::default();
+pub fn check<'l>(lines: impl IntoIterator<Item = &'l str>, trusted: &TrustedKeys) -> ChainReport {
+    let mut checked = ChainReport::default();
     for (number, line) in (1..).zip(lines) {
         if let Err(what) = take(&mut checked, line, trusted) {
-            checked.findings.push(Finding { line: number, what });
+            checked.findings.push(ChainFinding { line: number, what });
             if checked.findings.len() >= MAX_FINDINGS {
-                checked.findings.push(Finding { line: number, what: "more may be wrong; stopped here".to_owned() });
+                checked
+                    .findings
+                    .push(ChainFinding { line: number, what: "more may be wrong; stopped here".to_owned() });
                 break;
             }
         }
     }
     if checked.receipts == 0 && checked.findings.is_empty() {
-        checked.findings.push(Finding { line: 0, what: "the tape has no receipts".to_owned() });
+        checked.findings.push(ChainFinding { line: 0, what: "the tape has no receipts".to_owned() });
     }
     checked
 }
 
 const MAX_FINDINGS: usize = 20;
 
-fn take(checked: &mut Checked, line: &str, trusted: &Trusted) -> Result<Value, String> {
+fn take(checked: &mut ChainReport, line: &str, trusted: &TrustedKeys) -> Result<Value, String> {
     let say = |error: crate::error::Error| error.message().to_owned();
     let envelope = Envelope::parse(line).map_err(say)?;
     let key = signer_of(&envelope, checked, trusted)?;
@@ -132,17 +134,17 @@ fn take(checked: &mut Checked, line: &str, trusted: &Trusted) -> Result<Value, S
     Ok(statement)
 }
 
-fn signer_of(envelope: &Envelope, checked: &Checked, trusted: &Trusted) -> Result<PublicKey, String> {
+fn signer_of(envelope: &Envelope, checked: &ChainReport, trusted: &TrustedKeys) -> Result<PublicKey, String> {
     let keyid = envelope.keyid().ok_or("the envelope has no signature")?;
     let known = match trusted {
-        Trusted::Keys(keys) => {
+        TrustedKeys::Keys(keys) => {
             return keys
                 .iter()
                 .find(|key| key.to_string() == keyid)
                 .cloned()
                 .ok_or_else(|| format!("signed by {keyid}, which is not a trusted key"));
         }
-        Trusted::FirstSeen => checked.keys.first(),
+        TrustedKeys::FirstSeen => checked.keys.first(),
     };
     match known {
         Some(first) if first != keyid => Err(format!("signed by {keyid}, and the tape began with {first}")),
@@ -157,7 +159,7 @@ fn subject<'s>(statement: &'s Value, name: &str, algorithm: &str) -> Option<&'s 
 
 /// Takes one receipt; the state goes on even where something is wrong, so that one bad link is one
 /// finding.
-fn follow(checked: &mut Checked, statement: &Value, digest: String) -> Result<(), String> {
+fn follow(checked: &mut ChainReport, statement: &Value, digest: String) -> Result<(), String> {
     let predicate = &statement["predicate"];
     let mut wrong = Vec::new();
     let brain = predicate["brain"].as_str().unwrap_or_default();
@@ -192,7 +194,7 @@ fn follow(checked: &mut Checked, statement: &Value, digest: String) -> Result<()
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
 }
 
-fn close(checked: &mut Checked, statement: &Value) -> Result<(), String> {
+fn close(checked: &mut ChainReport, statement: &Value) -> Result<(), String> {
     let seq = statement["predicate"]["seq"].as_u64().unwrap_or_default();
     checked.checkpoint = Some(seq);
     if statement["predicate"]["brain"].as_str() != checked.brain.as_deref() {

@@ -115,19 +115,19 @@ fn wipe_stack() {
 }
 
 /// A key that is read, or made, when the first step is signed: looking at a brain needs none.
-pub struct SignerOnUse {
+pub struct LazySigner {
     path: PathBuf,
     random: Arc<dyn Random>,
     signer: OnceLock<Signer>,
 }
 
-impl fmt::Debug for SignerOnUse {
+impl fmt::Debug for LazySigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SignerOnUse({})", self.path.display())
     }
 }
 
-impl SignerOnUse {
+impl LazySigner {
     /// The key in this file.
     pub fn new(path: PathBuf, random: Arc<dyn Random>) -> Self {
         Self { path, random, signer: OnceLock::new() }

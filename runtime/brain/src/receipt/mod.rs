@@ -1,6 +1,6 @@
 //! Receipts: a signed statement of every step of a brain.
 //!
-//! - [`Signer`] holds the key and is the [`Witness`](crate::brain::Witness) of a brain.
+//! - [`Signer`] holds the key and is the [`StepSigner`](crate::brain::StepSigner) of a brain.
 //! - [`Envelope`] is a DSSE envelope around an in-toto statement; [`PublicKey`] checks it.
 //! - [`check`] follows a chain of receipts from its first and says what is proven and what is not.
 //!
@@ -11,7 +11,7 @@ mod envelope;
 mod key;
 mod statement;
 
-pub use chain::{Checked, Finding, Trusted, check, repair};
+pub use chain::{ChainFinding, ChainReport, TrustedKeys, check, repair};
 pub use envelope::{Envelope, PAYLOAD_TYPE};
-pub use key::{PublicKey, Signer, SignerOnUse};
+pub use key::{LazySigner, PublicKey, Signer};
 pub use statement::{CHECKPOINT_TYPE, RECEIPT_TYPE, STATEMENT_TYPE, checkpoint};

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::envelope::Envelope;
-use super::key::{Signer, SignerOnUse};
-use crate::brain::{Move, Receipt, StepKind, Witness};
-use crate::clock::Moment;
+use super::key::{LazySigner, Signer};
+use crate::brain::{Receipt, StepChange, StepKind, StepSigner};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, sha256};
 
@@ -16,17 +16,17 @@ pub const RECEIPT_TYPE: &str = "urn:herm:receipt:1";
 /// The predicate of a checkpoint.
 pub const CHECKPOINT_TYPE: &str = "urn:herm:checkpoint:1";
 
-impl Witness for Signer {
-    fn attest(&self, moved: &Move<'_>) -> Result<Receipt> {
+impl StepSigner for Signer {
+    fn sign_step(&self, moved: &StepChange<'_>) -> Result<Receipt> {
         let payload = to_bytes(&statement(moved))?;
         let digest = sha256(&payload);
         Ok(Receipt { seq: moved.seq, envelope: Envelope::seal(&payload, self).to_line()?, digest })
     }
 }
 
-impl Witness for SignerOnUse {
-    fn attest(&self, moved: &Move<'_>) -> Result<Receipt> {
-        self.get()?.attest(moved)
+impl StepSigner for LazySigner {
+    fn sign_step(&self, moved: &StepChange<'_>) -> Result<Receipt> {
+        self.get()?.sign_step(moved)
     }
 }
 
@@ -34,7 +34,7 @@ fn to_bytes(statement: &Value) -> Result<Vec<u8>> {
     serde_json::to_vec(statement).map_err(|source| Error::internal("a statement cannot be written").because(source))
 }
 
-fn statement(moved: &Move<'_>) -> Value {
+fn statement(moved: &StepChange<'_>) -> Value {
     let mut subject = Vec::new();
     if let Some(result) = moved.report.and_then(|report| report["result"]["sha256"].as_str()) {
         subject.push(json!({ "name": "result", "digest": { "sha256": result } }));
@@ -90,7 +90,7 @@ pub fn checkpoint(
     seq: u64,
     last: &str,
     bundle: &Digest,
-    at: Moment,
+    at: Timestamp,
     signer: &Signer,
 ) -> Result<String> {
     let statement = json!({

@@ -7,11 +7,11 @@ mod settings;
 
 use crate::error::Result;
 
-pub use settings::{Device, MOST_TEXT, Running, TEXT_LIMIT};
+pub use settings::{Device, MOST_TEXT, SemanticOptions, TEXT_LIMIT};
 
 /// What a text is to a model that treats the two differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum EmbeddingInput {
     /// What is looked for.
     Query,
     /// What may be found.
@@ -24,7 +24,7 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
     /// Names the model and its version; vectors of different names are never compared.
     fn name(&self) -> &str;
     /// The vector of a text.
-    fn embed(&self, text: &str, part: Part) -> Result<Vec<f32>>;
+    fn embed(&self, text: &str, part: EmbeddingInput) -> Result<Vec<f32>>;
 }
 
 /// Reads a question and a text together and says how well the text answers it. Slower still than an [`Embedder`].

@@ -17,7 +17,7 @@ pub enum Device {
     Auto,
     /// The CPU.
     Cpu,
-    /// A graphics card, which no build has yet: the CPU does the work, and [`Running::remark`] says so.
+    /// A graphics card, which no build has yet: the CPU does the work, and [`SemanticOptions::remark`] says so.
     Cuda,
 }
 
@@ -36,12 +36,12 @@ impl FromStr for Device {
 
 /// How a model runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Running {
+pub struct SemanticOptions {
     text_limit: usize,
     device: Device,
 }
 
-impl Running {
+impl SemanticOptions {
     /// With so many characters of each text, on this device.
     pub fn new(text_limit: usize, device: Device) -> Result<Self> {
         if !(1..=MOST_TEXT).contains(&text_limit) {
@@ -72,7 +72,7 @@ impl Running {
     }
 }
 
-impl Default for Running {
+impl Default for SemanticOptions {
     fn default() -> Self {
         Self { text_limit: TEXT_LIMIT, device: Device::default() }
     }
@@ -84,10 +84,10 @@ mod tests {
 
     #[test]
     fn a_text_limit_is_at_least_one_character_and_bounded() {
-        assert_eq!(Running::default().text_limit(), 512);
-        assert_eq!(Running::new(64, Device::Cpu).unwrap().text_limit(), 64);
+        assert_eq!(SemanticOptions::default().text_limit(), 512);
+        assert_eq!(SemanticOptions::new(64, Device::Cpu).unwrap().text_limit(), 64);
         for wrong in [0, MOST_TEXT + 1, usize::MAX] {
-            assert!(Running::new(wrong, Device::Auto).is_err(), "{wrong}");
+            assert!(SemanticOptions::new(wrong, Device::Auto).is_err(), "{wrong}");
         }
     }
 
@@ -95,8 +95,8 @@ mod tests {
     fn a_device_that_no_build_has_is_said_to_be_missing() {
         assert_eq!("auto".parse::<Device>().unwrap(), Device::Auto);
         assert!("gpu".parse::<Device>().is_err());
-        let running = Running::new(512, "cuda".parse().unwrap()).unwrap();
+        let running = SemanticOptions::new(512, "cuda".parse().unwrap()).unwrap();
         assert_eq!(running.remark(), Some("no build of herm has CUDA yet: the CPU does the work"));
-        assert_eq!(Running::default().remark(), None);
+        assert_eq!(SemanticOptions::default().remark(), None);
     }
 }

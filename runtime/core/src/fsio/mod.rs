@@ -14,8 +14,8 @@ mod survey_cache;
 pub use os_lock::OsLock;
 pub use private::{PrivateFile, create_output, create_private, read_private, remove_file, write_program};
 pub use root::{
-    Entry, Filling, Kind, Root, Sync, copy_durably, create_dirs, create_scratch, free_bytes, open_regular,
-    read_regular, remove_tree, rename_durably,
+    BulkWriter, DirEntry, DirEntryKind, Root, SyncTiming, copy_durably, create_dirs, create_scratch, free_bytes,
+    open_regular, read_regular, remove_tree, rename_durably,
 };
-pub use survey::{Dir, FileNode, Limits, Look, Odd, Stat, Survey, survey};
+pub use survey::{Dir, FileNode, OddEntry, ScanAction, Stat, Survey, SurveyLimits, survey};
 pub use survey_cache::{load_cache, save_cache};

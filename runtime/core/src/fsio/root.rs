@@ -19,7 +19,7 @@ const TEMP_DIR: &str = ".herm/tmp";
 
 /// When a change has to be on the disk itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sync {
+pub enum SyncTiming {
     /// Before the call returns: the file and its directory are synced.
     Now,
     /// Someone syncs later, and can redo the change until then.
@@ -28,22 +28,22 @@ pub enum Sync {
 
 /// What a name in a directory stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DirEntryKind {
     /// A regular file.
     File,
     /// A directory.
     Dir,
     /// Something a brain cannot hold.
-    Odd(&'static str),
+    Other(&'static str),
 }
 
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirEntry {
     /// The name; lossy where it is not UTF-8.
     pub name: String,
     /// What it stands for.
-    pub kind: Kind,
+    pub kind: DirEntryKind,
 }
 
 /// An open directory. Paths given to it cannot leave it: they are [`RelPath`]s, and a symbolic
@@ -165,7 +165,7 @@ impl Root {
     }
 
     /// The names in this directory, in no particular order.
-    pub fn list(&self) -> Result<Vec<Entry>> {
+    pub fn list(&self) -> Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
         let failed = |errno| self.fail("list", "", errno);
         for entry in rustix::fs::Dir::read_from(&self.fd).map_err(failed)? {
@@ -181,13 +181,13 @@ impl Root {
                 file_type = FileType::from_raw_mode(stat.st_mode);
             }
             let kind = match file_type {
-                _ if raw.to_str().is_err() => Kind::Odd("a name that is not UTF-8"),
-                FileType::RegularFile => Kind::File,
-                FileType::Directory => Kind::Dir,
-                FileType::Symlink => Kind::Odd("a symbolic link"),
-                _ => Kind::Odd("not a regular file"),
+                _ if raw.to_str().is_err() => DirEntryKind::Other("a name that is not UTF-8"),
+                FileType::RegularFile => DirEntryKind::File,
+                FileType::Directory => DirEntryKind::Dir,
+                FileType::Symlink => DirEntryKind::Other("a symbolic link"),
+                _ => DirEntryKind::Other("not a regular file"),
             };
-            entries.push(Entry { name, kind });
+            entries.push(DirEntry { name, kind });
         }
         Ok(entries)
     }
@@ -215,22 +215,22 @@ impl Root {
     }
 
     /// Puts `content` at `rel` in one step: a reader sees the old file or the new one.
-    pub fn replace(&self, rel: &RelPath, content: &[u8], sync: Sync) -> Result<()> {
+    pub fn replace(&self, rel: &RelPath, content: &[u8], sync: SyncTiming) -> Result<()> {
         self.install(rel, content, sync, RenameFlags::empty()).map(|_| ())
     }
 
     /// Begins to fill a directory that nobody else sees yet.
-    pub fn filling(&self) -> Filling<'_> {
-        Filling { root: self, above: None }
+    pub fn bulk_writer(&self) -> BulkWriter<'_> {
+        BulkWriter { root: self, above: None }
     }
 
     /// Puts `content` at `rel` and waits for the disk, but only if nothing is there: of several at
     /// once, exactly one is told `true`.
     pub fn create(&self, rel: &RelPath, content: &[u8]) -> Result<bool> {
-        self.install(rel, content, Sync::Now, RenameFlags::NOREPLACE)
+        self.install(rel, content, SyncTiming::Now, RenameFlags::NOREPLACE)
     }
 
-    fn install(&self, rel: &RelPath, content: &[u8], sync: Sync, how: RenameFlags) -> Result<bool> {
+    fn install(&self, rel: &RelPath, content: &[u8], sync: SyncTiming, how: RenameFlags) -> Result<bool> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let temp = format!("{TEMP_DIR}/{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         let temp_dir = self.parent_dir(&temp)?;
@@ -253,8 +253,8 @@ impl Root {
                 Err(errno) => return Err(self.fail("write", rel.as_str(), errno)),
             }
             match sync {
-                Sync::Now => rustix::fs::fsync(to).map_err(|errno| self.fail("sync", rel.as_str(), errno))?,
-                Sync::Later => {}
+                SyncTiming::Now => rustix::fs::fsync(to).map_err(|errno| self.fail("sync", rel.as_str(), errno))?,
+                SyncTiming::Later => {}
             }
             Ok(true)
         });
@@ -265,13 +265,13 @@ impl Root {
         installed
     }
 
-    fn fill(&self, fd: OwnedFd, rel: &RelPath, content: &[u8], sync: Sync) -> Result<()> {
+    fn fill(&self, fd: OwnedFd, rel: &RelPath, content: &[u8], sync: SyncTiming) -> Result<()> {
         let mut file = File::from(fd);
         let failed = |source| Error::io("write", &self.path.join(rel), source);
         file.write_all(content).map_err(failed)?;
         match sync {
-            Sync::Now => file.sync_all().map_err(failed),
-            Sync::Later => Ok(()),
+            SyncTiming::Now => file.sync_all().map_err(failed),
+            SyncTiming::Later => Ok(()),
         }
     }
 
@@ -413,13 +413,13 @@ impl Root {
 
 /// Many files on their way into a directory that nobody else sees yet: not set aside first, not synced.
 #[derive(Debug)]
-pub struct Filling<'a> {
+pub struct BulkWriter<'a> {
     root: &'a Root,
     /// The directory above the one that the last file went into: the next one is most often there too.
     above: Option<(String, OwnedFd)>,
 }
 
-impl Filling<'_> {
+impl BulkWriter<'_> {
     /// Writes a file. What is there is an error.
     pub fn write(&mut self, rel: &RelPath, content: &[u8]) -> Result<()> {
         let parent = self.parent(rel.as_str())?;
@@ -427,7 +427,7 @@ impl Filling<'_> {
         let at = parent.as_ref().unwrap_or(&self.root.fd);
         let fd = open_beneath(at.as_fd(), rel.name(), flags, Mode::from_raw_mode(0o644))
             .map_err(|errno| self.root.fail("write", rel.as_str(), errno))?;
-        self.root.fill(fd, rel, content, Sync::Later)
+        self.root.fill(fd, rel, content, SyncTiming::Later)
     }
 
     /// The directory that holds `rel`, made where it is not there: three calls where its neighbour was made before.
@@ -639,7 +639,7 @@ mod tests {
     fn a_replaced_file_reads_back_and_leaves_no_temporary() {
         let (dir, root) = root();
         for content in [b"one".to_vec(), vec![b'x'; 100_000]] {
-            root.replace(&rel("a/b/c.md"), &content, Sync::Now).unwrap();
+            root.replace(&rel("a/b/c.md"), &content, SyncTiming::Now).unwrap();
             assert_eq!(root.read(&rel("a/b/c.md"), 1 << 20).unwrap(), Some(content));
         }
         root.clear_temporaries().unwrap();
@@ -650,7 +650,7 @@ mod tests {
     fn links_are_refused_by_both_ways_of_opening() {
         let (dir, root) = root();
         std::fs::create_dir(dir.path().join("real")).unwrap();
-        root.replace(&rel("real/x"), b"x", Sync::Later).unwrap();
+        root.replace(&rel("real/x"), b"x", SyncTiming::Later).unwrap();
         std::os::unix::fs::symlink(dir.path().join("real"), dir.path().join("link")).unwrap();
         std::os::unix::fs::symlink("real/x", dir.path().join("file-link")).unwrap();
         for bad in ["link/x", "file-link"] {
@@ -658,14 +658,14 @@ mod tests {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             assert_eq!(open_by_walk(root.fd(), bad, flags, Mode::empty()).unwrap_err(), Errno::LOOP, "{bad}");
         }
-        assert!(root.replace(&rel("link/y"), b"y", Sync::Later).is_err());
+        assert!(root.replace(&rel("link/y"), b"y", SyncTiming::Later).is_err());
         assert!(open_by_walk(root.fd(), "real/x", OFlags::RDONLY, Mode::empty()).is_ok());
     }
 
     #[test]
     fn removing_a_file_removes_the_empty_directories_above_but_the_first() {
         let (dir, root) = root();
-        root.replace(&rel("skills/a/refs/x.md"), b"x", Sync::Later).unwrap();
+        root.replace(&rel("skills/a/refs/x.md"), b"x", SyncTiming::Later).unwrap();
         root.remove(&rel("skills/a/refs/x.md")).unwrap();
         root.remove(&rel("skills/a/refs/x.md")).unwrap();
         assert!(dir.path().join("skills").is_dir());
@@ -675,7 +675,7 @@ mod tests {
     #[test]
     fn a_file_over_the_limit_is_refused() {
         let (_dir, root) = root();
-        root.replace(&rel("big"), &vec![0; 70_000], Sync::Later).unwrap();
+        root.replace(&rel("big"), &vec![0; 70_000], SyncTiming::Later).unwrap();
         assert!(root.read(&rel("big"), 69_999).is_err());
         assert_eq!(root.read(&rel("big"), 70_000).unwrap().map(|c| c.len()), Some(70_000));
     }

@@ -122,7 +122,7 @@ impl Dir {
 
 /// Something that is neither a regular file nor a directory, or whose name is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Odd {
+pub struct OddEntry {
     /// Where it is.
     pub path: String,
     /// What it is.
@@ -131,14 +131,14 @@ pub struct Odd {
 
 /// How much a survey takes on before it stops with an error.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct SurveyLimits {
     /// Files and directories.
     pub entries: usize,
     /// Levels of directories.
     pub depth: usize,
 }
 
-impl Default for Limits {
+impl Default for SurveyLimits {
     fn default() -> Self {
         Self { entries: 50_000, depth: RelPath::MAX_DEPTH }
     }
@@ -146,7 +146,7 @@ impl Default for Limits {
 
 /// What to do with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum ScanAction {
     /// It is not there at all.
     Skip,
     /// List it.
@@ -159,7 +159,7 @@ pub enum Look {
 #[derive(Debug, Default)]
 pub struct Survey {
     /// What cannot be part of a brain.
-    pub odd: Vec<Odd>,
+    pub odd: Vec<OddEntry>,
     /// Whether anything differs from the earlier survey.
     pub changed: bool,
     /// How many bytes were read.
@@ -168,7 +168,7 @@ pub struct Survey {
 
 /// Looks at everything below `root` and brings `top`, an earlier survey or an empty one, up to
 /// date. `look` decides by relative path.
-pub fn survey(root: &Root, top: &mut Dir, limits: Limits, look: &dyn Fn(&str) -> Look) -> Result<Survey> {
+pub fn survey(root: &Root, top: &mut Dir, limits: SurveyLimits, look: &dyn Fn(&str) -> ScanAction) -> Result<Survey> {
     let mut walk = Walk {
         root,
         limits,
@@ -190,8 +190,8 @@ pub fn survey(root: &Root, top: &mut Dir, limits: Limits, look: &dyn Fn(&str) ->
 
 struct Walk<'a> {
     root: &'a Root,
-    limits: Limits,
-    look: &'a dyn Fn(&str) -> Look,
+    limits: SurveyLimits,
+    look: &'a dyn Fn(&str) -> ScanAction,
     seen: usize,
     /// Where the walk is, relative to the root.
     path: String,
@@ -310,8 +310,8 @@ impl Walk<'_> {
         self.found.changed = true;
         let length = push(&mut self.path, &file.name);
         let there = match (self.look)(&self.path) {
-            Look::Digest => self.digest(fd, name, file)?,
-            Look::List | Look::Skip => match self.stat(fd, name)? {
+            ScanAction::Digest => self.digest(fd, name, file)?,
+            ScanAction::List | ScanAction::Skip => match self.stat(fd, name)? {
                 Some((FileType::RegularFile, stat)) => {
                     (file.stat, file.digest) = (stat, None);
                     true
@@ -364,7 +364,7 @@ impl Walk<'_> {
                 continue;
             };
             let length = push(&mut self.path, name);
-            let skipped = (self.look)(&self.path) == Look::Skip;
+            let skipped = (self.look)(&self.path) == ScanAction::Skip;
             let allowed = RelPath::validate(&self.path);
             self.path.truncate(length);
             if skipped {
@@ -407,7 +407,7 @@ impl Walk<'_> {
 
     fn odd(&mut self, name: &str, what: &'static str) {
         let length = push(&mut self.path, name);
-        self.found.odd.push(Odd { path: self.path.clone(), what });
+        self.found.odd.push(OddEntry { path: self.path.clone(), what });
         self.path.truncate(length);
     }
 

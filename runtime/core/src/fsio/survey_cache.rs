@@ -1,7 +1,7 @@
 //! A survey kept on disk between two openings of a brain. Only ever a shortcut: a missing,
 //! foreign or damaged cache means that every file is read once.
 
-use super::root::{Root, Sync};
+use super::root::{Root, SyncTiming};
 use super::survey::{Dir, FileNode, Stat};
 use crate::error::Result;
 use crate::ids::{Digest, RelPath};
@@ -42,7 +42,7 @@ pub fn load_cache(root: &Root, rel: &RelPath) -> Option<(Dir, Vec<Digest>)> {
 /// it costs one reading of the brain.
 pub fn save_cache(root: &Root, rel: &RelPath, top: &Dir, note: &[Digest]) -> Result<()> {
     // The file system's own idea of "now" is the time of a file just written.
-    root.replace(rel, MAGIC, Sync::Later)?;
+    root.replace(rel, MAGIC, SyncTiming::Later)?;
     let now = root.stat(rel)?.map_or(i64::MAX, |stat| stat.mtime);
     let mut out = MAGIC.to_vec();
     write_dir(&mut out, top, now - RACY_NANOS);
@@ -51,7 +51,7 @@ pub fn save_cache(root: &Root, rel: &RelPath, top: &Dir, note: &[Digest]) -> Res
     }
     let sum = Digest::of(&out);
     out.extend_from_slice(sum.bytes());
-    root.replace(rel, &out, Sync::Later)
+    root.replace(rel, &out, SyncTiming::Later)
 }
 
 fn write_dir(out: &mut Vec<u8>, dir: &Dir, racy: i64) {

@@ -1,7 +1,7 @@
 //! The name of a task.
 
 use super::{Digest, Random};
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::validated_text;
 
@@ -20,7 +20,7 @@ impl TaskId {
     }
 
     /// A new one. Names sort by the moment they were made.
-    pub fn new(at: Moment, random: &dyn Random) -> Result<Self> {
+    pub fn new(at: Timestamp, random: &dyn Random) -> Result<Self> {
         let mut bytes = [0; 8];
         random.fill(&mut bytes)?;
         Ok(Self(format!("{:012x}-{:016x}", at.millis(), u64::from_be_bytes(bytes)).into()))

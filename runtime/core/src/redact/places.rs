@@ -6,7 +6,7 @@ use super::value::{
     is_code, is_given, is_made_up, is_random, is_sample, is_stand_in, is_strong, is_uuid, is_wordy, looks_secret,
     says_stand_in,
 };
-use super::{Found, Keeping};
+use super::{Keeping, SecretMatch};
 
 /// A longer value is a text and no password.
 const LONGEST_VALUE: usize = 512;
@@ -141,7 +141,7 @@ fn assigned(text: &str, start: usize, after: usize) -> Option<(usize, usize, boo
 }
 
 /// A name that says secret stands at `start..end`: what is assigned to it.
-pub(super) fn named(text: &str, start: usize, end: usize, keeping: Keeping) -> Option<Found> {
+pub(super) fn named(text: &str, start: usize, end: usize, keeping: Keeping) -> Option<SecretMatch> {
     let bytes = text.as_bytes();
     let name = text.get(start..end)?;
     let goes_on = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -185,7 +185,7 @@ pub(super) fn named(text: &str, start: usize, end: usize, keeping: Keeping) -> O
     // Whoever can read an address of an image may see the image.
     let is_of_address = is_uuid(value) && matches!(bytes.get(start.wrapping_sub(1)), Some(b'?' | b'&' | b';'));
     let is_real = !is_of_address && (is_random(value) || (is_password && is_quoted && is_strong(value)));
-    kept.then_some(Found { what: "a password or key", whose: "", start: from, end: until, sample: !is_real })
+    kept.then_some(SecretMatch { what: "a password or key", whose: "", start: from, end: until, sample: !is_real })
 }
 
 /// Whether a value is the name of a variable that holds a secret: `password=password`, `user.token = hashedToken`.
@@ -196,7 +196,7 @@ fn names_secret(value: &str) -> bool {
 }
 
 /// `Bearer …`, with the token at `start`.
-pub(super) fn bearer(text: &str, start: usize) -> Option<Found> {
+pub(super) fn bearer(text: &str, start: usize) -> Option<SecretMatch> {
     let end = end_of_token(text, start);
     let whole = text.get(start..end)?;
     let token = whole.trim_end_matches('.');
@@ -205,11 +205,11 @@ pub(super) fn bearer(text: &str, start: usize) -> Option<Found> {
     // Of a web token, the signature is what nobody can guess.
     let unguessed = if token.starts_with("eyJ") { token.split('.').nth(2).unwrap_or_default() } else { token };
     let sample = !is_random(unguessed) || is_sample(token);
-    is_token.then_some(Found { what: "a bearer token", whose: "", start, end, sample })
+    is_token.then_some(SecretMatch { what: "a bearer token", whose: "", start, end, sample })
 }
 
 /// `Basic …`, with a user and a password in base64 at `start`.
-pub(super) fn basic(text: &str, start: usize) -> Option<Found> {
+pub(super) fn basic(text: &str, start: usize) -> Option<SecretMatch> {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD_NO_PAD;
     let end = end_of_token(text, start);
@@ -222,7 +222,7 @@ pub(super) fn basic(text: &str, start: usize) -> Option<Found> {
     let (user, password) = plain.split_once(':')?;
     let is_pair = !plain.contains(char::is_control) && !is_dummy(user, password);
     let sample = !(is_random(password) || is_strong(password));
-    is_pair.then_some(Found { what: "a password", whose: "", start, end, sample })
+    is_pair.then_some(SecretMatch { what: "a password", whose: "", start, end, sample })
 }
 
 /// Whether a password stands in for one: `user:pass`, `postgres:postgres`, `root:`.
@@ -264,7 +264,7 @@ fn is_wordy_dummy(password: &str) -> bool {
 
 /// Addresses with a password in them: `postgres://user:password@host`, with the user at `start`. Only the password is
 /// taken.
-pub(super) fn address(text: &str, start: usize) -> Option<Found> {
+pub(super) fn address(text: &str, start: usize) -> Option<SecretMatch> {
     const LONGEST: usize = 512;
     let ends = |c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '<' | '>' | '`' | ',' | '|');
     let end = end_within(text, start, LONGEST, ends);
@@ -280,11 +280,11 @@ pub(super) fn address(text: &str, start: usize) -> Option<Found> {
     let kinds = password.bytes().any(|b| b.is_ascii_digit()) && password.bytes().any(|b| b.is_ascii_alphabetic());
     let is_real = password.len() >= 8 && kinds && !is_stand_in(password) && !is_sample(password) && !is_nowhere;
     let end = at + password.len();
-    Some(Found { what: "a password in an address", whose: "", start: at, end, sample: !is_real })
+    Some(SecretMatch { what: "a password in an address", whose: "", start: at, end, sample: !is_real })
 }
 
 /// A header whose value is a credential, up to the end of the line or of the quotation. Its name ends at `after`.
-pub(super) fn header(text: &str, name: usize, after: usize) -> Option<Found> {
+pub(super) fn header(text: &str, name: usize, after: usize) -> Option<SecretMatch> {
     const SCHEMES: [&str; 6] = ["bearer", "basic", "token", "digest", "negotiate", "apikey"];
     if !(begins(text.as_bytes(), name) || text.as_bytes().get(name.wrapping_sub(1)) == Some(&b'-')) {
         return None;
@@ -308,11 +308,11 @@ pub(super) fn header(text: &str, name: usize, after: usize) -> Option<Found> {
         || is_code(credential.trim(), between.contains(':'))
         || (is_scheme && is_dummy("", credential.trim()));
     let is_kept = is_given(credential) && !is_harmless;
-    is_kept.then_some(Found { what: "a credential", whose: "", start, end, sample: true })
+    is_kept.then_some(SecretMatch { what: "a credential", whose: "", start, end, sample: true })
 }
 
 /// A private key whose first line begins at `start`, with `-----BEGIN `.
-pub(super) fn private_key(text: &str, start: usize) -> Option<Found> {
+pub(super) fn private_key(text: &str, start: usize) -> Option<SecretMatch> {
     let title = start + "-----BEGIN ".len();
     // A title is one short line; looking further each time would take quadratic time.
     let title_end = end_within(text, title, 60, |c| matches!(c, '-' | '\n'));
@@ -347,7 +347,7 @@ pub(super) fn private_key(text: &str, start: usize) -> Option<Found> {
         && !inside.contains('…');
     let spoken_of = inside.split_whitespace().filter(|word| word.bytes().all(|b| b.is_ascii_lowercase())).count() > 3;
     let sample = letters < SHORTEST_KEY || is_made_up(inside) || is_stand_in(inside) || is_sample_body(inside);
-    (is_there && !spoken_of).then_some(Found { what: "a private key", whose: "", start, end, sample })
+    (is_there && !spoken_of).then_some(SecretMatch { what: "a private key", whose: "", start, end, sample })
 }
 
 /// Whether the body of a key is made of one repeated piece, or of words.

@@ -12,7 +12,7 @@ const MOST_WORK: usize = 4_000_000;
 
 /// What became of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum LineChange {
     /// It is in both texts.
     Kept,
     /// It is in the text before only.
@@ -29,7 +29,7 @@ pub struct Hunk<'t> {
     /// How many lines of the text after come before this hunk.
     pub after: usize,
     /// The lines, each with its end of line where it has one.
-    pub lines: Vec<(Fate, &'t str)>,
+    pub lines: Vec<(LineChange, &'t str)>,
 }
 
 /// What differs, with up to `context` lines around each change.
@@ -43,14 +43,14 @@ pub fn hunks<'t>(before: &'t str, after: &'t str, context: usize) -> Vec<Hunk<'t
 pub fn unified(before: &str, after: &str, context: usize) -> String {
     let mut text = String::new();
     for hunk in hunks(before, after, context) {
-        let count = |other: Fate| hunk.lines.iter().filter(|(fate, _)| *fate != other).count();
-        let (old, new) = (count(Fate::Added), count(Fate::Removed));
+        let count = |other: LineChange| hunk.lines.iter().filter(|(fate, _)| *fate != other).count();
+        let (old, new) = (count(LineChange::Added), count(LineChange::Removed));
         text.push_str(&format!("@@ -{} +{} @@\n", range(hunk.before, old), range(hunk.after, new)));
         for (fate, line) in hunk.lines {
             text.push(match fate {
-                Fate::Kept => ' ',
-                Fate::Removed => '-',
-                Fate::Added => '+',
+                LineChange::Kept => ' ',
+                LineChange::Removed => '-',
+                LineChange::Added => '+',
             });
             text.push_str(line);
             if !line.ends_with('\n') {
@@ -71,28 +71,28 @@ fn range(skipped: usize, count: usize) -> String {
 }
 
 /// Every line of both texts with its fate, in reading order.
-fn fates<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(Fate, &'t str)> {
+fn fates<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(LineChange, &'t str)> {
     let (removed, added) = marks(old, new);
     let mut lines = Vec::new();
     let mut old = old.iter().zip(removed).peekable();
     let mut new = new.iter().zip(added).peekable();
     loop {
         while let Some((line, _)) = old.next_if(|(_, removed)| *removed) {
-            lines.push((Fate::Removed, *line));
+            lines.push((LineChange::Removed, *line));
         }
         while let Some((line, _)) = new.next_if(|(_, added)| *added) {
-            lines.push((Fate::Added, *line));
+            lines.push((LineChange::Added, *line));
         }
         // What is neither removed nor added is in both, in the same order.
         match (old.next(), new.next()) {
-            (Some((line, _)), Some(_)) => lines.push((Fate::Kept, *line)),
+            (Some((line, _)), Some(_)) => lines.push((LineChange::Kept, *line)),
             _ => return lines,
         }
     }
 }
 
 /// Cuts the lines into hunks: changes that are at most twice the context apart share one.
-fn gather<'t>(lines: &[(Fate, &'t str)], context: usize) -> Vec<Hunk<'t>> {
+fn gather<'t>(lines: &[(LineChange, &'t str)], context: usize) -> Vec<Hunk<'t>> {
     let mut hunks: Vec<Hunk<'t>> = Vec::new();
     let (mut before, mut after) = (0, 0);
     // Lines that are the same since the last change: they end a hunk or stand between two.
@@ -100,11 +100,11 @@ fn gather<'t>(lines: &[(Fate, &'t str)], context: usize) -> Vec<Hunk<'t>> {
     let mut open = false;
     let close = |hunks: &mut Vec<Hunk<'t>>, kept: &[&'t str]| {
         if let Some(hunk) = hunks.last_mut() {
-            hunk.lines.extend(kept.iter().take(context).map(|line| (Fate::Kept, *line)));
+            hunk.lines.extend(kept.iter().take(context).map(|line| (LineChange::Kept, *line)));
         }
     };
     for (fate, line) in lines {
-        if *fate == Fate::Kept {
+        if *fate == LineChange::Kept {
             kept.push(line);
             before += 1;
             after += 1;
@@ -121,12 +121,12 @@ fn gather<'t>(lines: &[(Fate, &'t str)], context: usize) -> Vec<Hunk<'t>> {
             open = true;
         }
         if let Some(hunk) = hunks.last_mut() {
-            hunk.lines.extend(kept.drain(..).map(|line| (Fate::Kept, line)));
+            hunk.lines.extend(kept.drain(..).map(|line| (LineChange::Kept, line)));
             hunk.lines.push((*fate, line));
         }
         match fate {
-            Fate::Removed => before += 1,
-            Fate::Added | Fate::Kept => after += 1,
+            LineChange::Removed => before += 1,
+            LineChange::Added | LineChange::Kept => after += 1,
         }
     }
     if open {
@@ -287,11 +287,11 @@ mod tests {
             at = hunk.before;
             assert_eq!(made.len(), hunk.after, "the hunk says where it stands");
             for (fate, line) in &hunk.lines {
-                if *fate != Fate::Added {
+                if *fate != LineChange::Added {
                     assert_eq!(old[at], *line);
                     at += 1;
                 }
-                if *fate != Fate::Removed {
+                if *fate != LineChange::Removed {
                     made.push(line);
                 }
             }
@@ -315,7 +315,7 @@ mod tests {
     }
 
     fn changes(hunks: &[Hunk<'_>]) -> usize {
-        hunks.iter().flat_map(|hunk| &hunk.lines).filter(|(fate, _)| *fate != Fate::Kept).count()
+        hunks.iter().flat_map(|hunk| &hunk.lines).filter(|(fate, _)| *fate != LineChange::Kept).count()
     }
 
     #[test]

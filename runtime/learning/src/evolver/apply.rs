@@ -8,15 +8,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::lane;
-use super::verification::{self, Trial, Verification, Verified};
-use crate::brain::{Brain, Draft, Editor, Settled, Step, StepKind};
+use super::verification::{self, SkillVerification, Trial, VerificationOptions};
+use crate::brain::{Brain, Draft, Editor, SettledStep, Step, StepKind};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fsio::{self, Root, Sync};
+use crate::fsio::{self, Root, SyncTiming};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
-pub use crate::skill::change::Change;
-use crate::skill::change::{Act, Proposed};
-use crate::skill::{CreatedBy, Files as _, Form, MAIN_FILES, Place, store, support_path};
+pub use crate::skill::change::SkillUpdate;
+use crate::skill::change::{SkillAction, SkillProposal};
+use crate::skill::{CreatedBy, Files as _, Form, MAIN_FILES, SkillLocation, store, support_path};
 
 /// The schema of a manifest.
 pub const MANIFEST_SCHEMA: &str = "herm/evolver-change/v1";
@@ -25,7 +25,7 @@ pub const SUMMARY: &str = "evolver: ";
 
 /// Whether someone said yes to a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Approval {
+pub enum EvolverApproval {
     /// Yes.
     Given,
     /// Nobody did.
@@ -34,7 +34,7 @@ pub enum Approval {
 
 /// What became of a change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Applied {
+pub struct SkillApplyResult {
     /// Whether it was made.
     pub applied: bool,
     /// `applied`, `unchanged`, `approval-required`, `target-not-found`, `hash-mismatch`,
@@ -55,17 +55,17 @@ pub struct Applied {
     pub new_digest: Digest,
     /// How it was verified.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub verify: Option<Verified>,
+    pub verify: Option<SkillVerification>,
     /// The number of the step: what `rollback` and `drill` take as their manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<i64>,
     /// How the brain moved.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub settled: Option<Settled>,
+    pub settled: Option<SettledStep>,
 }
 
-impl Applied {
-    fn refused(change: &Change, reason: &'static str) -> Self {
+impl SkillApplyResult {
+    fn refused(change: &SkillUpdate, reason: &'static str) -> Self {
         Self {
             applied: false,
             reason,
@@ -86,38 +86,43 @@ impl Applied {
 }
 
 /// Makes a change of a skill that is there, or says why not. See [`apply_proposed`].
-pub fn apply(brain: &mut Brain, change: &Change, approval: Approval, verification: &Verification) -> Result<Applied> {
-    apply_proposed(brain, &Proposed::from(change.clone()), approval, verification)
+pub fn apply(
+    brain: &mut Brain,
+    change: &SkillUpdate,
+    approval: EvolverApproval,
+    verification: &VerificationOptions,
+) -> Result<SkillApplyResult> {
+    apply_proposed(brain, &SkillProposal::from(change.clone()), approval, verification)
 }
 
 /// Makes a change, or says why not. The brain's lock is held by whoever has it open, so between reading
 /// the skill and settling the step nobody else can write it.
 pub fn apply_proposed(
     brain: &mut Brain,
-    proposed: &Proposed,
-    approval: Approval,
-    verification: &Verification,
-) -> Result<Applied> {
+    proposed: &SkillProposal,
+    approval: EvolverApproval,
+    verification: &VerificationOptions,
+) -> Result<SkillApplyResult> {
     let change = &proposed.change;
-    if approval == Approval::Missing {
-        return Ok(Applied::refused(change, "approval-required").because("nobody approved it: say --approve"));
+    if approval == EvolverApproval::Missing {
+        return Ok(SkillApplyResult::refused(change, "approval-required").because("nobody approved it: say --approve"));
     }
     let mut draft = Draft::new();
     let editor = brain.edit(&mut draft);
     let place = match find(&editor, proposed)? {
         Ok(place) => place,
-        Err((reason, detail)) => return Ok(Applied::refused(change, reason).because(detail)),
+        Err((reason, detail)) => return Ok(SkillApplyResult::refused(change, reason).because(detail)),
     };
     // The bytes that are hashed here are the bytes that are replaced: `read` checks them against the tree.
     let before = editor.read(&place.main)?.unwrap_or_default();
     let original = Digest::of(&before);
-    let report = Applied {
+    let report = SkillApplyResult {
         target_path: Some(place.main.clone()),
         original_digest: Some(original),
-        ..Applied::refused(change, "hash-mismatch")
+        ..SkillApplyResult::refused(change, "hash-mismatch")
     };
-    if proposed.act == Act::Edit && is_there(&editor, &place, change, original)? {
-        return Ok(Applied { reason: "unchanged", ..report });
+    if proposed.act == SkillAction::Edit && is_there(&editor, &place, change, original)? {
+        return Ok(SkillApplyResult { reason: "unchanged", ..report });
     }
     if original != change.expected {
         let detail = format!("it has {original}, and the change was made for {}", change.expected);
@@ -129,23 +134,23 @@ pub fn apply_proposed(
     let files = match write(brain, &mut draft, proposed, &before) {
         Ok(files) => files,
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Refused | ErrorKind::Conflict) => {
-            return Ok(Applied { reason: "rules-broken", ..report }.because(error.message()));
+            return Ok(SkillApplyResult { reason: "rules-broken", ..report }.because(error.message()));
         }
         Err(error) => return Err(error),
     };
     if files.is_empty() {
-        return Ok(Applied { reason: "unchanged", ..report });
+        return Ok(SkillApplyResult { reason: "unchanged", ..report });
     }
     let new = report.new_digest;
     let mut manifest = manifest(brain, change, &place.main, original, new, &files);
     let verified = match proposed.act {
         // Its text is as it was.
-        Act::Archive => verification::verify(&Verification::default(), &change.content, None),
+        SkillAction::Archive => verification::verify(&VerificationOptions::default(), &change.content, None),
         _ => tried(brain, change, &before, (original, new), verification, &manifest)?,
     };
     if !verified.passed {
         let detail = format!("{} failed", verified.failed_stage.unwrap_or("the verification"));
-        return Ok(Applied { reason: "verify-failed", verify: Some(verified), ..report }.because(detail));
+        return Ok(SkillApplyResult { reason: "verify-failed", verify: Some(verified), ..report }.because(detail));
     }
     if let Some(fields) = manifest.as_object_mut() {
         fields.insert("verify".to_owned(), json!(verified));
@@ -160,13 +165,13 @@ pub fn apply_proposed(
     let step = Step { kind: StepKind::Evolve, summary: &summary, report: Some(&told), transcript: None };
     let settled = brain.settle_step(&draft, &step)?;
     if !settled.moved {
-        return Ok(Applied { reason: "unchanged", verify: Some(verified), ..report });
+        return Ok(SkillApplyResult { reason: "unchanged", verify: Some(verified), ..report });
     }
     if let Err(error) = lane::supersede(brain, &change.skill) {
         // Accepting one of them would be refused all the same.
         tracing::warn!(brain = %brain.id(), %error, "held changes of the skill still wait");
     }
-    Ok(Applied {
+    Ok(SkillApplyResult {
         applied: true,
         reason: "applied",
         verify: Some(verified),
@@ -177,29 +182,33 @@ pub fn apply_proposed(
 }
 
 /// Where the skill of a change stands, or why the change cannot be made.
-fn find(editor: &Editor<'_>, proposed: &Proposed) -> Result<Result<Place, (&'static str, String)>> {
+fn find(editor: &Editor<'_>, proposed: &SkillProposal) -> Result<Result<SkillLocation, (&'static str, String)>> {
     let skill = &proposed.change.skill;
     let active = store::find(editor, skill)?;
     let archived = store::archived_skills(&editor.below(layout::ARCHIVE_DIR)?);
     let archived = archived.into_iter().find(|(name, _)| name == skill).map(|(slug, main)| {
         let form = if MAIN_FILES.contains(&main.name()) { Form::Directory } else { Form::Flat };
-        Place { slug, main, form }
+        SkillLocation { slug, main, form }
     });
     Ok(match (proposed.act, active, archived) {
-        (Act::Edit | Act::Archive, Some(place), _) => Ok(place),
-        (Act::Edit | Act::Archive, None, _) => Err(("target-not-found", format!("there is no skill {skill}"))),
-        (Act::Create, None, None) => {
-            Ok(Place { slug: skill.clone(), main: layout::flat_skill(skill)?, form: Form::Flat })
+        (SkillAction::Edit | SkillAction::Archive, Some(place), _) => Ok(place),
+        (SkillAction::Edit | SkillAction::Archive, None, _) => {
+            Err(("target-not-found", format!("there is no skill {skill}")))
         }
-        (Act::Restore, None, Some(place)) => Ok(place),
-        (Act::Restore, None, None) => Err(("target-not-found", format!("skill {skill} is not in the archive"))),
-        (Act::Create | Act::Restore, _, _) => Err(("hash-mismatch", format!("skill {skill} is there by now"))),
+        (SkillAction::Create, None, None) => {
+            Ok(SkillLocation { slug: skill.clone(), main: layout::flat_skill(skill)?, form: Form::Flat })
+        }
+        (SkillAction::Restore, None, Some(place)) => Ok(place),
+        (SkillAction::Restore, None, None) => Err(("target-not-found", format!("skill {skill} is not in the archive"))),
+        (SkillAction::Create | SkillAction::Restore, _, _) => {
+            Err(("hash-mismatch", format!("skill {skill} is there by now")))
+        }
     })
 }
 
 /// A support file that is not as the change expects it, in a sentence. An archive takes the whole directory, so every file
 /// in it must be known.
-fn changed_file(editor: &Editor<'_>, place: &Place, proposed: &Proposed) -> Result<Option<String>> {
+fn changed_file(editor: &Editor<'_>, place: &SkillLocation, proposed: &SkillProposal) -> Result<Option<String>> {
     for (file, expected) in &proposed.before {
         let there = match place.dir() {
             Some(dir) => editor.read(&dir.join(file)?)?,
@@ -209,7 +218,7 @@ fn changed_file(editor: &Editor<'_>, place: &Place, proposed: &Proposed) -> Resu
             return Ok(Some(format!("{file} beside it is not as it was when the change was made")));
         }
     }
-    let Some(dir) = place.dir().filter(|_| proposed.act == Act::Archive) else { return Ok(None) };
+    let Some(dir) = place.dir().filter(|_| proposed.act == SkillAction::Archive) else { return Ok(None) };
     let inside = format!("{dir}/");
     let mut files = editor.below(dir.as_str())?.into_iter().filter(|path| *path != place.main);
     let added = files.find_map(|path| {
@@ -224,7 +233,7 @@ fn changed_file(editor: &Editor<'_>, place: &Place, proposed: &Proposed) -> Resu
 }
 
 /// Whether everything is as the change would make it.
-fn is_there(editor: &Editor<'_>, place: &Place, change: &Change, original: Digest) -> Result<bool> {
+fn is_there(editor: &Editor<'_>, place: &SkillLocation, change: &SkillUpdate, original: Digest) -> Result<bool> {
     if original != Digest::of(change.content.as_bytes()) {
         return Ok(false);
     }
@@ -237,22 +246,22 @@ fn is_there(editor: &Editor<'_>, place: &Place, change: &Change, original: Diges
     Ok(true)
 }
 
-fn what(change: &Change) -> &str {
+fn what(change: &SkillUpdate) -> &str {
     change.why.get("what").and_then(Value::as_str).unwrap_or("change")
 }
 
 /// Puts the change into the draft; the files that really change, with their digests before and after. Whoever accepts a
 /// change, the skill stays whose it was; a skill that an agent thought of is the agent's.
-fn write(brain: &Brain, draft: &mut Draft, proposed: &Proposed, before: &[u8]) -> Result<Vec<Value>> {
+fn write(brain: &Brain, draft: &mut Draft, proposed: &SkillProposal, before: &[u8]) -> Result<Vec<Value>> {
     let change = &proposed.change;
     let mut editor = brain.edit(draft);
     match proposed.act {
-        Act::Edit => {}
-        Act::Create => drop(editor.create_skill(&change.skill, &change.content, CreatedBy::Agent)?),
-        Act::Archive => editor.archive_skill(&change.skill)?,
-        Act::Restore => drop(editor.restore_skill(&change.skill)?),
+        SkillAction::Edit => {}
+        SkillAction::Create => drop(editor.create_skill(&change.skill, &change.content, CreatedBy::Agent)?),
+        SkillAction::Archive => editor.archive_skill(&change.skill)?,
+        SkillAction::Restore => drop(editor.restore_skill(&change.skill)?),
     }
-    if proposed.act != Act::Archive {
+    if proposed.act != SkillAction::Archive {
         for (file, content) in &change.support {
             match content {
                 // First, for it may give the skill a directory of its own.
@@ -261,7 +270,8 @@ fn write(brain: &Brain, draft: &mut Draft, proposed: &Proposed, before: &[u8]) -
             }
         }
     }
-    let is_edited = matches!(proposed.act, Act::Edit | Act::Restore) && change.content.as_bytes() != before;
+    let is_edited =
+        matches!(proposed.act, SkillAction::Edit | SkillAction::Restore) && change.content.as_bytes() != before;
     if is_edited {
         editor.edit_skill(&change.skill, &change.content)?;
     }
@@ -275,7 +285,14 @@ fn write(brain: &Brain, draft: &mut Draft, proposed: &Proposed, before: &[u8]) -
     Ok(files)
 }
 
-fn manifest(brain: &Brain, change: &Change, target: &RelPath, original: Digest, new: Digest, files: &[Value]) -> Value {
+fn manifest(
+    brain: &Brain,
+    change: &SkillUpdate,
+    target: &RelPath,
+    original: Digest,
+    new: Digest,
+    files: &[Value],
+) -> Value {
     let mut manifest = json!({
         "schema": MANIFEST_SCHEMA,
         "brain": brain.id(),
@@ -297,12 +314,12 @@ fn manifest(brain: &Brain, change: &Change, target: &RelPath, original: Digest, 
 /// Runs the stages. Where commands have a say, the change is laid out for them beside the brain.
 fn tried(
     brain: &Brain,
-    change: &Change,
+    change: &SkillUpdate,
     before: &[u8],
     (original, new): (Digest, Digest),
-    verification: &Verification,
+    verification: &VerificationOptions,
     manifest: &Value,
-) -> Result<Verified> {
+) -> Result<SkillVerification> {
     if !verification.has_commands() {
         return Ok(verification::verify(verification, &change.content, None));
     }
@@ -331,14 +348,14 @@ fn tried(
 const BACKUP: &str = "before.md";
 const MANIFEST: &str = "manifest.json";
 
-fn lay_out(brain: &Brain, place: &Path, change: &Change, before: &[u8], manifest: &Value) -> Result<()> {
+fn lay_out(brain: &Brain, place: &Path, change: &SkillUpdate, before: &[u8], manifest: &Value) -> Result<()> {
     let staging = brain.staging();
     if staging.symlink_metadata().is_ok() {
         fsio::remove_tree(&staging)?;
     }
     fsio::create_dirs(place)?;
     let root = Root::open(place)?;
-    let put = |name: &str, content: &[u8]| root.replace(&name.parse()?, content, Sync::Later);
+    let put = |name: &str, content: &[u8]| root.replace(&name.parse()?, content, SyncTiming::Later);
     // In a directory of its name, as validators expect it.
     let skill = |file: &str| format!("{}/{file}", change.skill);
     // What the skill has beside it, so that links and scripts are where its text says.

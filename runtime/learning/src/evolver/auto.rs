@@ -8,21 +8,21 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Counts;
-use super::apply::{self, Applied, Approval, Change};
-use super::ground::Ground;
-use super::lane::{self, Held};
-use super::policy::{NOT_AGENT_CREATED, Policy, Source};
+use super::EvidenceCounts;
+use super::apply::{self, EvolverApproval, SkillApplyResult, SkillUpdate};
+use super::ground::EvolverView;
+use super::lane::{self, QueuedReview};
+use super::policy::{EvolverPolicy, NOT_AGENT_CREATED, SkillSource};
 use super::prepare::SizeStrategy;
 use super::queue::ReviewStatus;
 use super::rollback::DrillGate;
-use super::select::{Chosen, Ranking, Selection};
+use super::select::{RankedSkill, RankerChain, Selection};
 use super::variants::Variant;
-use super::verification::Verification;
+use super::verification::VerificationOptions;
 use crate::brain::Brain;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
-use crate::skill::provenance::{Ruling, Subject, Writer, rule};
+use crate::skill::provenance::{SkillFacts, SkillWriter, WriteRuling, rule};
 
 /// The schema of a run's report.
 pub const RUN_SCHEMA: &str = "herm/evolver-run/v1";
@@ -30,7 +30,7 @@ pub const RUN_SCHEMA: &str = "herm/evolver-run/v1";
 /// What a pass does with what it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mode {
+pub enum EvolverPassMode {
     /// Says what it would do.
     DryRun,
     /// Holds each change until a person accepts it.
@@ -41,7 +41,7 @@ pub enum Mode {
 
 /// How a pass goes.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct EvolverPassOptions {
     /// How many days back it looks.
     pub days: u32,
     /// How many skills it changes at most.
@@ -51,40 +51,40 @@ pub struct Options {
     /// How many variants of a block are compared.
     pub variants: usize,
     /// Who may be changed.
-    pub policy: Policy,
+    pub policy: EvolverPolicy,
     /// What happens with what it finds.
-    pub mode: Mode,
+    pub mode: EvolverPassMode,
     /// Whether the operator said that it may write by itself.
-    pub approval: Approval,
+    pub approval: EvolverApproval,
     /// What a change has to pass.
-    pub verification: Verification,
+    pub verification: VerificationOptions,
     /// Whether the last change must have passed a drill.
     pub require_restore_drill: bool,
 }
 
-impl Default for Options {
+impl Default for EvolverPassOptions {
     fn default() -> Self {
         Self {
             days: 7,
             max_skills: 3,
             min_evidence: 2,
             variants: 1,
-            policy: Policy::default(),
-            mode: Mode::DryRun,
-            approval: Approval::Missing,
-            verification: Verification::default(),
+            policy: EvolverPolicy::default(),
+            mode: EvolverPassMode::DryRun,
+            approval: EvolverApproval::Missing,
+            verification: VerificationOptions::default(),
             require_restore_drill: false,
         }
     }
 }
 
-impl Options {
+impl EvolverPassOptions {
     /// Whether it puts anything into the queue: not where it only looks, or where nobody said yes.
     fn may_hold(&self) -> bool {
         match self.mode {
-            Mode::DryRun => false,
-            Mode::Pending => true,
-            Mode::ApplyLowRisk => self.approval == Approval::Given,
+            EvolverPassMode::DryRun => false,
+            EvolverPassMode::Pending => true,
+            EvolverPassMode::ApplyLowRisk => self.approval == EvolverApproval::Given,
         }
     }
 
@@ -107,7 +107,7 @@ impl Options {
 /// What became of a skill in a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum EvolverCandidateStatus {
     /// Its block is ready.
     Planned,
     /// Its block was written.
@@ -122,43 +122,43 @@ pub enum Status {
 
 /// A skill in a pass.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Candidate {
+pub struct EvolverCandidate {
     /// The skill.
     pub skill_name: Slug,
     /// Always low: only the managed block is written.
     pub risk: &'static str,
     /// Why it stands where it does.
-    pub selection: Chosen,
+    pub selection: RankedSkill,
     /// Its main file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_path: Option<RelPath>,
     /// Where it comes from.
-    pub source: Source,
+    pub source: SkillSource,
     /// Whether it may be changed without a person.
     pub source_writable: bool,
     /// What became of it.
-    pub status: Status,
+    pub status: EvolverCandidateStatus,
     /// Why.
     pub reason: String,
     /// What was prepared.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub plan: Option<Planned>,
+    pub plan: Option<PlannedSkillUpdate>,
     /// How the change went.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub apply_result: Option<Applied>,
+    pub apply_result: Option<SkillApplyResult>,
     /// Its id in the queue, where it is held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
     #[serde(skip)]
-    change: Option<Change>,
+    change: Option<SkillUpdate>,
     /// What only a person may do.
     #[serde(skip)]
-    proposal: Option<Change>,
+    proposal: Option<SkillUpdate>,
 }
 
 /// What was prepared for a skill.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Planned {
+pub struct PlannedSkillUpdate {
     /// How many variants were asked for.
     pub variants_requested: usize,
     /// What they are.
@@ -176,16 +176,16 @@ pub struct Planned {
     /// How large it is and becomes.
     pub content_size: Value,
     /// How much evidence there is.
-    pub evidence_summary: Counts,
+    pub evidence_summary: EvidenceCounts,
 }
 
 /// What a pass found and did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Run {
+pub struct EvolverPassReport {
     /// The format.
     pub schema_version: &'static str,
     /// What it does with what it finds.
-    pub mode: Mode,
+    pub mode: EvolverPassMode,
     /// What keeps it safe.
     pub safety: Value,
     /// How it was asked for.
@@ -198,11 +198,15 @@ pub struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The skills.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<EvolverCandidate>,
 }
 
 /// What a pass would do. Changes nothing.
-pub fn plan(ground: &Ground<'_>, options: &Options, ranking: Ranking<'_>) -> Result<Run> {
+pub fn plan(
+    ground: &EvolverView<'_>,
+    options: &EvolverPassOptions,
+    ranking: RankerChain<'_>,
+) -> Result<EvolverPassReport> {
     plan::beyond(ground, options, ranking, &Tried::default())
 }
 
@@ -214,21 +218,25 @@ struct Tried {
     changed: usize,
 }
 
-impl Run {
+impl EvolverPassReport {
     /// How many skills were changed, or wait to be.
     pub fn changed(&self) -> usize {
         self.candidates.iter().filter(|one| one.is_done()).count()
     }
 
     fn count(&mut self) {
-        let count = |status: Status| self.candidates.iter().filter(|one| one.status == status).count();
-        let (planned, applied, pending) = (count(Status::Planned), count(Status::Applied), count(Status::Pending));
+        let count = |status: EvolverCandidateStatus| self.candidates.iter().filter(|one| one.status == status).count();
+        let (planned, applied, pending) = (
+            count(EvolverCandidateStatus::Planned),
+            count(EvolverCandidateStatus::Applied),
+            count(EvolverCandidateStatus::Pending),
+        );
         self.summary = json!({
             "planned": planned + applied + pending,
             "applied": applied,
             "pending": pending,
-            "unchanged": count(Status::Unchanged),
-            "skipped": count(Status::Skipped),
+            "unchanged": count(EvolverCandidateStatus::Unchanged),
+            "skipped": count(EvolverCandidateStatus::Skipped),
             "not_reached": self.selection.order.len().saturating_sub(self.candidates.len()),
         });
     }
@@ -236,34 +244,41 @@ impl Run {
 
 /// Runs a pass over a brain: one `maintenance` step for each skill that changes. A skill whose change does
 /// not verify gives its place to the next one, as long as not too many do.
-pub fn run(brain: &mut Brain, options: &Options, ranking: Ranking<'_>, external: &[Slug]) -> Result<Run> {
+pub fn run(
+    brain: &mut Brain,
+    options: &EvolverPassOptions,
+    ranking: RankerChain<'_>,
+    external: &[Slug],
+) -> Result<EvolverPassReport> {
     let beyond = |brain: &Brain, tried: &Tried| {
-        let ground = Ground::of_brain(brain)?.with_external(external.iter().cloned());
+        let ground = EvolverView::of_brain(brain)?.with_external(external.iter().cloned());
         plan::beyond(&ground, options, ranking, tried)
     };
     let mut tried = Tried::default();
     let mut run = beyond(brain, &tried)?;
-    let taken_back = brain.taken_back()?;
+    let taken_back = brain.undone_skills()?;
     let (mut attempts, mut from) = (0, 0);
     loop {
         for candidate in run.candidates.iter_mut().skip(from) {
             let Some(change) = candidate.change.take().or_else(|| candidate.proposal.take()) else { continue };
             let undone = taken_back.judge(change.content.as_bytes(), None);
-            let ruling = rule(Writer::Evolver, Some(Subject { source: candidate.source, pinned: false }), undone);
+            let ruling =
+                rule(SkillWriter::Evolver, Some(SkillFacts { source: candidate.source, pinned: false }), undone);
             let done = match ruling {
-                Ruling::Allow => {
+                WriteRuling::Allow => {
                     attempts += 1;
                     carry_out(brain, options, candidate, &change)
                 }
-                Ruling::Propose(_) => propose(brain, options, candidate, &change),
-                Ruling::Refuse(_) => {
-                    (candidate.status, candidate.reason) = (Status::Skipped, "undone-needs-a-person".to_owned());
+                WriteRuling::Propose(_) => propose(brain, options, candidate, &change),
+                WriteRuling::Refuse(_) => {
+                    (candidate.status, candidate.reason) =
+                        (EvolverCandidateStatus::Skipped, "undone-needs-a-person".to_owned());
                     Ok(())
                 }
             };
             if let Err(error) = done {
                 // Said with what was done before it, which stands.
-                (candidate.status, candidate.reason) = (Status::Skipped, error.message().to_owned());
+                (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, error.message().to_owned());
                 run.error = Some(error.message().to_owned());
                 break;
             }
@@ -271,7 +286,7 @@ pub fn run(brain: &mut Brain, options: &Options, ranking: Ranking<'_>, external:
         }
         from = run.candidates.len();
         tried.skills.extend(run.candidates.iter().map(|one| one.skill_name.clone()));
-        let writes = options.mode == Mode::ApplyLowRisk && options.approval == Approval::Given;
+        let writes = options.mode == EvolverPassMode::ApplyLowRisk && options.approval == EvolverApproval::Given;
         let is_over = tried.changed >= options.max_skills || attempts >= 2 * options.max_skills;
         if !writes || is_over || run.error.is_some() || from >= run.selection.order.len() {
             break;
@@ -279,36 +294,47 @@ pub fn run(brain: &mut Brain, options: &Options, ranking: Ranking<'_>, external:
         run.candidates.extend(beyond(brain, &tried)?.candidates);
     }
     for candidate in run.candidates.iter_mut().filter(|one| one.change.is_some() || one.proposal.is_some()) {
-        (candidate.status, candidate.reason) = (Status::Skipped, "not-reached".to_owned());
+        (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, "not-reached".to_owned());
     }
     run.count();
     Ok(run)
 }
 
 /// Puts a change into the queue that only a person may make. Where changes are made, it counts as skipped all the same.
-fn propose(brain: &mut Brain, options: &Options, candidate: &mut Candidate, change: &Change) -> Result<()> {
-    let held = lane::hold(brain, change, &format!("skill {} is not the agent's own", change.skill))?;
+fn propose(
+    brain: &mut Brain,
+    options: &EvolverPassOptions,
+    candidate: &mut EvolverCandidate,
+    change: &SkillUpdate,
+) -> Result<()> {
+    let held = lane::enqueue_update(brain, change, &format!("skill {} is not the agent's own", change.skill))?;
     candidate.hold(held);
-    if options.mode == Mode::ApplyLowRisk && candidate.status == Status::Pending {
-        (candidate.status, candidate.reason) = (Status::Skipped, NOT_AGENT_CREATED.to_owned());
+    if options.mode == EvolverPassMode::ApplyLowRisk && candidate.status == EvolverCandidateStatus::Pending {
+        (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, NOT_AGENT_CREATED.to_owned());
     }
     Ok(())
 }
 
 /// Does with one change what the mode says.
-fn carry_out(brain: &mut Brain, options: &Options, candidate: &mut Candidate, change: &Change) -> Result<()> {
+fn carry_out(
+    brain: &mut Brain,
+    options: &EvolverPassOptions,
+    candidate: &mut EvolverCandidate,
+    change: &SkillUpdate,
+) -> Result<()> {
     match options.mode {
-        Mode::DryRun => {}
-        Mode::Pending => {
-            let held = lane::hold(brain, change, &candidate.reason)?;
+        EvolverPassMode::DryRun => {}
+        EvolverPassMode::Pending => {
+            let held = lane::enqueue_update(brain, change, &candidate.reason)?;
             candidate.hold(held);
         }
-        Mode::ApplyLowRisk if let Some(why) = drill_missing(brain, options)? => {
-            (candidate.status, candidate.reason) = (Status::Skipped, why);
+        EvolverPassMode::ApplyLowRisk if let Some(why) = drill_missing(brain, options)? => {
+            (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, why);
         }
-        Mode::ApplyLowRisk => {
+        EvolverPassMode::ApplyLowRisk => {
             let applied = apply::apply(brain, change, options.approval, &options.verification)?;
-            candidate.status = if applied.applied { Status::Applied } else { Status::Skipped };
+            candidate.status =
+                if applied.applied { EvolverCandidateStatus::Applied } else { EvolverCandidateStatus::Skipped };
             candidate.reason = match applied.reason {
                 "approval-required" => "auto-approval-required".to_owned(),
                 reason => reason.to_owned(),
@@ -319,23 +345,23 @@ fn carry_out(brain: &mut Brain, options: &Options, candidate: &mut Candidate, ch
     Ok(())
 }
 
-impl Candidate {
+impl EvolverCandidate {
     /// Whether it was changed, or waits to be.
     fn is_done(&self) -> bool {
-        matches!(self.status, Status::Applied | Status::Pending)
+        matches!(self.status, EvolverCandidateStatus::Applied | EvolverCandidateStatus::Pending)
     }
 
-    fn hold(&mut self, held: Held) {
+    fn hold(&mut self, held: QueuedReview) {
         (self.status, self.reason) = match held.status == ReviewStatus::Pending.name() {
-            true => (Status::Pending, format!("held as {}", held.id)),
-            false => (Status::Skipped, format!("{}-before: {}", held.status, held.id)),
+            true => (EvolverCandidateStatus::Pending, format!("held as {}", held.id)),
+            false => (EvolverCandidateStatus::Skipped, format!("{}-before: {}", held.status, held.id)),
         };
         self.held = Some(held.id);
     }
 }
 
 /// Why a change must wait for a drill. Asked before each: the one before it is not drilled yet.
-fn drill_missing(brain: &Brain, options: &Options) -> Result<Option<String>> {
+fn drill_missing(brain: &Brain, options: &EvolverPassOptions) -> Result<Option<String>> {
     if !options.require_restore_drill {
         return Ok(None);
     }

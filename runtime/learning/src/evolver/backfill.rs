@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::brain::Brain;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fsio::{Kind, Root};
-use crate::memory::{ImportedSession, TakenIn, window_start};
+use crate::fsio::{DirEntryKind, Root};
+use crate::memory::{EvidenceImportCounts, ImportedSession, window_start};
 
 pub use record::read as read_record;
 
@@ -25,14 +25,14 @@ const NAMED: usize = 50;
 
 /// Which records are taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scope {
+pub struct BackfillScope {
     /// Those that began in the last so many days.
     pub days: u32,
     /// At most so many, the newest.
     pub limit: Option<usize>,
 }
 
-impl Default for Scope {
+impl Default for BackfillScope {
     fn default() -> Self {
         Self { days: 30, limit: None }
     }
@@ -40,7 +40,7 @@ impl Default for Scope {
 
 /// What became of the records of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Backfilled {
+pub struct BackfillReport {
     /// The directory.
     pub sessions_dir: PathBuf,
     /// How many days back it went.
@@ -56,15 +56,15 @@ pub struct Backfilled {
     /// Records that could not be read.
     pub files_failed: usize,
     /// The first of them, and why.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<BackfillFailure>,
     /// What was new.
     #[serde(flatten)]
-    pub taken: TakenIn,
+    pub taken: EvidenceImportCounts,
 }
 
 /// A record that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Failure {
+pub struct BackfillFailure {
     /// Its name.
     pub file: String,
     /// Why.
@@ -75,13 +75,13 @@ pub struct Failure {
 #[derive(Debug)]
 struct Found {
     name: String,
-    changed: Moment,
+    changed: Timestamp,
     /// Why it is none, where that is known before it is read.
     objection: Option<&'static str>,
 }
 
 /// Takes in the sessions of a directory. Reads one record at a time, and holds no more than a batch.
-pub fn backfill(brain: &mut Brain, dir: &Path, scope: Scope) -> Result<Backfilled> {
+pub fn backfill(brain: &mut Brain, dir: &Path, scope: BackfillScope) -> Result<BackfillReport> {
     let root = Root::open(dir).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::not_found(format!("there is no directory {}", dir.display()))
             .hint("name the directory that holds the session_*.json files"),
@@ -90,7 +90,7 @@ pub fn backfill(brain: &mut Brain, dir: &Path, scope: Scope) -> Result<Backfille
     let now = brain.clock().now();
     let since = window_start(now, scope.days);
     let found = newest_first(&root, now)?;
-    let mut done = Backfilled {
+    let mut done = BackfillReport {
         sessions_dir: dir.to_owned(),
         days: scope.days,
         limit: scope.limit,
@@ -99,31 +99,31 @@ pub fn backfill(brain: &mut Brain, dir: &Path, scope: Scope) -> Result<Backfille
         sessions_skipped_old: 0,
         files_failed: 0,
         failures: Vec::new(),
-        taken: TakenIn::default(),
+        taken: EvidenceImportCounts::default(),
     };
     let mut records = Records { root: &root, since, done: &mut done, left: found.into_iter(), most: scope.limit };
-    let taken = brain.take_in_evidence(std::iter::from_fn(|| records.next_session()))?;
+    let taken = brain.import_evidence(std::iter::from_fn(|| records.next_session()))?;
     done.taken = taken;
     Ok(done)
 }
 
 /// The records of a directory by when they were last written, newest first. What only looks like one comes before them,
 /// so that it is named whatever the limit.
-fn newest_first(root: &Root, now: Moment) -> Result<Vec<Found>> {
+fn newest_first(root: &Root, now: Timestamp) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in root.list()? {
         if !entry.name.starts_with("session_") || !entry.name.to_ascii_lowercase().ends_with(".json") {
             continue;
         }
         let objection = match (entry.kind, entry.name.ends_with(".json")) {
-            (Kind::Dir, _) => Some("it is a directory; a record is a file"),
+            (DirEntryKind::Dir, _) => Some("it is a directory; a record is a file"),
             (_, false) => Some("the names of records end in .json, in small letters: rename it to have it read"),
             _ => None,
         };
         let changed = match entry.name.parse().map(|path| root.stat(&path)) {
             _ if objection.is_some() => now,
             // What is dated in the future would be the newest for ever.
-            Ok(Ok(Some(stat))) => Moment(stat.mtime / 1_000_000).min(now),
+            Ok(Ok(Some(stat))) => Timestamp(stat.mtime / 1_000_000).min(now),
             // Told when it is read.
             _ => now,
         };
@@ -136,8 +136,8 @@ fn newest_first(root: &Root, now: Moment) -> Result<Vec<Found>> {
 
 struct Records<'a> {
     root: &'a Root,
-    since: Moment,
-    done: &'a mut Backfilled,
+    since: Timestamp,
+    done: &'a mut BackfillReport,
     left: std::vec::IntoIter<Found>,
     most: Option<usize>,
 }
@@ -164,7 +164,7 @@ impl Records<'_> {
                 Err(why) => {
                     self.done.files_failed += 1;
                     if self.done.failures.len() < NAMED {
-                        let failure = Failure { file: escaped(&found.name), why: escaped(&why) };
+                        let failure = BackfillFailure { file: escaped(&found.name), why: escaped(&why) };
                         self.done.failures.push(failure);
                     }
                 }

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 pub use render::MAX_BLOCK_BYTES;
 pub use render::render;
-pub(super) use render::{Form, Notes, Rendered, bullets, rendered, row_line};
+pub(super) use render::{BlockLines, Form, Rendered, bullets, rendered, row_line};
 
 /// The line that begins the block.
 pub const START: &str = "<!-- curator-evolver:auto:start -->";
@@ -20,7 +20,7 @@ pub const END: &str = "<!-- curator-evolver:auto:end -->";
 
 /// What there is of a block in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum BlockMatch {
     /// No marker at all.
     None,
     /// One block: from its first marker to the end of its last, without the line break behind it.
@@ -32,7 +32,7 @@ pub enum Found {
 }
 
 /// Finds the block of a text. A marker counts wherever it stands.
-pub fn find(text: &str) -> Found {
+pub fn find(text: &str) -> BlockMatch {
     let (mut starts, mut ends) = (Vec::new(), Vec::new());
     let mut is_inline = false;
     // One cheap search for one character: skills are searched at every pass, and most have no block.
@@ -47,24 +47,24 @@ pub fn find(text: &str) -> Found {
         is_inline |= !is_alone(text, at..at + marker.len());
     }
     let range = match (starts.as_slice(), ends.as_slice()) {
-        ([], []) => return Found::None,
+        ([], []) => return BlockMatch::None,
         ([start], [end]) if start < end => *start..*end + END.len(),
-        (starts, ends) if starts.len() != ends.len() => return Found::Broken("markers-unbalanced"),
+        (starts, ends) if starts.len() != ends.len() => return BlockMatch::Broken("markers-unbalanced"),
         // The n-th end must come after the n-th start, or something was ended that had not begun.
         (starts, ends) if starts.iter().zip(ends).any(|(start, end)| end < start) => {
-            return Found::Broken("markers-reversed");
+            return BlockMatch::Broken("markers-reversed");
         }
         (starts, ends) if starts.iter().skip(1).zip(ends).any(|(start, end)| start < end) => {
-            return Found::Broken("markers-nested");
+            return BlockMatch::Broken("markers-nested");
         }
-        _ => return Found::Broken("markers-repeated"),
+        _ => return BlockMatch::Broken("markers-repeated"),
     };
     if is_inline {
-        Found::Broken("markers-inline")
+        BlockMatch::Broken("markers-inline")
     } else if is_fenced(text, &range) {
-        Found::Broken("markers-fenced")
+        BlockMatch::Broken("markers-fenced")
     } else {
-        Found::One(range)
+        BlockMatch::One(range)
     }
 }
 
@@ -123,23 +123,23 @@ pub fn put(text: &str, block: &str) -> Result<String, &'static str> {
 }
 
 /// [`put`] into a text whose block was looked for already.
-pub(super) fn put_at(text: &str, found: &Found, block: &str) -> Result<String, &'static str> {
+pub(super) fn put_at(text: &str, found: &BlockMatch, block: &str) -> Result<String, &'static str> {
     let line_break = line_break(text);
     let lines = block.lines().collect::<Vec<_>>().join(line_break);
     match find(&lines) {
-        Found::One(range) if range == (0..lines.len()) => {}
-        Found::Broken(reason) => return Err(reason),
-        Found::None | Found::One(_) => return Err("markers-unbalanced"),
+        BlockMatch::One(range) if range == (0..lines.len()) => {}
+        BlockMatch::Broken(reason) => return Err(reason),
+        BlockMatch::None | BlockMatch::One(_) => return Err("markers-unbalanced"),
     }
     match found {
-        Found::Broken(reason) => Err(reason),
-        Found::One(range) => {
+        BlockMatch::Broken(reason) => Err(reason),
+        BlockMatch::One(range) => {
             Ok([text.get(..range.start).unwrap_or_default(), &lines, text.get(range.end..).unwrap_or_default()]
                 .concat())
         }
-        Found::None if text.is_empty() => Ok([&lines, line_break].concat()),
-        Found::None if text.ends_with(['\n', '\r']) => Ok([text, line_break, &lines, line_break].concat()),
-        Found::None => Ok([text, line_break, line_break, &lines].concat()),
+        BlockMatch::None if text.is_empty() => Ok([&lines, line_break].concat()),
+        BlockMatch::None if text.ends_with(['\n', '\r']) => Ok([text, line_break, &lines, line_break].concat()),
+        BlockMatch::None => Ok([text, line_break, line_break, &lines].concat()),
     }
 }
 
@@ -149,9 +149,9 @@ pub(super) fn put_at(text: &str, found: &Found, block: &str) -> Result<String, &
 /// edited around the block since then loses the block and one blank line, and nothing else.
 pub fn remove(text: &str) -> Result<String, &'static str> {
     let range = match find(text) {
-        Found::None => return Ok(text.to_owned()),
-        Found::Broken(reason) => return Err(reason),
-        Found::One(range) => range,
+        BlockMatch::None => return Ok(text.to_owned()),
+        BlockMatch::Broken(reason) => return Err(reason),
+        BlockMatch::One(range) => range,
     };
     let line_break = line_break(text);
     let before = text.get(..range.start).unwrap_or_default();

@@ -3,39 +3,39 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::policy::Source;
+use super::policy::SkillSource;
 use crate::brain::{Brain, Reader};
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
 use crate::memory::{EvidenceView, EvolverRows};
 use crate::skill::provenance::says_pinned;
-use crate::skill::{Place, Usage, all_skills, support_path};
+use crate::skill::{SkillLocation, SkillUsage, all_skills, support_path};
 
 type Read<'a> = Box<dyn Fn(&RelPath) -> Result<Option<Vec<u8>>> + 'a>;
 
 /// A brain as the evolver sees it.
-pub struct Ground<'a> {
+pub struct EvolverView<'a> {
     /// The evidence.
     pub evidence: EvidenceView<'a>,
     /// What the evolver keeps.
     pub rows: EvolverRows<'a>,
     /// Now.
-    pub now: Moment,
-    usage: BTreeMap<Slug, Usage>,
-    places: BTreeMap<Slug, Place>,
+    pub now: Timestamp,
+    usage: BTreeMap<Slug, SkillUsage>,
+    places: BTreeMap<Slug, SkillLocation>,
     external: BTreeSet<Slug>,
     read: Read<'a>,
 }
 
-impl std::fmt::Debug for Ground<'_> {
+impl std::fmt::Debug for EvolverView<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ground").field("now", &self.now).field("skills", &self.places.len()).finish_non_exhaustive()
     }
 }
 
-impl<'a> Ground<'a> {
+impl<'a> EvolverView<'a> {
     /// The ground of a brain that is owned.
     pub fn of_brain(brain: &'a Brain) -> Result<Self> {
         Ok(Self {
@@ -50,7 +50,7 @@ impl<'a> Ground<'a> {
     }
 
     /// The ground of a brain that is only looked at.
-    pub fn of_reader(reader: &'a Reader, now: Moment) -> Result<Self> {
+    pub fn of_reader(reader: &'a Reader, now: Timestamp) -> Result<Self> {
         Ok(Self {
             evidence: reader.evidence_view(),
             rows: reader.evolver_rows(),
@@ -70,15 +70,15 @@ impl<'a> Ground<'a> {
     }
 
     /// Where a skill comes from, as it is recorded.
-    pub fn source(&self, slug: &Slug) -> Source {
+    pub fn source(&self, slug: &Slug) -> SkillSource {
         if !self.places.contains_key(slug) && self.external.contains(slug) {
-            return Source::External;
+            return SkillSource::External;
         }
-        Source::of(self.usage.get(slug).map(|usage| usage.created_by))
+        SkillSource::of(self.usage.get(slug).map(|usage| usage.created_by))
     }
 
     /// Where a skill stands in the brain.
-    pub fn place(&self, slug: &Slug) -> Option<&Place> {
+    pub fn place(&self, slug: &Slug) -> Option<&SkillLocation> {
         self.places.get(slug)
     }
 
@@ -88,14 +88,14 @@ impl<'a> Ground<'a> {
     }
 
     /// A skill's main file; `None` where the brain has no such skill.
-    pub fn text(&self, slug: &Slug) -> Result<Option<Text>> {
+    pub fn text(&self, slug: &Slug) -> Result<Option<SkillMainFile>> {
         let Some(place) = self.places.get(slug) else { return Ok(None) };
         let Some(bytes) = (self.read)(&place.main)? else { return Ok(None) };
         let digest = Digest::of(&bytes);
         let text = String::from_utf8(bytes).map_err(|source| {
             Error::invalid(format!("{} is not UTF-8 text", place.main)).hint("save it as UTF-8").because(source)
         })?;
-        Ok(Some(Text { path: place.main.clone(), text, digest }))
+        Ok(Some(SkillMainFile { path: place.main.clone(), text, digest }))
     }
 
     /// A support file of a skill; `None` where it has none of that name.
@@ -113,7 +113,7 @@ impl<'a> Ground<'a> {
 
 /// A skill's main file with the digest of the very bytes it was read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Text {
+pub struct SkillMainFile {
     /// Where it stands.
     pub path: RelPath,
     /// What it says.
@@ -122,7 +122,7 @@ pub struct Text {
     pub digest: Digest,
 }
 
-fn places(paths: &[RelPath]) -> BTreeMap<Slug, Place> {
+fn places(paths: &[RelPath]) -> BTreeMap<Slug, SkillLocation> {
     let mut places = BTreeMap::new();
     for place in all_skills(paths, layout::SKILLS_DIR) {
         // The first in path order, as everywhere.

@@ -3,24 +3,24 @@
 
 use serde_json::{Value, json};
 
-use super::apply::{self, Applied, Approval};
-use super::queue::{self, Candidate, CandidateKind, ReviewStatus};
+use super::apply::{self, EvolverApproval, SkillApplyResult};
+use super::queue::{self, CandidateKind, ReviewCandidate, ReviewStatus};
 use super::report::ChangeOutcome;
-use super::rollback::{self, RolledBack};
-use super::verification::Verification;
+use super::rollback::{self, RollbackReport};
+use super::verification::VerificationOptions;
 use crate::brain::{Brain, OnChanged};
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug};
-use crate::memory::{EvidenceView, EvolverRows, Notes, QueueRow};
-use crate::skill::change::{Change, Proposed};
+use crate::memory::{EvidenceView, EvolverRows, EvolverWriter, QueueRow};
+use crate::skill::change::{SkillProposal, SkillUpdate};
 
 /// How many rows are mined at a time.
 const MINED_ROWS: usize = 500;
 
 /// A change in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct QueuedReview {
     /// Its id there.
     pub id: String,
     /// What a person said of it so far: one that was rejected is not brought up again.
@@ -38,7 +38,7 @@ impl Decisions {
 
     /// What stands of a skill on evidence up to `last`: a person's no, or a change of this very text that
     /// waits. Newer evidence is a new question.
-    pub(super) fn of(&self, skill: &Slug, text: Digest, last: i64) -> Option<Held> {
+    pub(super) fn of(&self, skill: &Slug, text: Digest, last: i64) -> Option<QueuedReview> {
         let rests_on =
             |row: &&QueueRow| row.entry["metadata"]["through"].as_i64().is_some_and(|through| last <= through);
         let is = |row: &&QueueRow, status: ReviewStatus| row.status == status.name();
@@ -48,28 +48,28 @@ impl Decisions {
             let fits = |row: &&QueueRow| row.entry["metadata"]["expected_digest"] == json!(text);
             of_skill().filter(fits).find(|row| is(row, ReviewStatus::Pending))
         };
-        rejected.or_else(waits).map(|row| Held { id: row.id.clone(), status: row.status.clone() })
+        rejected.or_else(waits).map(|row| QueuedReview { id: row.id.clone(), status: row.status.clone() })
     }
 }
 
 /// Holds a change until a person accepts it. One that waits for the same skill is superseded; one that was
 /// decided about stays decided.
-pub fn hold(brain: &mut Brain, change: &Change, why: &str) -> Result<Held> {
+pub fn enqueue_update(brain: &mut Brain, change: &SkillUpdate, why: &str) -> Result<QueuedReview> {
     let content = serde_json::to_string(change)
         .map_err(|source| Error::internal("a change could not be written as JSON").because(source))?;
     let through = change.why["evidence"]["through"].as_i64();
-    let digest = Proposed::from(change.clone()).digest();
-    let candidate = Candidate::change(&change.skill, change.expected, digest, through, why);
+    let digest = SkillProposal::from(change.clone()).digest();
+    let candidate = ReviewCandidate::change(&change.skill, change.expected, digest, through, why);
     let row = row(brain.clock().now(), &candidate, Some(content))?;
     if let Some(known) = brain.evolver_rows().queued(&row.id)?
         && known.status != ReviewStatus::Superseded.name()
     {
-        return Ok(Held { id: known.id, status: known.status });
+        return Ok(QueuedReview { id: known.id, status: known.status });
     }
     // What tasks propose is not the evolver's to put aside.
     let earlier: Vec<String> =
         waiting_changes(brain, &change.skill)?.into_iter().filter(|row| !is_of_task(row)).map(|row| row.id).collect();
-    brain.note(|notes| {
+    brain.write_evolver_rows(|notes| {
         for old in &earlier {
             notes.set_status(old, ReviewStatus::Superseded.name(), row.created_at)?;
         }
@@ -78,18 +78,18 @@ pub fn hold(brain: &mut Brain, change: &Change, why: &str) -> Result<Held> {
             false => notes.revive(&row),
         }
     })?;
-    Ok(Held { id: row.id, status: row.status })
+    Ok(QueuedReview { id: row.id, status: row.status })
 }
 
 /// The row of a change that a task may not make by itself.
-pub fn proposed_row(proposed: &Proposed, at: Moment, why: &str) -> Result<QueueRow> {
+pub fn proposed_row(proposed: &SkillProposal, at: Timestamp, why: &str) -> Result<QueueRow> {
     let content = serde_json::to_string(proposed)
         .map_err(|source| Error::internal("a change could not be written as JSON").because(source))?;
-    row(at, &Candidate::proposed(proposed, why), Some(content))
+    row(at, &ReviewCandidate::proposed(proposed, why), Some(content))
 }
 
 /// What accepting a queued change would do; `None` where the row is no change.
-pub fn proposed_of(row: &QueueRow) -> Option<Proposed> {
+pub fn proposed_of(row: &QueueRow) -> Option<SkillProposal> {
     row.content.as_deref().and_then(|content| serde_json::from_str(content).ok())
 }
 
@@ -111,12 +111,12 @@ pub(super) fn supersede(brain: &mut Brain, skill: &Slug) -> Result<()> {
         return Ok(());
     }
     let now = brain.clock().now();
-    brain.note(|notes| {
+    brain.write_evolver_rows(|notes| {
         held.iter().try_for_each(|row| notes.set_status(&row.id, ReviewStatus::Superseded.name(), now).map(|_| ()))
     })
 }
 
-fn row(at: Moment, candidate: &Candidate, content: Option<String>) -> Result<QueueRow> {
+fn row(at: Timestamp, candidate: &ReviewCandidate, content: Option<String>) -> Result<QueueRow> {
     candidate.check()?;
     let entry = serde_json::to_value(candidate)
         .map_err(|source| Error::internal("a candidate could not be written as JSON").because(source))?;
@@ -133,17 +133,18 @@ fn row(at: Moment, candidate: &Candidate, content: Option<String>) -> Result<Que
 }
 
 /// Queues candidates; which of them are new.
-pub fn enqueue(brain: &mut Brain, candidates: &[Candidate]) -> Result<Vec<bool>> {
+pub fn enqueue(brain: &mut Brain, candidates: &[ReviewCandidate]) -> Result<Vec<bool>> {
     let now = brain.clock().now();
     let rows = candidates.iter().map(|candidate| row(now, candidate, None)).collect::<Result<Vec<_>>>()?;
-    brain.note(|notes: &Notes<'_>| rows.iter().map(|row| notes.enqueue(row)).collect())
+    brain.write_evolver_rows(|notes: &EvolverWriter<'_>| rows.iter().map(|row| notes.enqueue(row)).collect())
 }
 
 /// The candidates that the newest evidence since `since` gives: what failed, as work for a person.
-pub fn mined(evidence: &EvidenceView<'_>, since: Moment) -> Result<Vec<Candidate>> {
+pub fn mine_evidence(evidence: &EvidenceView<'_>, since: Timestamp) -> Result<Vec<ReviewCandidate>> {
     let rows = evidence.recent(since, MINED_ROWS)?;
     let found = rows.iter().filter_map(queue::from_evidence).map(|observation| queue::mine(&observation));
-    let mut candidates: Vec<Candidate> = found.filter(|candidate| candidate.kind != CandidateKind::Ignore).collect();
+    let mut candidates: Vec<ReviewCandidate> =
+        found.filter(|candidate| candidate.kind != CandidateKind::Ignore).collect();
     candidates.sort_by(|a, b| a.id.cmp(&b.id));
     candidates.dedup_by(|a, b| a.id == b.id);
     Ok(candidates)
@@ -152,7 +153,7 @@ pub fn mined(evidence: &EvidenceView<'_>, since: Moment) -> Result<Vec<Candidate
 /// Proposes to take back changes whose skills did worse since; the ids of those that wait now. One that a
 /// person rejected is not brought up again.
 pub fn propose_rollbacks(brain: &mut Brain, outcomes: &[ChangeOutcome]) -> Result<Vec<String>> {
-    let worse: Vec<Candidate> =
+    let worse: Vec<ReviewCandidate> =
         outcomes.iter().filter(|outcome| outcome.proposed_rollback).map(ChangeOutcome::candidate).collect();
     if worse.is_empty() {
         return Ok(Vec::new());
@@ -167,16 +168,16 @@ pub fn propose_rollbacks(brain: &mut Brain, outcomes: &[ChangeOutcome]) -> Resul
 /// What accepting something did.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Accepted {
+pub enum ReviewOutcome {
     /// The change was made, or could not be.
-    Change(Applied),
+    Change(SkillApplyResult),
     /// The change was taken back, or could not be.
-    Rollback(RolledBack),
+    Rollback(RollbackReport),
     /// Noted; the work itself is a person's.
     Noted,
 }
 
-impl Accepted {
+impl ReviewOutcome {
     /// Whether it came to what was wanted.
     pub fn is_done(&self) -> bool {
         match self {
@@ -188,12 +189,12 @@ impl Accepted {
 }
 
 /// Accepts something that waits. What cannot be done stays pending.
-pub fn accept(brain: &mut Brain, id: &str, verification: &Verification) -> Result<Accepted> {
+pub fn accept(brain: &mut Brain, id: &str, verification: &VerificationOptions) -> Result<ReviewOutcome> {
     let row = pending(brain, id)?;
     let accepted = match row.kind.parse::<CandidateKind>()? {
         CandidateKind::Change => {
             let content = row.content.as_deref().unwrap_or_default();
-            let proposed: Proposed = serde_json::from_str(content).map_err(|source| {
+            let proposed: SkillProposal = serde_json::from_str(content).map_err(|source| {
                 Error::corrupt(format!("the change {id} is not one herm wrote"))
                     .hint("reject it; the next pass makes a new one")
                     .because(source)
@@ -204,13 +205,13 @@ pub fn accept(brain: &mut Brain, id: &str, verification: &Verification) -> Resul
                 return Err(Error::corrupt(format!("the change {id} is not the one that was reviewed"))
                     .hint("reject it; the next pass makes a new one"));
             }
-            Accepted::Change(apply::apply_proposed(brain, &proposed, Approval::Given, verification)?)
+            ReviewOutcome::Change(apply::apply_proposed(brain, &proposed, EvolverApproval::Given, verification)?)
         }
         CandidateKind::Rollback => {
             let first = row.entry["metadata"]["first"].as_i64().unwrap_or(i64::MAX);
-            Accepted::Rollback(rollback_since(brain, row.skill.as_ref(), first)?)
+            ReviewOutcome::Rollback(rollback_since(brain, row.skill.as_ref(), first)?)
         }
-        _ => Accepted::Noted,
+        _ => ReviewOutcome::Noted,
     };
     if accepted.is_done() {
         set(brain, id, ReviewStatus::Accepted)?;
@@ -219,7 +220,7 @@ pub fn accept(brain: &mut Brain, id: &str, verification: &Verification) -> Resul
 }
 
 /// Takes the changes of a skill back from the newest to the one of step `first`; how the last of them went.
-fn rollback_since(brain: &mut Brain, skill: Option<&Slug>, first: i64) -> Result<RolledBack> {
+fn rollback_since(brain: &mut Brain, skill: Option<&Slug>, first: i64) -> Result<RollbackReport> {
     let changes = brain.evolver_rows().changes(skill)?;
     let standing = changes.iter().filter(|change| change.step >= first && change.rolled_back_at.is_none());
     let steps: Vec<i64> = standing.map(|change| change.step).collect();
@@ -245,7 +246,7 @@ pub fn reject(brain: &mut Brain, id: &str) -> Result<()> {
 
 fn set(brain: &mut Brain, id: &str, status: ReviewStatus) -> Result<()> {
     let now = brain.clock().now();
-    brain.note(|notes| notes.set_status(id, status.name(), now)).map(|_| ())
+    brain.write_evolver_rows(|notes| notes.set_status(id, status.name(), now)).map(|_| ())
 }
 
 fn pending(brain: &Brain, id: &str) -> Result<QueueRow> {
@@ -260,7 +261,7 @@ fn pending(brain: &Brain, id: &str) -> Result<QueueRow> {
 }
 
 /// What a queue row says, for people and programs: its entry with its status.
-pub fn shown(row: &QueueRow) -> Value {
+pub fn to_json(row: &QueueRow) -> Value {
     let mut entry = row.entry.clone();
     if let Some(fields) = entry.as_object_mut() {
         fields.insert("status".to_owned(), json!(row.status));

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Row;
-use super::neutral::neutral;
+use super::EvidenceRow;
+use super::neutral::sanitize;
 use super::variants::Guidance;
 use crate::memory::{Evidence, EvidenceStatus};
 use crate::text::{CLASS_CHARS, class};
@@ -21,10 +21,10 @@ const MAX_IDS: usize = 20;
 /// How many characters of a tool's name are shown.
 const TOOL_CHARS: usize = 64;
 
-/// A class of failures, and what then worked. Its texts are [`neutral`].
+/// A class of failures, and what then worked. Its texts are [`sanitize`].
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub struct Lesson {
+pub struct FailureLesson {
     /// The tool that failed.
     pub tool: String,
     /// What it said, without what differs from call to call.
@@ -34,7 +34,7 @@ pub struct Lesson {
     /// In how many tasks.
     pub tasks: u64,
     /// What worked most often in the same task afterwards.
-    pub worked: Option<Worked>,
+    pub worked: Option<LessonFix>,
     /// The newest of the evidence it rests on, in order.
     pub ids: Vec<i64>,
 }
@@ -42,26 +42,26 @@ pub struct Lesson {
 /// What worked after a failure.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub struct Worked {
+pub struct LessonFix {
     /// The tool.
     pub tool: String,
     /// What was different about the call.
-    pub how: How,
+    pub how: LessonFixKind,
     /// After how many of the failures.
     pub times: u64,
 }
 
-impl Worked {
+impl LessonFix {
     /// Whether the tool that had failed is the one that worked.
     pub fn same_tool(&self) -> bool {
-        self.how != How::OtherTool
+        self.how != LessonFixKind::OtherTool
     }
 }
 
 /// What was different about the call that worked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum LessonFixKind {
     /// The same tool with other arguments.
     OtherArguments,
     /// The same tool with the same arguments: the failure went away.
@@ -70,7 +70,7 @@ pub enum How {
     OtherTool,
 }
 
-impl Lesson {
+impl FailureLesson {
     /// What failed, how often, and what then worked how often.
     pub fn sentence(&self) -> String {
         let failed = format!(
@@ -108,12 +108,12 @@ impl Lesson {
     }
 }
 
-impl Worked {
+impl LessonFix {
     fn name(&self) -> String {
         match self.how {
-            How::OtherArguments => "the same tool with other arguments".to_owned(),
-            How::SameCall => "the same call again".to_owned(),
-            How::OtherTool => format!("`{}`", self.tool),
+            LessonFixKind::OtherArguments => "the same tool with other arguments".to_owned(),
+            LessonFixKind::SameCall => "the same call again".to_owned(),
+            LessonFixKind::OtherTool => format!("`{}`", self.tool),
         }
     }
 }
@@ -131,13 +131,13 @@ fn times(count: u64) -> String {
 struct Gathered<'a> {
     failures: u64,
     tasks: BTreeSet<&'a str>,
-    worked: BTreeMap<(How, &'a str), u64>,
+    worked: BTreeMap<(LessonFixKind, &'a str), u64>,
     ids: Vec<i64>,
 }
 
 /// The failures that recur in these rows: those with the most of them first, at most [`MAX_LESSONS`].
-pub fn lessons(rows: &[Row]) -> Vec<Lesson> {
-    let mut tasks: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+pub fn lessons(rows: &[EvidenceRow]) -> Vec<FailureLesson> {
+    let mut tasks: BTreeMap<&str, Vec<&EvidenceRow>> = BTreeMap::new();
     for row in rows {
         tasks.entry(row.1.task.as_str()).or_default().push(row);
     }
@@ -159,9 +159,9 @@ pub fn lessons(rows: &[Row]) -> Vec<Lesson> {
             found.tasks.insert(task);
             found.ids.push(*id);
             let worked = match (next_of.get(tool), next) {
-                (Some(later), _) if later.args == evidence.args => Some((How::SameCall, tool)),
-                (Some(_), _) => Some((How::OtherArguments, tool)),
-                (None, Some(other)) => Some((How::OtherTool, other.tool.as_str())),
+                (Some(later), _) if later.args == evidence.args => Some((LessonFixKind::SameCall, tool)),
+                (Some(_), _) => Some((LessonFixKind::OtherArguments, tool)),
+                (None, Some(other)) => Some((LessonFixKind::OtherTool, other.tool.as_str())),
                 (None, None) => None,
             };
             if let Some(worked) = worked {
@@ -177,24 +177,24 @@ pub fn lessons(rows: &[Row]) -> Vec<Lesson> {
 }
 
 impl Gathered<'_> {
-    fn lesson(mut self, tool: &str, class: &str) -> Lesson {
+    fn lesson(mut self, tool: &str, class: &str) -> FailureLesson {
         self.ids.sort_unstable();
         let oldest = self.ids.len().saturating_sub(MAX_IDS);
         // Of those that worked equally often, the first in order.
         let worked = self.worked.iter().max_by_key(|(key, times)| (**times, std::cmp::Reverse(**key)));
-        Lesson {
+        FailureLesson {
             tool: tool_name(tool),
-            class: neutral(class, CLASS_CHARS),
+            class: sanitize(class, CLASS_CHARS),
             failures: self.failures,
             tasks: u64::try_from(self.tasks.len()).unwrap_or(u64::MAX),
-            worked: worked.map(|((how, tool), times)| Worked { tool: tool_name(tool), how: *how, times: *times }),
+            worked: worked.map(|((how, tool), times)| LessonFix { tool: tool_name(tool), how: *how, times: *times }),
             ids: self.ids.split_off(oldest),
         }
     }
 }
 
 fn tool_name(tool: &str) -> String {
-    let name = neutral(tool, TOOL_CHARS);
+    let name = sanitize(tool, TOOL_CHARS);
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 

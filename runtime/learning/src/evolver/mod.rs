@@ -27,28 +27,28 @@ pub mod semantic;
 pub mod variants;
 pub mod verification;
 
-pub use apply::{Applied, Approval, Change, apply, apply_proposed};
-pub use ground::{Ground, Text};
-pub use lessons::{Lesson, lessons};
-pub use neutral::neutral;
-pub use outcome::{Estimate, Outcome, Sample, Verdict, compare};
-pub use policy::{Policy, Source};
-pub use prepare::{Prepared, SizeStrategy, Skip, SupportFile, prepare, structural};
+pub use apply::{EvolverApproval, SkillApplyResult, SkillUpdate, apply, apply_proposed};
+pub use ground::{EvolverView, SkillMainFile};
+pub use lessons::{FailureLesson, lessons};
+pub use neutral::sanitize;
+pub use outcome::{Estimate, OutcomeComparison, OutcomeSample, OutcomeVerdict, compare};
+pub use policy::{EvolverPolicy, SkillSource};
+pub use prepare::{PrepareSkip, PreparedSkill, SizeStrategy, SupportFile, prepare, structural};
 pub use rollback::{drill, rollback};
-pub use routine::{Evolved, Routine};
-pub use variants::{Guidance, Spec, Variant};
+pub use routine::{EvolverRoundOptions, EvolverRoundReport};
+pub use variants::{Guidance, Variant, VariantSpec};
 
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::ids::Slug;
 use crate::memory::Evidence;
 
 /// A piece of evidence with its number.
-pub type Row = (i64, Evidence);
+pub type EvidenceRow = (i64, Evidence);
 
 /// How much evidence there is of a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub struct Counts {
+pub struct EvidenceCounts {
     /// Tool events of sessions that had the skill loaded.
     pub tool_events: u64,
     /// Those of them that looked at or changed skills.
@@ -65,9 +65,9 @@ pub struct Brief<'a> {
     /// How many days the window has.
     pub days: u32,
     /// When the newest evidence is from.
-    pub through: Option<Moment>,
+    pub through: Option<Timestamp>,
     /// How much there is in the window.
-    pub counts: Counts,
+    pub counts: EvidenceCounts,
     /// The newest of it, newest first.
-    pub rows: &'a [Row],
+    pub rows: &'a [EvidenceRow],
 }

@@ -16,7 +16,7 @@ use crate::skill::guard;
 /// Secrets are redacted first. A text that [`guard::objections`] still speaks against afterwards is
 /// withheld as a whole, since half an instruction is one too: `[withheld: <rule>]`. Doing it twice
 /// changes nothing.
-pub fn neutral(text: &str, most: usize) -> String {
+pub fn sanitize(text: &str, most: usize) -> String {
     let Some(mut flat) = settled(text, most) else { return cut("[withheld: hides a secret]".into(), most) };
     // Judged after the cut: what is cut off reaches nobody, and the cut itself may complete a phrase.
     // So may what stands behind the text in the skill, and something always does.

@@ -14,7 +14,7 @@ pub const LEAST_CALLS: u64 = 20;
 /// What is counted on one side of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub struct Sample {
+pub struct OutcomeSample {
     /// Sessions that had the skill loaded.
     pub sessions: u64,
     /// Tool calls in them.
@@ -52,10 +52,10 @@ impl Estimate {
 /// One side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub struct Side {
+pub struct OutcomeSide {
     /// The counts.
     #[serde(flatten)]
-    pub sample: Sample,
+    pub sample: OutcomeSample,
     /// Errors per call; nothing where there are no calls.
     pub error_rate: Option<Estimate>,
     /// Turns per session; nothing where there are no sessions, and without an interval where there is one.
@@ -65,23 +65,23 @@ pub struct Side {
 /// What came of a change.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub struct Outcome {
+pub struct OutcomeComparison {
     /// Before it.
-    pub before: Side,
+    pub before: OutcomeSide,
     /// After it.
-    pub after: Side,
+    pub after: OutcomeSide,
     /// By how much the error rate rose; nothing where one side has no calls.
     pub error_rate_change: Option<Estimate>,
     /// By how much the mean turns rose; nothing where one side has fewer than two sessions.
     pub turns_change: Option<Estimate>,
     /// What follows.
-    pub verdict: Verdict,
+    pub verdict: OutcomeVerdict,
 }
 
 /// What a comparison comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum OutcomeVerdict {
     /// There is not enough evidence on both sides.
     TooFew,
     /// The intervals hold zero.
@@ -93,8 +93,8 @@ pub enum Verdict {
 }
 
 /// Compares what was before a change with what came after it.
-pub fn compare(before: &Sample, after: &Sample) -> Outcome {
-    let (earlier, later) = (Side::new(before), Side::new(after));
+pub fn compare(before: &OutcomeSample, after: &OutcomeSample) -> OutcomeComparison {
+    let (earlier, later) = (OutcomeSide::new(before), OutcomeSide::new(after));
     let error_rate_change = proportions(before).zip(proportions(after)).map(|(before, after)| newcombe(before, after));
     let turns_change = Turns::of(before).zip(Turns::of(after)).and_then(|(before, after)| {
         let error = (before.squared_error? + after.squared_error?).sqrt();
@@ -102,26 +102,26 @@ pub fn compare(before: &Sample, after: &Sample) -> Outcome {
         Some(Estimate::new(by, by - Z * error, by + Z * error))
     });
     let verdict = verdict([before, after], error_rate_change, turns_change);
-    Outcome { before: earlier, after: later, error_rate_change, turns_change, verdict }
+    OutcomeComparison { before: earlier, after: later, error_rate_change, turns_change, verdict }
 }
 
-fn verdict(sides: [&Sample; 2], errors: Option<Estimate>, turns: Option<Estimate>) -> Verdict {
+fn verdict(sides: [&OutcomeSample; 2], errors: Option<Estimate>, turns: Option<Estimate>) -> OutcomeVerdict {
     if sides.iter().any(|side| side.sessions < LEAST_SESSIONS || side.calls < LEAST_CALLS) {
-        return Verdict::TooFew;
+        return OutcomeVerdict::TooFew;
     }
     let rose = |change: Option<Estimate>| change.is_some_and(|change| change.low > 0.0);
     let fell = |change: Option<Estimate>| change.is_some_and(|change| change.high < 0.0);
     match (rose(errors), fell(errors)) {
-        (true, _) => Verdict::Worse,
-        (_, true) => Verdict::Better,
-        _ if rose(turns) => Verdict::Worse,
-        _ if fell(turns) => Verdict::Better,
-        _ => Verdict::NoDifference,
+        (true, _) => OutcomeVerdict::Worse,
+        (_, true) => OutcomeVerdict::Better,
+        _ if rose(turns) => OutcomeVerdict::Worse,
+        _ if fell(turns) => OutcomeVerdict::Better,
+        _ => OutcomeVerdict::NoDifference,
     }
 }
 
-impl Side {
-    fn new(sample: &Sample) -> Self {
+impl OutcomeSide {
+    fn new(sample: &OutcomeSample) -> Self {
         let error_rate = proportions(sample).map(|rate| Estimate::new(rate.value, rate.low, rate.high));
         let mean_turns = Turns::of(sample).map(|turns| {
             let within = Z * turns.squared_error.unwrap_or_default().sqrt();
@@ -132,7 +132,7 @@ impl Side {
 }
 
 /// The error rate with its Wilson interval, not rounded.
-fn proportions(sample: &Sample) -> Option<Estimate> {
+fn proportions(sample: &OutcomeSample) -> Option<Estimate> {
     if sample.calls == 0 {
         return None;
     }
@@ -163,7 +163,7 @@ struct Turns {
 }
 
 impl Turns {
-    fn of(sample: &Sample) -> Option<Self> {
+    fn of(sample: &OutcomeSample) -> Option<Self> {
         if sample.sessions == 0 {
             return None;
         }

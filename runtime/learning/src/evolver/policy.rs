@@ -2,8 +2,8 @@
 //! operator allows. Pure.
 
 use crate::ids::Slug;
-pub use crate::skill::provenance::Source;
-use crate::skill::provenance::{Ruling, Subject, Undone, Writer, rule};
+pub use crate::skill::provenance::SkillSource;
+use crate::skill::provenance::{PriorUndo, SkillFacts, SkillWriter, WriteRuling, rule};
 
 /// Why a skill that no agent made is not changed without a person.
 pub const NOT_AGENT_CREATED: &str = "source-not-agent-created";
@@ -28,7 +28,7 @@ const CORE: [&str; 14] = [
 
 /// What the operator allows beyond where a skill comes from.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Policy {
+pub struct EvolverPolicy {
     /// Whether core skills are left alone.
     pub protect_core_skills: bool,
     /// Where not empty, only these, and core skills among them; `*` and `?` stand for characters.
@@ -37,20 +37,20 @@ pub struct Policy {
     pub block: Vec<String>,
 }
 
-impl Default for Policy {
+impl Default for EvolverPolicy {
     fn default() -> Self {
         Self { protect_core_skills: true, allow: Vec::new(), block: Vec::new() }
     }
 }
 
-impl Policy {
+impl EvolverPolicy {
     /// Why a skill is not changed without a person; `None` where it may be.
-    pub fn objection(&self, slug: &Slug, source: Source) -> Option<&'static str> {
+    pub fn objection(&self, slug: &Slug, source: SkillSource) -> Option<&'static str> {
         let name = slug.as_str();
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
         let allowed = any(&self.allow);
-        let subject = Subject { source, pinned: false };
-        if rule(Writer::Evolver, Some(subject), Undone::Nothing) != Ruling::Allow {
+        let subject = SkillFacts { source, pinned: false };
+        if rule(SkillWriter::Evolver, Some(subject), PriorUndo::Nothing) != WriteRuling::Allow {
             return Some(NOT_AGENT_CREATED);
         }
         if any(&self.block) {
@@ -81,32 +81,32 @@ mod tests {
     #[test]
     fn only_what_this_agent_wrote_may_be_changed_without_a_person() {
         let makers = [
-            (Some(CreatedBy::Agent), Source::LocalAgentCreated, None),
-            (Some(CreatedBy::Seed), Source::Bundled, Some("source-not-agent-created")),
-            (Some(CreatedBy::Bundled), Source::Bundled, Some("source-not-agent-created")),
-            (Some(CreatedBy::Hub), Source::Hub, Some("source-not-agent-created")),
-            (Some(CreatedBy::Plugin), Source::Plugin, Some("source-not-agent-created")),
-            (Some(CreatedBy::Imported), Source::Imported, Some("source-not-agent-created")),
-            (Some(CreatedBy::User), Source::User, Some("source-not-agent-created")),
-            (None, Source::Unknown, Some("source-not-agent-created")),
+            (Some(CreatedBy::Agent), SkillSource::LocalAgentCreated, None),
+            (Some(CreatedBy::Seed), SkillSource::Bundled, Some("source-not-agent-created")),
+            (Some(CreatedBy::Bundled), SkillSource::Bundled, Some("source-not-agent-created")),
+            (Some(CreatedBy::Hub), SkillSource::Hub, Some("source-not-agent-created")),
+            (Some(CreatedBy::Plugin), SkillSource::Plugin, Some("source-not-agent-created")),
+            (Some(CreatedBy::Imported), SkillSource::Imported, Some("source-not-agent-created")),
+            (Some(CreatedBy::User), SkillSource::User, Some("source-not-agent-created")),
+            (None, SkillSource::Unknown, Some("source-not-agent-created")),
         ];
         for (made_by, source, objection) in makers {
-            assert_eq!(Source::of(made_by), source);
-            assert_eq!(Policy::default().objection(&slug("pump"), source), objection, "{source:?}");
+            assert_eq!(SkillSource::of(made_by), source);
+            assert_eq!(EvolverPolicy::default().objection(&slug("pump"), source), objection, "{source:?}");
         }
         // No list opens that door.
-        let all = Policy { allow: vec!["*".to_owned()], ..Policy::default() };
-        assert_eq!(all.objection(&slug("pump"), Source::Hub), Some("source-not-agent-created"));
+        let all = EvolverPolicy { allow: vec!["*".to_owned()], ..EvolverPolicy::default() };
+        assert_eq!(all.objection(&slug("pump"), SkillSource::Hub), Some("source-not-agent-created"));
     }
 
     #[test]
     fn the_block_list_wins_an_allow_list_is_exclusive_and_opens_core_skills_by_name() {
-        let policy = |allow: &[&str], block: &[&str], protect| Policy {
+        let policy = |allow: &[&str], block: &[&str], protect| EvolverPolicy {
             protect_core_skills: protect,
             allow: allow.iter().map(|&text| text.to_owned()).collect(),
             block: block.iter().map(|&text| text.to_owned()).collect(),
         };
-        let own = Source::LocalAgentCreated;
+        let own = SkillSource::LocalAgentCreated;
         let cases = [
             (policy(&[], &[], true), "github-review", Some("core-skill-auto-apply-protected")),
             (policy(&[], &[], false), "github-review", None),

@@ -2,9 +2,9 @@
 //! short block and a file beside the skill where the text would grow too long, or not at all.
 
 use super::Brief;
-use super::block::{self, Form, Found, Notes, Rendered};
-use super::lessons::Lesson;
-use super::variants::Spec;
+use super::block::{self, BlockLines, BlockMatch, Form, Rendered};
+use super::lessons::FailureLesson;
+use super::variants::VariantSpec;
 use crate::skill::{Document, Rule, rules};
 
 /// Up to here the block stands in the skill, in characters of the whole file.
@@ -41,7 +41,7 @@ pub struct SupportFile {
 
 /// A skill's new text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prepared {
+pub struct PreparedSkill {
     /// The whole main file.
     pub content: String,
     /// Its length in characters.
@@ -56,7 +56,7 @@ pub struct Prepared {
     pub drop_support: bool,
 }
 
-impl Prepared {
+impl PreparedSkill {
     /// Whether there is nothing to write: neither the main file nor the one beside it, whose text so
     /// far is given.
     pub fn is_settled(&self, support: Option<&str>) -> bool {
@@ -66,7 +66,7 @@ impl Prepared {
 
 /// Why a skill's text is left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Skip {
+pub struct PrepareSkip {
     /// `skill-content-hard-cap`, or what is wrong with the markers: `markers-…`.
     pub reason: &'static str,
 }
@@ -75,10 +75,10 @@ pub struct Skip {
 pub fn prepare(
     text: &str,
     brief: &Brief<'_>,
-    lessons: &[Lesson],
-    spec: &Spec,
+    lessons: &[FailureLesson],
+    spec: &VariantSpec,
     has_support: bool,
-) -> Result<Prepared, Skip> {
+) -> Result<PreparedSkill, PrepareSkip> {
     let subject = Subject::new(text, brief, lessons, has_support);
     let (prepared, _) = subject.prepare(spec)?;
     Ok(subject.with_support(prepared))
@@ -88,30 +88,30 @@ pub fn prepare(
 pub(super) struct Subject<'a> {
     text: &'a str,
     brief: &'a Brief<'a>,
-    lessons: &'a [Lesson],
+    lessons: &'a [FailureLesson],
     has_support: bool,
     pub(super) chars: usize,
-    found: Found,
-    notes: Notes<'a>,
+    found: BlockMatch,
+    notes: BlockLines<'a>,
 }
 
 impl<'a> Subject<'a> {
-    pub(super) fn new(text: &'a str, brief: &'a Brief<'a>, lessons: &'a [Lesson], has_support: bool) -> Self {
-        let notes = Notes::new(brief.rows);
+    pub(super) fn new(text: &'a str, brief: &'a Brief<'a>, lessons: &'a [FailureLesson], has_support: bool) -> Self {
+        let notes = BlockLines::new(brief.rows);
         let found = match block::find(text) {
-            Found::One(range) if !block::is_ours(text, &range) => Found::Broken("markers-not-ours"),
+            BlockMatch::One(range) if !block::is_ours(text, &range) => BlockMatch::Broken("markers-not-ours"),
             found => found,
         };
         Self { text, brief, lessons, has_support, chars: text.chars().count(), found, notes }
     }
 
     /// The new text, without the file beside it, and what of the evidence is in it.
-    pub(super) fn prepare(&self, spec: &Spec) -> Result<(Prepared, Rendered), Skip> {
+    pub(super) fn prepare(&self, spec: &VariantSpec) -> Result<(PreparedSkill, Rendered), PrepareSkip> {
         if self.chars > HARD_CAP {
-            return Err(Skip { reason: "skill-content-hard-cap" });
+            return Err(PrepareSkip { reason: "skill-content-hard-cap" });
         }
-        if let Found::Broken(reason) = self.found {
-            return Err(Skip { reason });
+        if let BlockMatch::Broken(reason) = self.found {
+            return Err(PrepareSkip { reason });
         }
         if !spec.force_spill {
             let (content, rendered) = self.with_block(spec, Form::Full)?;
@@ -123,25 +123,25 @@ impl<'a> Subject<'a> {
         let (content, rendered) = self.with_block(spec, Form::Compact)?;
         let chars = content.chars().count();
         if chars > HARD_CAP {
-            return Err(Skip { reason: "skill-content-hard-cap" });
+            return Err(PrepareSkip { reason: "skill-content-hard-cap" });
         }
         Ok((self.prepared(content, chars, SizeStrategy::Spilled), rendered))
     }
 
-    fn with_block(&self, spec: &Spec, form: Form) -> Result<(String, Rendered), Skip> {
+    fn with_block(&self, spec: &VariantSpec, form: Form) -> Result<(String, Rendered), PrepareSkip> {
         let rendered = block::rendered(self.brief, self.lessons, spec, form, &self.notes);
-        let content = block::put_at(self.text, &self.found, &rendered.text).map_err(|reason| Skip { reason })?;
+        let content = block::put_at(self.text, &self.found, &rendered.text).map_err(|reason| PrepareSkip { reason })?;
         Ok((content, rendered))
     }
 
-    fn prepared(&self, content: String, content_chars: usize, size: SizeStrategy) -> Prepared {
+    fn prepared(&self, content: String, content_chars: usize, size: SizeStrategy) -> PreparedSkill {
         let drop_support = self.has_support && size == SizeStrategy::Inline;
         let changed = content != self.text;
-        Prepared { content, content_chars, size, support: None, changed, drop_support }
+        PreparedSkill { content, content_chars, size, support: None, changed, drop_support }
     }
 
     /// Adds the file beside the skill, where the text points at one.
-    pub(super) fn with_support(&self, mut prepared: Prepared) -> Prepared {
+    pub(super) fn with_support(&self, mut prepared: PreparedSkill) -> PreparedSkill {
         if prepared.size == SizeStrategy::Spilled {
             prepared.support = Some(SupportFile { path: SUPPORT_PATH, content: self.support() });
         }
@@ -195,7 +195,7 @@ pub fn structural(text: &str) -> Result<(), String> {
     if chars > HARD_CAP {
         return Err(format!("the skill has {chars} characters; the most is {HARD_CAP}"));
     }
-    if let Found::Broken(reason) = block::find(text) {
+    if let BlockMatch::Broken(reason) = block::find(text) {
         return Err(format!("the block's markers are not one pair: {reason}"));
     }
     let document = Document::read(text.as_bytes()).map_err(|unreadable| unreadable.reason)?;

@@ -2,7 +2,7 @@
 //!
 //! An observation is a text with what is known around it. [`mine`] says what kind of work it suggests,
 //! by rules whose first match wins, and how sure that is. Nothing here applies anything: every
-//! [`Candidate`] needs a person. The same observation gives the same candidate, and different ones
+//! [`ReviewCandidate`] needs a person. The same observation gives the same candidate, and different ones
 //! never share an id.
 
 mod observation;
@@ -17,11 +17,11 @@ use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug};
 use crate::memory::QueueRow;
 use crate::redact::redact;
-use crate::skill::change::Proposed;
+use crate::skill::change::SkillProposal;
 use crate::text;
 
-pub use observation::{Observation, from_evidence};
-pub use reading::{MAX_LINE_BYTES, MAX_LINES, Mined, read_lines};
+pub use observation::{MiningObservation, from_evidence};
+pub use reading::{MAX_LINE_BYTES, MAX_LINES, MiningReport, read_lines};
 
 /// A skill text of so many characters is near its cap: more is not simply added to it.
 pub const NEAR_CAP_CHARS: u64 = 90_000;
@@ -136,7 +136,7 @@ impl std::str::FromStr for ReviewStatus {
 
 /// Work for a person to decide about.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Candidate {
+pub struct ReviewCandidate {
     /// Its name: the same for the same observation, and for no other.
     pub id: String,
     /// What kind of work.
@@ -159,7 +159,7 @@ pub struct Candidate {
     pub metadata: Map<String, Value>,
 }
 
-impl Candidate {
+impl ReviewCandidate {
     /// Whether it may be stored: nothing that says it needs no person, and nothing out of bounds. For
     /// candidates that were read from somewhere.
     pub fn check(&self) -> Result<()> {
@@ -203,7 +203,7 @@ impl Candidate {
 
     /// A change that a task may not make by itself. The same change is the same work, whichever task wants it: who
     /// rejects it is not asked again.
-    pub fn proposed(proposed: &Proposed, why: &str) -> Self {
+    pub fn proposed(proposed: &SkillProposal, why: &str) -> Self {
         let change = &proposed.change;
         let (skill, expected, content) = (&change.skill, change.expected, proposed.digest());
         let metadata = Map::from_iter([
@@ -262,7 +262,7 @@ impl Verdict {
         refs: &[String],
         target_skill: Option<Slug>,
         identity: &[&str],
-    ) -> Candidate {
+    ) -> ReviewCandidate {
         let title = line(&title, MAX_TITLE);
         let mut refs: Vec<String> = refs.iter().map(|one| line(one, MAX_REF)).filter(|one| !one.is_empty()).collect();
         refs.sort();
@@ -273,7 +273,7 @@ impl Verdict {
         let parts = [self.kind.name(), &title, skill].into_iter().chain(identity.iter().copied()).chain(named);
         let id = id_of(parts);
         refs.truncate(MAX_REFS);
-        Candidate {
+        ReviewCandidate {
             id,
             kind: self.kind,
             rationale: line(why, MAX_RATIONALE),
@@ -317,7 +317,7 @@ fn id_of<'a>(parts: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// What an observation suggests.
-pub fn mine(observation: &Observation) -> Candidate {
+pub fn mine(observation: &MiningObservation) -> ReviewCandidate {
     let (said, is_failure) = phrases::unwrap(&observation.text);
     let target = observation.target();
     let mut verdict = judge(observation, &said, is_failure, target.is_some());
@@ -355,7 +355,7 @@ pub fn mine(observation: &Observation) -> Candidate {
 }
 
 /// The rules. The first that fits decides.
-fn judge(observation: &Observation, said: &str, is_failure: bool, has_target: bool) -> Verdict {
+fn judge(observation: &MiningObservation, said: &str, is_failure: bool, has_target: bool) -> Verdict {
     use CandidateKind::{Ignore, Memory, ReplayBenchmark, SkillNew, SkillUpdate};
     let is_failure = is_failure || observation.is_error;
     let is_near_cap = observation.skill_chars.is_some_and(|chars| chars >= NEAR_CAP_CHARS);

@@ -4,14 +4,14 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::Row;
-use super::ground::Ground;
-use super::outcome::{Estimate, Outcome, Sample, Verdict, compare};
-use super::queue::Candidate;
-use crate::clock::Moment;
+use super::EvidenceRow;
+use super::ground::EvolverView;
+use super::outcome::{Estimate, OutcomeComparison, OutcomeSample, OutcomeVerdict, compare};
+use super::queue::ReviewCandidate;
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::Slug;
-use crate::memory::{EvidenceSummary, EvolverChange, SessionSeen, TurnSeen, window_start};
+use crate::memory::{EvidenceSummary, EvolverChange, SessionEvidence, TurnEvidence, window_start};
 
 /// How many rows and turns are shown.
 const SHOWN_ROWS: usize = 20;
@@ -22,19 +22,19 @@ const DAY: i64 = 86_400_000;
 
 /// What the evidence says.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct EvidenceReport {
     /// How many days it covers.
     pub days: u32,
     /// The skill it is about; all where none is named.
     pub skill: Option<Slug>,
     /// Where the window begins.
-    pub since: Moment,
+    pub since: Timestamp,
     /// The counts.
     pub summary: EvidenceSummary,
     /// The newest tool events.
-    pub skill_evidence: Vec<Row>,
+    pub skill_evidence: Vec<EvidenceRow>,
     /// The newest questions and answers.
-    pub recent_turns: Vec<(i64, TurnSeen)>,
+    pub recent_turns: Vec<(i64, TurnEvidence)>,
     /// How skills did before and after the changes that were applied to them.
     pub outcomes: Vec<ChangeOutcome>,
 }
@@ -51,19 +51,19 @@ pub struct ChangeOutcome {
     /// The skill.
     pub skill: Slug,
     /// When the first was applied.
-    pub applied_at: Moment,
+    pub applied_at: Timestamp,
     /// When it was taken back.
-    pub rolled_back_at: Option<Moment>,
+    pub rolled_back_at: Option<Timestamp>,
     /// Before and after, with counts and intervals.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: OutcomeComparison,
     /// Whether there is enough evidence that it got worse, and the change still stands.
     pub proposed_rollback: bool,
 }
 
 impl ChangeOutcome {
     /// The proposal to take the change back.
-    pub fn candidate(&self) -> Candidate {
+    pub fn candidate(&self) -> ReviewCandidate {
         let (before, after) = (&self.outcome.before, &self.outcome.after);
         let of = |estimate: Option<Estimate>| estimate.map_or(0.0, |estimate| estimate.value);
         let why = match self.outcome.error_rate_change.is_some_and(|change| change.low > 0.0) {
@@ -80,12 +80,12 @@ impl ChangeOutcome {
                 of(after.mean_turns)
             ),
         };
-        Candidate::rollback(&self.skill, self.first, &why)
+        ReviewCandidate::rollback(&self.skill, self.first, &why)
     }
 }
 
 /// Makes a report.
-pub fn report(ground: &Ground<'_>, days: u32, skill: Option<&Slug>) -> Result<Report> {
+pub fn report(ground: &EvolverView<'_>, days: u32, skill: Option<&Slug>) -> Result<EvidenceReport> {
     let since = window_start(ground.now, days);
     let mut summary = ground.evidence.summary(since)?;
     if let Some(skill) = skill {
@@ -95,14 +95,14 @@ pub fn report(ground: &Ground<'_>, days: u32, skill: Option<&Slug>) -> Result<Re
         summary.skill_events = tally.skill_events;
         summary.skills.retain(|tally| tally.skill == *skill);
         summary.tools.clear();
-        summary.session_events = ground.evidence.sessions_with(skill, since, Moment(i64::MAX))?.len() as u64;
+        summary.session_events = ground.evidence.sessions_with(skill, since, Timestamp(i64::MAX))?.len() as u64;
         summary.turn_events = ground.evidence.turns_with(skill, since, usize::MAX)?.len() as u64;
     }
     let skill_evidence = match skill {
         Some(skill) => ground.evidence.of_skill(skill, since, SHOWN_ROWS)?,
         None => ground.evidence.recent(since, SHOWN_ROWS)?,
     };
-    Ok(Report {
+    Ok(EvidenceReport {
         days,
         skill: skill.cloned(),
         since,
@@ -122,9 +122,9 @@ struct Era<'a> {
     skill: &'a Slug,
     /// Oldest first.
     changes: Vec<&'a EvolverChange>,
-    begun: Moment,
+    begun: Timestamp,
     /// When it was taken back, or the next era of the skill began.
-    ended: Option<Moment>,
+    ended: Option<Timestamp>,
 }
 
 /// The eras of the changes, which are given newest first; newest first.
@@ -151,7 +151,7 @@ fn eras(changes: &[EvolverChange]) -> Vec<Era<'_>> {
 
 /// How skills did before and after their changes, newest first. Notes that follow on notes are one era:
 /// before the first of them, and since.
-pub fn outcomes(ground: &Ground<'_>, skill: Option<&Slug>) -> Result<Vec<ChangeOutcome>> {
+pub fn outcomes(ground: &EvolverView<'_>, skill: Option<&Slug>) -> Result<Vec<ChangeOutcome>> {
     let changes = ground.rows.changes(skill)?;
     let eras = eras(&changes);
     let mut outcomes = Vec::new();
@@ -159,8 +159,8 @@ pub fn outcomes(ground: &Ground<'_>, skill: Option<&Slug>) -> Result<Vec<ChangeO
         let (Some(first), Some(last)) = (era.changes.first(), era.changes.last()) else { continue };
         let older = eras.iter().skip(at + 1).find(|older| older.skill == era.skill);
         // From when the text was last what it was just before.
-        let from = older.and_then(|older| older.ended).unwrap_or(Moment(i64::MIN));
-        let earliest = Moment(era.begun.millis().saturating_sub(BEFORE_DAYS * DAY)).max(from);
+        let from = older.and_then(|older| older.ended).unwrap_or(Timestamp(i64::MIN));
+        let earliest = Timestamp(era.begun.millis().saturating_sub(BEFORE_DAYS * DAY)).max(from);
         let before = ground.evidence.sessions_with(era.skill, earliest, era.begun)?;
         let after = ground.evidence.sessions_with(era.skill, era.begun, era.ended.unwrap_or(ground.now))?;
         let outcome = compare(&sample(&before), &sample(&after));
@@ -172,18 +172,18 @@ pub fn outcomes(ground: &Ground<'_>, skill: Option<&Slug>) -> Result<Vec<ChangeO
             applied_at: era.begun,
             rolled_back_at: last.rolled_back_at,
             outcome,
-            proposed_rollback: era.ended.is_none() && outcome.verdict == Verdict::Worse,
+            proposed_rollback: era.ended.is_none() && outcome.verdict == OutcomeVerdict::Worse,
         });
     }
     Ok(outcomes)
 }
 
-fn applied_at(change: &EvolverChange) -> Option<Moment> {
+fn applied_at(change: &EvolverChange) -> Option<Timestamp> {
     serde_json::from_value(change.manifest.get("appliedAt").cloned().unwrap_or(json!(null))).ok()
 }
 
-fn sample(sessions: &[SessionSeen]) -> Sample {
-    let mut sample = Sample::default();
+fn sample(sessions: &[SessionEvidence]) -> OutcomeSample {
+    let mut sample = OutcomeSample::default();
     for session in sessions {
         sample.sessions += 1;
         sample.calls += u64::from(session.calls);

@@ -6,17 +6,17 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::brain::{Brain, OnChanged, Settled};
-use crate::clock::Moment;
+use crate::brain::{Brain, OnChanged, SettledStep};
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fsio::{self, Root, Sync};
+use crate::fsio::{self, Root, SyncTiming};
 use crate::ids::{Digest, RelPath};
 use crate::layout;
 use crate::memory::EvolverChange;
 
 /// How a rollback went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RolledBack {
+pub struct RollbackReport {
     /// Whether the change was taken back.
     pub rolled_back: bool,
     /// `rolled-back`, `already-as-before` or `target-changed`.
@@ -30,7 +30,7 @@ pub struct RolledBack {
     pub files: Vec<RelPath>,
     /// How the brain moved.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub settled: Option<Settled>,
+    pub settled: Option<SettledStep>,
 }
 
 /// The change that a step applied.
@@ -42,9 +42,9 @@ pub fn change_of(brain: &Brain, step: i64) -> Result<EvolverChange> {
 }
 
 /// Takes the change of a step back, as a step of its own.
-pub fn rollback(brain: &mut Brain, step: i64, on_changed: OnChanged) -> Result<RolledBack> {
+pub fn rollback(brain: &mut Brain, step: i64, on_changed: OnChanged) -> Result<RollbackReport> {
     change_of(brain, step)?;
-    let refused = |reason, detail| RolledBack {
+    let refused = |reason, detail| RollbackReport {
         rolled_back: false,
         reason,
         detail,
@@ -54,7 +54,7 @@ pub fn rollback(brain: &mut Brain, step: i64, on_changed: OnChanged) -> Result<R
     };
     match brain.undo(step, on_changed) {
         Ok(undone) => match undone.settled {
-            Some(settled) => Ok(RolledBack {
+            Some(settled) => Ok(RollbackReport {
                 rolled_back: true,
                 reason: "rolled-back",
                 detail: None,
@@ -65,7 +65,7 @@ pub fn rollback(brain: &mut Brain, step: i64, on_changed: OnChanged) -> Result<R
             None => {
                 // Someone put it back already: it does not stand any more.
                 let now = brain.clock().now();
-                brain.note(|notes| notes.mark_rolled_back(step, now))?;
+                brain.write_evolver_rows(|notes| notes.mark_rolled_back(step, now))?;
                 Ok(refused("already-as-before", None))
             }
         },
@@ -79,7 +79,7 @@ pub fn rollback(brain: &mut Brain, step: i64, on_changed: OnChanged) -> Result<R
 /// How one part of a drill went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mark {
+pub enum DrillCheck {
     /// It holds.
     Pass,
     /// It holds, but something beside it is gone.
@@ -92,15 +92,15 @@ pub enum Mark {
 
 /// How a drill went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Drilled {
+pub struct DrillReport {
     /// The step whose change was drilled.
     pub manifest: i64,
     /// `pass`, `partial` or `fail`.
     pub status: &'static str,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// What was checked.
-    pub checks: Vec<(&'static str, Mark)>,
+    pub checks: Vec<(&'static str, DrillCheck)>,
     /// What was restored.
     pub restored: Vec<RelPath>,
     /// What did not hold.
@@ -111,7 +111,7 @@ pub struct Drilled {
 
 /// Restores what a change replaced into `into`, which must be empty or not be there, and checks every
 /// digest. The brain stays as it is; how it went is remembered.
-pub fn drill(brain: &mut Brain, step: i64, into: &Path) -> Result<Drilled> {
+pub fn drill(brain: &mut Brain, step: i64, into: &Path) -> Result<DrillReport> {
     let brains = brain.path().parent().map(Path::to_owned).unwrap_or_default();
     if is_inside(into, &brains)? {
         return Err(Error::refused(format!("{} is where brains live", into.display()))
@@ -129,10 +129,10 @@ fn is_inside(path: &Path, dir: &Path) -> Result<bool> {
     Ok(real(there)?.starts_with(real(dir)?))
 }
 
-fn restore_into(brain: &mut Brain, step: i64, into: &Path) -> Result<Drilled> {
+fn restore_into(brain: &mut Brain, step: i64, into: &Path) -> Result<DrillReport> {
     let change = change_of(brain, step)?;
     let root = empty_directory(into)?;
-    let mut drilled = Drilled {
+    let mut drilled = DrillReport {
         manifest: step,
         status: "pass",
         at: brain.clock().now(),
@@ -144,7 +144,7 @@ fn restore_into(brain: &mut Brain, step: i64, into: &Path) -> Result<Drilled> {
     let record = brain.step(step)?;
     let named = |digest: Option<Digest>| json!(digest);
     let told: Vec<(String, Value, Value)> = listed(&change.manifest);
-    let (mut target, mut support) = (Mark::Skipped, Mark::Skipped);
+    let (mut target, mut support) = (DrillCheck::Skipped, DrillCheck::Skipped);
     for file in &record.changes {
         let as_told = told.iter().any(|(path, before, after)| {
             path == file.path.as_str() && *before == named(file.before) && *after == named(file.after)
@@ -158,11 +158,11 @@ fn restore_into(brain: &mut Brain, step: i64, into: &Path) -> Result<Drilled> {
         match outcome {
             Ok(restored) => {
                 drilled.restored.extend(restored.then(|| file.path.clone()));
-                *mark = if *mark == Mark::Fail { Mark::Fail } else { Mark::Pass };
+                *mark = if *mark == DrillCheck::Fail { DrillCheck::Fail } else { DrillCheck::Pass };
             }
             Err(why) => {
                 drilled.errors.push(why);
-                *mark = Mark::Fail;
+                *mark = DrillCheck::Fail;
             }
         }
     }
@@ -171,23 +171,23 @@ fn restore_into(brain: &mut Brain, step: i64, into: &Path) -> Result<Drilled> {
     let references = evidence_references(brain, &change.manifest, &mut drilled.warnings)?;
     drilled.checks.push(("evidence-references", references));
     let provenance = match change.manifest.get("source").and_then(Value::as_str) {
-        Some(_) => Mark::Pass,
-        None => Mark::Skipped,
+        Some(_) => DrillCheck::Pass,
+        None => DrillCheck::Skipped,
     };
     drilled.checks.push(("provenance-metadata", provenance));
     drilled.checks.push(("receipt", receipt(brain, step, &mut drilled.warnings)?));
     drilled.status = match &drilled.checks {
-        checks if checks.iter().any(|(_, mark)| *mark == Mark::Fail) => "fail",
-        checks if checks.iter().any(|(_, mark)| *mark == Mark::Warn) => "partial",
+        checks if checks.iter().any(|(_, mark)| *mark == DrillCheck::Fail) => "fail",
+        checks if checks.iter().any(|(_, mark)| *mark == DrillCheck::Warn) => "partial",
         _ => "pass",
     };
     let state = json!({ "manifest": step, "status": drilled.status, "at": drilled.at });
-    brain.note(|notes| notes.set_drill(&state))?;
+    brain.write_evolver_rows(|notes| notes.set_drill(&state))?;
     Ok(drilled)
 }
 
 /// The same in a directory beside the brain that is cleared away afterwards.
-pub fn drill_aside(brain: &mut Brain, step: i64) -> Result<Drilled> {
+pub fn drill_in_staging(brain: &mut Brain, step: i64) -> Result<DrillReport> {
     let aside = brain.staging();
     if aside.symlink_metadata().is_ok() {
         fsio::remove_tree(&aside)?;
@@ -223,7 +223,7 @@ fn restore(brain: &Brain, root: &Root, path: &RelPath, before: Option<Digest>) -
     let Some(digest) = before else { return Ok(false) };
     let content = brain.settled_content(&digest).map_err(|error| error.message().to_owned())?;
     let content = content.ok_or_else(|| format!("the journal has lost what {path} was before"))?;
-    root.replace(path, &content, Sync::Now).map_err(|error| error.message().to_owned())?;
+    root.replace(path, &content, SyncTiming::Now).map_err(|error| error.message().to_owned())?;
     let read = root.read(path, layout::MAX_FILE_BYTES).map_err(|error| error.message().to_owned())?;
     match read.is_some_and(|read| Digest::of(&read) == digest) {
         true => Ok(true),
@@ -231,11 +231,11 @@ fn restore(brain: &Brain, root: &Root, path: &RelPath, before: Option<Digest>) -
     }
 }
 
-fn evidence_references(brain: &Brain, manifest: &Value, warnings: &mut Vec<String>) -> Result<Mark> {
+fn evidence_references(brain: &Brain, manifest: &Value, warnings: &mut Vec<String>) -> Result<DrillCheck> {
     let ids = manifest.get("evidence").and_then(|evidence| evidence.get("ids")).and_then(Value::as_array);
     let ids: Vec<i64> = ids.into_iter().flatten().filter_map(Value::as_i64).collect();
     if ids.is_empty() {
-        return Ok(Mark::Skipped);
+        return Ok(DrillCheck::Skipped);
     }
     let view = brain.evidence_view();
     let mut gone = 0;
@@ -243,18 +243,18 @@ fn evidence_references(brain: &Brain, manifest: &Value, warnings: &mut Vec<Strin
         gone += usize::from(!view.known(*id)?);
     }
     if gone == 0 {
-        return Ok(Mark::Pass);
+        return Ok(DrillCheck::Pass);
     }
     warnings.push(format!("{gone} of the {} pieces of evidence it rests on were let go since", ids.len()));
-    Ok(Mark::Warn)
+    Ok(DrillCheck::Warn)
 }
 
-fn receipt(brain: &Brain, step: i64, warnings: &mut Vec<String>) -> Result<Mark> {
+fn receipt(brain: &Brain, step: i64, warnings: &mut Vec<String>) -> Result<DrillCheck> {
     if brain.receipts(1, u64::MAX)?.iter().any(|receipt| receipt.step == step) {
-        return Ok(Mark::Pass);
+        return Ok(DrillCheck::Pass);
     }
     warnings.push("the step has no receipt: it was settled without someone to sign".to_owned());
-    Ok(Mark::Warn)
+    Ok(DrillCheck::Warn)
 }
 
 /// Whether unattended changes may go on: the last applied change must have passed a drill.

@@ -3,10 +3,10 @@
 
 use serde::Serialize;
 
-use super::apply::Approval;
-use super::auto::{self, Mode, Options, Run};
-use super::ground::Ground;
-use super::select::Ranking;
+use super::apply::EvolverApproval;
+use super::auto::{self, EvolverPassMode, EvolverPassOptions, EvolverPassReport};
+use super::ground::EvolverView;
+use super::select::RankerChain;
 use super::{lane, report};
 use crate::brain::Brain;
 use crate::error::Result;
@@ -14,51 +14,62 @@ use crate::ids::Slug;
 
 /// How a round goes.
 #[derive(Debug, Clone)]
-pub struct Routine {
+pub struct EvolverRoundOptions {
     /// How it passes over the skills; a dry run is no pass at all.
-    pub options: Options,
+    pub options: EvolverPassOptions,
     /// Evidence older than so many days is let go.
     pub keep_days: u32,
     /// And the oldest of it, where all of it takes more than about so many bytes.
     pub keep_bytes: u64,
 }
 
-impl Default for Routine {
+impl Default for EvolverRoundOptions {
     /// Changes are held until a person accepts them; evidence is kept for 90 days or 64 MiB.
     fn default() -> Self {
-        Self { options: Options { mode: Mode::Pending, ..Options::default() }, keep_days: 90, keep_bytes: 64 << 20 }
+        Self {
+            options: EvolverPassOptions { mode: EvolverPassMode::Pending, ..EvolverPassOptions::default() },
+            keep_days: 90,
+            keep_bytes: 64 << 20,
+        }
     }
 }
 
 /// What a round did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Evolved {
+pub struct EvolverRoundReport {
     /// The pass, where there was one.
-    pub run: Option<Run>,
+    pub run: Option<EvolverPassReport>,
     /// Changes that it proposes to take back, by their ids in the queue.
     pub rollbacks_proposed: Vec<String>,
     /// Rows of evidence that were let go.
-    pub let_go: u64,
+    #[serde(rename = "let_go")]
+    pub pruned: u64,
 }
 
 /// One round over a brain.
-pub fn round(brain: &mut Brain, routine: &Routine, ranking: Ranking<'_>, external: &[Slug]) -> Result<Evolved> {
-    let is_refused = routine.options.mode == Mode::ApplyLowRisk && routine.options.approval == Approval::Missing;
+pub fn run(
+    brain: &mut Brain,
+    routine: &EvolverRoundOptions,
+    ranking: RankerChain<'_>,
+    external: &[Slug],
+) -> Result<EvolverRoundReport> {
+    let is_refused =
+        routine.options.mode == EvolverPassMode::ApplyLowRisk && routine.options.approval == EvolverApproval::Missing;
     if is_refused {
         // Nobody said yes: it says what it would do, and is no round.
         let run = Some(auto::run(brain, &routine.options, ranking, external)?);
-        return Ok(Evolved { run, rollbacks_proposed: Vec::new(), let_go: 0 });
+        return Ok(EvolverRoundReport { run, rollbacks_proposed: Vec::new(), pruned: 0 });
     }
     // Counted first: planning then reads counts, and not every row since the last time.
     brain.count_evidence()?;
     let (mut run, mut rollbacks_proposed) = (None, Vec::new());
-    if routine.options.mode != Mode::DryRun {
+    if routine.options.mode != EvolverPassMode::DryRun {
         run = Some(auto::run(brain, &routine.options, ranking, external)?);
-        let outcomes = report::outcomes(&Ground::of_brain(brain)?, None)?;
+        let outcomes = report::outcomes(&EvolverView::of_brain(brain)?, None)?;
         rollbacks_proposed = lane::propose_rollbacks(brain, &outcomes)?;
     }
     let let_go = brain.prune_evidence(routine.keep_days, routine.keep_bytes)?;
     let now = brain.clock().now();
-    brain.note(|notes| notes.set_passed_at(now))?;
-    Ok(Evolved { run, rollbacks_proposed, let_go })
+    brain.write_evolver_rows(|notes| notes.set_passed_at(now))?;
+    Ok(EvolverRoundReport { run, rollbacks_proposed, pruned: let_go })
 }

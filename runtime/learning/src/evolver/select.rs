@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use super::Row;
+use super::EvidenceRow;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
 use crate::memory::SkillTally;
@@ -35,7 +35,7 @@ pub trait Ranker: Send + Sync + std::fmt::Debug {
         false
     }
     /// Whether it is there to be asked: not where nothing is configured.
-    fn is_there(&self) -> bool {
+    fn is_available(&self) -> bool {
         true
     }
     /// One score a text, in their order; higher fits better.
@@ -44,9 +44,9 @@ pub trait Ranker: Send + Sync + std::fmt::Debug {
 
 /// Scores by shared words: no model, no network.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Lexical;
+pub struct LexicalRanker;
 
-impl Ranker for Lexical {
+impl Ranker for LexicalRanker {
     fn name(&self) -> &str {
         "lexical"
     }
@@ -59,24 +59,24 @@ impl Ranker for Lexical {
 
 /// A ranker that is not there: it says why whenever it is asked.
 #[derive(Debug, Clone)]
-pub struct Absent {
+pub struct UnavailableRanker {
     name: String,
     why: String,
 }
 
-impl Absent {
+impl UnavailableRanker {
     /// One of this name, and why it is not there.
     pub fn new(name: impl Into<String>, why: impl Into<String>) -> Self {
         Self { name: name.into(), why: why.into() }
     }
 }
 
-impl Ranker for Absent {
+impl Ranker for UnavailableRanker {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn is_there(&self) -> bool {
+    fn is_available(&self) -> bool {
         false
     }
 
@@ -134,7 +134,7 @@ pub fn by_words<'a>(query: &str, skills: impl IntoIterator<Item = (&'a Slug, &'a
 pub fn ranked_for<'a>(
     query: &str,
     skills: impl IntoIterator<Item = (&'a Slug, &'a str)>,
-    ranking: Ranking<'_>,
+    ranking: RankerChain<'_>,
     most: usize,
 ) -> Result<Vec<Match>> {
     let (skills, texts): (Vec<&Slug>, Vec<&str>) = skills.into_iter().unzip();
@@ -150,7 +150,7 @@ pub fn ranked_for<'a>(
 
 /// Why a skill stands where it does.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Chosen {
+pub struct RankedSkill {
     /// The skill.
     #[serde(skip)]
     pub slug: Slug,
@@ -193,19 +193,19 @@ pub struct Selection {
     pub fallback: Option<&'static str>,
     /// The order.
     #[serde(skip)]
-    pub order: Vec<Chosen>,
+    pub order: Vec<RankedSkill>,
 }
 
 /// Who puts the eligible in order.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Ranking<'a> {
+pub struct RankerChain<'a> {
     /// Ranks by a short text of each skill; nobody where the evidence decides.
     pub ranker: Option<&'a dyn Ranker>,
     /// Ranks again, with the last word.
     pub reranker: Option<&'a dyn Ranker>,
 }
 
-impl<'a> Ranking<'a> {
+impl<'a> RankerChain<'a> {
     /// Who is asked first, and who after that.
     fn asked(self) -> Option<(&'a dyn Ranker, Option<&'a dyn Ranker>)> {
         Some((self.ranker.or(self.reranker)?, self.ranker.and(self.reranker)))
@@ -219,31 +219,31 @@ const QUERY_ROW_CHARS: usize = 160;
 
 /// What the evidence asks of rankers.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asks<'a> {
+pub struct RankerQuery<'a> {
     /// How much evidence each skill has.
     pub tallies: &'a [SkillTally],
     /// The newest rows, newest first.
-    pub recent: &'a [Row],
+    pub recent: &'a [EvidenceRow],
 }
 
 /// The skills with at least `least` events, in order. `text_of` gives the beginning of a skill's text.
 pub fn select(
     tallies: &[SkillTally],
     least: u64,
-    ranking: Ranking<'_>,
+    ranking: RankerChain<'_>,
     text_of: &dyn Fn(&Slug) -> Option<String>,
 ) -> Selection {
-    select_asked(&Asks { tallies, recent: &[] }, least, ranking, text_of)
+    select_asked(&RankerQuery { tallies, recent: &[] }, least, ranking, text_of)
 }
 
 /// The same, where rankers are told what happened last.
 pub fn select_asked(
-    asks: &Asks<'_>,
+    asks: &RankerQuery<'_>,
     least: u64,
-    ranking: Ranking<'_>,
+    ranking: RankerChain<'_>,
     text_of: &dyn Fn(&Slug) -> Option<String>,
 ) -> Selection {
-    let order: Vec<Chosen> = asks.tallies.iter().filter(|tally| tally.events >= least).map(by_evidence).collect();
+    let order: Vec<RankedSkill> = asks.tallies.iter().filter(|tally| tally.events >= least).map(by_evidence).collect();
     let mut selection = Selection {
         mode: "deterministic-evidence",
         eligible_skill_count: order.len(),
@@ -257,7 +257,7 @@ pub fn select_asked(
     let Some((first, second)) = ranking.asked() else { return selection };
     let query = query(asks, &selection.order);
     selection.query_preview = Some(text::line(&query, SHOWN_QUERY));
-    let there = [Some(first), second].into_iter().flatten().filter(|ranker| ranker.is_there());
+    let there = [Some(first), second].into_iter().flatten().filter(|ranker| ranker.is_available());
     selection.rankers = there.map(|ranker| ranker.name().to_owned()).collect();
     let executed = AtomicBool::new(false);
     let first = Noting { ranker: first, executed: &executed };
@@ -303,8 +303,8 @@ impl Ranker for Noting<'_> {
     }
 }
 
-fn by_evidence(tally: &SkillTally) -> Chosen {
-    Chosen {
+fn by_evidence(tally: &SkillTally) -> RankedSkill {
+    RankedSkill {
         slug: tally.skill.clone(),
         source: "evidence-threshold",
         score: tally.events as f64,
@@ -316,7 +316,7 @@ fn by_evidence(tally: &SkillTally) -> Chosen {
 }
 
 /// What the rankers are asked: which skills have how much evidence, and what happened last in tasks with them.
-fn query(asks: &Asks<'_>, eligible: &[Chosen]) -> String {
+fn query(asks: &RankerQuery<'_>, eligible: &[RankedSkill]) -> String {
     let is_eligible = |slug: &&Slug| eligible.iter().any(|chosen| chosen.slug == **slug);
     let mut lines: Vec<String> = asks
         .tallies
@@ -335,12 +335,12 @@ fn query(asks: &Asks<'_>, eligible: &[Chosen]) -> String {
 }
 
 fn ranked(
-    order: &[Chosen],
+    order: &[RankedSkill],
     query: &str,
     first: &dyn Ranker,
     second: Option<&dyn Ranker>,
     text_of: &dyn Fn(&Slug) -> Option<String>,
-) -> Result<Vec<Chosen>> {
+) -> Result<Vec<RankedSkill>> {
     let (with_text, without): (Vec<_>, Vec<_>) =
         order.iter().map(|chosen| (chosen, text_of(&chosen.slug))).partition(|(_, text)| text.is_some());
     let slugs: Vec<&Slug> = with_text.iter().map(|(chosen, _)| &chosen.slug).collect();
@@ -350,7 +350,7 @@ fn ranked(
         let Some((chosen, _)) = with_text.get(place.at) else { continue };
         let (score, first_score) = place.scores();
         let reasons = chosen.reasons.iter().cloned().chain(place.reasons(first, second)).collect();
-        ranked.push(Chosen { source: "ranker", score, reasons, first_score, ..(*chosen).clone() });
+        ranked.push(RankedSkill { source: "ranker", score, reasons, first_score, ..(*chosen).clone() });
     }
     ranked.extend(without.into_iter().map(|(chosen, _)| chosen.clone()));
     Ok(ranked)

@@ -6,31 +6,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::select::Ranker;
 use crate::error::Result;
-use crate::semantic::{Embedder, Part, Reranker, Running, nearness};
+use crate::semantic::{Embedder, EmbeddingInput, Reranker, SemanticOptions, nearness};
 
 /// How many results are kept, because a pass asks for the same skills again after each change.
 const KEPT: usize = 4_096;
 
 /// Ranks by how near the meaning of a text is to that of the query.
 #[derive(Debug)]
-pub struct ByMeaning {
+pub struct EmbeddingRanker {
     embedder: Arc<dyn Embedder>,
-    running: Running,
+    running: SemanticOptions,
     known: Mutex<HashMap<String, Vec<f32>>>,
 }
 
-impl ByMeaning {
+impl EmbeddingRanker {
     /// By the vectors of this model.
-    pub fn new(embedder: Arc<dyn Embedder>, running: Running) -> Self {
+    pub fn new(embedder: Arc<dyn Embedder>, running: SemanticOptions) -> Self {
         Self { embedder, running, known: Mutex::default() }
     }
 
     fn passage(&self, text: &str) -> Result<Vec<f32>> {
-        kept(&self.known, text.to_owned(), || self.embedder.embed(text, Part::Passage))
+        kept(&self.known, text.to_owned(), || self.embedder.embed(text, EmbeddingInput::Passage))
     }
 }
 
-impl Ranker for ByMeaning {
+impl Ranker for EmbeddingRanker {
     fn name(&self) -> &str {
         self.embedder.name()
     }
@@ -44,27 +44,27 @@ impl Ranker for ByMeaning {
     }
 
     fn rank(&self, query: &str, texts: &[&str]) -> Result<Vec<f64>> {
-        let query = self.embedder.embed(query, Part::Query)?;
+        let query = self.embedder.embed(query, EmbeddingInput::Query)?;
         texts.iter().map(|text| Ok(f64::from(nearness(&query, &self.passage(text)?)))).collect()
     }
 }
 
 /// Ranks by reading each text together with the query.
 #[derive(Debug)]
-pub struct ByReading {
+pub struct CrossEncoderRanker {
     reranker: Arc<dyn Reranker>,
-    running: Running,
+    running: SemanticOptions,
     known: Mutex<HashMap<(String, String), f32>>,
 }
 
-impl ByReading {
+impl CrossEncoderRanker {
     /// By the judgement of this model.
-    pub fn new(reranker: Arc<dyn Reranker>, running: Running) -> Self {
+    pub fn new(reranker: Arc<dyn Reranker>, running: SemanticOptions) -> Self {
         Self { reranker, running, known: Mutex::default() }
     }
 }
 
-impl Ranker for ByReading {
+impl Ranker for CrossEncoderRanker {
     fn name(&self) -> &str {
         self.reranker.name()
     }
@@ -119,7 +119,7 @@ mod tests {
         fn name(&self) -> &str {
             "letters"
         }
-        fn embed(&self, text: &str, _: Part) -> Result<Vec<f32>> {
+        fn embed(&self, text: &str, _: EmbeddingInput) -> Result<Vec<f32>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             let count = text.chars().filter(|c| *c == 'a').count() as f32;
             let (x, y) = (count, text.chars().count() as f32 - count);
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn nearer_texts_have_higher_scores_and_are_looked_at_once() {
         let letters = Arc::new(Letters::default());
-        let ranker = ByMeaning::new(letters.clone(), Running::default());
+        let ranker = EmbeddingRanker::new(letters.clone(), SemanticOptions::default());
         let scores = ranker.rank("aaab", &["aaab", "bbba", "aab"]).unwrap();
         assert!(scores[0] > scores[2] && scores[2] > scores[1], "{scores:?}");
         assert_eq!(ranker.rank("aaab", &["aaab", "bbba", "aab"]).unwrap(), scores);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_pair_is_read_once_and_a_failure_is_passed_on() {
-        let ranker = ByReading::new(Arc::new(Equal(AtomicUsize::new(0))), Running::default());
+        let ranker = CrossEncoderRanker::new(Arc::new(Equal(AtomicUsize::new(0))), SemanticOptions::default());
         for _ in 0..2 {
             assert_eq!(ranker.rank("x", &["x", "y", "x"]).unwrap(), [1.0, 0.0, 1.0]);
         }

@@ -22,8 +22,8 @@ use std::collections::BTreeSet;
 
 use super::Brief;
 use super::block::Rendered;
-use super::lessons::Lesson;
-use super::prepare::{HARD_CAP, Prepared, SOFT_CAP, SUPPORT_PATH, SizeStrategy, Skip, Subject};
+use super::lessons::FailureLesson;
+use super::prepare::{HARD_CAP, PrepareSkip, PreparedSkill, SOFT_CAP, SUPPORT_PATH, SizeStrategy, Subject};
 use crate::memory::EvidenceStatus;
 
 /// What the guidance begins with.
@@ -40,7 +40,7 @@ pub enum Guidance {
 
 /// How a block is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Spec {
+pub struct VariantSpec {
     /// Its place among the variants.
     #[serde(skip)]
     pub index: usize,
@@ -58,23 +58,23 @@ pub struct Spec {
 }
 
 /// The ways to write a block, the default first.
-pub const SPECS: [Spec; 4] = [
-    Spec::DEFAULT,
-    Spec {
+pub const SPECS: [VariantSpec; 4] = [
+    VariantSpec::DEFAULT,
+    VariantSpec {
         index: 1,
         name: "compact-evidence-first",
         evidence_limit: 3,
         guidance: Guidance::EvidenceFirst,
         force_spill: false,
     },
-    Spec {
+    VariantSpec {
         index: 2,
         name: "wide-errors-first",
         evidence_limit: 8,
         guidance: Guidance::ErrorsFirst,
         force_spill: false,
     },
-    Spec {
+    VariantSpec {
         index: 3,
         name: "spillover-minimal-inline",
         evidence_limit: 1,
@@ -83,9 +83,9 @@ pub const SPECS: [Spec; 4] = [
     },
 ];
 
-impl Spec {
+impl VariantSpec {
     /// How a block is written where nothing else is asked for.
-    pub const DEFAULT: Spec = Spec {
+    pub const DEFAULT: VariantSpec = VariantSpec {
         index: 0,
         name: "default-verify-first",
         evidence_limit: 5,
@@ -103,7 +103,7 @@ pub struct Variant {
     /// Its name.
     pub name: &'static str,
     /// How it is written.
-    pub spec: Spec,
+    pub spec: VariantSpec,
     /// Where the evidence stands; nothing where it is skipped.
     pub size_strategy: Option<SizeStrategy>,
     /// Why it cannot be written.
@@ -121,7 +121,7 @@ pub struct Variant {
     /// The text itself. Only the selected variant carries the text of the file beside the skill: the
     /// others would make every row harmless for nothing.
     #[serde(skip)]
-    pub prepared: Option<Prepared>,
+    pub prepared: Option<PreparedSkill>,
 }
 
 /// A part of a score.
@@ -134,7 +134,7 @@ pub struct Points {
 }
 
 /// The first `n` variants of a skill's new text, one to four, with the best of them selected.
-pub fn generate(text: &str, brief: &Brief<'_>, lessons: &[Lesson], has_support: bool, n: usize) -> Vec<Variant> {
+pub fn generate(text: &str, brief: &Brief<'_>, lessons: &[FailureLesson], has_support: bool, n: usize) -> Vec<Variant> {
     let subject = Subject::new(text, brief, lessons, has_support);
     let specs = SPECS.iter().take(n.max(1));
     let mut variants: Vec<_> = specs.map(|spec| variant(&subject, brief, spec)).collect();
@@ -152,14 +152,14 @@ pub fn select(variants: &[Variant]) -> usize {
     best.map_or(0, |(at, _)| at)
 }
 
-fn variant(subject: &Subject<'_>, brief: &Brief<'_>, spec: &Spec) -> Variant {
+fn variant(subject: &Subject<'_>, brief: &Brief<'_>, spec: &VariantSpec) -> Variant {
     let outcome = subject.prepare(spec);
     let score_breakdown = match &outcome {
         Err(_) => vec![Points { what: "skipped", points: -1_000_000 }],
         Ok((prepared, rendered)) => points(prepared, rendered, brief, subject.chars),
     };
     let (skipped_reason, prepared) = match outcome {
-        Err(Skip { reason }) => (Some(reason), None),
+        Err(PrepareSkip { reason }) => (Some(reason), None),
         Ok((prepared, _)) => (None, Some(prepared)),
     };
     let size_strategy = prepared.as_ref().map(|prepared| prepared.size);
@@ -182,7 +182,7 @@ fn variant(subject: &Subject<'_>, brief: &Brief<'_>, spec: &Spec) -> Variant {
 }
 
 /// What a variant is worth, part by part; parts that count for nothing are left out.
-fn points(prepared: &Prepared, rendered: &Rendered, brief: &Brief<'_>, chars_before: usize) -> Vec<Points> {
+fn points(prepared: &PreparedSkill, rendered: &Rendered, brief: &Brief<'_>, chars_before: usize) -> Vec<Points> {
     let shown = || rendered.shown.iter().filter_map(|at| brief.rows.get(*at));
     let failures: BTreeSet<(&str, String)> = shown()
         .filter(|(_, evidence)| evidence.status != EvidenceStatus::Ok)

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::prepare::structural;
 use crate::ids::{Digest, Slug};
 use crate::redact;
-use crate::skill::shell::{End, Finished, ProcessRunner};
+use crate::skill::shell::{CommandEnd, CommandResult, ProcessRunner};
 
 /// How long a command may take.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
@@ -24,7 +24,7 @@ const NOT_STARTED: i32 = 125;
 
 /// What a change has to pass.
 #[derive(Debug, Clone, Default)]
-pub struct Verification {
+pub struct VerificationOptions {
     /// Whether each stage is shown by itself. A command before the main one implies it.
     pub staged: bool,
     /// A cheap command that is run first.
@@ -37,7 +37,7 @@ pub struct Verification {
     pub timeout: Option<Duration>,
 }
 
-impl Verification {
+impl VerificationOptions {
     /// Whether something outside of this process has a say.
     pub fn has_commands(&self) -> bool {
         self.pre_verify.is_some() || self.verify.is_some()
@@ -50,7 +50,7 @@ impl Verification {
 
 /// One stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Stage {
+pub struct VerificationStage {
     /// `builtin-structural`, `pre-verify-command` or `verify-command`.
     pub name: &'static str,
     /// Whether it passed.
@@ -63,7 +63,7 @@ pub struct Stage {
 
 /// How a verification went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verified {
+pub struct SkillVerification {
     /// Whether there was anything beyond the structural check.
     pub enabled: bool,
     /// Whether every stage passed.
@@ -74,7 +74,7 @@ pub struct Verified {
     pub output: String,
     /// The stages, where they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub stages: Vec<Stage>,
+    pub stages: Vec<VerificationStage>,
     /// The one that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_stage: Option<&'static str>,
@@ -98,9 +98,9 @@ pub struct Trial<'a> {
 }
 
 /// The structural check alone.
-pub fn check_structure(content: &str) -> Stage {
+pub fn check_structure(content: &str) -> VerificationStage {
     let outcome = structural(content);
-    Stage {
+    VerificationStage {
         name: "builtin-structural",
         passed: outcome.is_ok(),
         exit_code: None,
@@ -109,7 +109,7 @@ pub fn check_structure(content: &str) -> Stage {
 }
 
 /// Puts a change through its stages. `trial` is only needed where there are commands.
-pub fn verify(verification: &Verification, content: &str, trial: Option<&Trial<'_>>) -> Verified {
+pub fn verify(verification: &VerificationOptions, content: &str, trial: Option<&Trial<'_>>) -> SkillVerification {
     let mut stages = vec![check_structure(content)];
     let commands = [("pre-verify-command", &verification.pre_verify), ("verify-command", &verification.verify)];
     for (name, command) in commands {
@@ -120,7 +120,7 @@ pub fn verify(verification: &Verification, content: &str, trial: Option<&Trial<'
     }
     let failed_stage = stages.iter().find(|stage| !stage.passed).map(|stage| stage.name);
     let last = stages.last().filter(|stage| stage.exit_code.is_some() || !stage.passed);
-    Verified {
+    SkillVerification {
         enabled: verification.is_staged() || verification.has_commands(),
         passed: failed_stage.is_none(),
         exit_code: last.and_then(|stage| stage.exit_code),
@@ -130,7 +130,7 @@ pub fn verify(verification: &Verification, content: &str, trial: Option<&Trial<'
     }
 }
 
-fn run(verification: &Verification, name: &'static str, command: &str, trial: &Trial<'_>) -> Stage {
+fn run(verification: &VerificationOptions, name: &'static str, command: &str, trial: &Trial<'_>) -> VerificationStage {
     let beside = trial.target.parent().map(Path::to_owned).unwrap_or_default();
     let mut runner = ProcessRunner::new(verification.directory.clone().unwrap_or(beside))
         .timeout(verification.timeout.unwrap_or(TIMEOUT))
@@ -145,14 +145,21 @@ fn run(verification: &Verification, name: &'static str, command: &str, trial: &T
             runner = runner.variable(name, value);
         }
     }
-    let Finished { end, said } = runner.finish(command);
+    let CommandResult { end, output: said } = runner.finish(command);
     let (exit_code, output) = match end {
-        End::Exited(code) => (code, said),
-        End::Killed(signal) => (128 + signal, said),
-        End::TimedOut => (TIMED_OUT, "it took too long and was ended, with everything it had started".to_owned()),
-        End::NotRun(why) => (NOT_STARTED, format!("it could not be run: {why}")),
+        CommandEnd::Exited(code) => (code, said),
+        CommandEnd::Killed(signal) => (128 + signal, said),
+        CommandEnd::TimedOut => {
+            (TIMED_OUT, "it took too long and was ended, with everything it had started".to_owned())
+        }
+        CommandEnd::NotRun(why) => (NOT_STARTED, format!("it could not be run: {why}")),
     };
-    Stage { name, passed: exit_code == 0, exit_code: Some(exit_code), output: tail(&redact::scrub(&output)) }
+    VerificationStage {
+        name,
+        passed: exit_code == 0,
+        exit_code: Some(exit_code),
+        output: tail(&redact::scrub(&output)),
+    }
 }
 
 /// The end of a text.

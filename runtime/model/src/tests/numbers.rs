@@ -3,7 +3,7 @@
 use super::tiny::{LLAMA, QWEN2, QWEN3, Tiny};
 use crate::ModelFile;
 use crate::file::{Rotation, Shape};
-use crate::network::{Network, Past};
+use crate::network::{KvCache, Network};
 
 type Vector = Vec<f64>;
 
@@ -138,14 +138,14 @@ fn the_scores_are_what_the_formulas_say() {
         for count in [1, 2, 5, 16, 17, 21] {
             let tokens = &tokens[..count];
             let exact = by_hand(&file, tokens);
-            let scores = network.score(&network.read(tokens, &mut Past::new(&file.shape)));
+            let scores = network.score(&network.read(tokens, &mut KvCache::new(&file.shape)));
             let off = apart(&exact, &scores);
             assert!(off < 0.04, "{} after {count}: {off} off", plan.family);
             let (ours, theirs) = (best(&scores), best(&exact));
             let most = exact.iter().zip(&scores).map(|(a, b)| (a - f64::from(*b)).abs()).fold(0.0, f64::max);
             assert!(exact[theirs] - exact[ours] <= 2.0 * most, "{} after {count}: {ours} and {theirs}", plan.family);
             // One at a time, or some at once: the same bits.
-            let mut past = Past::new(&file.shape);
+            let mut past = KvCache::new(&file.shape);
             let last = tokens.chunks(3).map(|some| network.read(some, &mut past)).last().unwrap();
             assert_eq!(network.score(&last), scores);
         }
@@ -159,7 +159,7 @@ fn another_rotation_is_not_taken_for_rounding() {
     let mut file = ModelFile::open(&Tiny::new(LLAMA).write(work.path())).unwrap();
     let tokens: Vec<u32> = (0..21).map(|at| at * 37 % 260).collect();
     let network = Network::load(&file).unwrap();
-    let scores = network.score(&network.read(&tokens, &mut Past::new(&file.shape)));
+    let scores = network.score(&network.read(&tokens, &mut KvCache::new(&file.shape)));
     file.shape.rotation = Rotation::Halves;
     let off = apart(&by_hand(&file, &tokens), &scores);
     assert!(off > 0.1, "{off} off");

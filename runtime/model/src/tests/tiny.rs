@@ -7,7 +7,7 @@ use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 
-use crate::{Bounds, ModelFile, Question, Reply, Result, Speaker};
+use crate::{GeneratedReply, GenerationRequest, Generator, ModelFile, ReplyBounds, Result};
 
 pub(super) const TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + \
                                    message['content'] + '<|im_end|>' + '\n' }}{% endfor %}\
@@ -237,10 +237,10 @@ pub(super) fn written(directory: &Path, bytes: &[u8]) -> PathBuf {
 }
 
 /// Opens a file, loads it and lets it speak.
-pub(super) fn speak(path: &Path, legal: &serde_json::Value, most_tokens: usize) -> Result<Reply> {
+pub(super) fn speak(path: &Path, legal: &serde_json::Value, most_tokens: usize) -> Result<GeneratedReply> {
     let file = ModelFile::open(path)?;
-    let mut speaker = Speaker::load(&file, Bounds { chars: 12, items: 2 }, 1 << 22, file.context())?;
+    let mut speaker = Generator::load(&file, ReplyBounds { chars: 12, items: 2 }, 1 << 22, file.context())?;
     let messages = [("system", "You are tiny."), ("user", "hello there, 12 of you")];
-    let question = Question { messages: &messages, legal, most_tokens, most_bytes: 1 << 12, fresh: false };
+    let question = GenerationRequest { messages: &messages, legal, most_tokens, most_bytes: 1 << 12, fresh: false };
     speaker.answer(&question, &AtomicBool::new(false))
 }

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use herm::ids::Random;
-use herm::{BrainId, Error, Layout, Moment, Result, SubscriberId};
+use herm::{BrainId, Error, Layout, Result, SubscriberId, Timestamp};
 use rusqlite::{Connection, Row};
 
-use super::{Book, failed};
+use super::{ServerDb, failed};
 
 /// What every key begins with, so that a scanner of secrets finds one that leaked.
 const PREFIX: &str = "herm";
@@ -72,16 +72,16 @@ pub(crate) struct Key {
     /// What they have cost.
     pub(crate) spent: u64,
     /// When it was made.
-    pub(crate) created_at: Moment,
+    pub(crate) created_at: Timestamp,
     /// When it ends by itself.
-    pub(crate) expires_at: Option<Moment>,
+    pub(crate) expires_at: Option<Timestamp>,
     /// When it was revoked.
-    pub(crate) revoked_at: Option<Moment>,
+    pub(crate) revoked_at: Option<Timestamp>,
 }
 
 impl Key {
     /// Whether it opens anything now.
-    pub(crate) fn is_valid(&self, now: Moment) -> bool {
+    pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 
@@ -156,7 +156,7 @@ pub(crate) fn add(connection: &Connection, key: &Key) -> Result<()> {
                 key.rate,
                 key.micro_usd.map(number),
                 key.created_at.millis(),
-                key.expires_at.map(Moment::millis),
+                key.expires_at.map(Timestamp::millis),
             ),
         )
         .map(|_| ())
@@ -166,7 +166,7 @@ pub(crate) fn add(connection: &Connection, key: &Key) -> Result<()> {
 }
 
 /// Ends a key; whether it was one that still opened something.
-pub(crate) fn revoke(connection: &Connection, id: &str, now: Moment) -> Result<bool> {
+pub(crate) fn revoke(connection: &Connection, id: &str, now: Timestamp) -> Result<bool> {
     changing(connection, || {
         connection
             .execute("UPDATE keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL", (id, now.millis()))
@@ -205,9 +205,9 @@ fn read(row: &Row<'_>) -> Result<Key> {
         rate: row.get(6).map_err(failed)?,
         micro_usd: number(7)?.map(i64::unsigned_abs),
         spent: needed(8)?.unsigned_abs(),
-        created_at: Moment(needed(9)?),
-        expires_at: number(10)?.map(Moment),
-        revoked_at: number(11)?.map(Moment),
+        created_at: Timestamp(needed(9)?),
+        expires_at: number(10)?.map(Timestamp),
+        revoked_at: number(11)?.map(Timestamp),
     })
 }
 
@@ -243,13 +243,13 @@ impl Keyring {
     }
 
     /// Whether nobody has a key, and nobody ever had one.
-    pub(crate) fn is_keyless(&self, book: &Book) -> Result<bool> {
+    pub(crate) fn is_keyless(&self, book: &ServerDb) -> Result<bool> {
         let is_empty = self.keys(book)?.is_empty();
         Ok(is_empty && !self.known.lock().unwrap_or_else(PoisonError::into_inner).were_made)
     }
 
     /// The keys as they are now.
-    pub(crate) fn keys(&self, book: &Book) -> Result<Arc<HashMap<String, Arc<Key>>>> {
+    pub(crate) fn keys(&self, book: &ServerDb) -> Result<Arc<HashMap<String, Arc<Key>>>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         book.read(|connection| {
             let number = |query: &str| -> Result<i64> {
@@ -274,7 +274,7 @@ impl Keyring {
     }
 
     /// The key that was shown, if it opens anything now. Comparing takes the same time whatever differs.
-    pub(crate) fn opened_by(&self, book: &Book, shown: &Shown, now: Moment) -> Result<Option<Arc<Key>>> {
+    pub(crate) fn opened_by(&self, book: &ServerDb, shown: &Shown, now: Timestamp) -> Result<Option<Arc<Key>>> {
         let keys = self.keys(book)?;
         // `blake3::Hash` compares in constant time.
         let fits = |key: &&Arc<Key>| key.hash == shown.hash && key.is_valid(now);

@@ -6,7 +6,7 @@ use herm::receipt::Envelope;
 use herm::{Clock as _, Error, ErrorKind, Result, SystemClock};
 use serde_json::{Value, json};
 
-use super::{Book, keys};
+use super::{ServerDb, keys};
 use crate::config::Settings;
 
 /// The predicate of the marker.
@@ -67,7 +67,7 @@ pub(crate) fn check_there(settings: &Settings) -> Result<()> {
     if marker == Marker::Absent {
         return Ok(());
     }
-    match settings.layout.book().metadata() {
+    match settings.layout.server_db().metadata() {
         Ok(meta) if meta.len() > 0 => Ok(()),
         Ok(_) => Err(lost(settings, marker, "is empty")),
         Err(_) => Err(lost(settings, marker, "is missing")),
@@ -90,16 +90,16 @@ pub(crate) fn check(settings: &Settings, has_keys: bool) -> Result<()> {
 }
 
 /// Opens the book for a server: never one that has lost its keys.
-pub(crate) fn open_book(settings: &Settings) -> Result<Book> {
+pub(crate) fn open_book(settings: &Settings) -> Result<ServerDb> {
     check_there(settings)?;
-    let book = Book::open(&settings.layout)?;
+    let book = ServerDb::open(&settings.layout)?;
     let has_keys = !book.read(keys::all)?.is_empty();
     check(settings, has_keys)?;
     Ok(book)
 }
 
 fn lost(settings: &Settings, marker: Marker, what: &str) -> Error {
-    let (book, file) = (settings.layout.book(), settings.layout.keys_marker());
+    let (book, file) = (settings.layout.server_db(), settings.layout.keys_marker());
     let word = match marker {
         Marker::NotOurs => {
             format!("{} says that keys were made here, though this operator did not sign it", file.display())

@@ -84,29 +84,29 @@ const TOGETHER: usize = 256;
 
 /// A write, and what to tell whoever waits for it once it is committed or is not. Given an error, it writes nothing and
 /// has that to tell.
-type Work = Box<dyn FnOnce(std::result::Result<&Connection, &Error>) -> (Done, Told) + Send>;
-type Told = Box<dyn FnOnce(Option<&Error>) + Send>;
+type Work = Box<dyn FnOnce(std::result::Result<&Connection, &Error>) -> (Done, CommitCallback) + Send>;
+type CommitCallback = Box<dyn FnOnce(Option<&Error>) + Send>;
 
 /// Whether a piece of work is to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Done {
-    Well,
-    Badly,
+    Keep,
+    Discard,
 }
 
 /// The open book. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Book {
+pub(crate) struct ServerDb {
     writes: mpsc::Sender<Work>,
     reading: Arc<Mutex<Connection>>,
     /// For lists, which may take longer than anyone at the door should wait.
     listing: Arc<Mutex<Connection>>,
 }
 
-impl Book {
+impl ServerDb {
     /// Opens the book of these brains, or begins one.
     pub(crate) fn open(layout: &Layout) -> Result<Self> {
-        let path = layout.book();
+        let path = layout.server_db();
         let writing = open(&path)?;
         let (reading, listing) = (open(&path)?, open(&path)?);
         let (writes, waiting) = mpsc::channel(WAITING);
@@ -126,8 +126,8 @@ impl Book {
         let (tell, told) = oneshot::channel();
         let work: Work = Box::new(move |connection| {
             let done = connection.map_err(again).and_then(work);
-            let how = if done.is_ok() { Done::Well } else { Done::Badly };
-            let told: Told = Box::new(move |lost| {
+            let how = if done.is_ok() { Done::Keep } else { Done::Discard };
+            let told: CommitCallback = Box::new(move |lost| {
                 let done = match lost {
                     None => done,
                     Some(error) => Err(again(error)),
@@ -162,7 +162,7 @@ impl Book {
     }
 
     /// Pauses a brain, or lets it go on.
-    pub(crate) async fn set_paused(&self, agent: &herm::BrainId, at: Option<herm::Moment>) -> Result<()> {
+    pub(crate) async fn set_paused(&self, agent: &herm::BrainId, at: Option<herm::Timestamp>) -> Result<()> {
         let agent = agent.to_string();
         self.write(move |connection| {
             let done = match at {
@@ -194,7 +194,7 @@ pub(crate) fn open(path: &Path) -> Result<Connection> {
         std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))
             .map_err(|source| Error::io("protect", dir, source))?;
     }
-    let connection = Database::open_book(path)?;
+    let connection = Database::open_server_db(path)?;
     let known = MIGRATIONS.len() as i64;
     connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
@@ -220,7 +220,7 @@ fn write_all(connection: &Connection, mut waiting: mpsc::Receiver<Work>) {
         {
             batch.push(next);
         }
-        let mut told: Vec<Told> = Vec::with_capacity(batch.len());
+        let mut told: Vec<CommitCallback> = Vec::with_capacity(batch.len());
         let mut works = batch.drain(..);
         let committed = run(connection, "BEGIN IMMEDIATE")
             .and_then(|()| works.try_for_each(|work| one(connection, work, &mut told)))
@@ -239,14 +239,14 @@ fn write_all(connection: &Connection, mut waiting: mpsc::Receiver<Work>) {
 }
 
 /// Does one piece of work within the commit; one that fails leaves nothing behind.
-fn one(connection: &Connection, work: Work, told: &mut Vec<Told>) -> Result<()> {
+fn one(connection: &Connection, work: Work, told: &mut Vec<CommitCallback>) -> Result<()> {
     if let Err(error) = run(connection, "SAVEPOINT work") {
         told.push(work(Err(&error)).1);
         return Err(error);
     }
     let (done, tell) = work(Ok(connection));
     told.push(tell);
-    if done == Done::Badly {
+    if done == Done::Discard {
         run(connection, "ROLLBACK TO work")?;
     }
     run(connection, "RELEASE work")
@@ -302,7 +302,7 @@ mod tests {
     fn a_book_of_the_first_edition_keeps_its_tasks() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("book.db");
-        let old = Database::open_book(&path).unwrap();
+        let old = Database::open_server_db(&path).unwrap();
         old.execute_batch(MIGRATIONS[0]).unwrap();
         old.pragma_update(None, "user_version", 1).unwrap();
         old.execute(
@@ -315,14 +315,14 @@ mod tests {
         let row = tasks::unfinished(&connection).unwrap().pop().expect("the task");
         assert_eq!((row.id.as_str(), row.tries), ("t-1", tasks::Tries::default()));
         let tries = tasks::Tries { before: 3, last: 4 };
-        tasks::begin(&connection, &row.id, herm::Moment(6), tries).unwrap();
+        tasks::begin(&connection, &row.id, herm::Timestamp(6), tries).unwrap();
         assert_eq!(tasks::get(&connection, &row.id).unwrap().map(|row| row.tries), Some(tries));
     }
 
     #[tokio::test]
     async fn of_writes_that_share_a_commit_one_that_fails_leaves_nothing_and_harms_no_other() {
         let dir = tempfile::tempdir().unwrap();
-        let book = Book::open(&Layout::new(dir.path().join("brains"))).unwrap();
+        let book = ServerDb::open(&Layout::new(dir.path().join("brains"))).unwrap();
         // The first one keeps the writer busy until all others wait: they share the next commit.
         let (go, gate) = std::sync::mpsc::channel::<()>();
         let first = tokio::spawn({

@@ -1,13 +1,13 @@
 //! Payments that were shown, each for one task.
 
-use herm::{Error, Moment, Result, TaskId};
+use herm::{Error, Result, TaskId, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _};
 use serde_json::Value;
 
 use super::failed;
 
 /// Keeps a payment for a task. `Conflict` where it was shown before.
-pub(crate) fn add(connection: &Connection, id: &[u8; 32], task: &TaskId, payment: &Value, at: Moment) -> Result<()> {
+pub(crate) fn add(connection: &Connection, id: &[u8; 32], task: &TaskId, payment: &Value, at: Timestamp) -> Result<()> {
     let added = connection
         .prepare_cached("INSERT OR IGNORE INTO payments (id, task, payment, is_open, at) VALUES (?1, ?2, ?3, 1, ?4)")
         .and_then(|mut add| add.execute((id, task.as_str(), payment.to_string(), at.millis())))
@@ -48,6 +48,6 @@ pub(crate) fn close(connection: &Connection, task: &TaskId) -> Result<()> {
 }
 
 /// Lets go of payments that were shown before a moment, by when nobody could take them any more.
-pub(crate) fn forget(connection: &Connection, before: Moment) -> Result<usize> {
+pub(crate) fn forget(connection: &Connection, before: Timestamp) -> Result<usize> {
     connection.execute("DELETE FROM payments WHERE is_open = 0 AND at < ?1", [before.millis()]).map_err(failed)
 }

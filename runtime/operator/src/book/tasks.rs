@@ -1,6 +1,6 @@
 //! Tasks that were accepted, as the book remembers them.
 
-use herm::{BrainId, Moment, Result, TaskId};
+use herm::{BrainId, Result, TaskId, Timestamp};
 use rusqlite::{Connection, Row};
 
 use super::failed;
@@ -82,11 +82,11 @@ pub(crate) struct TaskRow {
     /// Whether its caller no longer wants it.
     pub(crate) cancelled: bool,
     /// When it was accepted.
-    pub(crate) created_at: Moment,
+    pub(crate) created_at: Timestamp,
     /// When it began.
-    pub(crate) started_at: Option<Moment>,
+    pub(crate) started_at: Option<Timestamp>,
     /// When it was over.
-    pub(crate) finished_at: Option<Moment>,
+    pub(crate) finished_at: Option<Timestamp>,
     /// How it went.
     pub(crate) status: Option<String>,
     /// Its outcome, as JSON.
@@ -107,7 +107,7 @@ const LISTED: &str = "id, agent, owner, key, idempotency, digest, NULL, state, c
 
 /// What became of a task that was to be kept.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub(crate) enum InsertResult {
     /// It is new.
     New,
     /// Its idempotency key is that of an earlier one.
@@ -115,11 +115,11 @@ pub(crate) enum Kept {
 }
 
 /// Keeps a task, unless its idempotency key is known.
-pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<Kept> {
+pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<InsertResult> {
     if let Some(key) = &row.idempotency
         && let Some(known) = known(connection, key)?
     {
-        return Ok(Kept::Known(Box::new(known)));
+        return Ok(InsertResult::Known(Box::new(known)));
     }
     connection
         .prepare_cached(&format!(
@@ -138,8 +138,8 @@ pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<Kept> {
                 row.state,
                 row.cancelled,
                 row.created_at.millis(),
-                row.started_at.map(Moment::millis),
-                row.finished_at.map(Moment::millis),
+                row.started_at.map(Timestamp::millis),
+                row.finished_at.map(Timestamp::millis),
                 row.status,
                 row.outcome,
                 row.problem,
@@ -148,12 +148,12 @@ pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<Kept> {
                 stored(row.tries.last),
             ])
         })
-        .map(|_| Kept::New)
+        .map(|_| InsertResult::New)
         .map_err(failed)
 }
 
 /// Notes that a task has begun, and what its attempts have cost so far.
-pub(crate) fn begin(connection: &Connection, id: &TaskId, at: Moment, tries: Tries) -> Result<()> {
+pub(crate) fn begin(connection: &Connection, id: &TaskId, at: Timestamp, tries: Tries) -> Result<()> {
     connection
         .prepare_cached(
             "UPDATE tasks SET state = 'running', started_at = ?2, spent = ?3, spent_last = ?4 \
@@ -195,7 +195,7 @@ pub(crate) struct End {
     /// What it cost.
     pub(crate) micro_usd: u64,
     /// When.
-    pub(crate) at: Moment,
+    pub(crate) at: Timestamp,
 }
 
 /// Notes how a task that is kept ended; what it was asked is let go.
@@ -312,7 +312,7 @@ pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<TaskRow>> {
 }
 
 /// Lets go of tasks that were over before a moment; how many.
-pub(crate) fn forget(connection: &Connection, before: Moment) -> Result<usize> {
+pub(crate) fn forget(connection: &Connection, before: Timestamp) -> Result<usize> {
     connection.execute("DELETE FROM tasks WHERE finished_at < ?1", [before.millis()]).map_err(failed)
 }
 
@@ -320,7 +320,7 @@ fn read(row: &Row<'_>) -> Result<TaskRow> {
     let text = |column| row.get::<_, Option<String>>(column).map_err(failed);
     let needed = |column| row.get::<_, String>(column).map_err(failed);
     let amount = |column| row.get::<_, i64>(column).map(i64::unsigned_abs).map_err(failed);
-    let moment = |column| row.get::<_, Option<i64>>(column).map(|at| at.map(Moment)).map_err(failed);
+    let moment = |column| row.get::<_, Option<i64>>(column).map(|at| at.map(Timestamp)).map_err(failed);
     Ok(TaskRow {
         id: needed(0)?.try_into()?,
         agent: needed(1)?.parse()?,
@@ -331,7 +331,7 @@ fn read(row: &Row<'_>) -> Result<TaskRow> {
         request: text(6)?,
         state: needed(7)?,
         cancelled: row.get(8).map_err(failed)?,
-        created_at: Moment(row.get(9).map_err(failed)?),
+        created_at: Timestamp(row.get(9).map_err(failed)?),
         started_at: moment(10)?,
         finished_at: moment(11)?,
         status: text(12)?,

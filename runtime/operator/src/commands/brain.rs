@@ -1,7 +1,7 @@
 //! `herm brain`: look at brains, check them, see how they moved.
 
 use herm::brain::{self, OnChanged, OnDrift, OnLoss};
-use herm::bundle::{Origin, Part};
+use herm::bundle::{BrainOrigin, BundlePart};
 use herm::{Brain, BrainId, Reader, Result};
 use serde_json::{Value, json};
 
@@ -113,7 +113,8 @@ pub(super) fn describe(settings: &Settings, reader: &Reader) -> Result<(String, 
     }
     text.push_str(&columns(&rows));
     text.push_str("\nparts\n");
-    let parts: Vec<_> = Part::ALL.iter().map(|part| row(part.name(), lock.parts.get(*part).to_string())).collect();
+    let parts: Vec<_> =
+        BundlePart::ALL.iter().map(|part| row(part.name(), lock.parts.get(*part).to_string())).collect();
     text.push_str(&columns(&parts));
     if !skills.is_empty() {
         text.push_str("\nskills\n");
@@ -144,13 +145,13 @@ fn plural(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-fn origin(origin: &Origin) -> String {
+fn origin(origin: &BrainOrigin) -> String {
     match origin {
-        Origin::Seed { seed } => format!("seed {seed}"),
-        Origin::Manifest { expected: Some(_) } => "manifest, checked against its hash".to_owned(),
-        Origin::Manifest { expected: None } => "manifest".to_owned(),
-        Origin::Directory => "directory".to_owned(),
-        Origin::Fork { brain, version, .. } => format!("fork of version {version} of brain {brain}"),
+        BrainOrigin::Seed { seed } => format!("seed {seed}"),
+        BrainOrigin::Manifest { expected: Some(_) } => "manifest, checked against its hash".to_owned(),
+        BrainOrigin::Manifest { expected: None } => "manifest".to_owned(),
+        BrainOrigin::Directory => "directory".to_owned(),
+        BrainOrigin::Fork { brain, version, .. } => format!("fork of version {version} of brain {brain}"),
     }
 }
 
@@ -225,7 +226,7 @@ fn adopt(settings: &Settings, id: &BrainId) -> Result<Answer> {
 }
 
 fn adopt_now(settings: &Settings, id: &BrainId) -> Result<Answer> {
-    let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Report))?;
+    let mut brain = Brain::open(&settings.layout, id, &settings.open_options(OnDrift::Report))?;
     let lock_file = brain.drift().is_some_and(|drift| drift.lock_file);
     let adopted = brain.adopt()?;
     let unfinished = finish(brain)?;
@@ -245,7 +246,7 @@ fn adopt_now(settings: &Settings, id: &BrainId) -> Result<Answer> {
 
 fn repair(settings: &Settings, id: &BrainId, on_loss: OnLoss) -> Result<Answer> {
     let trusted = super::receipts::trusted(settings, None)?.0;
-    let opening = settings.opening(OnDrift::Report);
+    let opening = settings.open_options(OnDrift::Report);
     let repaired = herm::receipt::repair(&settings.layout, id, &opening, &trusted, on_loss)?;
     let mut text = String::new();
     for lost in &repaired.lost {

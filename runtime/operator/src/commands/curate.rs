@@ -1,7 +1,7 @@
 //! `herm curate`: a curator pass by hand.
 
 use herm::brain::OnDrift;
-use herm::curator::{self, Plan, Reason, Report};
+use herm::curator::{self, CuratorPlan, CuratorReport, CuratorSkipReason};
 use herm::{Brain, BrainId, Result};
 use serde_json::json;
 
@@ -19,9 +19,9 @@ pub(super) fn run(settings: &Settings, id: &str, dry_run: bool) -> Result<Answer
 
 fn pass(settings: &Settings, id: &BrainId, dry_run: bool) -> Result<Answer> {
     let policy = settings.curator()?.policy;
-    let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
+    let mut brain = Brain::open(&settings.layout, id, &settings.open_options(OnDrift::Refuse))?;
     let report = match dry_run {
-        true => Report { plan: curator::look(&mut brain, policy)?, settled: None },
+        true => CuratorReport { plan: curator::preview(&mut brain, policy)?, settled: None },
         false => curator::run(&mut brain, policy)?,
     };
     let version = brain.lock().version;
@@ -51,7 +51,7 @@ fn pass(settings: &Settings, id: &BrainId, dry_run: bool) -> Result<Answer> {
         .skipped
         .iter()
         .filter_map(|skipped| match &skipped.reason {
-            Reason::Refused(why) => Some(format!("not moved: {}: {why}", skipped.slug)),
+            CuratorSkipReason::Refused(why) => Some(format!("not moved: {}: {why}", skipped.slug)),
             _ => None,
         })
         .collect();
@@ -60,14 +60,15 @@ fn pass(settings: &Settings, id: &BrainId, dry_run: bool) -> Result<Answer> {
 }
 
 /// How many stayed, and why, in a line.
-fn stayed(plan: &Plan) -> String {
-    let count = |wanted: fn(&Reason) -> bool| plan.skipped.iter().filter(|skipped| wanted(&skipped.reason)).count();
+fn stayed(plan: &CuratorPlan) -> String {
+    let count =
+        |wanted: fn(&CuratorSkipReason) -> bool| plan.skipped.iter().filter(|skipped| wanted(&skipped.reason)).count();
     let kinds: [(usize, &str); 5] = [
-        (count(|reason| matches!(reason, Reason::NoChange)), "as they should be"),
-        (count(|reason| matches!(reason, Reason::NotAgentCreated)), "not written by the agent"),
-        (count(|reason| matches!(reason, Reason::Pinned)), "pinned"),
-        (count(|reason| matches!(reason, Reason::Missing)), "without files"),
-        (count(|reason| matches!(reason, Reason::Refused(_))), "not movable"),
+        (count(|reason| matches!(reason, CuratorSkipReason::NoChange)), "as they should be"),
+        (count(|reason| matches!(reason, CuratorSkipReason::NotAgentCreated)), "not written by the agent"),
+        (count(|reason| matches!(reason, CuratorSkipReason::Pinned)), "pinned"),
+        (count(|reason| matches!(reason, CuratorSkipReason::Missing)), "without files"),
+        (count(|reason| matches!(reason, CuratorSkipReason::Refused(_))), "not movable"),
     ];
     let said: Vec<String> =
         kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use herm::fsio::{self, OsLock, Root, Sync};
-use herm::successor::{Record, Records, Ruling, base_beside};
-use herm::{Clock as _, Moment, Reader, Result, SystemClock};
+use herm::fsio::{self, OsLock, Root, SyncTiming};
+use herm::successor::{VerdictRecord, VerdictRuling, VerdictStore, base_from_reader};
+use herm::{Clock as _, Reader, Result, SystemClock, Timestamp};
 use herm_tools::Pattern;
 use serde_json::json;
 
@@ -77,7 +77,7 @@ fn writable(brains: &Path) -> Result<(Level, String)> {
     fsio::create_dirs(&probe_dir)?;
     let tried = Root::open(&probe_dir).and_then(|root| {
         let path = "probe".parse()?;
-        root.replace(&path, b"probe", Sync::Now)?;
+        root.replace(&path, b"probe", SyncTiming::Now)?;
         root.read(&path, 16)
     });
     fsio::remove_tree(&probe_dir)?;
@@ -120,9 +120,9 @@ fn sqlite() -> Result<(Level, String)> {
     })
 }
 
-fn clock(now: Moment) -> Result<(Level, String)> {
+fn clock(now: Timestamp) -> Result<(Level, String)> {
     // Steps are stamped with this clock; one before herm existed is certainly wrong.
-    let level = if now >= Moment::parse("2026-01-01T00:00:00Z")? { Level::Ok } else { Level::Warn };
+    let level = if now >= Timestamp::parse("2026-01-01T00:00:00Z")? { Level::Ok } else { Level::Warn };
     Ok((level, now.to_string()))
 }
 
@@ -158,12 +158,13 @@ fn wants_a_steward(settings: &Settings, gates: &Gates) -> Result<Option<String>>
     if gates.mesh.is_some() {
         return Ok(Some("a mesh is to agree on patches".to_owned()));
     }
-    let (records, _) = Records::new(&settings.layout).all()?;
-    let waits = |record: &&Record| {
+    let (records, _) = VerdictStore::new(&settings.layout).all()?;
+    let waits = |record: &&VerdictRecord| {
         let base = &record.verdict.base;
         // What cannot be compared waits for nothing.
-        let now = Reader::open(&settings.layout, &base.brain).and_then(|reader| base_beside(&reader, &record.patch));
-        record.verdict.verdict == Ruling::Approve && now.is_ok_and(|now| base.moved(&now).is_none())
+        let now =
+            Reader::open(&settings.layout, &base.brain).and_then(|reader| base_from_reader(&reader, &record.patch));
+        record.verdict.verdict == VerdictRuling::Approve && now.is_ok_and(|now| base.moved(&now).is_none())
     };
     let waiting: Vec<_> = records.iter().filter(waits).map(|record| record.name.as_str()).collect();
     Ok((!waiting.is_empty()).then(|| format!("a verdict waits for one: {}", waiting.join(", "))))

@@ -1,7 +1,7 @@
 //! `herm skills import`: skills from elsewhere, in one step.
 
-use herm::brain::{OnDrift, Settled};
-use herm::skill::import::{Concern, Namesakes, Only, Report, Trusted};
+use herm::brain::{OnDrift, SettledStep};
+use herm::skill::import::{Concern, OnNameConflict, SkillFilter, SkillImportReport, TrustedSkills};
 use herm::{Brain, BrainId, Draft, Result, Slug, StepKind};
 use serde_json::json;
 
@@ -23,12 +23,12 @@ pub(super) fn run(settings: &Settings, arguments: &cli::ImportSkills) -> Result<
 }
 
 fn import(settings: &Settings, id: &BrainId, arguments: &cli::ImportSkills) -> Result<Answer> {
-    let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
+    let mut brain = Brain::open(&settings.layout, id, &settings.open_options(OnDrift::Refuse))?;
     let library = brain.skill_library(&arguments.path)?;
-    let namesakes = if arguments.replace { Namesakes::Replace } else { Namesakes::Keep };
+    let namesakes = if arguments.replace { OnNameConflict::Replace } else { OnNameConflict::Keep };
     let mut draft = Draft::new();
-    let trusted = Trusted::new(arguments.trust.iter().map(|slug| slug.parse::<Slug>()).collect::<Result<_>>()?);
-    let only = Only::new(&arguments.only);
+    let trusted = TrustedSkills::new(arguments.trust.iter().map(|slug| slug.parse::<Slug>()).collect::<Result<_>>()?);
+    let only = SkillFilter::new(&arguments.only);
     let report = brain.edit(&mut draft).import_trusted_skills(library, &only, namesakes, &trusted)?;
     // Where the skills came from is the operator's business: a brain travels, and its history with it.
     let settled = match (arguments.dry_run, draft.is_empty()) {
@@ -45,7 +45,7 @@ fn import(settings: &Settings, id: &BrainId, arguments: &cli::ImportSkills) -> R
     Ok(Answer::new(text, json).unfinished(unfinished).code(code))
 }
 
-fn text(id: &BrainId, report: &Report, settled: Option<&Settled>, dry_run: bool) -> String {
+fn text(id: &BrainId, report: &SkillImportReport, settled: Option<&SettledStep>, dry_run: bool) -> String {
     let mut rows = Vec::new();
     let mut row = |what: &str, path: &str, why: String| rows.push(vec![what.to_owned(), path.to_owned(), why]);
     for imported in &report.imported {
@@ -53,7 +53,7 @@ fn text(id: &BrainId, report: &Report, settled: Option<&Settled>, dry_run: bool)
         let trusted = if imported.trusted { ", trusted against the guard" } else { "" };
         row(what, imported.path.as_str(), format!("{}{trusted}", counted(imported.files.len(), "file")));
         for concern in imported.concerns.iter().take(SHOWN_CONCERNS) {
-            row("warning", imported.path.as_str(), Concern::said(concern));
+            row("warning", imported.path.as_str(), Concern::message(concern));
         }
     }
     for path in &report.descriptions {

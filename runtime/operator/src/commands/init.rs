@@ -1,9 +1,9 @@
 //! `herm init`: make a brain.
 
-use herm::brain::{Hydrated, MAX_MANIFEST_BYTES, OnDrift};
-use herm::bundle::Origin;
+use herm::brain::{HydrateOutcome, MAX_MANIFEST_BYTES, OnDrift};
+use herm::bundle::BrainOrigin;
 use herm::fsio;
-use herm::{Brain, BrainId, Digest, Error, Reader, Result, Source};
+use herm::{Brain, BrainId, BrainSource, Digest, Error, Reader, Result};
 use serde_json::json;
 
 use super::brain::describe;
@@ -19,10 +19,10 @@ pub(super) fn run(settings: &Settings, arguments: &Init) -> Result<Answer> {
     let seed_id: BrainId = arguments.seed.as_deref().unwrap_or(&arguments.id).parse()?;
     let json;
     let source = if let Some(path) = &arguments.from {
-        Source::Directory { path, expected }
+        BrainSource::Directory { path, expected }
     } else if let Some(path) = &arguments.manifest {
         json = fsio::read_regular(path, MAX_MANIFEST_BYTES)?;
-        Source::Manifest { json: &json, expected }
+        BrainSource::Manifest { json: &json, expected }
     } else {
         if expected.is_some() {
             return Err(Error::invalid("--expect needs --from or --manifest: a seed is part of this program"));
@@ -32,14 +32,14 @@ pub(super) fn run(settings: &Settings, arguments: &Init) -> Result<Answer> {
             Err(_) if arguments.seed.is_none() && settings.layout.brain(&id).exists() => {
                 return Err(already_there(settings, &id));
             }
-            seed => Source::Seed(seed?),
+            seed => BrainSource::Seed(seed?),
         }
     };
-    let (brain, hydrated) = Brain::hydrate(&settings.layout, &id, &source, &settings.opening(OnDrift::Refuse))?;
-    let same_seed =
-        matches!(&brain.lock().origin, Origin::Seed { seed } if *seed == seed_id) && matches!(source, Source::Seed(_));
+    let (brain, hydrated) = Brain::hydrate(&settings.layout, &id, &source, &settings.open_options(OnDrift::Refuse))?;
+    let same_seed = matches!(&brain.lock().origin, BrainOrigin::Seed { seed } if *seed == seed_id)
+        && matches!(source, BrainSource::Seed(_));
     let unfinished = finish(brain)?;
-    let created = hydrated == Hydrated::Created;
+    let created = hydrated == HydrateOutcome::Created;
     if !created && !same_seed {
         return Err(already_there(settings, &id));
     }

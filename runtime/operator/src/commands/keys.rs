@@ -1,7 +1,7 @@
 //! `herm keys`: who may call.
 
 use herm::ids::SystemRandom;
-use herm::{Clock as _, Error, Moment, Result, SubscriberId, SystemClock};
+use herm::{Clock as _, Error, Result, SubscriberId, SystemClock, Timestamp};
 use serde_json::{Value, json};
 
 use crate::book::marker::Marker;
@@ -45,11 +45,11 @@ fn create(settings: &Settings, arguments: &CreateKey) -> Result<Answer> {
         micro_usd: budget,
         spent: 0,
         created_at: now,
-        expires_at: arguments.expires.map(|days| Moment(now.millis() + i64::from(days) * 86_400_000)),
+        expires_at: arguments.expires.map(|days| Timestamp(now.millis() + i64::from(days) * 86_400_000)),
         revoked_at: None,
     };
     marker::check_there(settings)?;
-    let connection = book::open(&settings.layout.book())?;
+    let connection = book::open(&settings.layout.server_db())?;
     let was_keyless = keys::all(&connection)?.is_empty();
     marker::check(settings, !was_keyless)?;
     keys::add(&connection, &key)?;
@@ -92,8 +92,8 @@ fn shown(key: &keys::Key) -> Value {
 }
 
 fn list(settings: &Settings) -> Result<Answer> {
-    let all = match settings.layout.book().exists() {
-        true => keys::all(&book::open(&settings.layout.book())?)?,
+    let all = match settings.layout.server_db().exists() {
+        true => keys::all(&book::open(&settings.layout.server_db())?)?,
         false => Vec::new(),
     };
     let now = SystemClock.now();
@@ -144,10 +144,10 @@ fn revoke(settings: &Settings, key: &str) -> Result<Answer> {
         Error::not_found(format!("there is no key {:?}", id.chars().take(32).collect::<String>()))
             .hint("see them with `herm keys list`")
     };
-    if !settings.layout.book().exists() {
+    if !settings.layout.server_db().exists() {
         return Err(missing());
     }
-    let connection = book::open(&settings.layout.book())?;
+    let connection = book::open(&settings.layout.server_db())?;
     let known = keys::all(&connection)?.into_iter().find(|known| known.id == id).ok_or_else(missing)?;
     let ended = keys::revoke(&connection, id, SystemClock.now())?;
     let text = match ended {
@@ -159,8 +159,8 @@ fn revoke(settings: &Settings, key: &str) -> Result<Answer> {
 
 /// Begins anew after the database with the keys was lost. Never where it has keys.
 fn reset(settings: &Settings, forget: bool) -> Result<Answer> {
-    let has_book = settings.layout.book().exists();
-    let known = if has_book { keys::all(&book::open(&settings.layout.book())?)?.len() } else { 0 };
+    let has_book = settings.layout.server_db().exists();
+    let known = if has_book { keys::all(&book::open(&settings.layout.server_db())?)?.len() } else { 0 };
     if known > 0 {
         return Err(Error::refused(format!("the database has its keys ({known}): there is nothing to reset"))
             .hint("end single keys with `herm keys revoke`"));

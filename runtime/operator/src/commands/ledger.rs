@@ -1,7 +1,7 @@
 //! `herm brain history`, `diff` and `undo`: how a brain moved, and how to take a step back.
 
 use herm::brain::{
-    ChangeRecord, Comparison, FileDifference, KeptRows, OnChanged, OnDrift, SkillDifference, Target, UndoPlan,
+    BrainDiff, ChangeRecord, FileDiff, OnChanged, OnDrift, RetainedRows, SkillDiff, UndoPlan, UndoTarget,
 };
 use herm::text::diff;
 use herm::{Brain, BrainId, Digest, Reader, Result};
@@ -89,15 +89,15 @@ pub(crate) fn compared(reader: &Reader, from: u64, to: u64, shows: Shows) -> Res
     Ok((json, text))
 }
 
-fn head(id: &BrainId, compared: &Comparison) -> String {
-    let Comparison { from, to, files, skills } = compared;
+fn head(id: &BrainId, compared: &BrainDiff) -> String {
+    let BrainDiff { from, to, files, skills } = compared;
     if files.is_empty() && skills.is_empty() {
         return format!("brain {id}: no file and no skill state differs between version {from} and version {to}\n");
     }
     format!("brain {id}: version {from} → version {to}\n")
 }
 
-fn name_line(file: &FileDifference) -> String {
+fn name_line(file: &FileDiff) -> String {
     let what = file.what.name();
     match &file.from {
         Some(from) => format!("{what:<8}  {from} → {}\n", file.path),
@@ -105,7 +105,7 @@ fn name_line(file: &FileDifference) -> String {
     }
 }
 
-fn skill_line(skill: &SkillDifference) -> String {
+fn skill_line(skill: &SkillDiff) -> String {
     let (before, after) = (skill.before.words(), skill.after.words());
     if before == after {
         return format!("skill     {}: {after} since another moment\n", skill.slug);
@@ -125,7 +125,7 @@ enum Shown {
     Lost,
 }
 
-fn show(reader: &Reader, file: &FileDifference) -> Result<Shown> {
+fn show(reader: &Reader, file: &FileDiff) -> Result<Shown> {
     if file.before == file.after {
         return Ok(Shown::Same);
     }
@@ -153,7 +153,7 @@ fn as_text(bytes: Option<&[u8]>) -> Option<&str> {
 }
 
 impl Shown {
-    fn text(&self, file: &FileDifference) -> String {
+    fn text(&self, file: &FileDiff) -> String {
         let side = |letter: char, digest: Option<Digest>, path: &dyn std::fmt::Display| match digest {
             Some(_) => format!("{letter}/{path}"),
             None => "/dev/null".to_owned(),
@@ -182,7 +182,7 @@ impl Shown {
 
 pub(super) fn undo(settings: &Settings, id: &BrainId, step: i64, on_changed: OnChanged) -> Result<Answer> {
     let (undone, unfinished) = settings.while_leased(id, || {
-        let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
+        let mut brain = Brain::open(&settings.layout, id, &settings.open_options(OnDrift::Refuse))?;
         let undone = brain.undo(step, on_changed)?;
         Ok((undone, finish(brain)?))
     })?;
@@ -204,7 +204,7 @@ pub(super) fn undo(settings: &Settings, id: &BrainId, step: i64, on_changed: OnC
 }
 
 pub(super) fn plan_undo(settings: &Settings, id: &BrainId, step: i64, on_changed: OnChanged) -> Result<Answer> {
-    let brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
+    let brain = Brain::open(&settings.layout, id, &settings.open_options(OnDrift::Refuse))?;
     let plan = brain.plan_undo(step, on_changed)?;
     brain.close()?;
     let text = if plan.is_empty() {
@@ -249,8 +249,8 @@ fn plan_lines(plan: &UndoPlan) -> String {
     }
     for changed in &plan.overwritten {
         let what = match &changed.target {
-            Target::File(path) => path.to_string(),
-            Target::Skill(slug) => format!("skill {slug}"),
+            UndoTarget::File(path) => path.to_string(),
+            UndoTarget::Skill(slug) => format!("skill {slug}"),
         };
         let steps: Vec<String> = changed.steps.iter().map(i64::to_string).collect();
         text.push_str(&format!("  forced    {what}: changed since by step {}\n", steps.join(", ")));
@@ -259,11 +259,11 @@ fn plan_lines(plan: &UndoPlan) -> String {
 }
 
 /// What the step wrote and keeps.
-fn kept_line(kept: &[KeptRows]) -> String {
+fn kept_line(kept: &[RetainedRows]) -> String {
     if kept.is_empty() {
         return String::new();
     }
-    let named = |kept: &KeptRows| match (kept.table, kept.rows) {
+    let named = |kept: &RetainedRows| match (kept.table, kept.rows) {
         ("messages", 1) => "1 message".to_owned(),
         ("facts", 1) => "1 fact".to_owned(),
         ("task_log", 1) => "1 line of the task log".to_owned(),

@@ -1,8 +1,8 @@
 //! `herm memory`: search and add to an agent's memory.
 
-use herm::brain::{Layer, OnDrift};
+use herm::brain::{MemoryLayer, OnDrift};
 use herm::memory::vectors::means_something;
-use herm::memory::{Fact, Found, FoundNear, Scope, Search, Sought, layers};
+use herm::memory::{Fact, HybridResults, QueryVector, Search, SearchResults, SearchScope, layers};
 use herm::{Brain, BrainId, Clock as _, Draft, Error, Reader, Result, StepKind, SubscriberId, SystemClock};
 use serde_json::json;
 
@@ -30,8 +30,8 @@ fn subscriber(text: Option<&str>) -> Result<Option<SubscriberId>> {
 
 fn search(settings: &Settings, id: &BrainId, query: &str, limit: usize, who: Option<&str>) -> Result<Answer> {
     let scope = match subscriber(who)? {
-        Some(subscriber) => Scope::Subscriber(subscriber.digest()),
-        None => Scope::Operator,
+        Some(subscriber) => SearchScope::Subscriber(subscriber.digest()),
+        None => SearchScope::Operator,
     };
     let reader = Reader::open(&settings.layout, id)?;
     let wanted = Search {
@@ -46,7 +46,7 @@ fn search(settings: &Settings, id: &BrainId, query: &str, limit: usize, who: Opt
         Ok(sought) => (sought, None),
         Err(error) => (None, Some(format!("searched by words alone: {}", error.message()))),
     };
-    let FoundNear { found, by_meaning } = reader.search_near(&wanted, sought.as_ref())?;
+    let HybridResults { found, used_vectors: by_meaning } = reader.search_hybrid(&wanted, sought.as_ref())?;
     let healed = found.degraded && heal(settings, id, &wanted)?;
     let rows: Vec<Vec<String>> = found
         .hits
@@ -70,18 +70,18 @@ fn search(settings: &Settings, id: &BrainId, query: &str, limit: usize, who: Opt
 }
 
 /// What a question looks for by meaning, where memory is searched so.
-fn sought(settings: &Settings, query: &str) -> Result<Option<Sought>> {
+fn sought(settings: &Settings, query: &str) -> Result<Option<QueryVector>> {
     if !settings.semantic.uses()?.recall || !means_something(query) {
         return Ok(None);
     }
-    settings.semantic.embedder()?.map(|embedder| Sought::of(&*embedder, query)).transpose()
+    settings.semantic.embedder()?.map(|embedder| QueryVector::of(&*embedder, query)).transpose()
 }
 
 /// Rebuilds a damaged index, if nobody else holds the brain.
 fn heal(settings: &Settings, id: &BrainId, wanted: &Search<'_>) -> Result<bool> {
-    match Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse)) {
+    match Brain::open(&settings.layout, id, &settings.open_options(OnDrift::Refuse)) {
         Ok(mut brain) => {
-            let Found { degraded, .. } = brain.search(wanted)?;
+            let SearchResults { degraded, .. } = brain.search(wanted)?;
             brain.close()?;
             Ok(degraded)
         }
@@ -102,7 +102,7 @@ fn add(
     fact: Option<&str>,
 ) -> Result<Answer> {
     let who = subscriber(who)?.map(|subscriber| subscriber.digest());
-    let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
+    let mut brain = Brain::open(&settings.layout, id, &settings.open_options(OnDrift::Refuse))?;
     let mut draft = Draft::new();
     let place = match fact {
         Some(key) => {
@@ -120,11 +120,11 @@ fn add(
         }
         None => {
             let layer = match (target, who) {
-                (_, Some(digest)) => Layer::Subscriber(digest),
-                (Target::Memory, None) => Layer::Memory,
-                (Target::User, None) => Layer::User,
+                (_, Some(digest)) => MemoryLayer::Subscriber(digest),
+                (Target::Memory, None) => MemoryLayer::Memory,
+                (Target::User, None) => MemoryLayer::User,
             };
-            let entry = layers::Edit::Add { content: text.to_owned() };
+            let entry = layers::LayerEdit::Add { content: text.to_owned() };
             brain.edit(&mut draft).edit_layer(layer, &[entry])?;
             layer.path()?.to_string()
         }
@@ -142,8 +142,8 @@ fn add(
 
 fn show(settings: &Settings, id: &BrainId, who: Option<&str>) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
-    let mut layers_shown = vec![Layer::Memory, Layer::User];
-    layers_shown.extend(subscriber(who)?.map(|subscriber| Layer::Subscriber(subscriber.digest())));
+    let mut layers_shown = vec![MemoryLayer::Memory, MemoryLayer::User];
+    layers_shown.extend(subscriber(who)?.map(|subscriber| MemoryLayer::Subscriber(subscriber.digest())));
     let mut text = String::new();
     let mut shown = Vec::new();
     for layer in layers_shown {

@@ -30,10 +30,10 @@ mod here {
     use std::time::Instant;
 
     use herm::backend::{
-        Ask, Backend as _, ChatMessage, Completion, Hub, Local, LocalSettings, ModelCard, Purpose, Shelf, Speaker,
-        Wanted,
+        Backend as _, ChatMessage, Completion, CompletionRequest, Hub, LocalBackend, LocalSettings, ModelCache,
+        ModelCard, ModelRef, Purpose, Role,
     };
-    use herm::fsio::{self, Root, Sync};
+    use herm::fsio::{self, Root, SyncTiming};
     use herm::{Error, RelPath, Result};
     use secrecy::SecretString;
     use serde_json::{Value, json};
@@ -103,7 +103,7 @@ mod here {
     pub(super) fn pull(directory: &Path, arguments: &PullModel) -> Result<Answer> {
         let mut pins = pins(directory)?;
         let pinned = arguments.sha256.as_deref().or_else(|| pins.get(&arguments.name).map(String::as_str));
-        let wanted = Wanted::parse(&arguments.name, pinned)?;
+        let wanted = ModelRef::parse(&arguments.name, pinned)?;
         let token = std::env::var("HF_TOKEN").ok().filter(|token| !token.is_empty()).map(SecretString::from);
         let hub = Hub::new(arguments.hub.as_deref(), token)?;
         let spinner = RefCell::new(Spinner::start());
@@ -122,7 +122,7 @@ mod here {
         let text = serde_json::to_string_pretty(&pins)
             .map_err(|source| Error::internal("the digests are not JSON").because(source))?;
         fsio::create_dirs(directory)?;
-        Root::open(directory)?.replace(&PINS.parse::<RelPath>()?, text.as_bytes(), Sync::Now)?;
+        Root::open(directory)?.replace(&PINS.parse::<RelPath>()?, text.as_bytes(), SyncTiming::Now)?;
         let name = pulled.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let text = format!(
             "{}\nsha256 {}\n{} bytes, {} of them fetched now\n\ntry it: herm models check {name}\nuse it: herm run 1 --backend local --model {name} …\n",
@@ -137,14 +137,14 @@ mod here {
     pub(super) fn check(directory: &Path, model: &str, question: &str, tokens: u32) -> Result<Answer> {
         let path = find(directory, model)?;
         let card = ModelCard::read(&path)?;
-        let shelf = Shelf::new();
-        let local = Local::new(&shelf, LocalSettings::new(&path))?;
+        let shelf = ModelCache::new();
+        let local = LocalBackend::new(&shelf, LocalSettings::new(&path))?;
         let ask = |tokens: u32| {
             let say = |role, content: &str| ChatMessage { role, content: content.into() };
-            Ask {
-                messages: vec![say(Speaker::System, "You are a helpful assistant."), say(Speaker::User, question)],
+            CompletionRequest {
+                messages: vec![say(Role::System, "You are a helpful assistant."), say(Role::User, question)],
                 purpose: Purpose::Turn,
-                legal: Arc::new(Value::Bool(true)),
+                reply_schema: Arc::new(Value::Bool(true)),
                 max_output_tokens: tokens,
                 max_output_bytes: 1 << 16,
                 temperature: 0.0,

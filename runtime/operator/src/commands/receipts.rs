@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use herm::backend::Backend;
 use herm::brain::LogState;
-use herm::harness::replay_speaking;
-use herm::receipt::{Checked, Envelope, PublicKey, Trusted, check, checkpoint};
+use herm::harness::replay_with_backend;
+use herm::receipt::{ChainReport, Envelope, PublicKey, TrustedKeys, check, checkpoint};
 use herm::{BrainId, Clock as _, Digest, Error, Reader, Result, SystemClock, fsio};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub(super) fn run(settings: &Settings, command: &cli::Receipts) -> Result<Answer
         cli::Receipts::Verify { .. } => Err(Error::invalid("verify what?").hint("name an agent, or --file FILE")),
         cli::Receipts::Replay { id, seq, speak, model } => {
             let speaker =
-                speak.as_deref().map(|name| backends::speaker(settings, &id.parse()?, name, model.as_deref()));
+                speak.as_deref().map(|name| backends::backend_named(settings, &id.parse()?, name, model.as_deref()));
             replay(settings, &id.parse()?, *seq, speaker.transpose()?)
         }
         cli::Receipts::Export { id } => export(settings, &id.parse()?),
@@ -82,11 +82,11 @@ fn show(settings: &Settings, id: &BrainId, seq: u64) -> Result<Answer> {
     Ok(Answer::new(format!("{statement:#}\n"), json!({ "id": id, "statement": statement, "envelope": envelope })))
 }
 
-pub(super) fn trusted(settings: &Settings, key: Option<&str>) -> Result<(Trusted, String)> {
+pub(super) fn trusted(settings: &Settings, key: Option<&str>) -> Result<(TrustedKeys, String)> {
     match key {
         Some(key) => {
             let key: PublicKey = key.parse()?;
-            Ok((Trusted::Keys(vec![key.clone()]), format!("{key}, as given")))
+            Ok((TrustedKeys::Keys(vec![key.clone()]), format!("{key}, as given")))
         }
         None => {
             let key = settings.signer.existing()?.public().clone();
@@ -95,7 +95,7 @@ pub(super) fn trusted(settings: &Settings, key: Option<&str>) -> Result<(Trusted
                 0 => format!("{key}, this operator's"),
                 count => format!("{key}, this operator's, and {count} that the configuration trusts"),
             };
-            Ok((Trusted::Keys(std::iter::once(key).chain(others).collect()), said))
+            Ok((TrustedKeys::Keys(std::iter::once(key).chain(others).collect()), said))
         }
     }
 }
@@ -105,20 +105,20 @@ fn verify(settings: &Settings, id: &BrainId, key: Option<&str>) -> Result<Answer
 }
 
 /// The hash that the content of a brain gives, or what is wrong with it, where that could be looked at.
-pub(crate) type Looked = Option<Result<Digest, String>>;
+pub(crate) type ContentCheck = Option<Result<Digest, String>>;
 
 /// Checks every receipt of a brain, all of one moment, and its content as `content` looks at it.
 pub(crate) fn verified(
     settings: &Settings,
     id: &BrainId,
     key: Option<&str>,
-    content: impl FnOnce(&Settings, &BrainId) -> Result<Looked>,
+    content: impl FnOnce(&Settings, &BrainId) -> Result<ContentCheck>,
 ) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
     let (trusted, who) = trusted(settings, key)?;
-    let account = reader.account()?;
+    let account = reader.receipt_log()?;
     let mut checked = check(account.receipts.iter().map(|taped| taped.envelope.as_str()), &trusted);
-    let mut wrong = |what: String| checked.findings.push(herm::receipt::Finding { line: 0, what });
+    let mut wrong = |what: String| checked.findings.push(herm::receipt::ChainFinding { line: 0, what });
     let hash = account.lock.bundle_hash;
     if !account.receipts.is_empty() && checked.after.as_deref() != Some(hash.to_string().as_str()) {
         wrong(format!("the last receipt does not end at {hash}, which the brain's lock says"));
@@ -172,7 +172,7 @@ pub(crate) fn verified(
 }
 
 /// Whether the content is what the lock says; nothing where someone else holds the brain.
-fn content(settings: &Settings, id: &BrainId) -> Result<Looked> {
+fn content(settings: &Settings, id: &BrainId) -> Result<ContentCheck> {
     match herm::brain::examine(&settings.layout, id, settings.lock_wait) {
         Ok(examined) => Ok(Some(outcome(id, &examined.report))),
         Err(error) if error.kind() == herm::ErrorKind::Conflict => Ok(None),
@@ -181,11 +181,11 @@ fn content(settings: &Settings, id: &BrainId) -> Result<Looked> {
 }
 
 /// The same for a brain that is open.
-pub(crate) fn content_of(brain: &herm::Brain) -> Result<Looked> {
+pub(crate) fn content_of(brain: &herm::Brain) -> Result<ContentCheck> {
     Ok(Some(outcome(brain.id(), &brain.verify()?)))
 }
 
-fn outcome(id: &BrainId, found: &herm::brain::Report) -> Result<Digest, String> {
+fn outcome(id: &BrainId, found: &herm::brain::BrainVerifyReport) -> Result<Digest, String> {
     match found.is_sound() {
         true => Ok(found.computed),
         false => Err(format!("the content hashes to {}: see `herm brain verify {id}`", found.computed)),
@@ -205,7 +205,7 @@ fn verify_file(settings: &Settings, path: &std::path::Path, key: Option<&str>) -
     Ok(report(&checked, proven, not_proven(&checked, false), json!({ "file": path })))
 }
 
-fn proven(checked: &Checked, who: &str) -> Vec<String> {
+fn proven(checked: &ChainReport, who: &str) -> Vec<String> {
     if !checked.is_sound() {
         return Vec::new();
     }
@@ -220,7 +220,7 @@ fn proven(checked: &Checked, who: &str) -> Vec<String> {
     proven
 }
 
-fn not_proven(checked: &Checked, with_brain: bool) -> Vec<String> {
+fn not_proven(checked: &ChainReport, with_brain: bool) -> Vec<String> {
     let mut open = Vec::new();
     if !with_brain {
         open.push("that a brain has this content: `herm brain verify ID` recomputes it".to_owned());
@@ -235,7 +235,7 @@ fn not_proven(checked: &Checked, with_brain: bool) -> Vec<String> {
     open
 }
 
-fn report(checked: &Checked, proven: Vec<String>, open: Vec<String>, mut json: Value) -> Answer {
+fn report(checked: &ChainReport, proven: Vec<String>, open: Vec<String>, mut json: Value) -> Answer {
     let mut text = String::new();
     for (head, lines) in [("proven", &proven), ("not proven", &open)] {
         if lines.is_empty() {
@@ -269,7 +269,7 @@ fn replay(settings: &Settings, id: &BrainId, seq: u64, speaker: Option<Arc<dyn B
     let workspace = std::env::temp_dir();
     let (layout, toolbox) = (&settings.layout, &toolbox);
     let replayed = match speaker {
-        Some(speaker) => runtime.block_on(replay_speaking(layout, id, seq, toolbox, &workspace, speaker)),
+        Some(speaker) => runtime.block_on(replay_with_backend(layout, id, seq, toolbox, &workspace, speaker)),
         None => runtime.block_on(herm::harness::replay(layout, id, seq, toolbox, &workspace)),
     }?;
     let same = replayed.is_same();
@@ -295,7 +295,7 @@ fn export(settings: &Settings, id: &BrainId) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
     let signer = settings.signer.get()?;
     let mut lines: Vec<String> = reader.receipts(1, u64::MAX)?.into_iter().map(|taped| taped.envelope).collect();
-    let checked = check(lines.iter().map(String::as_str), &Trusted::FirstSeen);
+    let checked = check(lines.iter().map(String::as_str), &TrustedKeys::FirstSeen);
     if let Some(last) = &checked.last {
         lines.push(checkpoint(id, checked.receipts, last, &reader.lock().bundle_hash, SystemClock.now(), signer)?);
     }

@@ -3,17 +3,17 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use herm::brain::{InPlace, OnDrift};
+use herm::brain::{OnDrift, OnExisting};
 use herm::fsio::{self, OsLock};
 use herm::ids::SystemRandom;
-use herm::receipt::Trusted;
-use herm::snapshot::portable::{self, OnSecret};
+use herm::receipt::TrustedKeys;
+use herm::snapshot::portable::{self, SecretPolicy};
 use herm::snapshot::store::ResumedStore;
-use herm::snapshot::{Progress, Restored, Restoring};
+use herm::snapshot::{Progress, RestoreOptions, RestoreReport};
 use herm::{BrainId, Error, ErrorKind, Layout, Reader, Result, SystemClock};
 use serde_json::json;
 
-use super::snapshot::wish;
+use super::snapshot::encryption_options;
 use super::{in_runtime, to_json};
 use crate::cli;
 use crate::config::Settings;
@@ -24,8 +24,8 @@ use crate::stores::Purpose;
 pub(super) fn restore(settings: &Settings, arguments: &cli::Restore, quiet: bool) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
     let layout = arguments.into.as_ref().map_or_else(|| settings.layout.clone(), Layout::new);
-    let in_place = if arguments.replace { InPlace::SetAside } else { InPlace::Refuse };
-    let how = Restoring {
+    let in_place = if arguments.replace { OnExisting::SetAside } else { OnExisting::Refuse };
+    let how = RestoreOptions {
         version: arguments.version,
         in_place,
         trusted: settings.trusted()?,
@@ -35,11 +35,11 @@ pub(super) fn restore(settings: &Settings, arguments: &cli::Restore, quiet: bool
     };
     let _alone = alone(&layout, &id, settings.lock_wait)?;
     let restored = in_runtime(async {
-        let secrecy = settings.secrecy(wish(arguments.plaintext))?;
+        let secrecy = settings.secrecy(encryption_options(arguments.plaintext))?;
         let resumed = Arc::new(ResumedStore::new(settings.store(Purpose::Read).await?, &layout.incoming(&id))?);
         let vault = settings.vault_in(resumed.clone(), secrecy)?;
         // What this machine has seen counts wherever the brain is put.
-        vault.head_to_trust(&settings.layout, &id).await?;
+        vault.trusted_head(&settings.layout, &id).await?;
         let restored = vault.restore(&layout, &id, &how).await;
         match &restored {
             // What was fetched may be what is damaged; an interrupted download goes on where it was.
@@ -85,7 +85,7 @@ fn bar(done: u64, total: u64) -> String {
     format!("[{}{}] {done}/{total} chunks", "#".repeat(filled), "-".repeat(24 - filled))
 }
 
-fn answer(layout: &Layout, id: &BrainId, restored: &Restored) -> Result<Answer> {
+fn answer(layout: &Layout, id: &BrainId, restored: &RestoreReport) -> Result<Answer> {
     let mut text = format!(
         "brain {id} is at {}: version {}, {} files, {} receipts verified\n",
         layout.brain(id).display(),
@@ -101,14 +101,14 @@ fn answer(layout: &Layout, id: &BrainId, restored: &Restored) -> Result<Answer> 
 
 pub(super) fn fork(settings: &Settings, id: &BrainId, new: &BrainId, version: Option<u64>) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
-    let lock = reader.fork(version, &settings.layout, new, &settings.opening(OnDrift::Refuse))?;
+    let lock = reader.fork(version, &settings.layout, new, &settings.open_options(OnDrift::Refuse))?;
     let text = format!("brain {new} is a fork of brain {id}: version 1, bundle {}\n", lock.bundle_hash);
     Ok(Answer::new(text, json!({ "id": new, "lock": lock })))
 }
 
 pub(super) fn export(settings: &Settings, arguments: &cli::Export) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
-    let secrecy = settings.secrecy(wish(arguments.plaintext))?;
+    let secrecy = settings.secrecy(encryption_options(arguments.plaintext))?;
     let doors = (Arc::new(SystemRandom) as _, Arc::new(SystemClock) as _);
     let exported = in_runtime(portable::export(&settings.layout, &id, &arguments.file, secrecy, doors))?;
     let text = format!(
@@ -123,18 +123,18 @@ pub(super) fn export(settings: &Settings, arguments: &cli::Export) -> Result<Ans
 pub(super) fn import(settings: &Settings, arguments: &cli::Import) -> Result<Answer> {
     let trusted = match arguments.key.is_empty() {
         true => settings.trusted()?,
-        false => Trusted::Keys(arguments.key.iter().map(|did| did.parse()).collect::<Result<_>>()?),
+        false => TrustedKeys::Keys(arguments.key.iter().map(|did| did.parse()).collect::<Result<_>>()?),
     };
-    let how = Restoring {
+    let how = RestoreOptions {
         version: None,
-        in_place: InPlace::Refuse,
+        in_place: OnExisting::Refuse,
         trusted,
         wait: settings.lock_wait,
         progress: None,
         inspect: None,
     };
-    let on_secret = if arguments.allow_secrets { OnSecret::Allow } else { OnSecret::Refuse };
-    let secrecy = settings.secrecy(wish(arguments.plaintext))?;
+    let on_secret = if arguments.allow_secrets { SecretPolicy::Allow } else { SecretPolicy::Refuse };
+    let secrecy = settings.secrecy(encryption_options(arguments.plaintext))?;
     let doors = (Arc::new(SystemRandom) as _, Arc::new(SystemClock) as _);
     let restored = in_runtime(portable::import(&settings.layout, &arguments.file, secrecy, how, on_secret, doors))?;
     let id = restored.head.brain.clone();

@@ -3,10 +3,10 @@
 use std::io::Read as _;
 
 use herm::brain::OnDrift;
-use herm::task::Keep;
+use herm::task::SettleMode;
 use herm::{
-    Brain, BrainId, Cancel, Error, ErrorKind, Event, Harness, Outcome, Result, Source, Status, StopReason,
-    SubscriberId, Task, Watch,
+    Brain, BrainId, BrainSource, CancelToken, Error, ErrorKind, Harness, Outcome, Result, RunOptions, StopReason,
+    SubscriberId, Task, TaskEvent, TaskStatus,
 };
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,7 +16,7 @@ use crate::backends;
 use crate::cli::{Cli, RunTask};
 use crate::config::Settings;
 use crate::exit;
-use crate::live::{Live, verb, wish};
+use crate::live::{ProgressDisplay, verb, wish};
 use crate::mcp;
 use crate::output::{self, Answer};
 use crate::seeds;
@@ -24,13 +24,13 @@ use crate::spinner::TICK;
 
 pub(super) fn run(settings: &Settings, arguments: &RunTask, cli: &Cli) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
-    let mut limits = settings.said.limits.unwrap_or_default().limits();
+    let mut limits = settings.config.limits.unwrap_or_default().limits();
     limits.turns = arguments.max_turns.unwrap_or(limits.turns);
     limits.deadline_secs = arguments.deadline.unwrap_or(limits.deadline_secs);
     limits.validate()?;
     let subscriber = arguments.subscriber.as_deref().map(str::parse::<SubscriberId>).transpose()?;
     let input = input(arguments, &id, limits.input_bytes)?;
-    let keep = if arguments.dry_run { Keep::DryRun } else { Keep::Settle };
+    let keep = if arguments.dry_run { SettleMode::DryRun } else { SettleMode::Settle };
     let task = Task { subscriber, input, limits, keep, backend: arguments.backend.clone(), ..Task::default() };
     task.validate()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -42,7 +42,7 @@ pub(super) fn run(settings: &Settings, arguments: &RunTask, cli: &Cli) -> Result
     let snapshotting = runtime.block_on(settings.snapshotting())?;
     let elsewhere = match &snapshotting {
         Some(how) if settings.layout.brain(&id).symlink_metadata().is_err() => {
-            runtime.block_on(how.vault.head_to_trust(&settings.layout, &id))?.is_some()
+            runtime.block_on(how.vault.trusted_head(&settings.layout, &id))?.is_some()
         }
         _ => false,
     };
@@ -78,16 +78,16 @@ fn make_from_seed(settings: &Settings, id: &BrainId) -> Result<()> {
     if settings.layout.brain(id).symlink_metadata().is_ok() || seeds::files(id.as_str()).is_none() {
         return Ok(());
     }
-    if settings.layout.seen(id).exists() {
+    if settings.layout.last_seen_snapshot(id).exists() {
         return Err(Error::refused(format!("brain {id} was here, and is not any more: it is not begun anew")).hint(
             format!(
                 "bring it back with `herm restore {id}`; to begin anew all the same, remove {}",
-                settings.layout.seen(id).display()
+                settings.layout.last_seen_snapshot(id).display()
             ),
         ));
     }
-    let source = Source::Seed(seeds::get(id)?);
-    let (brain, _) = Brain::hydrate(&settings.layout, id, &source, &settings.opening(OnDrift::Refuse))?;
+    let source = BrainSource::Seed(seeds::get(id)?);
+    let (brain, _) = Brain::hydrate(&settings.layout, id, &source, &settings.open_options(OnDrift::Refuse))?;
     finish(brain).map(|_| ())
 }
 
@@ -144,8 +144,8 @@ fn example(id: &BrainId, name: &str) -> Result<String> {
 }
 
 async fn follow(harness: &Harness, id: &BrainId, task: Task, as_lines: bool, quiet: bool) -> Result<Outcome> {
-    let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<Event>();
-    let cancel = Cancel::new();
+    let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<TaskEvent>();
+    let cancel = CancelToken::new();
     let interrupted = cancel.clone();
     // From here on, not from when someone first waits for it.
     let mut keys = signal(SignalKind::interrupt())
@@ -156,7 +156,7 @@ async fn follow(harness: &Harness, id: &BrainId, task: Task, as_lines: bool, qui
         }
     });
     let shown = tokio::spawn(async move {
-        let mut live = Live::new(quiet || as_lines);
+        let mut live = ProgressDisplay::new(quiet || as_lines);
         let mut ticks = tokio::time::interval(TICK);
         loop {
             let event = tokio::select! {
@@ -174,7 +174,8 @@ async fn follow(harness: &Harness, id: &BrainId, task: Task, as_lines: bool, qui
             }
         }
     });
-    let outcome = harness.run_watched(id, task, Watch { events: Some(events), cancel, ..Watch::default() }).await;
+    let outcome =
+        harness.run_with(id, task, RunOptions { events: Some(events), cancel, ..RunOptions::default() }).await;
     // The sender went with the task: what was said is shown.
     let _ = shown.await;
     outcome
@@ -184,7 +185,7 @@ fn answer(outcome: &Outcome, arguments: &RunTask) -> Result<Answer> {
     let code = match (outcome.status, outcome.stop) {
         // The answer is there; that it is safe elsewhere was asked for, and is not.
         _ if outcome.unpushed.is_some() => exit::UNAVAILABLE,
-        (Status::Converged, _) => exit::DONE,
+        (TaskStatus::Converged, _) => exit::DONE,
         (_, StopReason::Backend) => exit::UNAVAILABLE,
         _ => exit::NEGATIVE,
     };

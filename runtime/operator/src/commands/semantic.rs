@@ -1,7 +1,7 @@
 //! `herm semantic`: vectors of what brains hold.
 
-use herm::harness::Indexed;
-use herm::tool::MeaningUses;
+use herm::harness::VectorProgress;
+use herm::tool::EmbeddingUses;
 use herm::{BrainId, Error, Harness, Result, semantic};
 use serde_json::json;
 
@@ -31,9 +31,9 @@ fn index(settings: &Settings, id: &BrainId, quiet: bool) -> Result<Answer> {
         .wait(settings.lock_wait)
         .external_skills(skills.directories()?)
         .embedder(embedder)
-        .meaning_for(MeaningUses { recall: true, skills: true })
+        .embedding_uses(EmbeddingUses { recall: true, skills: true })
         .build()?;
-    let told = |indexed: Indexed| {
+    let told = |indexed: VectorProgress| {
         if !quiet {
             output::say(&format!("brain {id}: {} of {} vectors", indexed.made, indexed.missing));
         }
@@ -45,8 +45,8 @@ fn index(settings: &Settings, id: &BrainId, quiet: bool) -> Result<Answer> {
         indexed.and_then(|indexed| closed.map(|()| indexed))
     })?;
     let text = match indexed {
-        Indexed { missing: 0, .. } => format!("brain {id} lacks no vectors\n"),
-        Indexed { made, .. } => format!("brain {id}: {made} vectors made\n"),
+        VectorProgress { missing: 0, .. } => format!("brain {id} lacks no vectors\n"),
+        VectorProgress { made, .. } => format!("brain {id}: {made} vectors made\n"),
     };
     Ok(Answer::new(text, json!({ "id": id, "made": indexed.made, "missing": indexed.missing })))
 }

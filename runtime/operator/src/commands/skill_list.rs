@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use herm::skill::command::Commands;
-use herm::skill::visible::{Filter, Seen, Why, visible};
-use herm::skill::{Problem, State, Usage};
+use herm::skill::visible::{HiddenReason, VisibilityFilter, VisibleSkill, visible};
+use herm::skill::{SkillProblem, SkillState, SkillUsage};
 use herm::{BrainId, Reader, Result, Slug};
 use serde_json::{Value, json};
 
@@ -15,12 +15,12 @@ use crate::output::{Answer, columns, cut};
 pub(super) fn run(settings: &Settings, id: &BrainId, all: bool) -> Result<Answer> {
     let said = settings.skills();
     let disabled = said.disabled()?;
-    let mut shelf = said.shelf()?;
+    let mut shelf = said.skill_dirs()?;
     let reader = Reader::open(&settings.layout, id)?;
     let usage = reader.usage()?;
     let index = reader.skills()?;
     shelf.update()?;
-    let filter = Filter { platform: std::env::consts::OS, disabled: &disabled };
+    let filter = VisibilityFilter { platform: std::env::consts::OS, disabled: &disabled };
     let found = visible(index.entries(), shelf.entries(), &filter);
 
     let mut rows = vec![["SKILL", "STATE", "USES", "DESCRIPTION"].map(str::to_owned).to_vec()];
@@ -40,7 +40,7 @@ pub(super) fn run(settings: &Settings, id: &BrainId, all: bool) -> Result<Answer
     // Several skills may be called the same; a command finds one of them under that name.
     let named = found.skills.iter().map(|seen| (&seen.entry.place.slug, seen.entry.name.as_str()));
     let commands = Commands::of(named);
-    let problems: Vec<&Problem> = index.problems().iter().chain(shelf.problems()).collect();
+    let problems: Vec<&SkillProblem> = index.problems().iter().chain(shelf.problems()).collect();
     let json = json!({
         "id": id,
         "skills": skills,
@@ -69,14 +69,14 @@ pub(super) fn run(settings: &Settings, id: &BrainId, all: bool) -> Result<Answer
     Ok(if notes.is_empty() { answer } else { answer.note(notes.join("\n")) })
 }
 
-fn row(seen: &Seen<'_>, why: Option<&Why>, usage: &BTreeMap<Slug, Usage>) -> Vec<String> {
+fn row(seen: &VisibleSkill<'_>, why: Option<&HiddenReason>, usage: &BTreeMap<Slug, SkillUsage>) -> Vec<String> {
     let slug = &seen.entry.place.slug;
     // Only the brain's own skills have a state; what stands in the index is not archived, even if its namesake is.
     let usage = usage.get(slug).filter(|_| seen.external.is_none());
     let mut state = match seen.external {
         Some(dir) => format!("external, {}", dir.display()),
-        None if usage.is_some_and(|usage| usage.state == State::Stale) => State::Stale.name().to_owned(),
-        None => State::Active.name().to_owned(),
+        None if usage.is_some_and(|usage| usage.state == SkillState::Stale) => SkillState::Stale.name().to_owned(),
+        None => SkillState::Active.name().to_owned(),
     };
     if usage.is_some_and(|usage| usage.pinned) {
         state.push_str(", pinned");
@@ -91,7 +91,7 @@ fn row(seen: &Seen<'_>, why: Option<&Why>, usage: &BTreeMap<Slug, Usage>) -> Vec
     vec![slug.to_string(), state, uses, cut(&seen.entry.description, 70)]
 }
 
-fn fields(seen: &Seen<'_>, usage: &BTreeMap<Slug, Usage>) -> Value {
+fn fields(seen: &VisibleSkill<'_>, usage: &BTreeMap<Slug, SkillUsage>) -> Value {
     let entry = seen.entry;
     // A path of a directory outside begins with the directory's own name.
     let path = match seen.external {

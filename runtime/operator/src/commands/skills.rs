@@ -1,7 +1,7 @@
 //! `herm skills`: list, read and keep skills.
 
 use herm::brain::OnDrift;
-use herm::skill::{Document, Place, body, file_path, file_text};
+use herm::skill::{Document, SkillLocation, body, file_path, file_text};
 use herm::{Brain, BrainId, Draft, Error, Reader, Result, Slug, StepKind};
 use serde_json::json;
 
@@ -62,7 +62,7 @@ fn view(settings: &Settings, id: &BrainId, slug: &Slug, file: Option<&str>) -> R
             None => Err(not_found(&reader, slug)?),
         };
     };
-    let Place { main, .. } = &entry.place;
+    let SkillLocation { main, .. } = &entry.place;
     if let Some(file) = file.filter(|file| *file != main.name()) {
         let path = file_path(&entry.place, file)?;
         let Some(bytes) = reader.file(&path)? else {
@@ -107,7 +107,7 @@ fn naming(answer: Answer, files: &[String]) -> Answer {
 
 /// A skill outside the brain; nothing where there is none of that name.
 fn view_external(settings: &Settings, id: &BrainId, slug: &Slug, file: Option<&str>) -> Result<Option<Answer>> {
-    let mut shelf = settings.skills().shelf()?;
+    let mut shelf = settings.skills().skill_dirs()?;
     shelf.update()?;
     let Some(found) = shelf.get(slug) else { return Ok(None) };
     let text = shelf.read(slug, file)?;
@@ -139,8 +139,8 @@ fn not_found(reader: &Reader, slug: &Slug) -> Result<Error> {
 /// Takes in what was done to skills by hand.
 fn reload(settings: &Settings, id: &BrainId) -> Result<Answer> {
     settings.while_leased(id, || {
-        let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Report))?;
-        let (delta, settled) = brain.take_in_skills()?;
+        let mut brain = Brain::open(&settings.layout, id, &settings.open_options(OnDrift::Report))?;
+        let (delta, settled) = brain.adopt_skills()?;
         let unfinished = finish(brain)?;
         let mut text = String::new();
         for (what, slugs) in [("added", &delta.added), ("removed", &delta.removed), ("changed", &delta.changed)] {
@@ -180,7 +180,7 @@ fn keep(settings: &Settings, one: &OneSkill, keeping: Keeping) -> Result<Answer>
 
 fn keep_now(settings: &Settings, id: &BrainId, one: &OneSkill, keeping: Keeping) -> Result<Answer> {
     let slug: Slug = one.slug.parse()?;
-    let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
+    let mut brain = Brain::open(&settings.layout, id, &settings.open_options(OnDrift::Refuse))?;
     let mut draft = Draft::new();
     let mut editor = brain.edit(&mut draft);
     let done = match keeping {

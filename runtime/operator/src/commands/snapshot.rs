@@ -2,7 +2,7 @@
 
 use herm::snapshot::outbox::Outbox;
 use herm::snapshot::pointer::Pointer as _;
-use herm::snapshot::{Head, Keeping, OperatorKey, Rehearse, Vault, Verifying};
+use herm::snapshot::{OperatorKey, PruneOptions, RehearsalScope, SnapshotHead, SnapshotVerifyOptions, Vault};
 use herm::{BrainId, Error, Reader, Result, brain};
 use serde_json::json;
 
@@ -11,15 +11,17 @@ use crate::cli;
 use crate::config::Settings;
 use crate::exit;
 use crate::output::{Answer, columns};
-use crate::stores::{Purpose, Wish, give_back, take};
+use crate::stores::{EncryptionOptions, Purpose, give_back, take};
 
 pub(super) fn run(settings: &Settings, command: &cli::Snapshot) -> Result<Answer> {
     match command {
-        cli::Snapshot::Create { id, plaintext } => create(settings, &id.parse()?, wish(*plaintext)),
+        cli::Snapshot::Create { id, plaintext } => create(settings, &id.parse()?, encryption_options(*plaintext)),
         cli::Snapshot::List { id, limit } => list(settings, &id.parse()?, *limit),
         cli::Snapshot::Show(one) => show(settings, one),
         cli::Snapshot::Verify { one, all } => verify(settings, one, *all),
-        cli::Snapshot::Prune { id, keep, plaintext } => prune(settings, &id.parse()?, *keep, wish(*plaintext)),
+        cli::Snapshot::Prune { id, keep, plaintext } => {
+            prune(settings, &id.parse()?, *keep, encryption_options(*plaintext))
+        }
         cli::Snapshot::Status { id } => status(settings, id.as_deref()),
         cli::Snapshot::Pointer { id } => pointer(settings, &id.parse()?),
         cli::Snapshot::Renew { id } => renew(settings, &id.parse()?),
@@ -28,12 +30,13 @@ pub(super) fn run(settings: &Settings, command: &cli::Snapshot) -> Result<Answer
     }
 }
 
-pub(super) fn wish(plaintext: bool) -> Wish {
-    if plaintext { Wish::Plaintext } else { Wish::AsConfigured }
+pub(super) fn encryption_options(plaintext: bool) -> EncryptionOptions {
+    if plaintext { EncryptionOptions::Plaintext } else { EncryptionOptions::AsConfigured }
 }
 
 fn renew(settings: &Settings, id: &BrainId) -> Result<Answer> {
-    let renewed = in_runtime(async { settings.vault(Wish::AsConfigured, Purpose::Write).await?.renew(id).await })?;
+    let renewed =
+        in_runtime(async { settings.vault(EncryptionOptions::AsConfigured, Purpose::Write).await?.renew(id).await })?;
     let text = format!("{renewed} objects of brain {id} were about to run out, and are kept on\n");
     Ok(Answer::new(text, json!({ "id": id, "renewed": renewed })))
 }
@@ -49,14 +52,14 @@ fn pointer(settings: &Settings, id: &BrainId) -> Result<Answer> {
     let (said, now, agrees) = in_runtime(async {
         // A catalog is put into a store that would be lost with its index, and that takes the key.
         let vault = match settings.snapshot().walrus {
-            Some(_) => settings.vault(Wish::AsConfigured, Purpose::Write).await?,
-            None => settings.vault_in(settings.store(Purpose::Read).await?, herm::snapshot::Secrecy::Plaintext)?,
+            Some(_) => settings.vault(EncryptionOptions::AsConfigured, Purpose::Write).await?,
+            None => settings.vault_in(settings.store(Purpose::Read).await?, herm::snapshot::Encryption::Plaintext)?,
         };
         let Some(now) = vault.pointer_record(id).await? else {
             return Err(Error::not_found(format!("the store has no snapshot of brain {id}"))
                 .hint(format!("make one with `herm snapshot create {id}`")));
         };
-        let said = pointer.said(id).await?;
+        let said = pointer.lookup(id).await?;
         let agrees = match vault.agrees(id).await {
             Err(error) if error.kind() == herm::ErrorKind::Refused => Err(error.message().to_owned()),
             agrees => Ok(agrees?),
@@ -87,7 +90,7 @@ fn pointer(settings: &Settings, id: &BrainId) -> Result<Answer> {
     Ok(Answer::new(text, json).code(code))
 }
 
-fn create(settings: &Settings, id: &BrainId, wish: Wish) -> Result<Answer> {
+fn create(settings: &Settings, id: &BrainId, wish: EncryptionOptions) -> Result<Answer> {
     let pushed = in_runtime(async {
         let vault = settings.vault(wish, Purpose::Write).await?;
         let lease = match settings.lease() {
@@ -100,7 +103,7 @@ fn create(settings: &Settings, id: &BrainId, wish: Wish) -> Result<Answer> {
             give_back(&vault, &lease).await;
         }
         let pushed = pushed?;
-        let arrived = herm::snapshot::outbox::Arrived {
+        let arrived = herm::snapshot::outbox::PushRecord {
             version: pushed.head.version,
             head: pushed.head.number,
             at: pushed.head.at,
@@ -130,10 +133,10 @@ fn create(settings: &Settings, id: &BrainId, wish: Wish) -> Result<Answer> {
 fn list(settings: &Settings, id: &BrainId, limit: usize) -> Result<Answer> {
     let heads = in_runtime(async {
         // Heads are not encrypted: looking needs no key.
-        let vault = settings.vault_in(settings.store(Purpose::Read).await?, herm::snapshot::Secrecy::Plaintext)?;
+        let vault = settings.vault_in(settings.store(Purpose::Read).await?, herm::snapshot::Encryption::Plaintext)?;
         vault.heads(id).await
     })?;
-    let shown: Vec<&Head> = heads.iter().rev().take(limit).collect();
+    let shown: Vec<&SnapshotHead> = heads.iter().rev().take(limit).collect();
     let mut rows = vec![["HEAD", "VERSION", "HASH", "AT", "BY"].map(str::to_owned).to_vec()];
     for head in &shown {
         rows.push(vec![
@@ -148,7 +151,7 @@ fn list(settings: &Settings, id: &BrainId, limit: usize) -> Result<Answer> {
     Ok(Answer::new(text, json!({ "id": id, "heads": shown })))
 }
 
-async fn head_of(vault: &Vault, id: &BrainId, version: Option<u64>) -> Result<Head> {
+async fn head_of(vault: &Vault, id: &BrainId, version: Option<u64>) -> Result<SnapshotHead> {
     let heads = vault.heads(id).await?;
     let found = heads.into_iter().rev().find(|head| version.is_none_or(|version| head.version == version));
     found.ok_or_else(|| {
@@ -161,7 +164,7 @@ async fn head_of(vault: &Vault, id: &BrainId, version: Option<u64>) -> Result<He
 fn show(settings: &Settings, one: &cli::OneSnapshot) -> Result<Answer> {
     let id: BrainId = one.id.parse()?;
     let (head, manifest) = in_runtime(async {
-        let vault = settings.vault(wish(one.plaintext), Purpose::Read).await?;
+        let vault = settings.vault(encryption_options(one.plaintext), Purpose::Read).await?;
         let head = head_of(&vault, &id, one.version).await?;
         let manifest = vault.manifest(&head).await?;
         Ok((head, manifest))
@@ -184,13 +187,17 @@ fn show(settings: &Settings, one: &cli::OneSnapshot) -> Result<Answer> {
 
 fn verify(settings: &Settings, one: &cli::OneSnapshot, all: bool) -> Result<Answer> {
     let id: BrainId = one.id.parse()?;
-    let what = Verifying {
+    let what = SnapshotVerifyOptions {
         version: one.version,
-        rehearse: if all { Rehearse::All } else { Rehearse::Last },
+        rehearse: if all { RehearsalScope::All } else { RehearsalScope::Last },
         trusted: settings.trusted()?,
     };
     let verified = in_runtime(async {
-        settings.vault(wish(one.plaintext), Purpose::Read).await?.verify(&settings.layout, &id, &what).await
+        settings
+            .vault(encryption_options(one.plaintext), Purpose::Read)
+            .await?
+            .verify(&settings.layout, &id, &what)
+            .await
     })?;
     let mut text = format!(
         "{} snapshots, {} objects read and opened; {} put together as a restore does, {} receipts verified\n",
@@ -204,9 +211,9 @@ fn verify(settings: &Settings, one: &cli::OneSnapshot, all: bool) -> Result<Answ
     Ok(answer.code(if sound { exit::DONE } else { exit::NEGATIVE }))
 }
 
-fn prune(settings: &Settings, id: &BrainId, keep: usize, wish: Wish) -> Result<Answer> {
+fn prune(settings: &Settings, id: &BrainId, keep: usize, wish: EncryptionOptions) -> Result<Answer> {
     let pruned = in_runtime(async {
-        settings.vault(wish, Purpose::Write).await?.prune(&settings.layout, id, Keeping { last: keep }).await
+        settings.vault(wish, Purpose::Write).await?.prune(&settings.layout, id, PruneOptions { last: keep }).await
     })?;
     let text = format!(
         "{} snapshots went, {} stay; {} objects of {} bytes were removed\n",
@@ -269,7 +276,7 @@ fn rotate(settings: &Settings, file: &std::path::Path, brains: &[String]) -> Res
     let new = OperatorKey::load(file)?;
     let ids: Vec<BrainId> = brains.iter().map(|id| id.parse()).collect::<Result<_>>()?;
     in_runtime(async {
-        let vault = settings.vault(Wish::AsConfigured, Purpose::Write).await?;
+        let vault = settings.vault(EncryptionOptions::AsConfigured, Purpose::Write).await?;
         // All of them are looked at first: none is left with a key that the others do not have.
         for id in &ids {
             if vault.head(id).await?.is_none() {

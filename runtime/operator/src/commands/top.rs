@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use herm::backend::Client;
+use herm::backend::HttpClient;
 use herm::{Error, Result};
 use secrecy::SecretString;
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub(super) fn run(arguments: &Top) -> Result<Answer> {
     let key = std::env::var(&arguments.key_env).ok().filter(|key| !key.is_empty()).map(SecretString::from);
     let url = format!("{}/v1/operator/status", arguments.url.trim_end_matches('/'));
     in_runtime(async {
-        let client = Client::new()?.idle_timeout(Duration::from_secs(5));
+        let client = HttpClient::new()?.idle_timeout(Duration::from_secs(5));
         let mut status = look(&client, &url, key.as_ref()).await?;
         if arguments.once || !std::io::stdout().is_terminal() {
             return Ok(Answer::new(text(&status), status));
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Top) -> Result<Answer> {
     })
 }
 
-async fn look(client: &Client, url: &str, key: Option<&SecretString>) -> Result<Value> {
+async fn look(client: &HttpClient, url: &str, key: Option<&SecretString>) -> Result<Value> {
     let (code, answer) = client.get_json(url, key, MOST).await.map_err(|error| {
         Error::new(error.kind(), error.message()).hint("is `herm serve` running there? name its address with --url")
     })?;

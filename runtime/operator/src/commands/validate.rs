@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use herm::fsio::{self, Dir, Limits, Look, Root};
-use herm::skill::{Document, Finding, MAIN_FILES, Severity, all_skills, rules};
+use herm::fsio::{self, Dir, Root, ScanAction, SurveyLimits};
+use herm::skill::{Document, MAIN_FILES, Severity, SkillFinding, all_skills, rules};
 use herm::{Error, ErrorKind, RelPath, Result};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 struct Checked {
     path: PathBuf,
-    findings: Vec<Finding>,
+    findings: Vec<SkillFinding>,
     unreadable: Option<String>,
 }
 
@@ -73,11 +73,11 @@ fn check(path: PathBuf, content: &[u8], expected: Option<&str>) -> Checked {
 fn tree(path: &Path, checked: &mut Vec<Checked>) -> Result<()> {
     let root = Root::open(&path.canonicalize().map_err(|source| Error::io("read", path, source))?)?;
     let pruned = |rel: &str| match rel.rsplit('/').next() {
-        Some(name) if herm::layout::PRUNED_DIRS.contains(&name) => Look::Skip,
-        _ => Look::List,
+        Some(name) if herm::layout::PRUNED_DIRS.contains(&name) => ScanAction::Skip,
+        _ => ScanAction::List,
     };
     let mut top = Dir::default();
-    let survey = fsio::survey(&root, &mut top, Limits::default(), &pruned)?;
+    let survey = fsio::survey(&root, &mut top, SurveyLimits::default(), &pruned)?;
     for odd in &survey.odd {
         let unreadable = Some(format!("{}; it is not followed", odd.what));
         checked.push(Checked { path: path.join(&odd.path), findings: Vec::new(), unreadable });

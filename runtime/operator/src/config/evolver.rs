@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use herm::evolver::apply::Approval;
-use herm::evolver::auto::{Mode, Options};
-use herm::evolver::verification::Verification;
-use herm::evolver::{Policy, Routine};
-use herm::harness::Evolving;
+use herm::evolver::apply::EvolverApproval;
+use herm::evolver::auto::{EvolverPassMode, EvolverPassOptions};
+use herm::evolver::verification::VerificationOptions;
+use herm::evolver::{EvolverPolicy, EvolverRoundOptions};
+use herm::harness::EvolverOptions;
 use herm::{Error, Result};
 
 /// What the evolver does by itself with what it finds.
@@ -72,40 +72,40 @@ pub(crate) struct EvolverEntry {
 
 impl EvolverEntry {
     /// How the evolver runs after sessions. Where it is off, evidence is still counted and let go.
-    pub(crate) fn evolving(&self) -> Result<Evolving> {
-        let usual = Evolving::default();
+    pub(crate) fn evolving(&self) -> Result<EvolverOptions> {
+        let usual = EvolverOptions::default();
         let hours = |hours: u32| Duration::from_secs(u64::from(hours) * 3_600);
-        Ok(Evolving { routine: self.routine()?, every: self.every_hours.map_or(usual.every, hours) })
+        Ok(EvolverOptions { routine: self.routine()?, every: self.every_hours.map_or(usual.every, hours) })
     }
 
     /// What it does each time.
-    pub(crate) fn routine(&self) -> Result<Routine> {
-        let usual = Routine::default();
+    pub(crate) fn routine(&self) -> Result<EvolverRoundOptions> {
+        let usual = EvolverRoundOptions::default();
         let mode = self.mode.unwrap_or_default();
-        let options = Options {
+        let options = EvolverPassOptions {
             days: self.days.unwrap_or(usual.options.days),
             max_skills: self.max_skills.unwrap_or(usual.options.max_skills),
             min_evidence: self.min_evidence.unwrap_or(usual.options.min_evidence),
             variants: self.variants.unwrap_or(usual.options.variants),
-            policy: Policy {
+            policy: EvolverPolicy {
                 protect_core_skills: self.protect_core_skills.unwrap_or(true),
                 allow: self.allow.clone(),
                 block: self.block.clone(),
             },
             mode: match mode {
-                EvolverMode::Off => Mode::DryRun,
-                EvolverMode::Hold => Mode::Pending,
-                EvolverMode::Apply => Mode::ApplyLowRisk,
+                EvolverMode::Off => EvolverPassMode::DryRun,
+                EvolverMode::Hold => EvolverPassMode::Pending,
+                EvolverMode::Apply => EvolverPassMode::ApplyLowRisk,
             },
             // To write `apply` into the configuration is to say yes.
-            approval: if mode == EvolverMode::Apply { Approval::Given } else { Approval::Missing },
+            approval: if mode == EvolverMode::Apply { EvolverApproval::Given } else { EvolverApproval::Missing },
             verification: self.verification(),
             require_restore_drill: self.require_restore_drill.unwrap_or(false),
         };
         options.check().map_err(|error| {
             Error::invalid(format!("[evolver]: {}", error.message())).hint("leave it out for the default")
         })?;
-        Ok(Routine {
+        Ok(EvolverRoundOptions {
             options,
             keep_days: self.keep_days.unwrap_or(usual.keep_days),
             keep_bytes: self.keep_mib.map_or(usual.keep_bytes, |mib| u64::from(mib) << 20),
@@ -113,10 +113,10 @@ impl EvolverEntry {
     }
 
     /// Who may be changed by itself: what the flags say, and never what this file keeps out.
-    pub(crate) fn policy(&self, flags: Policy) -> Policy {
+    pub(crate) fn policy(&self, flags: EvolverPolicy) -> EvolverPolicy {
         let block = self.block.iter().chain(&flags.block).cloned().collect();
         let allow = if flags.allow.is_empty() { self.allow.clone() } else { flags.allow };
-        Policy { block, allow, ..flags }
+        EvolverPolicy { block, allow, ..flags }
     }
 
     /// Whether it is turned off.
@@ -125,12 +125,12 @@ impl EvolverEntry {
     }
 
     /// What a change has to pass.
-    pub(crate) fn verification(&self) -> Verification {
-        Verification {
+    pub(crate) fn verification(&self) -> VerificationOptions {
+        VerificationOptions {
             staged: true,
             pre_verify: self.pre_verify_command.clone(),
             verify: self.verify_command.clone(),
-            ..Verification::default()
+            ..VerificationOptions::default()
         }
     }
 }
@@ -147,7 +147,7 @@ mod tests {
     fn unless_said_otherwise_changes_are_held_and_evidence_is_kept_for_a_while() {
         let evolving = read("").evolving().unwrap();
         let options = &evolving.routine.options;
-        assert_eq!((options.mode, options.approval), (Mode::Pending, Approval::Missing));
+        assert_eq!((options.mode, options.approval), (EvolverPassMode::Pending, EvolverApproval::Missing));
         assert_eq!((options.days, options.max_skills, options.min_evidence, options.variants), (7, 3, 2, 1));
         assert!(options.policy.protect_core_skills);
         assert_eq!((evolving.routine.keep_days, evolving.routine.keep_bytes), (90, 64 << 20));
@@ -161,16 +161,16 @@ mod tests {
             require_restore_drill = true\nkeep_days = 10\nkeep_mib = 1\n";
         let evolving = read(text).evolving().unwrap();
         let options = evolving.routine.options;
-        assert_eq!((options.mode, options.approval), (Mode::ApplyLowRisk, Approval::Given));
+        assert_eq!((options.mode, options.approval), (EvolverPassMode::ApplyLowRisk, EvolverApproval::Given));
         assert_eq!((options.days, options.max_skills, options.min_evidence, options.variants), (30, 25, 5, 4));
-        let policy = Policy { protect_core_skills: false, allow: vec!["a*".into()], block: vec!["ab*".into()] };
+        let policy = EvolverPolicy { protect_core_skills: false, allow: vec!["a*".into()], block: vec!["ab*".into()] };
         assert_eq!((options.policy, options.require_restore_drill), (policy, true));
         assert_eq!((options.verification.verify.as_deref(), options.verification.staged), (Some("true"), true));
         assert_eq!(
             (evolving.routine.keep_days, evolving.routine.keep_bytes, evolving.every),
             (10, 1 << 20, Duration::ZERO)
         );
-        assert_eq!(read("mode = \"off\"").evolving().unwrap().routine.options.mode, Mode::DryRun);
+        assert_eq!(read("mode = \"off\"").evolving().unwrap().routine.options.mode, EvolverPassMode::DryRun);
         let error = read("max_skills = 26").evolving().unwrap_err();
         assert!(error.message().starts_with("[evolver]: max-skills is 26"), "{error}");
         assert!(toml::from_str::<EvolverEntry>("maxskills = 3").is_err());

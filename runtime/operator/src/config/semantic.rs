@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use herm::semantic::{self, Device, Embedder, Reranker, Running, TEXT_LIMIT};
+use herm::semantic::{self, Device, Embedder, Reranker, SemanticOptions, TEXT_LIMIT};
 use herm::{Error, Result};
 
 /// What does the work.
@@ -71,11 +71,11 @@ impl SemanticModels {
     }
 
     /// How models run: as the environment says, else the file.
-    pub(crate) fn running(&self) -> Result<Running> {
+    pub(crate) fn running(&self) -> Result<SemanticOptions> {
         self.running_with(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
-    fn running_with(&self, environment: &dyn Fn(&str) -> Option<String>) -> Result<Running> {
+    fn running_with(&self, environment: &dyn Fn(&str) -> Option<String>) -> Result<SemanticOptions> {
         let limit = match environment("HERM_SEMANTIC_TEXT_LIMIT") {
             Some(value) => value.parse().map_err(|_| {
                 Error::invalid(format!("HERM_SEMANTIC_TEXT_LIMIT is {value:?}, which is no number of characters"))
@@ -94,7 +94,7 @@ impl SemanticModels {
                 Some(DeviceEntry::Cuda) => Device::Cuda,
             },
         };
-        Running::new(limit, device).map_err(|error| {
+        SemanticOptions::new(limit, device).map_err(|error| {
             let hint = error.hint_text().unwrap_or_default().to_owned();
             Error::invalid(format!("[semantic]: {}", error.message())).hint(hint)
         })
@@ -155,12 +155,12 @@ mod tests {
     #[test]
     fn the_environment_goes_before_the_file_and_both_are_judged() {
         let said = models("embedder = \"/m\"\ntext_limit = 300\ndevice = \"cpu\"\nrecall = true\n");
-        assert_eq!(said.running_with(&nothing).unwrap(), Running::new(300, Device::Cpu).unwrap());
+        assert_eq!(said.running_with(&nothing).unwrap(), SemanticOptions::new(300, Device::Cpu).unwrap());
         let environment = |name: &str| match name {
             "HERM_SEMANTIC_TEXT_LIMIT" => Some("100".to_owned()),
             _ => Some("cuda".to_owned()),
         };
-        assert_eq!(said.running_with(&environment).unwrap(), Running::new(100, Device::Cuda).unwrap());
+        assert_eq!(said.running_with(&environment).unwrap(), SemanticOptions::new(100, Device::Cuda).unwrap());
         assert_eq!(said.uses().unwrap(), SemanticUses { recall: true, skills: false });
         for wrong in ["0", "9000", "many", "-1"] {
             assert!(said.running_with(&|_| Some(wrong.to_owned())).is_err(), "{wrong}");

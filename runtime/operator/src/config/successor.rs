@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use axum::http::Uri;
 use herm::successor::auto::Window;
-use herm::successor::detector::Detecting;
+use herm::successor::detector::DetectorOptions;
 use herm::successor::gate::{Gate, Member, Mesh, Stewards};
-use herm::successor::{Budget, Evaluation};
-use herm::{Error, Moment, Result, fsio};
+use herm::successor::{Evaluation, SuccessorBudget};
+use herm::{Error, Result, Timestamp, fsio};
 
 use super::Settings;
-use crate::serve::Verifying;
+use crate::serve::VerifyOptions;
 
 /// What verifying for others takes unless said: less than judging for oneself, and no money at all.
 const USUAL_WALL: u64 = 600;
@@ -35,7 +35,7 @@ impl Settings {
     /// What must happen before a patch is applied. A gate that nobody could open is a mistake worth telling; that there
     /// are no stewards is not, since nothing can be applied then.
     pub(crate) fn gates(&self) -> Result<Gates> {
-        let said = &self.said;
+        let said = &self.config;
         let gates = Gates {
             gate: said.successor.clone().unwrap_or_default().gate(),
             stewards: said.stewards.clone().unwrap_or_default().stewards()?,
@@ -54,18 +54,18 @@ impl Settings {
     }
 
     /// When patches whose gates are open are applied without a command.
-    pub(crate) fn applying(&self) -> Result<Applying> {
-        let said = self.said.successor.clone().unwrap_or_default();
+    pub(crate) fn applying(&self) -> Result<ApplyOptions> {
+        let said = self.config.successor.clone().unwrap_or_default();
         let window = said.window.as_deref().unwrap_or("any").parse().map_err(|error: Error| {
             let hint = error.hint_text().unwrap_or_default().to_owned();
             Error::invalid(format!("window of [successor]: {}", error.message())).hint(hint)
         })?;
-        Ok(Applying { window: (said.apply == Some(ApplyEntry::Automatic)).then_some(window) })
+        Ok(ApplyOptions { window: (said.apply == Some(ApplyEntry::Automatic)).then_some(window) })
     }
 
     /// How the server looks for what holds its brains up; `None` where it does not.
-    pub(crate) fn detecting(&self) -> Result<Option<Detecting>> {
-        self.said.successor.clone().unwrap_or_default().detect.unwrap_or_default().detecting()
+    pub(crate) fn detecting(&self) -> Result<Option<DetectorOptions>> {
+        self.config.successor.clone().unwrap_or_default().detect.unwrap_or_default().detecting()
     }
 }
 
@@ -130,12 +130,12 @@ pub(crate) struct DetectEntry {
 
 impl DetectEntry {
     /// How it looks; `None` where it does not.
-    pub(crate) fn detecting(&self) -> Result<Option<Detecting>> {
+    pub(crate) fn detecting(&self) -> Result<Option<DetectorOptions>> {
         if self.enabled == Some(false) {
             return Ok(None);
         }
-        let usual = Detecting::default();
-        let detecting = Detecting {
+        let usual = DetectorOptions::default();
+        let detecting = DetectorOptions {
             every: self.every_minutes.map_or(usual.every, |minutes| Duration::from_secs(u64::from(minutes) * 60)),
             tasks: self.tasks.unwrap_or(usual.tasks),
             within: self.millis.map_or(usual.within, Duration::from_millis),
@@ -149,19 +149,19 @@ impl DetectEntry {
 
 /// When the server applies patches by itself: in its window, or never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Applying {
+pub(crate) struct ApplyOptions {
     /// The hours; `None` where patches are applied by command.
     window: Option<Window>,
 }
 
-impl Applying {
+impl ApplyOptions {
     /// Whether patches are ever applied without a command.
     pub(crate) fn is_automatic(self) -> bool {
         self.window.is_some()
     }
 
     /// Whether they are at this moment.
-    pub(crate) fn is_due(self, now: Moment) -> bool {
+    pub(crate) fn is_due(self, now: Timestamp) -> bool {
         self.window.is_some_and(|window| window.has(now))
     }
 }
@@ -255,15 +255,15 @@ impl MeshEntry {
     }
 
     /// How proposals are verified.
-    pub(crate) fn verifying(&self) -> Result<Verifying> {
+    pub(crate) fn verifying(&self) -> Result<VerifyOptions> {
         let said = self.verify.clone().unwrap_or_default();
-        Ok(Verifying { budget: self.budget()?, local: said.local()? })
+        Ok(VerifyOptions { budget: self.budget()?, local: said.local()? })
     }
 
     /// What verifying a proposal may use up.
-    fn budget(&self) -> Result<Budget> {
-        let (said, usual) = (self.verify.clone().unwrap_or_default(), Budget::default());
-        let budget = Budget {
+    fn budget(&self) -> Result<SuccessorBudget> {
+        let (said, usual) = (self.verify.clone().unwrap_or_default(), SuccessorBudget::default());
+        let budget = SuccessorBudget {
             wall_secs: said.wall_secs.unwrap_or(USUAL_WALL),
             micro_usd: said.micro_usd.unwrap_or(USUAL_MICRO_USD),
             disk_bytes: said.disk_bytes.unwrap_or(usual.disk_bytes),
@@ -349,9 +349,9 @@ mod tests {
     #[test]
     fn what_a_verification_may_use_up_is_ten_minutes_and_no_money_unless_said() {
         let read = |text: &str| toml::from_str::<MeshEntry>(text).unwrap().budget();
-        assert_eq!(read("").unwrap(), Budget { wall_secs: 600, micro_usd: 0, ..Budget::default() });
+        assert_eq!(read("").unwrap(), SuccessorBudget { wall_secs: 600, micro_usd: 0, ..SuccessorBudget::default() });
         let said = read("[verify]\nwall_secs = 60\nmicro_usd = 7\n").unwrap();
-        assert_eq!(said, Budget { wall_secs: 60, micro_usd: 7, ..Budget::default() });
+        assert_eq!(said, SuccessorBudget { wall_secs: 60, micro_usd: 7, ..SuccessorBudget::default() });
         assert!(read("[verify]\nwall_secs = 0\n").unwrap_err().message().starts_with("[mesh.verify]: "));
     }
 
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn patches_are_applied_by_command_unless_the_operator_allows_otherwise() {
-        let at = |hour: i64| Moment(20_000 * 86_400_000 + hour * 3_600_000);
+        let at = |hour: i64| Timestamp(20_000 * 86_400_000 + hour * 3_600_000);
         let due = |text: &str, hour| settings(text).applying().unwrap().is_due(at(hour));
         assert!(!due("", 3) && !due("[successor]\nwindow = \"2-5\"\n", 3));
         assert!(due("[successor]\napply = \"automatic\"\n", 3));
@@ -421,10 +421,11 @@ mod tests {
     #[test]
     fn the_server_looks_for_bottlenecks_within_a_budget_unless_it_is_told_not_to() {
         let detecting = |text: &str| settings(text).detecting();
-        assert_eq!(detecting("").unwrap(), Some(Detecting::default()));
+        assert_eq!(detecting("").unwrap(), Some(DetectorOptions::default()));
         assert_eq!(detecting("[successor.detect]\nenabled = false\n").unwrap(), None);
         let said = detecting("[successor.detect]\nevery_minutes = 5\ntasks = 20\nmillis = 500\n").unwrap().unwrap();
-        let expected = Detecting { every: Duration::from_secs(300), tasks: 20, within: Duration::from_millis(500) };
+        let expected =
+            DetectorOptions { every: Duration::from_secs(300), tasks: 20, within: Duration::from_millis(500) };
         assert_eq!(said, expected);
         for bad in ["tasks = 0", "tasks = 501", "millis = 0", "millis = 60001"] {
             let error = detecting(&format!("[successor.detect]\n{bad}\n")).unwrap_err();

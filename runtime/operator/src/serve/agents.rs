@@ -3,16 +3,16 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use herm::brain;
-use herm::bundle::Part;
+use herm::bundle::BundlePart;
 use herm::{BrainId, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::app::App;
-use super::body::{Asked, page};
+use super::body::{QueryParams, page};
 use super::caller::{Caller, no_agent};
-use super::problem::{Answered, ProblemDocument, told_to_subscriber};
+use super::problem::{HandlerResult, ProblemDocument, told_to_subscriber};
 use crate::book::keys::Operation;
 
 /// Which agents to list.
@@ -77,8 +77,8 @@ pub(crate) struct AgentSummary {
 pub(crate) async fn list(
     State(app): State<App>,
     caller: Caller,
-    Asked(asked): Asked<AgentsQuery>,
-) -> Answered<Json<AgentList>> {
+    QueryParams(asked): QueryParams<AgentsQuery>,
+) -> HandlerResult<Json<AgentList>> {
     caller.needs(Operation::Read)?;
     let limit = page(asked.limit, 100, 500)?;
     let after: Option<BrainId> = asked.cursor.map(|text| text.parse()).transpose()?;
@@ -115,7 +115,7 @@ fn by_number(id: &BrainId) -> (usize, &str) {
 
 /// A list needs no database: the lock and the manifest are small files.
 fn summary(app: &App, caller: &Caller, id: &BrainId) -> AgentSummary {
-    let depth = app.hall.depth_of(id);
+    let depth = app.queue.depth_of(id);
     let mut agent = AgentSummary {
         id: id.to_string(),
         name: None,
@@ -128,7 +128,7 @@ fn summary(app: &App, caller: &Caller, id: &BrainId) -> AgentSummary {
         waiting: depth.waiting,
         error: None,
     };
-    match brain::glance(&app.settings.layout, id) {
+    match brain::read_summary(&app.settings.layout, id) {
         Ok((lock, manifest)) => {
             agent.version = Some(lock.version);
             agent.bundle_hash = Some(lock.bundle_hash.to_string());
@@ -195,16 +195,20 @@ pub(crate) struct AgentView {
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn show(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answered<Json<AgentView>> {
+pub(crate) async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> HandlerResult<Json<AgentView>> {
     let id = looked_at(&app, &caller, &id)?;
-    let (paused, depth) = (app.is_paused(&id), app.hall.depth_of(&id));
+    let (paused, depth) = (app.is_paused(&id), app.queue.depth_of(&id));
     let signing_key = app.harness.signer().public().to_string();
     let view = app.readers.look(&app.settings.layout, &id, move |look| {
         let (manifest, counts, problems) = look.figures()?;
         let reader = &look.reader;
         let lock = reader.lock();
         let parts: Map<String, Value> =
-            Part::ALL.iter().map(|part| (part.name().to_owned(), json!(lock.parts.get(*part)))).collect();
+            BundlePart::ALL.iter().map(|part| (part.name().to_owned(), json!(lock.parts.get(*part)))).collect();
         Ok(AgentView {
             id: reader.id().to_string(),
             name: manifest.as_ref().map(|manifest| manifest.name.clone()),
@@ -228,13 +232,13 @@ pub(crate) async fn show(State(app): State<App>, caller: Caller, Path(id): Path<
 }
 
 /// The number of an agent that is here and that the caller may look at.
-pub(crate) fn looked_at(app: &App, caller: &Caller, id: &str) -> Answered<BrainId> {
+pub(crate) fn looked_at(app: &App, caller: &Caller, id: &str) -> HandlerResult<BrainId> {
     caller.needs(Operation::Read)?;
     here(app, caller, id)
 }
 
 /// The number of an agent that is here and that the caller may know of.
-pub(crate) fn here(app: &App, caller: &Caller, id: &str) -> Answered<BrainId> {
+pub(crate) fn here(app: &App, caller: &Caller, id: &str) -> HandlerResult<BrainId> {
     let id = caller.agent(id)?;
     if app.has(&id) { Ok(id) } else { Err(no_agent(&id)) }
 }

@@ -8,18 +8,18 @@ use std::time::Instant;
 use herm::brain::OnDrift;
 use herm::ids::Random;
 use herm::snapshot::Vault;
-use herm::{Brain, BrainId, Clock, Error, Harness, Limits, Result, Source};
+use herm::{Brain, BrainId, BrainSource, Clock, Error, Harness, Result, TaskLimits};
 use tokio::sync::watch;
 
 use super::caller::Rates;
-use super::hall::Hall;
-use super::mesh::Door;
+use super::hall::TaskQueue;
+use super::mesh::MeshState;
 use super::meter::Meter;
 use super::money::Money;
-use super::payment::Gate;
+use super::payment::Paywall;
 use super::readers::Readers;
 use super::traces::Traces;
-use crate::book::Book;
+use crate::book::ServerDb;
 use crate::book::keys::Keyring;
 use crate::config::{ServeLimits, Settings};
 use crate::seeds;
@@ -38,7 +38,7 @@ pub(crate) struct Parts {
     /// Where brains are snapshotted to.
     pub(crate) vault: Option<Arc<Vault>>,
     /// What the process remembers.
-    pub(crate) book: Book,
+    pub(crate) db: ServerDb,
     /// The keys of callers.
     pub(crate) keyring: Keyring,
     /// How often they call.
@@ -46,11 +46,11 @@ pub(crate) struct Parts {
     /// What is allowed at once.
     pub(crate) limits: ServeLimits,
     /// What a task may use up.
-    pub(crate) task_limits: Limits,
+    pub(crate) task_limits: TaskLimits,
     /// Money that running tasks may still spend.
     pub(crate) money: Money,
     /// Tasks that wait and run.
-    pub(crate) hall: Hall,
+    pub(crate) queue: TaskQueue,
     /// Brains that take no tasks.
     pub(crate) paused: Mutex<HashSet<BrainId>>,
     /// Brains that are open for looking.
@@ -62,9 +62,9 @@ pub(crate) struct Parts {
     /// Where spans go, if anywhere.
     pub(crate) traces: Option<Traces>,
     /// Who takes payment.
-    pub(crate) gate: Option<Gate>,
+    pub(crate) paywall: Option<Paywall>,
     /// The mesh that this operator is a member of.
-    pub(crate) mesh: Option<Door>,
+    pub(crate) mesh: Option<MeshState>,
     /// Time.
     pub(crate) clock: Arc<dyn Clock>,
     /// Randomness.
@@ -91,7 +91,7 @@ impl App {
 
     /// Whether nobody has a key.
     pub(crate) fn is_keyless(&self) -> Result<bool> {
-        self.keyring.is_keyless(&self.book)
+        self.keyring.is_keyless(&self.db)
     }
 
     /// Whether the server stops.
@@ -106,7 +106,7 @@ impl App {
 
     /// Pauses a brain, or lets it go on; whether that is new.
     pub(crate) async fn set_paused(&self, id: &BrainId, paused: bool) -> Result<bool> {
-        self.book.set_paused(id, paused.then(|| self.clock.now())).await?;
+        self.db.set_paused(id, paused.then(|| self.clock.now())).await?;
         let mut all = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(if paused { all.insert(id.clone()) } else { all.remove(id) })
     }
@@ -123,11 +123,11 @@ impl App {
             return Ok(true);
         }
         if let Some(vault) = &self.vault
-            && vault.head_to_trust(&self.settings.layout, id).await?.is_some()
+            && vault.trusted_head(&self.settings.layout, id).await?.is_some()
         {
             return Ok(true);
         }
-        if seeds::files(id.as_str()).is_none() || self.settings.layout.seen(id).exists() {
+        if seeds::files(id.as_str()).is_none() || self.settings.layout.last_seen_snapshot(id).exists() {
             return Ok(false);
         }
         let (app, id) = (self.clone(), id.clone());
@@ -137,8 +137,8 @@ impl App {
 
     /// Makes a brain from its seed.
     pub(crate) fn make_from_seed(&self, id: &BrainId) -> Result<()> {
-        let source = Source::Seed(seeds::get(id)?);
-        let opening = self.settings.opening(OnDrift::Refuse);
+        let source = BrainSource::Seed(seeds::get(id)?);
+        let opening = self.settings.open_options(OnDrift::Refuse);
         match Brain::hydrate(&self.settings.layout, id, &source, &opening) {
             Ok((brain, _)) => brain.close(),
             // Someone else made it just now.

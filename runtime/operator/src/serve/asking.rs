@@ -28,7 +28,7 @@ impl Asking {
     /// Whether the key that the task was given under still opens something, and this agent too.
     fn sees(&self, to: &BrainId) -> Result<bool> {
         let Some(id) = &self.key else { return Ok(true) };
-        let keys = self.app.keyring.keys(&self.app.book)?;
+        let keys = self.app.keyring.keys(&self.app.db)?;
         let key = keys.get(id).filter(|key| key.is_valid(self.app.clock.now())).ok_or_else(|| {
             Error::refused("the key of this task opens nothing any more").hint("answer with what you have")
         })?;
@@ -47,7 +47,7 @@ impl AskRules for Asking {
                 Error::unavailable(format!("agent {to} is paused by its operator")).hint("answer with what you have")
             );
         }
-        let covered = self.app.gate.as_ref().is_none_or(super::payment::Gate::covers_asked_agents);
+        let covered = self.app.paywall.as_ref().is_none_or(super::payment::Paywall::covers_asked_agents);
         match self.is_paid && !covered {
             true => Err(Error::refused(format!("this task is paid for one agent, and agent {to} would be a second"))
                 .hint("answer with what you have")),

@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use serde::de::DeserializeOwned;
 
 use super::app::App;
-use super::problem::{Answered, Problem};
+use super::problem::{HandlerResult, Problem};
 
 /// A JSON body.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Payload<T>(pub(crate) T);
 impl<T: DeserializeOwned> FromRequest<App> for Payload<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, app: &App) -> Answered<Self> {
+    async fn from_request(request: Request, app: &App) -> HandlerResult<Self> {
         if !is_json(request.headers()) {
             return Err(Problem::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -41,7 +41,7 @@ pub(crate) struct OptionalPayload<T>(pub(crate) T);
 impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalPayload<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, app: &App) -> Answered<Self> {
+    async fn from_request(request: Request, app: &App) -> HandlerResult<Self> {
         let is_json = is_json(request.headers());
         let bytes = read(app, request.into_body()).await?;
         match bytes.is_empty() {
@@ -57,7 +57,7 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalPayload<T> {
     }
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answered<T> {
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> HandlerResult<T> {
     serde_json::from_slice(bytes).map_err(|error| {
         let what = if error.is_data() { "does not fit" } else { "is not JSON" };
         Problem::invalid(format!("the body {what}: {error}")).hint("see the fields in /openapi.json")
@@ -74,7 +74,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 const LEAST_RATE: f64 = 1_024.0;
 
 /// Whether a body comes too slowly to be waited for.
-pub(crate) fn drips(app: &App, began: Instant, bytes: u64) -> Answered<()> {
+pub(crate) fn drips(app: &App, began: Instant, bytes: u64) -> HandlerResult<()> {
     let took = began.elapsed();
     match took > app.limits.silence && (bytes as f64) < LEAST_RATE * took.as_secs_f64() {
         true => {
@@ -85,7 +85,7 @@ pub(crate) fn drips(app: &App, began: Instant, bytes: u64) -> Answered<()> {
 }
 
 /// A whole body, within its limits.
-pub(super) async fn read(app: &App, body: Body) -> Answered<Vec<u8>> {
+pub(super) async fn read(app: &App, body: Body) -> HandlerResult<Vec<u8>> {
     let (mut bytes, most) = (Vec::new(), app.limits.body_bytes);
     let mut pieces = body.into_data_stream();
     let began = Instant::now();
@@ -100,7 +100,10 @@ pub(super) async fn read(app: &App, body: Body) -> Answered<Vec<u8>> {
 }
 
 /// The next piece of a body that comes slowly, but comes.
-pub(crate) async fn next(app: &App, pieces: &mut axum::body::BodyDataStream) -> Answered<Option<axum::body::Bytes>> {
+pub(crate) async fn next(
+    app: &App,
+    pieces: &mut axum::body::BodyDataStream,
+) -> HandlerResult<Option<axum::body::Bytes>> {
     let silent =
         |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the body stopped coming").hint("send it again");
     match tokio::time::timeout(app.limits.silence, pieces.next()).await.map_err(silent)? {
@@ -111,7 +114,7 @@ pub(crate) async fn next(app: &App, pieces: &mut axum::body::BodyDataStream) -> 
 }
 
 /// Refuses a body that says itself that it is too large, before any of it is read or waited for.
-pub(crate) fn check_announced(headers: &HeaderMap, most: u64) -> Answered<()> {
+pub(crate) fn check_announced(headers: &HeaderMap, most: u64) -> HandlerResult<()> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
     if announced.is_some_and(|bytes| bytes > most) { Err(too_large(most)) } else { Ok(()) }
 }
@@ -123,12 +126,12 @@ pub(crate) fn too_large(most: u64) -> Problem {
 
 /// What stands behind the `?`.
 #[derive(Debug)]
-pub(crate) struct Asked<T>(pub(crate) T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<T: DeserializeOwned> FromRequestParts<App> for Asked<T> {
+impl<T: DeserializeOwned> FromRequestParts<App> for QueryParams<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Answered<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> HandlerResult<Self> {
         match Query::<T>::from_request_parts(parts, app).await {
             Ok(Query(asked)) => Ok(Self(asked)),
             Err(rejection) => {
@@ -139,7 +142,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Asked<T> {
 }
 
 /// How many of a list, within what is allowed.
-pub(crate) fn page(limit: Option<usize>, usual: usize, most: usize) -> Answered<usize> {
+pub(crate) fn page(limit: Option<usize>, usual: usize, most: usize) -> HandlerResult<usize> {
     match limit.unwrap_or(usual) {
         fits if (1..=most).contains(&fits) => Ok(fits),
         other => Err(Problem::invalid(format!("limit is {other}, and must be 1 to {most}"))),

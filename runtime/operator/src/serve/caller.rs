@@ -12,13 +12,13 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
-use herm::memory::Scope;
+use herm::memory::SearchScope;
 use herm::{BrainId, Digest, SubscriberId};
 
 use super::app::App;
 use super::hall::Share;
-use super::live::Ended;
-use super::problem::{Answered, OPERATES, Problem};
+use super::live::TaskResult;
+use super::problem::{HandlerResult, OPERATES, Problem};
 use super::view::TaskView;
 use crate::book::keys::{Key, Operation, Shown};
 
@@ -42,19 +42,19 @@ impl Caller {
     }
 
     /// A task as this caller may see it.
-    pub(crate) fn sees_of(&self, view: TaskView) -> TaskView {
+    pub(crate) fn redact_view(&self, view: TaskView) -> TaskView {
         if self.is_operator() { view } else { view.for_subscriber() }
     }
 
     /// A problem as this caller may hear of it.
-    pub(crate) fn hears_of(&self, problem: Problem) -> Problem {
+    pub(crate) fn redact_problem(&self, problem: Problem) -> Problem {
         if self.is_operator() { problem } else { problem.for_subscriber() }
     }
 
     /// An end as this caller may hear of it.
-    pub(crate) fn hears_end(&self, ended: &Ended) -> Ended {
-        let problem = ended.problem.clone().map(|problem| self.hears_of(problem));
-        Ended { view: self.sees_of(ended.view.clone()), problem }
+    pub(crate) fn redact_end(&self, ended: &TaskResult) -> TaskResult {
+        let problem = ended.problem.clone().map(|problem| self.redact_problem(problem));
+        TaskResult { view: self.redact_view(ended.view.clone()), problem }
     }
 
     /// How many of the waiting places its tasks may take.
@@ -68,7 +68,7 @@ impl Caller {
     }
 
     /// Refuses what the key does not allow.
-    pub(crate) fn needs(&self, operation: Operation) -> Answered<()> {
+    pub(crate) fn needs(&self, operation: Operation) -> HandlerResult<()> {
         if self.may(operation) {
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl Caller {
     }
 
     /// An agent's number that this caller may know of. One that is not theirs is not there.
-    pub(crate) fn agent(&self, text: &str) -> Answered<BrainId> {
+    pub(crate) fn agent(&self, text: &str) -> HandlerResult<BrainId> {
         let id: BrainId = text.parse()?;
         if self.sees(&id) { Ok(id) } else { Err(no_agent(&id)) }
     }
@@ -123,11 +123,11 @@ impl Caller {
     }
 
     /// Which rows of a memory it may see.
-    pub(crate) fn scope(&self) -> Scope {
+    pub(crate) fn scope(&self) -> SearchScope {
         match self.digest() {
-            _ if self.is_operator() => Scope::Operator,
-            Some(digest) => Scope::Subscriber(digest),
-            None => Scope::Shared,
+            _ if self.is_operator() => SearchScope::Operator,
+            Some(digest) => SearchScope::Subscriber(digest),
+            None => SearchScope::Shared,
         }
     }
 }
@@ -140,7 +140,7 @@ pub(crate) fn no_agent(id: &BrainId) -> Problem {
 impl FromRequestParts<App> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Answered<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> HandlerResult<Self> {
         let shown = match parts.headers.get(AUTHORIZATION) {
             None => None,
             Some(value) => Some(
@@ -157,7 +157,7 @@ impl FromRequestParts<App> for Caller {
         }
         let Some(text) = shown else { return Err(Problem::unauthenticated("this needs a key")) };
         let known = match Shown::parse(text) {
-            Some(shown) => app.keyring.opened_by(&app.book, &shown, app.clock.now())?,
+            Some(shown) => app.keyring.opened_by(&app.db, &shown, app.clock.now())?,
             None => None,
         };
         let key = known.ok_or_else(|| Problem::unauthenticated("this key is not known, was revoked, or has ended"))?;
@@ -173,7 +173,7 @@ fn bearer(value: &[u8]) -> Option<&str> {
 }
 
 /// What a request must not have more than one of: which of two hosts is meant, each reader decides in its own way.
-pub(crate) fn check_host(headers: &HeaderMap) -> Answered<()> {
+pub(crate) fn check_host(headers: &HeaderMap) -> HandlerResult<()> {
     match headers.get_all(HOST).iter().count() {
         0 | 1 => Ok(()),
         several => Err(Problem::invalid(format!("the request has {several} Host headers")).hint("send one")),
@@ -222,7 +222,7 @@ fn is_forwarded(headers: &HeaderMap) -> bool {
 }
 
 /// Without keys, only this machine may ask, and no page of another site may ask through a browser that runs on it.
-pub(crate) fn check_local(headers: &HeaderMap, uri: &Uri) -> Answered<()> {
+pub(crate) fn check_local(headers: &HeaderMap, uri: &Uri) -> HandlerResult<()> {
     let refused = |what: &str| {
         Problem::new(StatusCode::FORBIDDEN, "refused", format!("{what}, and there are no keys here"))
             .hint("use http://127.0.0.1 or http://localhost without a proxy, or make a key with `herm keys create`")
@@ -272,7 +272,7 @@ pub(crate) struct Rates {
 
 impl Rates {
     /// Counts a call; refuses one over the key's rate.
-    pub(crate) fn check(&self, key: &Key) -> Answered<()> {
+    pub(crate) fn check(&self, key: &Key) -> HandlerResult<()> {
         let limiter = {
             let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
             match by_key.get(&key.id) {

@@ -7,24 +7,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use herm::{BrainId, TaskId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::live::Live;
-use super::problem::{Answered, Problem};
+use super::live::LiveTask;
+use super::problem::{HandlerResult, Problem};
 use crate::config::ServeLimits;
 
 /// The tasks of a server.
 #[derive(Debug)]
-pub(crate) struct Hall {
+pub(crate) struct TaskQueue {
     limits: ServeLimits,
     running: Arc<Semaphore>,
-    inside: Arc<Mutex<Inside>>,
+    inside: Arc<Mutex<QueueState>>,
 }
 
 #[derive(Debug, Default)]
-struct Inside {
-    lines: HashMap<BrainId, Line>,
+struct QueueState {
+    lines: HashMap<BrainId, BrainQueue>,
     waiting: Waiting,
     running: usize,
-    tasks: HashMap<TaskId, Arc<Live>>,
+    tasks: HashMap<TaskId, Arc<LiveTask>>,
 }
 
 /// How many tasks wait, and whose they are.
@@ -60,7 +60,7 @@ impl Waiting {
 
 /// The line of one brain.
 #[derive(Debug, Default)]
-struct Line {
+struct BrainQueue {
     /// Whose turn it is, or will be once there is room among all that run.
     turn: Option<TaskId>,
     running: Option<TaskId>,
@@ -75,7 +75,7 @@ struct Waiter {
     call: oneshot::Sender<()>,
 }
 
-impl Line {
+impl BrainQueue {
     fn push(&mut self, owner: &str, waiter: Waiter) {
         match self.owners.iter_mut().find(|(known, _)| known == owner) {
             Some((_, waiters)) => waiters.push_back(waiter),
@@ -126,7 +126,7 @@ pub(crate) struct Busy {
     /// The brain.
     pub(crate) agent: BrainId,
     /// The task that runs.
-    pub(crate) running: Option<Arc<Live>>,
+    pub(crate) running: Option<Arc<LiveTask>>,
     /// Tasks that wait for it.
     pub(crate) waiting: usize,
 }
@@ -142,34 +142,34 @@ pub(crate) enum Share {
 
 /// A place in a line. Leaves it when dropped.
 #[derive(Debug)]
-pub(crate) struct Ticket {
-    inside: Arc<Mutex<Inside>>,
+pub(crate) struct Admission {
+    inside: Arc<Mutex<QueueState>>,
     running: Arc<Semaphore>,
     called: Option<oneshot::Receiver<()>>,
-    live: Arc<Live>,
+    live: Arc<LiveTask>,
     is_waiting: bool,
 }
 
 /// A task's turn. The next one's begins when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Permit {
     // Dropped first: by then the ticket has left the line.
-    _ticket: Ticket,
+    _ticket: Admission,
     _room: Option<OwnedSemaphorePermit>,
 }
 
-impl Hall {
+impl TaskQueue {
     /// An empty one.
     pub(crate) fn new(limits: ServeLimits) -> Self {
         Self { limits, running: Arc::new(Semaphore::new(limits.running)), inside: Arc::default() }
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+    fn inside(&self) -> MutexGuard<'_, QueueState> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gets in line.
-    pub(crate) fn enter(&self, live: Arc<Live>, share: Share) -> Answered<Ticket> {
+    pub(crate) fn enter(&self, live: Arc<LiveTask>, share: Share) -> HandlerResult<Admission> {
         let mut inside = self.inside();
         let too_many = |what: String, after| Err(Problem::too_many(what, after));
         if inside.waiting.all >= self.limits.waiting {
@@ -197,11 +197,11 @@ impl Hall {
     }
 
     /// Gets in line, however long it is: an earlier process accepted the task.
-    pub(crate) fn enter_again(&self, live: Arc<Live>) -> Ticket {
+    pub(crate) fn enter_again(&self, live: Arc<LiveTask>) -> Admission {
         self.join(&mut self.inside(), live)
     }
 
-    fn join(&self, inside: &mut Inside, live: Arc<Live>) -> Ticket {
+    fn join(&self, inside: &mut QueueState, live: Arc<LiveTask>) -> Admission {
         let (call, called) = oneshot::channel();
         let line = inside.lines.entry(live.agent.clone()).or_default();
         line.waiting.add(&live.owner);
@@ -210,16 +210,16 @@ impl Hall {
         inside.waiting.add(&live.owner);
         inside.tasks.insert(live.id.clone(), Arc::clone(&live));
         let (inside, running) = (Arc::clone(&self.inside), Arc::clone(&self.running));
-        Ticket { inside, running, called: Some(called), live, is_waiting: true }
+        Admission { inside, running, called: Some(called), live, is_waiting: true }
     }
 
     /// A task that waits, runs, or is just being written down.
-    pub(crate) fn task(&self, id: &TaskId) -> Option<Arc<Live>> {
+    pub(crate) fn task(&self, id: &TaskId) -> Option<Arc<LiveTask>> {
         self.inside().tasks.get(id).cloned()
     }
 
     /// Every task that waits or runs.
-    pub(crate) fn tasks(&self) -> Vec<Arc<Live>> {
+    pub(crate) fn tasks(&self) -> Vec<Arc<LiveTask>> {
         self.inside().tasks.values().cloned().collect()
     }
 
@@ -255,13 +255,13 @@ impl Hall {
     }
 }
 
-impl Ticket {
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+impl Admission {
+    fn inside(&self) -> MutexGuard<'_, QueueState> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the task's turn: first for its brain, then for room among all that run.
-    pub(crate) async fn turn(mut self) -> Turn {
+    pub(crate) async fn acquire(mut self) -> Permit {
         if let Some(called) = &mut self.called {
             // The sender stands in the line for as long as this ticket does.
             let _ = called.await;
@@ -278,11 +278,11 @@ impl Ticket {
             }
         }
         self.is_waiting = false;
-        Turn { _ticket: self, _room: room }
+        Permit { _ticket: self, _room: room }
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Admission {
     fn drop(&mut self) {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         match self.is_waiting {
@@ -305,28 +305,28 @@ impl Drop for Ticket {
 
 #[cfg(test)]
 mod tests {
-    use herm::Moment;
+    use herm::Timestamp;
 
     use super::*;
 
-    fn hall(waiting_per_brain: usize) -> Hall {
+    fn hall(waiting_per_brain: usize) -> TaskQueue {
         let entry = crate::config::ServeEntry { waiting_per_brain: Some(waiting_per_brain), ..Default::default() };
-        Hall::new(entry.limits().unwrap())
+        TaskQueue::new(entry.limits().unwrap())
     }
 
-    fn task(name: &str, owner: &str) -> Arc<Live> {
+    fn task(name: &str, owner: &str) -> Arc<LiveTask> {
         let (id, agent) = (name.parse().unwrap(), "7".parse().unwrap());
-        Arc::new(Live::new(id, agent, owner.to_owned(), false, Moment(0)))
+        Arc::new(LiveTask::new(id, agent, owner.to_owned(), false, Timestamp(0)))
     }
 
     /// The tasks in the order of their turns.
-    async fn order(mut tickets: Vec<Ticket>) -> Vec<String> {
+    async fn order(mut tickets: Vec<Admission>) -> Vec<String> {
         let mut order = Vec::new();
         while !tickets.is_empty() {
             // The one whose turn it is; nobody else's future is ready.
             let turn = tickets[0].inside().lines[&"7".parse().unwrap()].turn.clone().unwrap();
             let at = tickets.iter().position(|ticket| ticket.live.id == turn).unwrap();
-            let turn = tickets.remove(at).turn().await;
+            let turn = tickets.remove(at).acquire().await;
             order.push(turn._ticket.live.id.to_string());
         }
         order
@@ -336,7 +336,7 @@ mod tests {
     async fn subscribers_take_turns_and_each_one_s_tasks_keep_their_order() {
         let hall = hall(32);
         let enter = |name: &str, owner: &str| hall.enter(task(name, owner), Share::Fair).unwrap();
-        let mut tickets: Vec<Ticket> = (0..5).map(|number| enter(&format!("a{number}"), "alice")).collect();
+        let mut tickets: Vec<Admission> = (0..5).map(|number| enter(&format!("a{number}"), "alice")).collect();
         tickets.extend([enter("b0", "bob"), enter("b1", "bob"), enter("c0", "carol")]);
         assert_eq!(order(tickets).await, ["a0", "a1", "b0", "c0", "a2", "b1", "a3", "a4"]);
         assert_eq!(hall.depth(), Depth { running: 0, waiting: 0 });
@@ -353,7 +353,7 @@ mod tests {
             }
             taken
         };
-        let taken: Vec<Vec<Ticket>> = ["a", "b", "c", "d", "e"].map(fill).into();
+        let taken: Vec<Vec<Admission>> = ["a", "b", "c", "d", "e"].map(fill).into();
         assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [16, 8, 4, 2, 1]);
         assert!(hall.enter(task("f0", "f"), Share::Fair).is_ok());
         drop(taken);

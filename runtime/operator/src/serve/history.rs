@@ -2,17 +2,17 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use herm::memory::{FoundNear, Search};
-use herm::{Moment, StepKind};
+use herm::memory::{HybridResults, Search};
+use herm::{StepKind, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::agents::{here, looked_at};
 use super::app::App;
-use super::body::{Asked, page};
+use super::body::{QueryParams, page};
 use super::caller::Caller;
-use super::problem::{Answered, ProblemDocument};
+use super::problem::{HandlerResult, ProblemDocument};
 use super::receipts::{Seen, statement};
 use crate::book::keys::Operation;
 use crate::commands::ledger;
@@ -82,8 +82,8 @@ pub(crate) async fn list(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    Asked(asked): Asked<HistoryQuery>,
-) -> Answered<Json<StepList>> {
+    QueryParams(asked): QueryParams<HistoryQuery>,
+) -> HandlerResult<Json<StepList>> {
     let id = looked_at(&app, &caller, &id)?;
     let limit = page(asked.limit, 50, 200)?;
     let before = asked.before.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX));
@@ -159,8 +159,8 @@ pub(crate) async fn diff(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    Asked(asked): Asked<DiffQuery>,
-) -> Answered<Json<Value>> {
+    QueryParams(asked): QueryParams<DiffQuery>,
+) -> HandlerResult<Json<Value>> {
     caller.needs(Operation::Operate)?;
     let id = here(&app, &caller, &id)?;
     let compared = app.readers.look(&app.settings.layout, &id, move |look| {
@@ -219,9 +219,13 @@ const DAY: i64 = 86_400_000;
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn charts(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answered<Json<Charts>> {
+pub(crate) async fn charts(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> HandlerResult<Json<Charts>> {
     let id = looked_at(&app, &caller, &id)?;
-    let since = Moment(app.clock.now().millis() - CHART_DAYS * DAY);
+    let since = Timestamp(app.clock.now().millis() - CHART_DAYS * DAY);
     let charts = app.readers.look(&app.settings.layout, &id, move |look| {
         let growth = look.reader.growth(POINTS)?.into_iter();
         let versions = look.reader.calls_by_version(POINTS)?.into_iter();
@@ -238,7 +242,7 @@ pub(crate) async fn charts(State(app): State<App>, caller: Caller, Path(id): Pat
             versions: versions.map(|(version, calls, errors)| VersionPoint { version, calls, errors }).collect(),
             days: days
                 .map(|(day, events, errors)| DayPoint {
-                    day: Moment(day * DAY).to_string().chars().take(10).collect(),
+                    day: Timestamp(day * DAY).to_string().chars().take(10).collect(),
                     events,
                     errors,
                 })
@@ -265,7 +269,7 @@ pub(crate) struct SearchQuery {
 pub(crate) struct Hits {
     /// The rows.
     #[schema(value_type = Vec<Object>)]
-    hits: Vec<herm::memory::Hit>,
+    hits: Vec<herm::memory::SearchHit>,
     /// Whether the index is damaged and the rows were scanned instead.
     degraded: bool,
     /// Whether meaning had a part in it, beside the words.
@@ -286,17 +290,17 @@ pub(crate) async fn search(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    Asked(asked): Asked<SearchQuery>,
-) -> Answered<Json<Hits>> {
+    QueryParams(asked): QueryParams<SearchQuery>,
+) -> HandlerResult<Json<Hits>> {
     let id = looked_at(&app, &caller, &id)?;
     let limit = page(asked.limit, 20, 100)?;
     let (scope, now) = (caller.scope(), app.clock.now());
-    let sought = app.harness.sought(&asked.q).await;
+    let sought = app.harness.embed_query(&asked.q).await;
     let found = app.readers.look(&app.settings.layout, &id, move |look| {
         let weights = look.reader.tuning()?.search();
         let wanted = Search { text: &asked.q, scope, except_task: None, limit, now, weights };
-        look.reader.search_near(&wanted, sought.as_ref())
+        look.reader.search_hybrid(&wanted, sought.as_ref())
     });
-    let FoundNear { found, by_meaning } = found.await?;
-    Ok(Json(Hits { hits: found.hits, degraded: found.degraded, by_meaning }))
+    let HybridResults { found, used_vectors } = found.await?;
+    Ok(Json(Hits { hits: found.hits, degraded: found.degraded, by_meaning: used_vectors }))
 }

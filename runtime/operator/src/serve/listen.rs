@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use herm::{Clock as _, Moment, SystemClock};
+use herm::{Clock as _, SystemClock, Timestamp};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -75,7 +75,7 @@ pub(crate) async fn listen(app: &App, listener: TcpListener, router: Router) {
 
 /// Whether the date cannot be written: hyper panics where it has to, so its connections are let go before.
 fn clock_is_off() -> bool {
-    SystemClock.now() >= Moment::LAST
+    SystemClock.now() >= Timestamp::LAST
 }
 
 /// The next connection, once there is room for it.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::{Stream, stream};
-use herm::{BrainId, Cancel, Error, Event, Moment, TaskId};
+use herm::{BrainId, CancelToken, Error, TaskEvent, TaskId, Timestamp};
 use tokio::sync::watch;
 
 use super::problem::Problem;
@@ -15,7 +15,7 @@ const MOST_EVENTS: usize = 2_000;
 
 /// A task that waits, runs, or has just ended.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveTask {
     /// Its name.
     pub(crate) id: TaskId,
     /// Whose brain.
@@ -25,9 +25,9 @@ pub(crate) struct Live {
     /// Whether it is in the book already, and outlives the process.
     pub(crate) durable: bool,
     /// When it was accepted.
-    pub(crate) created_at: Moment,
+    pub(crate) created_at: Timestamp,
     /// Ends it early.
-    pub(crate) cancel: Cancel,
+    pub(crate) cancel: CancelToken,
     now: Mutex<Now>,
     /// Ends it at once, where it is taken up again later.
     abort: std::sync::OnceLock<tokio::task::AbortHandle>,
@@ -37,25 +37,25 @@ pub(crate) struct Live {
 
 #[derive(Debug, Default)]
 struct Now {
-    started_at: Option<Moment>,
-    events: Vec<Arc<Event>>,
-    end: Option<Arc<Ended>>,
+    started_at: Option<Timestamp>,
+    events: Vec<Arc<TaskEvent>>,
+    end: Option<Arc<TaskResult>>,
 }
 
 /// How it ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct TaskResult {
     /// The task, as its caller sees it.
     pub(crate) view: TaskView,
     /// What to answer instead, where it came to no outcome.
     pub(crate) problem: Option<Problem>,
 }
 
-impl Live {
+impl LiveTask {
     /// A task that begins to wait.
-    pub(crate) fn new(id: TaskId, agent: BrainId, owner: String, durable: bool, created_at: Moment) -> Self {
+    pub(crate) fn new(id: TaskId, agent: BrainId, owner: String, durable: bool, created_at: Timestamp) -> Self {
         let (now, abort) = (Mutex::default(), std::sync::OnceLock::new());
-        let (cancel, happened) = (Cancel::new(), watch::Sender::new(0));
+        let (cancel, happened) = (CancelToken::new(), watch::Sender::new(0));
         Self { id, agent, owner, durable, created_at, cancel, now, abort, happened }
     }
 
@@ -77,18 +77,18 @@ impl Live {
     }
 
     /// Notes that it runs.
-    pub(crate) fn begin(&self, at: Moment) {
+    pub(crate) fn begin(&self, at: Timestamp) {
         self.now().started_at = Some(at);
         self.tell();
     }
 
     /// When it began to run.
-    pub(crate) fn started_at(&self) -> Option<Moment> {
+    pub(crate) fn started_at(&self) -> Option<Timestamp> {
         self.now().started_at
     }
 
     /// Notes what happened.
-    pub(crate) fn heard(&self, event: Event) {
+    pub(crate) fn heard(&self, event: TaskEvent) {
         let mut now = self.now();
         if now.events.len() < MOST_EVENTS {
             now.events.push(Arc::new(event));
@@ -98,7 +98,7 @@ impl Live {
     }
 
     /// Notes how it ended.
-    pub(crate) fn end(&self, end: Ended) {
+    pub(crate) fn end(&self, end: TaskResult) {
         self.now().end = Some(Arc::new(end));
         self.tell();
     }
@@ -108,7 +108,7 @@ impl Live {
         let error = Error::unavailable("the server stops; the task goes on when it is back")
             .hint(format!("ask for /v1/tasks/{} then, or send the same Idempotency-Key again", self.id));
         let view = self.view();
-        self.end(Ended { view, problem: Some(error.into()) });
+        self.end(TaskResult { view, problem: Some(error.into()) });
     }
 
     fn tell(&self) {
@@ -128,7 +128,7 @@ impl Live {
     }
 
     /// Waits for its end.
-    pub(crate) async fn ended(&self) -> Arc<Ended> {
+    pub(crate) async fn ended(&self) -> Arc<TaskResult> {
         let mut happened = self.happened.subscribe();
         loop {
             if let Some(end) = &self.now().end {
@@ -142,7 +142,7 @@ impl Live {
     }
 
     /// Everything that happens, from the event behind `from` on; the last is the end.
-    pub(crate) fn follow(self: Arc<Self>, from: usize) -> impl Stream<Item = (usize, Told)> {
+    pub(crate) fn follow(self: Arc<Self>, from: usize) -> impl Stream<Item = (usize, TaskUpdate)> {
         let happened = self.happened.subscribe();
         // A number from elsewhere is no reason to miss what comes.
         let from = from.min(self.now().events.len());
@@ -152,12 +152,12 @@ impl Live {
                 {
                     let now = live.now();
                     if let Some(event) = now.events.get(at) {
-                        let told = (at + 1, Told::Event(Arc::clone(event)));
+                        let told = (at + 1, TaskUpdate::Event(Arc::clone(event)));
                         drop(now);
                         return Some((told, Some((live, happened, at + 1))));
                     }
                     if let Some(end) = &now.end {
-                        return Some(((at + 1, Told::End(Arc::clone(end))), None));
+                        return Some(((at + 1, TaskUpdate::End(Arc::clone(end))), None));
                     }
                 }
                 if happened.changed().await.is_err() {
@@ -170,9 +170,9 @@ impl Live {
 
 /// What a follower is told.
 #[derive(Debug, Clone)]
-pub(crate) enum Told {
+pub(crate) enum TaskUpdate {
     /// Something happened.
-    Event(Arc<Event>),
+    Event(Arc<TaskEvent>),
     /// It is over.
-    End(Arc<Ended>),
+    End(Arc<TaskResult>),
 }

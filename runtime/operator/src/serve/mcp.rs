@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use herm::memory::{FoundNear, Search};
+use herm::memory::{HybridResults, Search};
 use herm::receipt::Envelope;
 use herm::{Error, Result};
 use rmcp::model::{
@@ -25,7 +25,7 @@ use super::Server;
 use super::agents::looked_at;
 use super::app::App;
 use super::caller::Caller;
-use super::problem::{Answered, Problem};
+use super::problem::{HandlerResult, Problem};
 use super::receipts::{Seen, statement};
 use super::tasks::{Accepted, Job, OnDisconnect, TaskRequest, accept};
 use crate::book::keys::Operation;
@@ -36,7 +36,7 @@ const SKILLS: usize = 200;
 
 /// The server, as the protocol sees it.
 #[derive(Clone)]
-struct Doors {
+struct McpHandler {
     app: App,
     /// Who calls, where the connection says nothing of it.
     otherwise: Option<Caller>,
@@ -50,7 +50,7 @@ pub(crate) fn routes(app: &App) -> Router<App> {
     config.json_response = true;
     // Who may ask is decided in front of it, for every path alike.
     config.allowed_hosts = Vec::new();
-    let doors = Doors { app: app.clone(), otherwise: None };
+    let doors = McpHandler { app: app.clone(), otherwise: None };
     let service =
         StreamableHttpService::new(move || Ok(doors.clone()), Arc::new(LocalSessionManager::default()), config);
     let answer = move |State(app): State<App>, caller: Caller, request: Request| {
@@ -80,7 +80,7 @@ pub(crate) fn on_stdio(settings: &Settings) -> Result<()> {
         .map_err(|source| Error::unavailable("no threads can be started").because(source))?;
     runtime.block_on(async {
         let app = Server::without_listening(settings).await?;
-        let doors = Doors { app: app.clone(), otherwise: Some(Caller::operator()) };
+        let doors = McpHandler { app: app.clone(), otherwise: Some(Caller::operator()) };
         let failed = |what: &str| Error::unavailable(format!("the other side broke off: {what}"));
         let running = doors.serve(rmcp::transport::stdio()).await.map_err(|error| failed(&error.to_string()))?;
         running.waiting().await.map_err(|error| failed(&error.to_string()))?;
@@ -126,7 +126,7 @@ fn tools() -> Vec<Tool> {
     ]
 }
 
-impl ServerHandler for Doors {
+impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
     }
@@ -166,7 +166,7 @@ impl ServerHandler for Doors {
         Ok(match answered {
             Ok(value) => CallToolResult::structured(value),
             Err(problem) => {
-                let problem = caller.hears_of(problem);
+                let problem = caller.redact_problem(problem);
                 let said = match &problem.hint {
                     Some(hint) => format!("{} ({hint})", problem.detail),
                     None => problem.detail.clone(),
@@ -182,11 +182,11 @@ fn text<'a>(arguments: &'a Map<String, Value>, name: &str) -> &'a str {
     arguments.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-impl Doors {
-    async fn run_task(&self, caller: &Caller, arguments: &Map<String, Value>) -> Answered<Value> {
+impl McpHandler {
+    async fn run_task(&self, caller: &Caller, arguments: &Map<String, Value>) -> HandlerResult<Value> {
         caller.needs(Operation::Run)?;
         let agent = caller.agent(text(arguments, "agent"))?;
-        if self.app.gate.is_some() {
+        if self.app.paywall.is_some() {
             return Err(Error::refused(format!(
                 "tasks of agent {agent} are paid for one by one, and MCP has no way to pay"
             ))
@@ -202,33 +202,33 @@ impl Doors {
         };
         let job = Job::new(&self.app, caller, agent, request, None, false)?;
         match accept(&self.app, caller, job, &axum::http::HeaderMap::new()).await? {
-            Accepted::Known(view) => Ok(json!(caller.sees_of(*view))),
+            Accepted::Known(view) => Ok(json!(caller.redact_view(*view))),
             Accepted::Live(live, leaving) => {
                 let ended = live.ended().await;
                 leaving.stays();
                 match &ended.problem {
                     Some(problem) => Err(problem.clone()),
-                    None => Ok(json!(caller.sees_of(ended.view.clone()))),
+                    None => Ok(json!(caller.redact_view(ended.view.clone()))),
                 }
             }
         }
     }
 
-    async fn recall(&self, caller: &Caller, arguments: &Map<String, Value>) -> Answered<Value> {
+    async fn recall(&self, caller: &Caller, arguments: &Map<String, Value>) -> HandlerResult<Value> {
         let id = looked_at(&self.app, caller, text(arguments, "agent"))?;
         let limit = arguments.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
         let (scope, now, query) = (caller.scope(), self.app.clock.now(), text(arguments, "query").to_owned());
-        let sought = self.app.harness.sought(&query).await;
+        let sought = self.app.harness.embed_query(&query).await;
         let found = self.app.readers.look(&self.app.settings.layout, &id, move |look| {
             let (limit, weights) = (limit.unwrap_or(10), look.reader.tuning()?.search());
             let wanted = Search { text: &query, scope, except_task: None, limit, now, weights };
-            look.reader.search_near(&wanted, sought.as_ref())
+            look.reader.search_hybrid(&wanted, sought.as_ref())
         });
-        let FoundNear { found, by_meaning } = found.await?;
+        let HybridResults { found, used_vectors: by_meaning } = found.await?;
         Ok(json!({ "hits": found.hits, "byMeaning": by_meaning }))
     }
 
-    async fn skills(&self, caller: &Caller, arguments: &Map<String, Value>) -> Answered<Value> {
+    async fn skills(&self, caller: &Caller, arguments: &Map<String, Value>) -> HandlerResult<Value> {
         let id = looked_at(&self.app, caller, text(arguments, "agent"))?;
         let wanted = arguments.get("skill").and_then(Value::as_str).map(str::to_owned);
         let now = self.app.clock.now();
@@ -251,7 +251,7 @@ impl Doors {
         Ok(found.await?)
     }
 
-    async fn receipt_verify(&self, caller: &Caller, arguments: &Map<String, Value>) -> Answered<Value> {
+    async fn receipt_verify(&self, caller: &Caller, arguments: &Map<String, Value>) -> HandlerResult<Value> {
         let id = looked_at(&self.app, caller, text(arguments, "agent"))?;
         let key = self.app.harness.signer().public().clone();
         let line = match (arguments.get("receipt").and_then(Value::as_u64), arguments.get("envelope")) {

@@ -17,8 +17,8 @@ use axum::response::{IntoResponse, Response};
 use herm::ids::SystemRandom;
 use herm::receipt::Envelope;
 use herm::successor::gate::{
-    EpochBook, Mesh, Missed, Node, NodeParts, Signed, SignedBehind, SignedConsensus, SignedProposal, SignedVote,
-    Verifier,
+    ClosedEpoch, Mesh, MeshNode, MeshNodeParts, Signed, SignedCatchUpRequest, SignedConsensus, SignedProposal,
+    SignedVote, Verifier, VoteStore,
 };
 use herm::{Error, Result, SystemClock};
 use serde::Serialize;
@@ -29,7 +29,7 @@ use utoipa::ToSchema;
 use super::app::App;
 use super::body::Payload;
 use super::patches::keep_consensus;
-use super::problem::{Answered, Problem, ProblemDocument};
+use super::problem::{HandlerResult, Problem, ProblemDocument};
 use crate::config::Settings;
 
 /// Proposals that are verified or wait for it.
@@ -43,8 +43,8 @@ const ASK_AGAIN: u64 = 5;
 
 /// This operator as a node of the mesh.
 #[derive(Debug, Clone)]
-pub(crate) struct Door {
-    node: Node,
+pub(crate) struct MeshState {
+    node: MeshNode,
     jobs: Arc<Mutex<BTreeMap<String, Job>>>,
     turn: Arc<Semaphore>,
     /// Whether something was proposed that this operator is not in step for.
@@ -62,13 +62,13 @@ enum Job {
     Unjudged(Box<SignedVote>),
 }
 
-impl Door {
+impl MeshState {
     /// The node of these settings.
     pub(crate) fn open(settings: &Settings, mesh: Mesh, verifier: Arc<dyn Verifier>) -> Result<Self> {
-        let node = Node::new(NodeParts {
+        let node = MeshNode::new(MeshNodeParts {
             mesh,
             signer: settings.signer.get()?.clone(),
-            book: EpochBook::open(&settings.layout)?,
+            book: VoteStore::open(&settings.layout)?,
             verifier,
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
@@ -77,7 +77,7 @@ impl Door {
     }
 
     /// The node.
-    pub(crate) fn node(&self) -> &Node {
+    pub(crate) fn node(&self) -> &MeshNode {
         &self.node
     }
 
@@ -87,7 +87,7 @@ impl Door {
     }
 
     /// Turns strangers away before anything they sent is looked into. That the key is really theirs is seen later.
-    fn check_sender(&self, sent: &Envelope, what: &str) -> Answered<()> {
+    fn check_sender(&self, sent: &Envelope, what: &str) -> HandlerResult<()> {
         match sent.keyid().and_then(|key| key.parse().ok()) {
             Some(key) if self.node.mesh().member(&key).is_none() => {
                 Err(Error::refused(format!("{key} signed the {what} and is no member here"))
@@ -103,7 +103,7 @@ impl Door {
     }
 
     /// Has a proposal verified, unless it already is; what turns true when that is over.
-    fn take(&self, proposal: SignedProposal) -> Answered<watch::Receiver<bool>> {
+    fn take(&self, proposal: SignedProposal) -> HandlerResult<watch::Receiver<bool>> {
         let mut jobs = self.jobs();
         if let Some(Job::Open { over, .. }) = jobs.get(proposal.hash()) {
             return Ok(over.clone());
@@ -162,7 +162,7 @@ impl Door {
         let mut jobs = self.jobs();
         let vain = match voted {
             Ok(vote) => {
-                let said = vote.said();
+                let said = vote.predicate();
                 tracing::info!(
                     proposal = %hash,
                     ruling = said.ruling.name(),
@@ -196,7 +196,7 @@ impl Door {
     }
 
     /// What there is to say of a proposal.
-    async fn answer(&self, hash: &str) -> Answered<Response> {
+    async fn answer(&self, hash: &str) -> HandlerResult<Response> {
         // Before the book: a vote is in the book before its job is over.
         let (is_open, vain) = match self.jobs().get(hash) {
             Some(Job::Open { .. }) => (true, None),
@@ -240,7 +240,7 @@ pub(crate) struct Closed {
     passed: bool,
 }
 
-fn door(app: &App) -> Answered<&Door> {
+fn mesh_state(app: &App) -> HandlerResult<&MeshState> {
     app.mesh.as_ref().ok_or_else(|| {
         Problem::not_found("this operator is in no mesh").hint("members are named in `[mesh]` of the configuration")
     })
@@ -260,8 +260,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
         (status = 503, description = "It cannot be verified here now", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn propose(State(app): State<App>, Payload(sent): Payload<Envelope>) -> Answered<Response> {
-    let door = door(&app)?;
+pub(crate) async fn propose(State(app): State<App>, Payload(sent): Payload<Envelope>) -> HandlerResult<Response> {
+    let door = mesh_state(&app)?;
     if app.is_closing() {
         return Err(Error::unavailable("the server is stopping").hint("ask again when it is back").into());
     }
@@ -294,8 +294,8 @@ pub(crate) async fn propose(State(app): State<App>, Payload(sent): Payload<Envel
         (status = 503, description = "It cannot be verified here now", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn vote(State(app): State<App>, Path(proposal): Path<String>) -> Answered<Response> {
-    door(&app)?.answer(&format!("sha256:{proposal}")).await
+pub(crate) async fn vote(State(app): State<App>, Path(proposal): Path<String>) -> HandlerResult<Response> {
+    mesh_state(&app)?.answer(&format!("sha256:{proposal}")).await
 }
 
 /// Tells this member what came of a proposal. The body is a consensus in a DSSE envelope; its votes are counted again.
@@ -306,17 +306,17 @@ pub(crate) async fn vote(State(app): State<App>, Path(proposal): Path<String>) -
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn close(State(app): State<App>, Payload(sent): Payload<Envelope>) -> Answered<Json<Closed>> {
-    let door = door(&app)?;
+pub(crate) async fn close(State(app): State<App>, Payload(sent): Payload<Envelope>) -> HandlerResult<Json<Closed>> {
+    let door = mesh_state(&app)?;
     door.check_sender(&sent, "consensus")?;
     let node = door.node.clone();
     let layout = app.settings.layout.clone();
     let closed = blocking(move || {
         let consensus: SignedConsensus = Signed::open(sent)?;
         let tally = node.close(&consensus)?;
-        let about = &consensus.said().about;
+        let about = &consensus.predicate().about;
         let vote = node.book().vote(&about.proposal)?;
-        if let Some(verdict) = vote.filter(|_| tally.passed).and_then(|vote| vote.said().verdict_hash.clone())
+        if let Some(verdict) = vote.filter(|_| tally.passed).and_then(|vote| vote.predicate().verdict_hash.clone())
             && let Err(error) = keep_consensus(&layout, &verdict, &consensus)
         {
             tracing::warn!(brain = %about.base.brain, %error, "what the mesh agreed to cannot be applied here");
@@ -331,7 +331,7 @@ pub(crate) async fn close(State(app): State<App>, Payload(sent): Payload<Envelop
 pub(crate) struct MissedEpochs {
     /// What closed each epoch, with what was proposed, in DSSE envelopes.
     #[schema(value_type = Vec<Object>)]
-    missed: Vec<Missed>,
+    missed: Vec<ClosedEpoch>,
 }
 
 /// Tells a member which epochs were closed while it was away. The body is its question in a DSSE envelope.
@@ -342,12 +342,15 @@ pub(crate) struct MissedEpochs {
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn missed(State(app): State<App>, Payload(sent): Payload<Envelope>) -> Answered<Json<MissedEpochs>> {
-    let door = door(&app)?;
+pub(crate) async fn missed(
+    State(app): State<App>,
+    Payload(sent): Payload<Envelope>,
+) -> HandlerResult<Json<MissedEpochs>> {
+    let door = mesh_state(&app)?;
     door.check_sender(&sent, "question")?;
     let node = door.node.clone();
     let missed = blocking(move || {
-        let asked: SignedBehind = Signed::open(sent)?;
+        let asked: SignedCatchUpRequest = Signed::open(sent)?;
         node.missed(&asked)
     });
     Ok(Json(MissedEpochs { missed: missed.await? }))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use herm::{Event, Outcome};
+use herm::{Outcome, TaskEvent};
 
 use super::app::App;
 use super::traces::Traces;
@@ -116,12 +116,12 @@ impl Meter {
     }
 
     /// Counts what happens in a task.
-    pub(crate) fn heard(&self, event: &Event) {
+    pub(crate) fn heard(&self, event: &TaskEvent) {
         match event {
-            Event::TurnStarted { .. } => drop(self.turns.fetch_add(1, Ordering::Relaxed)),
-            Event::Reply { millis, .. } => self.replies.add(Duration::from_millis(*millis)),
-            Event::Retry { class, .. } => self.backend_errors.add(format!("class=\"{}\"", label(class))),
-            Event::ToolResult { tool, status, millis, .. } => {
+            TaskEvent::TurnStarted { .. } => drop(self.turns.fetch_add(1, Ordering::Relaxed)),
+            TaskEvent::Reply { millis, .. } => self.replies.add(Duration::from_millis(*millis)),
+            TaskEvent::Retry { class, .. } => self.backend_errors.add(format!("class=\"{}\"", label(class))),
+            TaskEvent::ToolResult { tool, status, millis, .. } => {
                 // A model makes up names of tools; they are refused, and counted together.
                 let tool = if status.name() == "refused" { "refused".to_owned() } else { label(tool) };
                 self.tool_results.add(format!("tool=\"{tool}\",status=\"{}\"", status.name()));
@@ -133,8 +133,11 @@ impl Meter {
                 };
                 times.add(Duration::from_millis(*millis));
             }
-            Event::Settled { millis, .. } => self.settles.add(Duration::from_millis(*millis)),
-            Event::Started { .. } | Event::Nudge { .. } | Event::ToolCall { .. } | Event::SkillWritten { .. } => {}
+            TaskEvent::Settled { millis, .. } => self.settles.add(Duration::from_millis(*millis)),
+            TaskEvent::Started { .. }
+            | TaskEvent::Nudge { .. }
+            | TaskEvent::ToolCall { .. }
+            | TaskEvent::SkillWritten { .. } => {}
         }
     }
 
@@ -178,7 +181,7 @@ impl Meter {
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
         };
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let depth = app.hall.depth();
+        let depth = app.queue.depth();
         let (open, bytes) = app.harness.pool_weight();
         let maintained = app.harness.maintenance_counters();
         let snapshots = app.harness.snapshot_counters().unwrap_or_default();

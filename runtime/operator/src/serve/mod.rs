@@ -19,7 +19,7 @@ mod openai;
 pub(crate) mod openapi;
 mod operate;
 mod own_successor;
-pub(crate) use own_successor::{Verifying, verifier};
+pub(crate) use own_successor::{VerifyOptions, verifier};
 mod page;
 mod patches;
 mod payment;
@@ -50,7 +50,7 @@ use app::{App, Parts};
 
 use crate::backends;
 use crate::book::keys::Keyring;
-use crate::book::{Book, marker};
+use crate::book::{ServerDb, marker};
 use crate::config::Settings;
 use crate::mcp as mcp_tools;
 
@@ -68,7 +68,7 @@ pub(crate) struct Server {
 impl Server {
     /// Puts a server together: everything that can be wrong is wrong here.
     pub(crate) async fn open(settings: &Settings, listen: Option<&str>) -> Result<Self> {
-        let entry = settings.said.serve.clone().unwrap_or_default();
+        let entry = settings.config.serve.clone().unwrap_or_default();
         let place = listen.or(entry.listen.as_deref()).unwrap_or(LISTEN);
         let book = marker::open_book(settings)?;
         let lock = OsLock::acquire(&settings.layout.server_lock(), "the server of these brains", Duration::ZERO)
@@ -181,12 +181,12 @@ async fn close_forks(app: &App) {
 }
 
 /// Everything behind a server's doors.
-async fn app(settings: &Settings, book: Book, keyring: Keyring) -> Result<App> {
+async fn app(settings: &Settings, book: ServerDb, keyring: Keyring) -> Result<App> {
     parts(settings, book, keyring).await.map(App::new)
 }
 
-async fn parts(settings: &Settings, book: Book, keyring: Keyring) -> Result<Parts> {
-    let entry = settings.said.serve.clone().unwrap_or_default();
+async fn parts(settings: &Settings, book: ServerDb, keyring: Keyring) -> Result<Parts> {
+    let entry = settings.config.serve.clone().unwrap_or_default();
     let limits = entry.limits()?;
     let (tools, warnings) = mcp_tools::connect(settings).await?;
     for warning in warnings {
@@ -197,25 +197,25 @@ async fn parts(settings: &Settings, book: Book, keyring: Keyring) -> Result<Part
     settings.applying()?;
     let harness: Harness = backends::server_harness(settings, tools, snapshotting)?;
     let paused: HashSet<_> = book.paused()?.into_iter().collect();
-    let mesh = match (settings.gates()?.mesh, &settings.said.mesh) {
-        (Some(mesh), Some(said)) => Some(mesh::Door::open(settings, mesh, verifier(&harness, said.verifying()?))?),
+    let mesh = match (settings.gates()?.mesh, &settings.config.mesh) {
+        (Some(mesh), Some(said)) => Some(mesh::MeshState::open(settings, mesh, verifier(&harness, said.verifying()?))?),
         _ => None,
     };
     Ok(Parts {
         settings: settings.clone(),
         harness,
         vault,
-        book,
+        db: book,
         keyring,
         rates: caller::Rates::default(),
         limits,
-        task_limits: settings.said.limits.unwrap_or_default().limits(),
+        task_limits: settings.config.limits.unwrap_or_default().limits(),
         money: money::Money::default(),
-        hall: hall::Hall::new(limits),
+        queue: hall::TaskQueue::new(limits),
         paused: Mutex::new(paused),
         readers: Arc::default(),
         meter: meter::Meter::default(),
-        gate: entry.x402.as_ref().map(payment::Gate::new).transpose()?,
+        paywall: entry.x402.as_ref().map(payment::Paywall::new).transpose()?,
         mesh,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
@@ -238,7 +238,7 @@ async fn stop_on_signal(app: App) {
     app.closing.send_replace(true);
     let until = tokio::time::Instant::now() + Duration::from_secs(app.limits.shutdown_secs);
     let drained = async {
-        while !app.hall.tasks().is_empty() {
+        while !app.queue.tasks().is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -248,12 +248,12 @@ async fn stop_on_signal(app: App) {
         _ = terminate.recv() => {}
     }
     // What is written down is taken up by the next process; anything else ends here, with a receipt.
-    for live in app.hall.tasks() {
+    for live in app.queue.tasks() {
         match live.durable {
             true => {
                 live.abort();
                 live.leave();
-                app.hall.forget(&live.id);
+                app.queue.forget(&live.id);
             }
             false => live.cancel.cancel(),
         }

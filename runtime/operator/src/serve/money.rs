@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use herm::{Error, Limits};
+use herm::{Error, TaskLimits};
 
 use super::app::App;
 use super::caller::Caller;
-use super::problem::{Answered, Problem};
+use super::problem::{HandlerResult, Problem};
 use crate::book::keys;
 
 /// Money set aside by tasks that have not ended, by key.
@@ -25,11 +25,16 @@ pub(crate) struct Reserved {
 
 impl Money {
     /// Sets aside what a task may cost, and holds the task to it.
-    pub(crate) fn reserve(&self, app: &App, caller: &Caller, limits: &mut Limits) -> Answered<Option<Reserved>> {
+    pub(crate) fn reserve(
+        &self,
+        app: &App,
+        caller: &Caller,
+        limits: &mut TaskLimits,
+    ) -> HandlerResult<Option<Reserved>> {
         let Some((key, budget)) = caller.key().and_then(|key| Some((key, key.micro_usd?))) else { return Ok(None) };
         // Locked first: what a task has cost is charged before what it set aside is free.
         let mut aside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let spent = app.book.read(|connection| keys::spent(connection, &key.id))?;
+        let spent = app.db.read(|connection| keys::spent(connection, &key.id))?;
         let held = aside.get(&key.id).copied().unwrap_or(0);
         let left = budget.saturating_sub(spent).saturating_sub(held);
         if left == 0 {

@@ -8,16 +8,16 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use herm::brain::InPlace;
+use herm::brain::OnExisting;
 use herm::curator;
-use herm::evolver::auto::Mode;
-use herm::evolver::select::Ranking;
-use herm::evolver::{Ground, Routine, auto};
+use herm::evolver::auto::EvolverPassMode;
+use herm::evolver::select::RankerChain;
+use herm::evolver::{EvolverRoundOptions, EvolverView, auto};
 use herm::fsio::PrivateFile;
 use herm::ids::SystemRandom;
-use herm::snapshot::Restoring;
+use herm::snapshot::RestoreOptions;
 use herm::snapshot::outbox::Outbox;
-use herm::snapshot::portable::{self, OnSecret};
+use herm::snapshot::portable::{self, SecretPolicy};
 use herm::{BrainId, Error, Layout, Result, SystemClock};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -27,20 +27,20 @@ use super::agents::{here, looked_at};
 use super::app::App;
 use super::body::{OptionalPayload, drips, next, too_large};
 use super::caller::{Caller, no_agent};
-use super::problem::{Answered, ProblemDocument};
+use super::problem::{HandlerResult, ProblemDocument};
 use crate::book::keys::Operation;
 use crate::commands::{evolve, receipts};
-use crate::stores::Wish;
+use crate::stores::EncryptionOptions;
 
 /// Whether to do something, or only say what would be done.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(crate) struct Passing {
+pub(crate) struct PassOptions {
     /// Only say what would be done.
     dry_run: bool,
 }
 
-fn operated(app: &App, caller: &Caller, id: &str) -> Answered<BrainId> {
+fn operated(app: &App, caller: &Caller, id: &str) -> HandlerResult<BrainId> {
     caller.needs(Operation::Operate)?;
     here(app, caller, id)
 }
@@ -51,7 +51,7 @@ fn as_json(value: &impl Serialize) -> Result<Value> {
 
 /// Lets the curator pass.
 #[utoipa::path(
-    post, path = "/v1/agents/{id}/curate", tag = "operator", request_body = Option<Passing>,
+    post, path = "/v1/agents/{id}/curate", tag = "operator", request_body = Option<PassOptions>,
     params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
     responses(
         (status = 200, description = "What moved, and what stayed", body = Object),
@@ -62,14 +62,14 @@ pub(crate) async fn curate(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    OptionalPayload(how): OptionalPayload<Passing>,
-) -> Answered<Json<Value>> {
+    OptionalPayload(how): OptionalPayload<PassOptions>,
+) -> HandlerResult<Json<Value>> {
     let id = operated(&app, &caller, &id)?;
     let policy = app.settings.curator()?.policy;
     let report = match how.dry_run {
         true => {
-            let looked = app.harness.with_brain(&id, move |brain| curator::look(brain, policy));
-            curator::Report { plan: looked.await?, settled: None }
+            let looked = app.harness.with_brain(&id, move |brain| curator::preview(brain, policy));
+            curator::CuratorReport { plan: looked.await?, settled: None }
         }
         false => app.harness.curate(&id, policy).await?,
     };
@@ -78,7 +78,7 @@ pub(crate) async fn curate(
 
 /// Lets the evolver pass, as the configuration says.
 #[utoipa::path(
-    post, path = "/v1/agents/{id}/evolve", tag = "operator", request_body = Option<Passing>,
+    post, path = "/v1/agents/{id}/evolve", tag = "operator", request_body = Option<PassOptions>,
     params(("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$")),
     responses(
         (status = 200, description = "What was found and done", body = Object),
@@ -89,17 +89,17 @@ pub(crate) async fn evolve(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    OptionalPayload(how): OptionalPayload<Passing>,
-) -> Answered<Json<Value>> {
+    OptionalPayload(how): OptionalPayload<PassOptions>,
+) -> HandlerResult<Json<Value>> {
     let id = operated(&app, &caller, &id)?;
-    let mut routine: Routine = app.settings.evolver().routine()?;
+    let mut routine: EvolverRoundOptions = app.settings.evolver().routine()?;
     let external = evolve::external(&app.settings)?;
-    if how.dry_run || routine.options.mode == Mode::DryRun {
-        routine.options.mode = Mode::DryRun;
+    if how.dry_run || routine.options.mode == EvolverPassMode::DryRun {
+        routine.options.mode = EvolverPassMode::DryRun;
         let now = app.clock.now();
         let planned = app.readers.look(&app.settings.layout, &id, move |look| {
-            let ground = Ground::of_reader(&look.reader, now)?.with_external(external);
-            as_json(&json!({ "run": auto::plan(&ground, &routine.options, Ranking::default())? }))
+            let ground = EvolverView::of_reader(&look.reader, now)?.with_external(external);
+            as_json(&json!({ "run": auto::plan(&ground, &routine.options, RankerChain::default())? }))
         });
         return Ok(Json(planned.await?));
     }
@@ -115,7 +115,11 @@ pub(crate) async fn evolve(
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn verify(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answered<Json<Value>> {
+pub(crate) async fn verify(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> HandlerResult<Json<Value>> {
     let id = operated(&app, &caller, &id)?;
     let looking = app.clone();
     let verified = app.harness.with_brain(&id, move |brain| {
@@ -136,7 +140,11 @@ pub(crate) async fn verify(State(app): State<App>, caller: Caller, Path(id): Pat
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn snapshot(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answered<Json<Value>> {
+pub(crate) async fn snapshot(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> HandlerResult<Json<Value>> {
     let id = operated(&app, &caller, &id)?;
     Ok(Json(as_json(&app.harness.snapshot(&id).await?)?))
 }
@@ -165,10 +173,10 @@ pub(crate) async fn restore(
     caller: Caller,
     Path(id): Path<String>,
     OptionalPayload(how): OptionalPayload<RestoreRequest>,
-) -> Answered<Json<Value>> {
+) -> HandlerResult<Json<Value>> {
     caller.needs(Operation::Operate)?;
     let id = caller.agent(&id)?;
-    let in_place = if how.replace { InPlace::SetAside } else { InPlace::Refuse };
+    let in_place = if how.replace { OnExisting::SetAside } else { OnExisting::Refuse };
     if let (Some(version), Some(vault)) = (how.version, &app.vault)
         && let Some(head) = vault.head(&id).await?
         && version < head.version
@@ -198,22 +206,22 @@ pub(crate) async fn import(
     caller: Caller,
     Path(id): Path<String>,
     body: Body,
-) -> Answered<Response> {
+) -> HandlerResult<Response> {
     caller.needs(Operation::Operate)?;
     let id = caller.agent(&id)?;
     if app.has(&id) {
         return Err(Error::conflict(format!("agent {id} is here already")).hint("remove it first, or keep it").into());
     }
     let incoming = Incoming::receive(&app, body).await?;
-    let how = Restoring {
+    let how = RestoreOptions {
         version: None,
-        in_place: InPlace::Refuse,
+        in_place: OnExisting::Refuse,
         trusted: app.settings.trusted()?,
         wait: app.settings.lock_wait,
         progress: None,
         inspect: None,
     };
-    let secrecy = app.settings.secrecy(Wish::AsConfigured)?;
+    let secrecy = app.settings.secrecy(EncryptionOptions::AsConfigured)?;
     let doors = (Arc::new(SystemRandom) as _, Arc::new(SystemClock) as _);
     let expected = portable::peek(&incoming.path)?;
     if expected != id {
@@ -222,7 +230,7 @@ pub(crate) async fn import(
             .into());
     }
     let restored =
-        portable::import(&app.settings.layout, &incoming.path, secrecy, how, OnSecret::Refuse, doors).await?;
+        portable::import(&app.settings.layout, &incoming.path, secrecy, how, SecretPolicy::Refuse, doors).await?;
     Ok((StatusCode::CREATED, Json(as_json(&restored)?)).into_response())
 }
 
@@ -232,9 +240,9 @@ struct Incoming {
 }
 
 impl Incoming {
-    async fn receive(app: &App, body: Body) -> Answered<Self> {
+    async fn receive(app: &App, body: Body) -> HandlerResult<Self> {
         let name = herm::TaskId::new(app.clock.now(), &*app.random)?;
-        let path = app.settings.layout.book().with_file_name(format!("import-{name}"));
+        let path = app.settings.layout.server_db().with_file_name(format!("import-{name}"));
         let incoming = Self { path: path.clone() };
         let most = app.limits.import_bytes;
         let (sender, mut receiver) = tokio::sync::mpsc::channel::<axum::body::Bytes>(8);
@@ -275,7 +283,7 @@ impl Drop for Incoming {
 
 /// Removes what imports of a process that was killed left behind.
 pub(crate) fn sweep(layout: &Layout) -> Result<()> {
-    let dir = layout.book().with_file_name("");
+    let dir = layout.server_db().with_file_name("");
     let entries = std::fs::read_dir(&dir).map_err(|source| Error::io("list", &dir, source))?;
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with("import-") {
@@ -305,7 +313,11 @@ pub(crate) struct Paused {
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn pause(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answered<Json<Paused>> {
+pub(crate) async fn pause(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> HandlerResult<Json<Paused>> {
     set_paused(&app, &caller, &id, true).await
 }
 
@@ -318,11 +330,15 @@ pub(crate) async fn pause(State(app): State<App>, caller: Caller, Path(id): Path
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn resume(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Answered<Json<Paused>> {
+pub(crate) async fn resume(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> HandlerResult<Json<Paused>> {
     set_paused(&app, &caller, &id, false).await
 }
 
-async fn set_paused(app: &App, caller: &Caller, id: &str, paused: bool) -> Answered<Json<Paused>> {
+async fn set_paused(app: &App, caller: &Caller, id: &str, paused: bool) -> HandlerResult<Json<Paused>> {
     let id = operated(app, caller, id)?;
     let changed = app.set_paused(&id, paused).await?;
     Ok(Json(Paused { id: id.to_string(), paused, changed }))
@@ -358,7 +374,7 @@ pub(crate) async fn snapshots(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Answered<Json<Snapshots>> {
+) -> HandlerResult<Json<Snapshots>> {
     caller.needs(Operation::Read)?;
     let id = caller.agent(&id)?;
     let Some(vault) = &app.vault else {
@@ -370,7 +386,7 @@ pub(crate) async fn snapshots(
     if heads.is_empty() && !app.has(&id) {
         return Err(no_agent(&id));
     }
-    let one = |head: &herm::snapshot::Head| json!({ "number": head.number, "version": head.version, "bundleHash": head.bundle_hash, "at": head.at });
+    let one = |head: &herm::snapshot::SnapshotHead| json!({ "number": head.number, "version": head.version, "bundleHash": head.bundle_hash, "at": head.at });
     // What it says of the store is the operator's business.
     let outbox = match app.has(&id) && caller.is_operator() {
         true => Some(as_json(&Outbox::load(&app.settings.layout.brain(&id))?)?),

@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use herm::fsio::{self, Root, Sync};
+use herm::fsio::{self, Root, SyncTiming};
 use herm::ids::sha256;
 use herm::successor::audit::{APPROVAL_FILE, CONSENSUS_FILE};
-use herm::successor::auto::GateStanding;
+use herm::successor::auto::GateStatus;
 use herm::successor::gate::{HttpTransport, Member, SignedConsensus};
-use herm::successor::{Record, Records};
+use herm::successor::{VerdictRecord, VerdictStore};
 use herm::{BrainId, Error, ErrorKind, Layout, Result, brain};
 
 use super::app::App;
-use super::mesh::Door;
+use super::mesh::MeshState;
 use crate::commands::successor::doors::standing;
 use crate::commands::successor::gates::{apply_with, take_back_with};
 use crate::commands::successor::handover::{self, Request};
@@ -62,7 +62,7 @@ async fn answer(app: App, name: String, request: Request) {
 async fn carry_out(app: &App, request: &Request) -> Result<Answer> {
     match request {
         Request::Apply { verdict } => {
-            let (records, wanted) = (Records::new(&app.settings.layout), verdict.clone());
+            let (records, wanted) = (VerdictStore::new(&app.settings.layout), verdict.clone());
             let record = blocking(move || records.find(&wanted)).await?;
             apply_with(&app.harness, &app.settings, &record).await
         }
@@ -134,11 +134,11 @@ async fn apply_open(app: &App, over: &mut HashMap<String, String>) -> Result<()>
     Ok(())
 }
 
-type Candidate = (String, String, Result<Record>);
+type Candidate = (String, String, Result<VerdictRecord>);
 
 /// The verdicts whose gates are open, by name and the digest of what was decided about them; those that cannot be read, too.
 fn open(settings: &Settings, over: &HashMap<String, String>) -> Result<Vec<Candidate>> {
-    let records = Records::new(&settings.layout);
+    let records = VerdictStore::new(&settings.layout);
     let mut found = Vec::new();
     for name in records.names()? {
         let path = settings.layout.successors().join("verdicts").join(&name);
@@ -149,9 +149,9 @@ fn open(settings: &Settings, over: &HashMap<String, String>) -> Result<Vec<Candi
             continue;
         }
         let looked = records.find(&name).and_then(|record| match standing(settings, &record)? {
-            GateStanding::Open { .. } => Ok(Some(record)),
-            GateStanding::Waiting { .. } => Ok(None),
-            GateStanding::Shut { why } => Err(Error::refused(why)),
+            GateStatus::Open { .. } => Ok(Some(record)),
+            GateStatus::Waiting { .. } => Ok(None),
+            GateStatus::Shut { why } => Err(Error::refused(why)),
         });
         match looked {
             Ok(None) => {}
@@ -164,12 +164,12 @@ fn open(settings: &Settings, over: &HashMap<String, String>) -> Result<Vec<Candi
 
 /// Puts what the mesh agreed to beside this operator's own verdict, where the gate looks for it.
 pub(crate) fn keep_consensus(layout: &Layout, verdict_hash: &str, consensus: &SignedConsensus) -> Result<()> {
-    let record = Records::new(layout).find(verdict_hash)?;
-    Root::open(&record.path)?.replace(&CONSENSUS_FILE.parse()?, consensus.to_line()?.as_bytes(), Sync::Now)
+    let record = VerdictStore::new(layout).find(verdict_hash)?;
+    Root::open(&record.path)?.replace(&CONSENSUS_FILE.parse()?, consensus.to_line()?.as_bytes(), SyncTiming::Now)
 }
 
 /// Asks the others what the mesh decided meanwhile; whether something is to be applied before the rest is looked at.
-async fn catch_up(app: &App, door: &Door, automatic: bool) -> bool {
+async fn catch_up(app: &App, door: &MeshState, automatic: bool) -> bool {
     let layout = app.settings.layout.clone();
     let Ok(brains) = blocking(move || brain::list(&layout)).await else { return false };
     let Ok(transport) = HttpTransport::new().map(Arc::new) else { return false };
@@ -196,7 +196,7 @@ async fn catch_up(app: &App, door: &Door, automatic: bool) -> bool {
 /// What one member knows; whether something of it is to be applied.
 async fn catch_up_from(
     app: &App,
-    door: &Door,
+    door: &MeshState,
     transport: &HttpTransport,
     (id, member): (&BrainId, &Member),
     automatic: bool,
@@ -204,14 +204,14 @@ async fn catch_up_from(
     let (node, brain, key) = (door.node().clone(), id.clone(), member.key.clone());
     let asked = blocking(move || node.behind(&brain, &key)).await?;
     for missed in transport.missed(member, &asked, ANSWER_WITHIN).await? {
-        let about = missed.consensus.said().about.clone();
+        let about = missed.consensus.predicate().about.clone();
         let (node, closing) = (door.node().clone(), missed.consensus.clone());
         if about.base.brain != *id || node.book().closed(id)? >= about.epoch {
             continue;
         }
         let is_passed = closing.recount(node.mesh())?.passed;
         let found = match (is_passed && automatic, node.book().vote(&about.proposal)?, &missed.proposal) {
-            (true, Some(vote), _) => vote.said().verdict_hash.clone(),
+            (true, Some(vote), _) => vote.predicate().verdict_hash.clone(),
             (true, None, Some(proposal)) => match node.catch_up(&closing, proposal).await {
                 Ok(verdict) => Some(verdict),
                 Err(error) if error.kind() == ErrorKind::Refused => {

@@ -9,11 +9,11 @@ use axum::http::header::HeaderName;
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use herm::backend::Client;
+use herm::backend::HttpClient;
 use herm::{BrainId, Error, Result};
 use serde_json::{Value, json};
 
-use super::problem::{Answered, Problem};
+use super::problem::{HandlerResult, Problem};
 use crate::config::PaymentEntry;
 
 const PAYMENT_REQUIRED: HeaderName = HeaderName::from_static("payment-required");
@@ -39,7 +39,7 @@ pub(crate) trait Facilitator: Send + Sync + std::fmt::Debug {
 /// A facilitator over HTTP.
 #[derive(Debug)]
 struct HttpFacilitator {
-    client: Client,
+    client: HttpClient,
     address: String,
 }
 
@@ -81,7 +81,7 @@ fn reason(answer: &Value, field: &str) -> String {
 
 /// The gate that tasks pass.
 #[derive(Debug, Clone)]
-pub(crate) struct Gate {
+pub(crate) struct Paywall {
     facilitator: Arc<dyn Facilitator>,
     wanted: Value,
     covers_asked_agents: bool,
@@ -89,12 +89,12 @@ pub(crate) struct Gate {
 
 /// A payment that is good, and not taken yet.
 #[derive(Debug)]
-pub(crate) struct Paid {
-    gate: Gate,
+pub(crate) struct VerifiedPayment {
+    gate: Paywall,
     payment: Value,
 }
 
-impl Gate {
+impl Paywall {
     /// The gate of the configuration.
     pub(crate) fn new(entry: &PaymentEntry) -> Result<Self> {
         let missing = [
@@ -111,7 +111,7 @@ impl Gate {
             return Err(Error::invalid("amount of [serve.x402] is a whole number of the token's smallest unit"));
         }
         let facilitator = HttpFacilitator {
-            client: Client::new()?.idle_timeout(Duration::from_secs(30)),
+            client: HttpClient::new()?.idle_timeout(Duration::from_secs(30)),
             address: entry.facilitator.clone(),
         };
         Ok(Self::with(Arc::new(facilitator), entry))
@@ -137,7 +137,7 @@ impl Gate {
     }
 
     /// Lets a task pass whose payment is good.
-    pub(crate) async fn admit(&self, headers: &HeaderMap, agent: &BrainId) -> Answered<Paid> {
+    pub(crate) async fn admit(&self, headers: &HeaderMap, agent: &BrainId) -> HandlerResult<VerifiedPayment> {
         let Some(header) = headers.get(PAYMENT_SIGNATURE) else {
             return Err(self.required(agent, "payment required"));
         };
@@ -156,14 +156,14 @@ impl Gate {
             return Err(self.required(agent, "the payment is not what is asked for here"));
         }
         match self.facilitator.verify(&payment, &self.wanted).await? {
-            Ok(()) => Ok(Paid { gate: self.clone(), payment }),
+            Ok(()) => Ok(VerifiedPayment { gate: self.clone(), payment }),
             Err(why) => Err(self.required(agent, &format!("the payment is not good: {why}"))),
         }
     }
 
     /// The payment of a task that an earlier process accepted.
-    pub(crate) fn taken_up(&self, payment: Value) -> Paid {
-        Paid { gate: self.clone(), payment }
+    pub(crate) fn taken_up(&self, payment: Value) -> VerifiedPayment {
+        VerifiedPayment { gate: self.clone(), payment }
     }
 
     fn required(&self, agent: &BrainId, why: &str) -> Problem {
@@ -183,7 +183,7 @@ impl Gate {
     }
 }
 
-impl Paid {
+impl VerifiedPayment {
     /// The payment as it was shown.
     pub(crate) fn payment(&self) -> &Value {
         &self.payment
@@ -202,7 +202,7 @@ impl Paid {
     }
 
     /// Takes the payment; the text of `PAYMENT-RESPONSE`.
-    pub(crate) async fn settle(&self) -> Answered<String> {
+    pub(crate) async fn settle(&self) -> HandlerResult<String> {
         let settled = self.gate.facilitator.settle(&self.payment, &self.gate.wanted).await;
         match settled {
             Ok(Ok(answer)) => Ok(STANDARD.encode(answer.to_string())),

@@ -84,7 +84,7 @@ pub(crate) struct ProblemDocument {
 }
 
 /// The result of a handler.
-pub(crate) type Answered<T> = Result<T, Problem>;
+pub(crate) type HandlerResult<T> = Result<T, Problem>;
 
 impl Problem {
     /// A problem that is no `herm::Error`: of HTTP itself.

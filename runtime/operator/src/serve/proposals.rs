@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use herm::evolver::queue::ReviewStatus;
-use herm::evolver::{Ground, lane};
+use herm::evolver::{EvolverView, lane};
 use herm::memory::QueueRow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -11,9 +11,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::agents::here;
 use super::app::App;
-use super::body::Asked;
+use super::body::QueryParams;
 use super::caller::Caller;
-use super::problem::{Answered, Problem, ProblemDocument};
+use super::problem::{HandlerResult, Problem, ProblemDocument};
 use crate::book::keys::Operation;
 use crate::commands::evolve::{external, review};
 
@@ -76,8 +76,8 @@ pub(crate) async fn list(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    Asked(asked): Asked<ProposalsQuery>,
-) -> Answered<Json<ProposalList>> {
+    QueryParams(asked): QueryParams<ProposalsQuery>,
+) -> HandlerResult<Json<ProposalList>> {
     caller.needs(Operation::Operate)?;
     let id = here(&app, &caller, &id)?;
     let status = match asked.status.as_deref().unwrap_or("pending") {
@@ -90,12 +90,12 @@ pub(crate) async fn list(
     let looking = app.clone();
     let list = app.readers.look(&app.settings.layout, &id, move |look| {
         let reader = &look.reader;
-        let ground = Ground::of_reader(reader, looking.clock.now())?.with_external(external(&looking.settings)?);
+        let ground = EvolverView::of_reader(reader, looking.clock.now())?.with_external(external(&looking.settings)?);
         let rows = reader.evolver_rows().queue(status.as_deref(), None)?;
         let mut proposals = Vec::new();
         for listed in rows.into_iter().rev().take(MOST) {
             let row = reader.evolver_rows().queued(&listed.id)?.unwrap_or(listed);
-            let would = review::would(&row, |skill| ground.text(skill))?;
+            let would = review::accept_preview(&row, |skill| ground.text(skill))?;
             proposals.push(view(row, would));
         }
         Ok(ProposalList { proposals })
@@ -103,7 +103,7 @@ pub(crate) async fn list(
     Ok(Json(list.await?))
 }
 
-fn view(row: QueueRow, would: Option<review::Would>) -> ProposalView {
+fn view(row: QueueRow, would: Option<review::AcceptPreview>) -> ProposalView {
     let word = |name: &str| row.entry[name].as_str().map(str::to_owned);
     let evidence = match &row.entry["evidence_refs"] {
         Value::Null => json!([]),
@@ -154,7 +154,7 @@ pub(crate) async fn accept(
     State(app): State<App>,
     caller: Caller,
     Path((id, proposal)): Path<(String, String)>,
-) -> Answered<Json<Decided>> {
+) -> HandlerResult<Json<Decided>> {
     caller.needs(Operation::Operate)?;
     let id = here(&app, &caller, &id)?;
     let verification = app.settings.evolver().verification();
@@ -188,7 +188,7 @@ pub(crate) async fn reject(
     State(app): State<App>,
     caller: Caller,
     Path((id, proposal)): Path<(String, String)>,
-) -> Answered<Json<Decided>> {
+) -> HandlerResult<Json<Decided>> {
     caller.needs(Operation::Operate)?;
     let id = here(&app, &caller, &id)?;
     let decided = app.harness.with_brain(&id, move |brain| {

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use herm::brain::{Counts, Manifest};
+use herm::brain::{BrainCounts, BrainManifest};
 use herm::{BrainId, Digest, Error, Layout, Reader, Result};
 
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub(crate) struct Look {
 }
 
 /// What is said of a brain as a whole: its manifest, how much it holds, and which skills cannot be loaded.
-type Figures = (Option<Manifest>, Counts, Value);
+type Figures = (Option<BrainManifest>, BrainCounts, Value);
 
 impl Look {
     /// What is said of the brain as a whole; made again when it moved.
@@ -48,7 +48,7 @@ impl Look {
     }
 
     /// The skills with everything that lists say of them; made again when the brain moved.
-    pub(crate) fn skills(&mut self, now: herm::Moment) -> Result<Arc<Vec<SkillRow>>> {
+    pub(crate) fn skills(&mut self, now: herm::Timestamp) -> Result<Arc<Vec<SkillRow>>> {
         let hash = self.reader.lock().bundle_hash;
         if let Some((known, at, rows)) = &self.skills
             && *known == hash
@@ -145,7 +145,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Condvar, Mutex};
 
-    use herm::{Brain, Opening, Seed, Source};
+    use herm::{Brain, BrainOptions, BrainSource, Seed};
 
     use super::*;
 
@@ -155,8 +155,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (layout, id) = (Layout::new(dir.path().join("brains")), "7".parse::<BrainId>().unwrap());
         let files: [(&str, &[u8]); 1] = [("system.md", b"You look on.\n")];
-        let source = Source::Seed(Seed { id: &id, files: &files });
-        Brain::hydrate(&layout, &id, &source, &Opening::default()).unwrap().0.close().unwrap();
+        let source = BrainSource::Seed(Seed { id: &id, files: &files });
+        Brain::hydrate(&layout, &id, &source, &BrainOptions::default()).unwrap().0.close().unwrap();
         let readers = Arc::new(Readers { room: Semaphore::new(ROOM), ..Readers::default() });
         // Each look waits until as many as have room are inside, so that they do meet.
         let met = Arc::new((Mutex::new(0_usize), Condvar::new()));

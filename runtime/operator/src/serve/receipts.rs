@@ -10,9 +10,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::agents::looked_at;
 use super::app::App;
-use super::body::{Asked, page};
+use super::body::{QueryParams, page};
 use super::caller::Caller;
-use super::problem::{Answered, Problem, ProblemDocument};
+use super::problem::{HandlerResult, Problem, ProblemDocument};
 
 /// How many receipts are looked through for those of one subscriber.
 const LOOKED_THROUGH: u64 = 500;
@@ -123,8 +123,8 @@ pub(crate) async fn list(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    Asked(asked): Asked<ReceiptsQuery>,
-) -> Answered<Json<ReceiptList>> {
+    QueryParams(asked): QueryParams<ReceiptsQuery>,
+) -> HandlerResult<Json<ReceiptList>> {
     let id = looked_at(&app, &caller, &id)?;
     let limit = page(asked.limit, 50, 200)?;
     let seen = Seen::by(&caller);
@@ -186,7 +186,7 @@ pub(crate) async fn show(
     State(app): State<App>,
     caller: Caller,
     Path((id, seq)): Path<(String, String)>,
-) -> Answered<Json<ReceiptView>> {
+) -> HandlerResult<Json<ReceiptView>> {
     let id = looked_at(&app, &caller, &id)?;
     let seq: u64 = seq.parse().map_err(|_| Problem::invalid("the number of a receipt is a number"))?;
     let seen = Seen::by(&caller);

@@ -19,7 +19,7 @@ use herm::TaskId;
 use super::app::App;
 use super::body::check_announced;
 use super::caller::{check_host, check_local};
-use super::problem::{Answered, OPERATES, Problem, REQUEST_ID};
+use super::problem::{HandlerResult, OPERATES, Problem, REQUEST_ID};
 use super::{agents, history, mesh, openai, openapi, operate, page, proposals, receipts, skills, status, tasks};
 
 /// The one path with a limit of its own for bodies.
@@ -128,7 +128,7 @@ async fn surround(State(app): State<App>, request: Request, next: Next) -> Respo
 
 /// Refuses what needs no look at who sends it: two hosts, strangers where there are no keys, a body that says it is too
 /// large.
-fn check(app: &App, request: &Request, route: Option<&str>) -> Answered<()> {
+fn check(app: &App, request: &Request, route: Option<&str>) -> HandlerResult<()> {
     check_host(request.headers())?;
     if app.is_keyless()? {
         check_local(request.headers(), request.uri())?;

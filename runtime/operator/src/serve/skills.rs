@@ -7,16 +7,16 @@ use axum::extract::{Path, State};
 use herm::brain::FileVersion;
 use herm::ids::RelPath;
 use herm::memory::window_start;
-use herm::skill::{State as SkillState, Usage};
-use herm::{Digest, Error, Moment, Reader, Result, Slug, StepKind};
+use herm::skill::{SkillState, SkillUsage};
+use herm::{Digest, Error, Reader, Result, Slug, StepKind, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::agents::looked_at;
 use super::app::App;
-use super::body::{Asked, page};
+use super::body::{QueryParams, page};
 use super::caller::Caller;
-use super::problem::{Answered, Problem, ProblemDocument};
+use super::problem::{HandlerResult, Problem, ProblemDocument};
 
 /// The days of evidence that a success rate rests on.
 const DAYS: u32 = 30;
@@ -63,7 +63,7 @@ pub(crate) struct SkillRow {
 }
 
 /// Every skill of a brain, those of the archive too, by name.
-pub(super) fn rows(reader: &Reader, now: Moment) -> Result<Vec<SkillRow>> {
+pub(super) fn rows(reader: &Reader, now: Timestamp) -> Result<Vec<SkillRow>> {
     let usage = reader.usage()?;
     let summary = reader.evidence_view().summary(window_start(now, DAYS))?;
     let tallies: HashMap<&Slug, (u64, u64)> =
@@ -98,7 +98,7 @@ pub(super) fn rows(reader: &Reader, now: Moment) -> Result<Vec<SkillRow>> {
     Ok(rows)
 }
 
-fn row(slug: &Slug, usage: Option<&Usage>, tally: Option<(u64, u64)>) -> SkillRow {
+fn row(slug: &Slug, usage: Option<&SkillUsage>, tally: Option<(u64, u64)>) -> SkillRow {
     let (events, errors) = tally.unwrap_or_default();
     SkillRow {
         slug: slug.to_string(),
@@ -162,8 +162,8 @@ pub(crate) async fn list(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    Asked(asked): Asked<SkillsQuery>,
-) -> Answered<Json<SkillList>> {
+    QueryParams(asked): QueryParams<SkillsQuery>,
+) -> HandlerResult<Json<SkillList>> {
     let id = looked_at(&app, &caller, &id)?;
     let limit = page(asked.limit, 100, 1_000)?;
     let after: Option<Slug> = asked.cursor.as_deref().map(str::parse).transpose()?;
@@ -267,7 +267,7 @@ pub(crate) async fn show(
     State(app): State<App>,
     caller: Caller,
     Path((id, slug)): Path<(String, String)>,
-) -> Answered<Json<SkillView>> {
+) -> HandlerResult<Json<SkillView>> {
     let id = looked_at(&app, &caller, &id)?;
     let slug: Slug = slug.parse()?;
     let (now, sees) = (app.clock.now(), Sees::by(&caller));
@@ -410,7 +410,7 @@ pub(crate) async fn version(
     State(app): State<App>,
     caller: Caller,
     Path((id, slug, version)): Path<(String, String, String)>,
-) -> Answered<Json<SkillText>> {
+) -> HandlerResult<Json<SkillText>> {
     let id = looked_at(&app, &caller, &id)?;
     let slug: Slug = slug.parse()?;
     let version: u64 = version.parse().map_err(|_| Problem::invalid("a version is a number"))?;
@@ -443,7 +443,7 @@ mod tests {
 
     fn version(step: i64, kind: StepKind, text: Option<&str>) -> FileVersion {
         let digest = text.map(|text| Digest::of(text.as_bytes()));
-        FileVersion { step, version: step, at: Moment(step), kind, digest, path: "skills/x.md".parse().unwrap() }
+        FileVersion { step, version: step, at: Timestamp(step), kind, digest, path: "skills/x.md".parse().unwrap() }
     }
 
     #[test]

@@ -9,15 +9,15 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use herm::brain;
-use herm::memory::{Scope, Search};
-use herm::{Brain, BrainId, Draft, Error, Layout, Opening, Reader, Result, Seed, Source, StepKind};
+use herm::memory::{Search, SearchScope};
+use herm::{Brain, BrainId, BrainOptions, BrainSource, Draft, Error, Layout, Reader, Result, Seed, StepKind};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::app::App;
 use super::caller::Caller;
-use super::problem::{Answered, ProblemDocument};
+use super::problem::{HandlerResult, ProblemDocument};
 use crate::book::keys::{self, Operation};
 
 /// How the server is.
@@ -60,12 +60,12 @@ pub(crate) struct Status {
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn status(State(app): State<App>, caller: Caller) -> Answered<Json<Status>> {
+pub(crate) async fn status(State(app): State<App>, caller: Caller) -> HandlerResult<Json<Status>> {
     caller.needs(Operation::Operate)?;
-    let depth = app.hall.depth();
+    let depth = app.queue.depth();
     let (open, bytes) = app.harness.pool_weight();
     let now = app.clock.now();
-    let mut busy = app.hall.busy();
+    let mut busy = app.queue.busy();
     busy.retain(|busy| caller.sees(&busy.agent));
     busy.sort_by(|a, b| (b.waiting, &a.agent).cmp(&(a.waiting, &b.agent)));
     let layout = app.settings.layout.clone();
@@ -131,7 +131,7 @@ pub(crate) struct KeyView {
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn key(State(app): State<App>, caller: Caller) -> Answered<Json<KeyView>> {
+pub(crate) async fn key(State(app): State<App>, caller: Caller) -> HandlerResult<Json<KeyView>> {
     let Some(key) = caller.key() else {
         let operations = ["run", "read", "operate"].map(str::to_owned).to_vec();
         return Ok(Json(KeyView {
@@ -152,7 +152,7 @@ pub(crate) async fn key(State(app): State<App>, caller: Caller) -> Answered<Json
         operations: key.operations.iter().map(|operation| operation.name().to_owned()).collect(),
         rate_per_minute: Some(key.rate),
         micro_usd: key.micro_usd,
-        spent_micro_usd: app.book.read(|connection| keys::spent(connection, &key.id))?,
+        spent_micro_usd: app.db.read(|connection| keys::spent(connection, &key.id))?,
         keyless: false,
     }))
 }
@@ -201,7 +201,7 @@ async fn probe(app: &App) -> Probed {
         let probed = tokio::task::spawn_blocking(move || probe_brain(&probing)).await;
         probed.map_err(|_| Error::internal("the probe was interrupted"))?
     };
-    let book = app.book.write(|connection| {
+    let book = app.db.write(|connection| {
         connection
             .query_row("SELECT count(*) FROM paused", [], |_| Ok(()))
             .map_err(|source| herm::memory::sql("use the operator's book", source))
@@ -242,16 +242,16 @@ const PROBES_KEPT: u64 = 200;
 /// Writes a step into a brain beside the others, finds it again, and removes nothing: the brain is kept for the next
 /// probe.
 fn probe_brain(app: &App) -> Result<()> {
-    let above = app.settings.layout.book().with_file_name("probe");
+    let above = app.settings.layout.server_db().with_file_name("probe");
     let layout = Layout::new(above);
     let id: BrainId = "1".parse()?;
     // It remembers every probe, and is begun anew before that is much.
-    if brain::glance(&layout, &id).is_ok_and(|(lock, _)| lock.version > PROBES_KEPT) {
+    if brain::read_summary(&layout, &id).is_ok_and(|(lock, _)| lock.version > PROBES_KEPT) {
         herm::fsio::remove_tree(&layout.brain(&id))?;
     }
-    let opening = Opening { wait: Duration::from_millis(500), ..Opening::default() };
+    let opening = BrainOptions { wait: Duration::from_millis(500), ..BrainOptions::default() };
     let seed = Seed { id: &id, files: &[("system.md", b"A brain that only shows that brains work here.\n")] };
-    let (mut brain, _) = Brain::hydrate(&layout, &id, &Source::Seed(seed), &opening)?;
+    let (mut brain, _) = Brain::hydrate(&layout, &id, &BrainSource::Seed(seed), &opening)?;
     let now = app.clock.now();
     let mut draft = Draft::new();
     draft.fact(herm::memory::Fact {
@@ -266,7 +266,7 @@ fn probe_brain(app: &App) -> Result<()> {
     let reader = Reader::open(&layout, &id)?;
     let search = Search {
         text: "probed",
-        scope: Scope::Operator,
+        scope: SearchScope::Operator,
         except_task: None,
         limit: 1,
         now,
@@ -287,7 +287,7 @@ fn probe_brain(app: &App) -> Result<()> {
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn metrics(State(app): State<App>, caller: Caller) -> Answered<Response> {
+pub(crate) async fn metrics(State(app): State<App>, caller: Caller) -> HandlerResult<Response> {
     caller.needs(Operation::Operate)?;
     let text = app.meter.text(&app);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
@@ -299,13 +299,13 @@ pub(crate) async fn tidy(app: App) {
     loop {
         tokio::time::sleep(EVERY).await;
         let days = i64::from(app.limits.keep_tasks_days);
-        let before = |days: i64| herm::Moment(app.clock.now().millis() - days * 86_400_000);
+        let before = |days: i64| herm::Timestamp(app.clock.now().millis() - days * 86_400_000);
         let (tasks, payments) = (before(days), before(days.max(2)));
         let forget = move |connection: &rusqlite::Connection| {
             crate::book::payments::forget(connection, payments)?;
             crate::book::tasks::forget(connection, tasks)
         };
-        if let Err(error) = app.book.write(forget).await {
+        if let Err(error) = app.db.write(forget).await {
             tracing::warn!(%error, "old tasks were not let go");
         }
     }

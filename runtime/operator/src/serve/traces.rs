@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use herm::backend::Client;
+use herm::backend::HttpClient;
 use herm::ids::Random;
-use herm::{Clock, Error, Event, Outcome, Result, Status};
+use herm::{Clock, Error, Outcome, Result, TaskEvent, TaskStatus};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -57,8 +57,8 @@ impl Traces {
         let content = said("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT");
         let (spans, waiting) = mpsc::channel(WAITING);
         let dropped = Arc::new(AtomicU64::new(0));
-        let sending = Sending {
-            client: Client::new()?.idle_timeout(Duration::from_secs(10)),
+        let sending = SpanExporter {
+            client: HttpClient::new()?.idle_timeout(Duration::from_secs(10)),
             url,
             headers,
             service: said("OTEL_SERVICE_NAME").unwrap_or_else(|| "herm".to_owned()),
@@ -167,10 +167,10 @@ pub(crate) struct TaskTrace {
 
 impl TaskTrace {
     /// Notes what happened.
-    pub(crate) fn heard(&mut self, event: &Event) {
+    pub(crate) fn heard(&mut self, event: &TaskEvent) {
         match event {
-            Event::Started { backend, .. } => self.backend = Some(backend.clone()),
-            Event::Reply { turn, text, millis } => {
+            TaskEvent::Started { backend, .. } => self.backend = Some(backend.clone()),
+            TaskEvent::Reply { turn, text, millis } => {
                 let said = self.traces.content.then(|| shortened(text));
                 self.child(
                     "chat",
@@ -185,10 +185,10 @@ impl TaskTrace {
                     ],
                 );
             }
-            Event::ToolCall { args, .. } => {
+            TaskEvent::ToolCall { args, .. } => {
                 self.call = self.traces.content.then(|| shortened(&args.to_string()));
             }
-            Event::ToolResult { turn, tool, status, millis, .. } => {
+            TaskEvent::ToolResult { turn, tool, status, millis, .. } => {
                 let failed = (status.name() != "ok").then(|| status.name());
                 let arguments = self.call.take();
                 self.child(
@@ -232,7 +232,7 @@ impl TaskTrace {
         let usage = outcome.map(|outcome| outcome.usage);
         let tokens = usage.and_then(|usage| usage.tokens.or(usage.estimated));
         let failed = match came {
-            Ok(outcome) if outcome.status == Status::Converged => None,
+            Ok(outcome) if outcome.status == TaskStatus::Converged => None,
             Ok(outcome) => Some(outcome.stop.name()),
             Err(error) => Some(error.kind().name()),
         };
@@ -273,15 +273,15 @@ impl TaskTrace {
 }
 
 /// Sends spans in batches.
-struct Sending {
-    client: Client,
+struct SpanExporter {
+    client: HttpClient,
     url: String,
     headers: Vec<(String, SecretString)>,
     service: String,
     dropped: Arc<AtomicU64>,
 }
 
-impl Sending {
+impl SpanExporter {
     async fn run(self, mut waiting: mpsc::Receiver<Value>) {
         let mut batch = Vec::new();
         while let Some(first) = waiting.recv().await {

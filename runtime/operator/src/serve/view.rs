@@ -1,6 +1,6 @@
 //! Tasks and outcomes as callers see them.
 
-use herm::{BrainId, Moment, Outcome, TaskId};
+use herm::{BrainId, Outcome, TaskId, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -43,8 +43,8 @@ impl TaskView {
         id: &TaskId,
         agent: &BrainId,
         state: State,
-        created_at: Moment,
-        started_at: Option<Moment>,
+        created_at: Timestamp,
+        started_at: Option<Timestamp>,
     ) -> Self {
         Self {
             task: id.to_string(),
@@ -120,17 +120,17 @@ pub(crate) struct OutcomeView<'a> {
     calls: &'a [herm::task::CallRecord],
     /// What it used up.
     #[schema(value_type = Object)]
-    usage: &'a herm::task::Usage,
+    usage: &'a herm::task::TaskUsage,
     /// Skills that were loaded.
     #[schema(value_type = Vec<String>)]
     skills_loaded: &'a [herm::Slug],
     /// What was done to skills.
     #[schema(value_type = Vec<Object>)]
-    skills_changed: &'a [herm::task::SkillMove],
+    skills_changed: &'a [herm::task::ChangedSkill],
     /// What was to be done to skills that are not the agent's own: it waits for review. Absent where nothing does.
     #[schema(value_type = Vec<Object>, required = false)]
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    skills_proposed: &'a [herm::task::SkillMove],
+    skills_proposed: &'a [herm::task::ChangedSkill],
     /// Whether it may be billed.
     billable: bool,
     /// The brain's version now; nothing after a dry run.

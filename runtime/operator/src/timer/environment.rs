@@ -27,7 +27,7 @@ const SECRET: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CRED
 
 /// What a timer takes along.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Carried {
+pub(crate) struct TimerEnvironment {
     /// The variables.
     pub(crate) environment: BTreeMap<String, String>,
     /// Names of variables that are set here and stay here, because they hold secrets or cannot be written down.
@@ -35,8 +35,8 @@ pub(crate) struct Carried {
 }
 
 /// Chooses from the variables of this process. `here` is the directory relative paths are relative to.
-pub(crate) fn carried(variables: impl IntoIterator<Item = (OsString, OsString)>, here: &Path) -> Carried {
-    let mut carried = Carried::default();
+pub(crate) fn carried(variables: impl IntoIterator<Item = (OsString, OsString)>, here: &Path) -> TimerEnvironment {
+    let mut carried = TimerEnvironment::default();
     for (name, value) in variables {
         let Some(name) = name.to_str() else { continue };
         let is_file = name.starts_with("HERM_") && name.ends_with("_FILE");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use herm::fsio::{self, Root, Sync};
+use herm::fsio::{self, Root, SyncTiming};
 use herm::skill::shell::{ProcessRunner, Runner as _};
 use herm::{BrainId, Error, RelPath, Result};
 
@@ -95,7 +95,7 @@ fn within_session(words: &[OsString]) -> Command {
 
 /// Whether a timer is to run from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Enabling {
+pub(crate) enum EnableOptions {
     /// Yes.
     Now,
     /// Only its files are written.
@@ -104,7 +104,7 @@ pub(crate) enum Enabling {
 
 /// Whether a timer that is taken away is also stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stopping {
+pub(crate) enum StopOptions {
     /// Yes.
     Now,
     /// What is running goes on; only its files go.
@@ -169,7 +169,7 @@ pub(crate) struct Uninstalled {
 pub(crate) fn install(
     plan: &TimerPlan,
     scheduler: Scheduler,
-    enabling: Enabling,
+    enabling: EnableOptions,
     machine: &Machine,
 ) -> Result<Installed> {
     // Everything that can be refused is refused before the first file is touched.
@@ -192,13 +192,13 @@ pub(crate) fn install(
         replaced |= is_ours(&root, &file.name.parse()?)?;
     }
     for file in &files {
-        root.replace(&file.name.parse()?, file.content.as_bytes(), Sync::Now)?;
+        root.replace(&file.name.parse()?, file.content.as_bytes(), SyncTiming::Now)?;
     }
     tidy(root.path());
     let paths: Vec<PathBuf> = files.iter().map(|file| directory.join(&file.name)).collect();
     let activation = match enabling {
-        Enabling::FilesOnly => Activation::NotAsked,
-        Enabling::Now => Activation::of(enable(plan, scheduler, replaced, &paths, machine)),
+        EnableOptions::FilesOnly => Activation::NotAsked,
+        EnableOptions::Now => Activation::of(enable(plan, scheduler, replaced, &paths, machine)),
     };
     let enabled = matches!(activation, Activation::Done(_));
     Ok(Installed { scheduler, paths, replaced, enabled, activation })
@@ -243,7 +243,7 @@ fn systemctl(machine: &Machine, arguments: &[&str]) -> Result<String, String> {
 pub(crate) fn uninstall(
     brain: &BrainId,
     scheduler: Scheduler,
-    stopping: Stopping,
+    stopping: StopOptions,
     machine: &Machine,
 ) -> Result<Uninstalled> {
     let directory = machine.directory(scheduler);
@@ -265,13 +265,13 @@ pub(crate) fn uninstall(
     }
     // Before the files go: afterwards systemd no longer knows what to take back.
     let stopped = match stopping {
-        Stopping::FilesOnly => Activation::NotAsked,
-        Stopping::Now => Activation::of(stop(brain, scheduler, machine)),
+        StopOptions::FilesOnly => Activation::NotAsked,
+        StopOptions::Now => Activation::of(stop(brain, scheduler, machine)),
     };
     for name in &names {
         root.remove(&name.parse()?)?;
     }
-    if let (Scheduler::Systemd, Stopping::Now) = (scheduler, stopping) {
+    if let (Scheduler::Systemd, StopOptions::Now) = (scheduler, stopping) {
         // The link that enabled it, where systemd did not take it back itself.
         root.remove(&format!("timers.target.wants/{}", systemd::unit(brain, "timer")).parse()?)?;
     }

@@ -34,7 +34,7 @@ fn own() -> MutexGuard<'static, Own> {
 /// A directory for one sandbox at a time. The last clone that is dropped removes the directory with everything in it,
 /// so what the program made is read before that.
 #[derive(Debug, Clone)]
-pub struct Lease {
+pub struct SandboxLease {
     held: Arc<Held>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum Entry {
     Process { pid: i32, start: u64 },
 }
 
-impl Lease {
+impl SandboxLease {
     /// Makes a new directory under a root, which is made if it is missing, and takes its lock.
     pub fn take(root: impl AsRef<Path>) -> io::Result<Self> {
         let root = root.as_ref();
@@ -146,13 +146,13 @@ pub(super) fn entries(text: &str) -> Vec<Entry> {
 }
 
 /// The leases of this process under a root, under which it takes no more from now on.
-pub(super) fn close_root(root: &Path) -> io::Result<Vec<Lease>> {
+pub(super) fn close_root(root: &Path) -> io::Result<Vec<SandboxLease>> {
     own().closed.insert(root.to_owned());
     // Whoever is making one holds the lock until it is made, and known.
     drop(lock_root(root, PATIENCE)?);
     let held: Vec<_> = own().leases.iter().filter_map(Weak::upgrade).collect();
     let below = held.into_iter().filter(|held| held.directory.parent() == Some(root));
-    Ok(below.map(|held| Lease { held }).collect())
+    Ok(below.map(|held| SandboxLease { held }).collect())
 }
 
 impl Drop for Held {
@@ -227,11 +227,11 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let root = place.path().join("above/forks");
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-        drop(Lease::take(&root).unwrap());
+        drop(SandboxLease::take(&root).unwrap());
         assert_eq!((mode(&root), mode(&root.join(ROOT_LOCK))), (0o711, 0o600));
         // One that an earlier version left open to all.
         fs::set_permissions(root.join(ROOT_LOCK), fs::Permissions::from_mode(0o644)).unwrap();
-        drop(Lease::take(&root).unwrap());
+        drop(SandboxLease::take(&root).unwrap());
         assert_eq!(mode(&root.join(ROOT_LOCK)), 0o600);
     }
 
@@ -250,13 +250,13 @@ mod tests {
     fn a_root_that_is_closed_loses_its_own_leases_and_gives_no_more() {
         let place = tempfile::tempdir().unwrap();
         let (root, other) = (place.path().join("forks"), place.path().join("other"));
-        let (one, elsewhere) = (Lease::take(&root).unwrap(), Lease::take(&other).unwrap());
+        let (one, elsewhere) = (SandboxLease::take(&root).unwrap(), SandboxLease::take(&other).unwrap());
         fs::create_dir(one.work().join("brains")).unwrap();
         let swept = super::super::close(&root).unwrap();
         assert_eq!((swept.leases, swept.left), (vec![one.directory().to_owned()], vec![]));
         let left: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [ROOT_LOCK]);
-        assert!(Lease::take(&root).unwrap_err().to_string().contains("is ending"));
+        assert!(SandboxLease::take(&root).unwrap_err().to_string().contains("is ending"));
         assert!(elsewhere.work().exists());
         #[cfg(target_os = "linux")]
         {
@@ -264,6 +264,6 @@ mod tests {
             elsewhere.note(&Entry::Cgroup("/nowhere".into())).unwrap();
         }
         super::super::close(&root).unwrap();
-        assert_eq!(super::super::close(place.path().join("never")).unwrap(), super::super::Swept::default());
+        assert_eq!(super::super::close(place.path().join("never")).unwrap(), super::super::SweepReport::default());
     }
 }

@@ -9,7 +9,7 @@ use crate::linux::place;
 
 /// What was removed, and what could not be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepReport {
     /// Leases whose owner was gone, removed with their directories.
     pub leases: Vec<PathBuf>,
     /// Processes that were still there, ended.
@@ -31,8 +31,8 @@ const AT_ONCE: usize = 64;
 /// while leases are claimed, and not while they are removed: that may take long, and others want to make theirs.
 ///
 /// Fails only if the root cannot be read or locked. A root that does not exist is clean.
-pub fn sweep(root: impl AsRef<Path>) -> io::Result<Swept> {
-    let mut swept = Swept::default();
+pub fn sweep(root: impl AsRef<Path>) -> io::Result<SweepReport> {
+    let mut swept = SweepReport::default();
     let Some(root) = existing(root.as_ref())? else { return Ok(swept) };
     let directories = {
         let _looking = lock_root(&root, PATIENCE)?;
@@ -60,8 +60,8 @@ pub fn sweep(root: impl AsRef<Path>) -> io::Result<Swept> {
 
 /// Ends and removes every sandbox of this process under a root, and lets it take no more leases there: for a process that
 /// is about to end, and whose threads may still hold some.
-pub fn close(root: impl AsRef<Path>) -> io::Result<Swept> {
-    let mut swept = Swept::default();
+pub fn close(root: impl AsRef<Path>) -> io::Result<SweepReport> {
+    let mut swept = SweepReport::default();
     let Some(root) = existing(root.as_ref())? else { return Ok(swept) };
     for lease in close_root(&root)? {
         let cleared = lease.close().and_then(|entries| clear(lease.directory(), &entries));
@@ -70,7 +70,7 @@ pub fn close(root: impl AsRef<Path>) -> io::Result<Swept> {
     Ok(swept)
 }
 
-impl Swept {
+impl SweepReport {
     fn removed(&mut self, directory: &Path, cleared: io::Result<Cleared>) {
         match cleared {
             Ok(cleared) => {

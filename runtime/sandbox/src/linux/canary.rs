@@ -15,7 +15,7 @@ use super::sys;
 use super::view;
 use super::wire::Orders;
 use crate::report::ProbeResult;
-use crate::spec::Layer;
+use crate::spec::SandboxLayer;
 
 /// How a probe was stopped, or what it reached.
 type Outcome = Result<String, String>;
@@ -42,7 +42,7 @@ pub(crate) fn run(orders: &Orders, channel: bool) -> Vec<ProbeResult> {
     probe("processes_of_the_host", processes(orders));
     probe("descriptors", descriptors(channel));
     probe("environment", environment());
-    if orders.layers.has(Layer::Landlock) && sys::landlock_abi() > 0 {
+    if orders.layers.has(SandboxLayer::Landlock) && sys::landlock_abi() > 0 {
         probe("file_rules", denied(fs::read_dir("/"), "lists the root, which no rule allows"));
     }
     probe("host_name", host_name(&targets.host_name));
@@ -136,7 +136,7 @@ fn processes(orders: &Orders) -> Outcome {
     let entries = fs::read_dir("/proc").map_err(|error| format!("cannot look: {error}"))?;
     let count = entries.flatten().filter(|entry| view::is_process(&entry.file_name())).count();
     // The init, this process, and in a negative control the one that waits for it.
-    let expected = if orders.layers.has(Layer::Canary) { 2 } else { 3 };
+    let expected = if orders.layers.has(SandboxLayer::Canary) { 2 } else { 3 };
     if count <= expected { Ok(format!("{count} visible")) } else { Err(format!("sees {count} processes")) }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::limits::Limits;
+use crate::limits::SandboxLimits;
 
 /// Which files a group has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Groups {
     /// Makes the groups that can be made, and sets their limits. `note` hears of each before it is there.
     pub(crate) fn make(
         name: &str,
-        limits: &Limits,
+        limits: &SandboxLimits,
         ours: u32,
         note: &mut dyn FnMut(&Path) -> io::Result<()>,
     ) -> io::Result<Self> {
@@ -171,7 +171,7 @@ impl Groups {
     }
 
     /// A limit that cannot be set leaves its place empty, and something else holds it.
-    fn limit(&mut self, version: Version, controller: &str, directory: &Path, limits: &Limits) {
+    fn limit(&mut self, version: Version, controller: &str, directory: &Path, limits: &SandboxLimits) {
         let set = |name: &str, value: String| write(&directory.join(name), &value);
         let here = Some((version, directory.to_owned()));
         match (controller, version) {

@@ -11,13 +11,13 @@ use std::time::Instant;
 
 use rustix::process::{Signal, pidfd_send_signal};
 
-use crate::ending::{Ending, How, Used};
-use crate::limits::Budget;
+use crate::ending::{ExitReason, ResourceUsage, SandboxExit};
+use crate::limits::LimitKind;
 
 /// Why a sandbox was ended from outside, and when that was decided.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
-    pub(crate) how: How,
+    pub(crate) how: ExitReason,
     pub(crate) at: Instant,
 }
 
@@ -40,7 +40,7 @@ impl Shared {
     }
 
     /// Ends everything inside. The first reason counts.
-    pub(crate) fn end(&self, how: How) {
+    pub(crate) fn end(&self, how: ExitReason) {
         {
             let mut verdict = self.verdict.lock().unwrap_or_else(PoisonError::into_inner);
             verdict.get_or_insert(Verdict { how, at: Instant::now() });
@@ -50,8 +50,8 @@ impl Shared {
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    pub(crate) fn exceed(&self, budget: Budget, limit: u64, used: u64) {
-        self.end(How::Exceeded { budget, limit, used });
+    pub(crate) fn exceed(&self, budget: LimitKind, limit: u64, used: u64) {
+        self.end(ExitReason::Exceeded { budget, limit, used });
     }
 
     pub(crate) fn verdict(&self) -> Option<Verdict> {
@@ -63,7 +63,7 @@ impl Shared {
         let before = self.output.fetch_add(bytes as u64, Ordering::SeqCst);
         let after = before.saturating_add(bytes as u64);
         if after > self.output_limit {
-            self.exceed(Budget::Output, self.output_limit, after);
+            self.exceed(LimitKind::Output, self.output_limit, after);
         }
         usize::try_from(self.output_limit.saturating_sub(before)).unwrap_or(usize::MAX).min(bytes)
     }
@@ -77,21 +77,21 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) ending: Option<Receiver<Ending>>,
+    pub(crate) ending: Option<Receiver<SandboxExit>>,
     /// The supervisor's thread, gone when the ending is told.
     pub(crate) thread: Option<JoinHandle<()>>,
 }
 
 impl Handle {
-    pub(crate) fn wait(&mut self) -> Ending {
+    pub(crate) fn wait(&mut self) -> SandboxExit {
         let ending = self.ending.take().and_then(|ending| ending.recv().ok());
         if let Some(thread) = self.thread.take() {
             // If it panicked there is no ending either, and that is told.
             let _ = thread.join();
         }
         ending.unwrap_or_else(|| {
-            let how = How::Broken("the thread that supervised the sandbox is gone".into());
-            Ending { how, used: Used::default(), terminated_within: None }
+            let how = ExitReason::Broken("the thread that supervised the sandbox is gone".into());
+            SandboxExit { how, used: ResourceUsage::default(), terminated_within: None }
         })
     }
 
@@ -103,7 +103,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.ending.is_some() {
-            self.shared.end(How::Killed);
+            self.shared.end(ExitReason::Killed);
             self.wait();
         }
     }
@@ -117,7 +117,7 @@ pub(crate) struct Killer {
 
 impl Killer {
     pub(crate) fn kill(&self) {
-        self.shared.end(How::Killed);
+        self.shared.end(ExitReason::Killed);
     }
 }
 

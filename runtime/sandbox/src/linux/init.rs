@@ -12,13 +12,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, WaitOptions};
 
-use super::stage::{Given, GivenUp, die_with_parent};
+use super::stage::{GivenUp, StageInput, die_with_parent};
 use super::sys::{self, Fork};
 use super::view::{self, Failure, Trees};
-use super::wire::{Line, Orders, Said, Told};
+use super::wire::{ControlSocket, Orders, ParentMessage, StageMessage};
 use super::{canary, restrict};
 use crate::report::{LayerReport, Tier};
-use crate::spec::{CHANNEL_DESCRIPTOR, CHANNEL_VARIABLE, Layer};
+use crate::spec::{CHANNEL_DESCRIPTOR, CHANNEL_VARIABLE, SandboxLayer};
 
 /// How often, and how long, a program is waited for that somebody still holds open for writing.
 const BUSY_TRIES: usize = 40;
@@ -34,7 +34,7 @@ pub(crate) fn write(path: &str, text: &str) -> io::Result<()> {
     fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
 }
 
-fn report(layer: Layer, on: bool, detail: &str) -> LayerReport {
+fn report(layer: SandboxLayer, on: bool, detail: &str) -> LayerReport {
     LayerReport { layer, on, detail: detail.into() }
 }
 
@@ -51,24 +51,24 @@ pub(crate) fn set_up(
         let on = layers.has(layer);
         made.push(report(layer, on, if on { detail } else { OFF }));
     };
-    note(Layer::Descriptors, "everything from 3 on was closed before the orders came");
-    note(Layer::Environment, "cleared");
+    note(SandboxLayer::Descriptors, "everything from 3 on was closed before the orders came");
+    note(SandboxLayer::Environment, "cleared");
     if let Some(user) = orders.user {
-        note(Layer::TransientUser, &format!("user {user}"));
-    } else if layers.has(Layer::TransientUser) {
-        made.push(report(Layer::TransientUser, false, "only root can choose a user; it is the caller's"));
+        note(SandboxLayer::TransientUser, &format!("user {user}"));
+    } else if layers.has(SandboxLayer::TransientUser) {
+        made.push(report(SandboxLayer::TransientUser, false, "only root can choose a user; it is the caller's"));
     } else {
-        made.push(report(Layer::TransientUser, false, OFF));
+        made.push(report(SandboxLayer::TransientUser, false, OFF));
     }
     let mut note = |layer, detail: &str| {
         let on = layers.has(layer);
         made.push(report(layer, on, if on { detail } else { OFF }));
     };
 
-    if layers.has(Layer::NetworkNamespace) {
+    if layers.has(SandboxLayer::NetworkNamespace) {
         sys::loopback_up().map_err(|error| (("bring the loopback up".to_owned(), error), false))?;
     }
-    note(Layer::NetworkNamespace, "its own loopback and nothing else");
+    note(SandboxLayer::NetworkNamespace, "its own loopback and nothing else");
     match trees {
         Some(trees) => view::enter(orders, trees).map_err(|failure| {
             let unavailable = failure.0.contains("/proc");
@@ -76,32 +76,32 @@ pub(crate) fn set_up(
         })?,
         None => host_view(orders).map_err(|failure| (failure, false))?,
     }
-    if layers.has(Layer::HostName) {
+    if layers.has(SandboxLayer::HostName) {
         rustix::system::sethostname(HOST_NAME.as_bytes())
             .map_err(|error| (("set the host name".to_owned(), error.into()), false))?;
     }
-    note(Layer::HostName, HOST_NAME);
-    note(Layer::IpcNamespace, "its own");
-    note(Layer::ProcessNamespace, "the init and what it starts");
-    if layers.has(Layer::NestedNamespaces) {
+    note(SandboxLayer::HostName, HOST_NAME);
+    note(SandboxLayer::IpcNamespace, "its own");
+    note(SandboxLayer::ProcessNamespace, "the init and what it starts");
+    if layers.has(SandboxLayer::NestedNamespaces) {
         write("/proc/sys/user/max_user_namespaces", "0")
             .map_err(|error| (("forbid nested user namespaces".to_owned(), error), false))?;
     }
     // Since Linux 6.14 each process namespace has its own; elsewhere the other limits hold.
-    if layers.has(Layer::ProcessNamespace) {
+    if layers.has(SandboxLayer::ProcessNamespace) {
         let _ = write("/proc/sys/kernel/pid_max", &orders.rlimits.processes.saturating_add(400).max(1_024).to_string());
     }
-    if layers.has(Layer::MountView) {
+    if layers.has(SandboxLayer::MountView) {
         view::close().map_err(|failure| (failure, false))?;
     }
-    note(Layer::MountView, "a root of its own, read-only but for /work and /tmp");
+    note(SandboxLayer::MountView, "a root of its own, read-only but for /work and /tmp");
     Ok(())
 }
 
 /// A negative control that sees the host's files, but its own processes.
 fn host_view(orders: &Orders) -> Result<(), Failure> {
     view::keep_mounts_to_ourselves().map_err(|error| ("keep mounts to ourselves".to_owned(), error))?;
-    if orders.layers.has(Layer::ProcessNamespace) {
+    if orders.layers.has(SandboxLayer::ProcessNamespace) {
         view::fresh_proc_over_the_hosts().map_err(|error| ("mount a fresh /proc".to_owned(), error))?;
     }
     Ok(())
@@ -110,23 +110,27 @@ fn host_view(orders: &Orders) -> Result<(), Failure> {
 /// How the layers stand that bubblewrap built.
 pub(crate) fn by_bubblewrap(orders: &Orders) -> Vec<LayerReport> {
     let mut reports = vec![
-        report(Layer::Descriptors, true, "everything from 3 on was closed before the orders came"),
-        report(Layer::Environment, true, "cleared"),
+        report(SandboxLayer::Descriptors, true, "everything from 3 on was closed before the orders came"),
+        report(SandboxLayer::Environment, true, "cleared"),
     ];
     reports.push(match orders.user {
-        Some(user) => report(Layer::TransientUser, true, &format!("user {user}")),
-        None => report(Layer::TransientUser, false, "only root can choose a user; it is the caller's"),
+        Some(user) => report(SandboxLayer::TransientUser, true, &format!("user {user}")),
+        None => report(SandboxLayer::TransientUser, false, "only root can choose a user; it is the caller's"),
     });
-    for layer in
-        [Layer::NetworkNamespace, Layer::MountView, Layer::HostName, Layer::IpcNamespace, Layer::ProcessNamespace]
-    {
+    for layer in [
+        SandboxLayer::NetworkNamespace,
+        SandboxLayer::MountView,
+        SandboxLayer::HostName,
+        SandboxLayer::IpcNamespace,
+        SandboxLayer::ProcessNamespace,
+    ] {
         reports.push(report(layer, true, "by bubblewrap"));
     }
     reports
 }
 
 /// Restricts itself, starts the program, and stays until it ended.
-pub(crate) fn run(given: Given, mut made: Vec<LayerReport>) -> Result<(), GivenUp> {
+pub(crate) fn run(given: StageInput, mut made: Vec<LayerReport>) -> Result<(), GivenUp> {
     let looked_at = [open_directory("/proc"), open_directory("/tmp")];
     let [Ok(proc), Ok(temporary)] = looked_at else {
         return Err(given.fail("open /proc and /tmp", &io::Error::other("one of them is missing"), false));
@@ -144,7 +148,7 @@ pub(crate) fn run(given: Given, mut made: Vec<LayerReport>) -> Result<(), GivenU
         use std::os::fd::AsFd as _;
         given
             .line
-            .send(&Said::Built(made), &[proc.as_fd(), temporary.as_fd()])
+            .send(&StageMessage::Built(made), &[proc.as_fd(), temporary.as_fd()])
             .map_err(|error| given.fail("report the layers", &error, false))?;
     }
     drop((proc, temporary));
@@ -155,7 +159,7 @@ pub(crate) fn run(given: Given, mut made: Vec<LayerReport>) -> Result<(), GivenU
             Err(become_program(given))
         }
         Ok(Fork::Parent(program)) => {
-            let Given { line, descriptors, .. } = given;
+            let StageInput { line, descriptors, .. } = given;
             drop(descriptors);
             watch(&line, &children, program)
         }
@@ -167,7 +171,7 @@ fn open_directory(path: &str) -> io::Result<OwnedFd> {
 }
 
 /// Set here, inside the user namespace, so that only what runs in it counts.
-fn limit_processes(given: &Given) -> Result<(), GivenUp> {
+fn limit_processes(given: &StageInput) -> Result<(), GivenUp> {
     let limit = Some(given.orders.rlimits.processes);
     if given.orders.tier == Tier::Bubblewrap && rustix::process::getrlimit(Resource::Nproc).maximum < limit {
         return Ok(());
@@ -177,7 +181,7 @@ fn limit_processes(given: &Given) -> Result<(), GivenUp> {
 }
 
 /// Waits for the program, takes in orphans, and stops and continues everything when it is told to.
-fn watch(line: &Line, children: &OwnedFd, program: i32) -> Result<(), GivenUp> {
+fn watch(line: &ControlSocket, children: &OwnedFd, program: i32) -> Result<(), GivenUp> {
     loop {
         let mut wanted = [PollFd::new(line, PollFlags::IN), PollFd::new(children, PollFlags::IN)];
         match poll(&mut wanted, None) {
@@ -193,20 +197,20 @@ fn watch(line: &Line, children: &OwnedFd, program: i32) -> Result<(), GivenUp> {
                 let over = status.exited() || status.signaled();
                 if over && pid.as_raw_nonzero().get() == program {
                     // A parent that is gone needs no report.
-                    let _ = line.send(&Said::Ended(status.as_raw()), &[]);
+                    let _ = line.send(&StageMessage::Ended(status.as_raw()), &[]);
                     return Ok(());
                 }
             }
         }
         if told {
-            match line.receive::<Told>() {
+            match line.receive::<ParentMessage>() {
                 Ok(Some(heard)) => match heard.message {
-                    Told::Stop => {
+                    ParentMessage::Stop => {
                         signal_everything(libc::SIGSTOP);
-                        line.send(&Said::Stopped, &[]).map_err(|_| GivenUp)?;
+                        line.send(&StageMessage::Stopped, &[]).map_err(|_| GivenUp)?;
                     }
-                    Told::Continue => signal_everything(libc::SIGCONT),
-                    Told::Go => {}
+                    ParentMessage::Continue => signal_everything(libc::SIGCONT),
+                    ParentMessage::Go => {}
                 },
                 // Nobody is left who could want the result.
                 Ok(None) | Err(_) => return Err(GivenUp),
@@ -224,11 +228,11 @@ fn signal_everything(signal: i32) {
 }
 
 /// Runs the canary with the program's own restrictions, waits for the word, and becomes the program.
-fn become_program(given: Given) -> GivenUp {
-    let Given { line, orders, descriptors } = given;
+fn become_program(given: StageInput) -> GivenUp {
+    let StageInput { line, orders, descriptors } = given;
     let Some((door, streams)) = descriptors.split_first() else { return GivenUp };
-    let Ok(door) = sys::lift(door).map(Line::on) else { return GivenUp };
-    let given = Given { line: door, orders, descriptors: vec![] };
+    let Ok(door) = sys::lift(door).map(ControlSocket::on) else { return GivenUp };
+    let given = StageInput { line: door, orders, descriptors: vec![] };
     // Should the init end, the kernel ends us with it; without a process namespace this does.
     if die_with_parent(&given).is_err() {
         return GivenUp;
@@ -255,8 +259,8 @@ fn become_program(given: Given) -> GivenUp {
     if let Err(error) = try_to_get_out(&given, channel) {
         return given.fail("run the canary", &error, false);
     }
-    match given.line.receive::<Told>() {
-        Ok(Some(heard)) if heard.message == Told::Go => {}
+    match given.line.receive::<ParentMessage>() {
+        Ok(Some(heard)) if heard.message == ParentMessage::Go => {}
         _ => exit(1),
     }
     let mut error = command(&given.orders, channel).exec();
@@ -273,9 +277,9 @@ fn become_program(given: Given) -> GivenUp {
 
 /// Runs the canary in this very process. In a negative control it may get out and still start the program, so there it
 /// runs in a copy: what it reached must not be the program's.
-fn try_to_get_out(given: &Given, channel: bool) -> io::Result<()> {
-    let try_all = || given.line.send(&Said::Canary(canary::run(&given.orders, channel)), &[]);
-    if given.orders.layers.has(Layer::Canary) {
+fn try_to_get_out(given: &StageInput, channel: bool) -> io::Result<()> {
+    let try_all = || given.line.send(&StageMessage::Canary(canary::run(&given.orders, channel)), &[]);
+    if given.orders.layers.has(SandboxLayer::Canary) {
         return try_all();
     }
     match sys::fork()? {
@@ -288,7 +292,7 @@ fn try_to_get_out(given: &Given, channel: bool) -> io::Result<()> {
 fn command(orders: &Orders, channel: bool) -> std::process::Command {
     let mut command = std::process::Command::new(Path::new(&orders.program));
     command.args(&orders.args);
-    if orders.layers.has(Layer::Environment) {
+    if orders.layers.has(SandboxLayer::Environment) {
         command.env_clear();
     }
     command.envs(orders.environment.iter().map(|(name, value)| (name, value)));

@@ -30,17 +30,17 @@ pub(crate) use stage::take_over;
 
 use crate::availability::Availability;
 use crate::report::{LayerReport, Tier};
-use crate::spec::{Layer, Tiers};
+use crate::spec::{SandboxLayer, TierPolicy};
 
 pub(crate) fn available() -> Availability {
     let abi = sys::landlock_abi();
     let landlock = if abi > 0 { format!("ABI {abi}") } else { "the kernel has no Landlock".into() };
     let filter = if filter::exists() { "the kernel has filters" } else { "the kernel has no filters" };
     let layers = vec![
-        LayerReport { layer: Layer::Landlock, on: abi > 0, detail: landlock },
-        LayerReport { layer: Layer::Seccomp, on: filter::exists(), detail: filter.into() },
+        LayerReport { layer: SandboxLayer::Landlock, on: abi > 0, detail: landlock },
+        LayerReport { layer: SandboxLayer::Seccomp, on: filter::exists(), detail: filter.into() },
     ];
-    let (tiers, mut why_not) = match Tiers::BestFirst.to_try() {
+    let (tiers, mut why_not) = match TierPolicy::BestFirst.to_try() {
         Ok(tiers) => (tiers, Vec::new()),
         Err(refusal) => (Vec::new(), Tier::ALL.map(|tier| (tier, refusal.message())).to_vec()),
     };

@@ -13,7 +13,7 @@ use super::view;
 use super::wire::Orders;
 use super::{filter, sys};
 use crate::report::{LayerReport, Tier};
-use crate::spec::Layer;
+use crate::spec::SandboxLayer;
 
 /// The newest Landlock that this file knows to ask for; the kernel gives what it has.
 const NEWEST: ABI = ABI::V9;
@@ -51,7 +51,7 @@ pub(crate) fn keep_capabilities() -> Result<(), Failure> {
 /// Restricts files, abstract sockets and signals with Landlock, as far as the kernel has it.
 pub(crate) fn landlock(orders: &Orders) -> Result<LayerReport, Failure> {
     let step = || "set Landlock rules".to_owned();
-    let report = |on, detail: String| LayerReport { layer: Layer::Landlock, on, detail };
+    let report = |on, detail: String| LayerReport { layer: SandboxLayer::Landlock, on, detail };
     let status = restrict_files(orders).map_err(|error| (step(), error))?;
     Ok(match status {
         RulesetStatus::NotEnforced => report(false, "the kernel has no Landlock".into()),
@@ -104,31 +104,31 @@ pub(crate) fn restrict(orders: &Orders) -> Result<Vec<LayerReport>, Failure> {
     let mut note = |layer, on, detail: &str| reports.push(LayerReport { layer, on, detail: detail.into() });
     const OFF: &str = "switched off for a negative control";
 
-    if layers.has(Layer::Capabilities) {
+    if layers.has(SandboxLayer::Capabilities) {
         drop_capabilities()?;
-        note(Layer::Capabilities, true, "none held, none can be gained");
+        note(SandboxLayer::Capabilities, true, "none held, none can be gained");
     } else {
         keep_capabilities()?;
-        note(Layer::Capabilities, false, OFF);
+        note(SandboxLayer::Capabilities, false, OFF);
     }
     rustix::thread::set_no_new_privs(true).map_err(|error| ("set no_new_privs".into(), error.into()))?;
-    if layers.has(Layer::Landlock) {
+    if layers.has(SandboxLayer::Landlock) {
         let report = landlock(orders)?;
         note(report.layer, report.on, &report.detail);
     } else {
-        note(Layer::Landlock, false, OFF);
+        note(SandboxLayer::Landlock, false, OFF);
     }
-    if layers.has(Layer::Seccomp) {
+    if layers.has(SandboxLayer::Seccomp) {
         let denied = filter::install().map_err(|error| ("install the system-call filter".to_owned(), error))?;
-        note(Layer::Seccomp, true, &format!("{denied} system calls denied"));
+        note(SandboxLayer::Seccomp, true, &format!("{denied} system calls denied"));
     } else {
-        note(Layer::Seccomp, false, OFF);
+        note(SandboxLayer::Seccomp, false, OFF);
     }
-    let nested = match (layers.has(Layer::NestedNamespaces), orders.tier) {
+    let nested = match (layers.has(SandboxLayer::NestedNamespaces), orders.tier) {
         (false, _) => (false, OFF),
         (true, Tier::Namespaces) => (true, "user.max_user_namespaces is 0 inside"),
         (true, Tier::Bubblewrap) => (true, "by bubblewrap where it can, and by the filter"),
     };
-    note(Layer::NestedNamespaces, nested.0, nested.1);
+    note(SandboxLayer::NestedNamespaces, nested.0, nested.1);
     Ok(reports)
 }

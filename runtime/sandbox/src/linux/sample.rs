@@ -47,7 +47,7 @@ pub(crate) struct Nameless {
 
 /// The sandbox's own `/proc` and `/tmp`, seen from outside.
 #[derive(Debug)]
-pub(crate) struct Windows {
+pub(crate) struct ProcView {
     proc: OwnedFd,
     temporary: OwnedFd,
     /// Whether `/tmp` is memory: it is the sandbox's own, except in a negative control.
@@ -59,7 +59,7 @@ pub(crate) struct Windows {
     page: u64,
 }
 
-impl Windows {
+impl ProcView {
     pub(crate) fn new(proc: OwnedFd, temporary: OwnedFd, own_processes: bool) -> Self {
         let temporary_is_memory = rustix::fs::fstatfs(&temporary).is_ok_and(|state| state.f_type == libc::TMPFS_MAGIC);
         let nowhere = rustix::fs::memfd_create(c"device", rustix::fs::MemfdFlags::CLOEXEC).ok();
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn files_without_a_name_are_hideouts_unless_they_are_memory_or_ours() {
         let open = |path: &CStr| rustix::fs::open(path, DIRECTORY, Mode::empty()).unwrap();
-        let windows = Windows::new(open(c"/proc"), open(c"/tmp"), true);
+        let windows = ProcView::new(open(c"/proc"), open(c"/tmp"), true);
         let deleted =
             |device: &str, inode: &str| format!("7f00-7f10 r--p 00000000 {device} {inode} /work/a b (deleted)");
         let is_hideout = |line: &str| windows.is_hideout(line, &OnceCell::new());

@@ -15,17 +15,17 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::cgroup::Groups;
 use super::handle::{CountedPipe, Handle, Shared};
-use super::sample::Windows;
-use super::streams::{Side, Streams};
+use super::sample::ProcView;
+use super::streams::{OutputEnd, Streams};
 use super::supervise::Supervisor;
 use super::tree::Tree;
-use super::wire::{self, CanaryTargets, Line, Orders, Rlimits, Said, Told};
+use super::wire::{self, CanaryTargets, ControlSocket, Orders, ParentMessage, Rlimits, StageMessage};
 use super::{bubblewrap, place, stage, sys, view};
-use crate::janitor::{Entry, Lease};
-use crate::refusal::Refusal;
+use crate::janitor::{Entry, SandboxLease};
+use crate::refusal::SpawnError;
 use crate::report::{LayerReport, ProbeResult, SpawnReport, Tier};
-use crate::running::{OutputReader, Running};
-use crate::spec::{Bind, Cgroups, Layer, Layers, Program, Spec};
+use crate::running::{OutputReader, SandboxProcess};
+use crate::spec::{Bind, CgroupPolicy, SandboxLayer, SandboxLayers, SandboxProgram, SandboxSpec};
 
 /// How long the set-up may take, on a machine that does something else.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,15 +33,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const FIRST_USER: u32 = 0x7000_0000;
 const USERS: u32 = 0x0fff_0000;
 
-fn setup(step: impl Into<String>, why: impl ToString, hint: &str) -> Refusal {
-    Refusal::Setup { step: step.into(), why: why.to_string(), hint: hint.into() }
+fn setup(step: impl Into<String>, why: impl ToString, hint: &str) -> SpawnError {
+    SpawnError::Setup { step: step.into(), why: why.to_string(), hint: hint.into() }
 }
 
 const TRY_AGAIN: &str = "check the machine's limits and disks, and try again";
 
-pub(crate) fn spawn(spec: Spec) -> Result<Running, Refusal> {
+pub(crate) fn spawn(spec: SandboxSpec) -> Result<SandboxProcess, SpawnError> {
     if !stage::is_registered() {
-        return Err(Refusal::NotRegistered);
+        return Err(SpawnError::NotRegistered);
     }
     let asked = Instant::now();
     check(&spec)?;
@@ -79,9 +79,9 @@ pub(crate) fn spawn(spec: Spec) -> Result<Running, Refusal> {
     }
 }
 
-fn check(spec: &Spec) -> Result<(), Refusal> {
-    let invalid = |what: String, hint: &str| Err(Refusal::Invalid { what, hint: hint.into() });
-    if let Program::At(path) = &spec.program
+fn check(spec: &SandboxSpec) -> Result<(), SpawnError> {
+    let invalid = |what: String, hint: &str| Err(SpawnError::Invalid { what, hint: hint.into() });
+    if let SandboxProgram::At(path) = &spec.program
         && !path.is_absolute()
     {
         return invalid(format!("the program {} is no absolute path", path.display()), "name it as it is seen inside");
@@ -124,12 +124,12 @@ fn check(spec: &Spec) -> Result<(), Refusal> {
 enum Failed {
     /// The machine does not allow it: the next tier may be.
     Unavailable(String),
-    Refused(Refusal),
+    Refused(SpawnError),
 }
 
-fn attempt_all(spec: Spec, asked: Instant) -> Result<(Running, Supervisor), Refusal> {
+fn attempt_all(spec: SandboxSpec, asked: Instant) -> Result<(SandboxProcess, Supervisor), SpawnError> {
     let tiers = spec.tiers.to_try()?;
-    let Spec {
+    let SandboxSpec {
         program,
         args,
         environment,
@@ -157,31 +157,31 @@ fn attempt_all(spec: Spec, asked: Instant) -> Result<(Running, Supervisor), Refu
         }
     }
     plan.streams.program.clear();
-    Err(Refusal::Unavailable { why })
+    Err(SpawnError::Unavailable { why })
 }
 
 /// A spec without what belongs to the caller.
 struct Plan {
-    program: Program,
+    program: SandboxProgram,
     args: Vec<String>,
     environment: Vec<(String, String)>,
     binds: Vec<Bind>,
-    lease: Lease,
+    lease: SandboxLease,
     work: PathBuf,
-    limits: crate::limits::Limits,
-    layers: Layers,
-    cgroups: Cgroups,
+    limits: crate::limits::SandboxLimits,
+    layers: SandboxLayers,
+    cgroups: CgroupPolicy,
     streams: Streams,
 }
 
 /// A program that has just started.
 struct Built {
     tier: Tier,
-    control: Line,
+    control: ControlSocket,
     init: Process,
     /// Bubblewrap outside, which goes when the init goes.
     outer: Option<Process>,
-    windows: Windows,
+    proc_view: ProcView,
     groups: Groups,
     layers: Vec<LayerReport>,
     limits: Vec<(String, String)>,
@@ -270,8 +270,8 @@ fn attempt(plan: &Plan, tier: Tier) -> Result<Built, Failed> {
     }
     let targets = Targets::open(plan).map_err(refused("open what the canary reaches for"))?;
     let mut groups = match plan.cgroups {
-        Cgroups::Never => Groups::default(),
-        Cgroups::WhereWritable => {
+        CgroupPolicy::Never => Groups::default(),
+        CgroupPolicy::WhereWritable => {
             let mut note = |path: &Path| plan.lease.note(&Entry::Cgroup(path.to_owned()));
             let ours = if tier == Tier::Bubblewrap { 2 } else { 1 };
             Groups::make(&plan.lease.name(), &plan.limits, ours, &mut note).map_err(refused("make control groups"))?
@@ -281,7 +281,7 @@ fn attempt(plan: &Plan, tier: Tier) -> Result<Built, Failed> {
     match built {
         Ok((control, init, outer, windows, layers, canary)) => {
             let limits = plan.limits_in_words(&groups);
-            Ok(Built { tier, control, init, outer, windows, groups, layers, limits, canary })
+            Ok(Built { tier, control, init, outer, proc_view: windows, groups, layers, limits, canary })
         }
         Err(failed) => {
             groups.remove().map_err(refused("remove control groups"))?;
@@ -290,7 +290,7 @@ fn attempt(plan: &Plan, tier: Tier) -> Result<Built, Failed> {
     }
 }
 
-type Conversation = (Line, Process, Option<Process>, Windows, Vec<LayerReport>, Vec<ProbeResult>);
+type Conversation = (ControlSocket, Process, Option<Process>, ProcView, Vec<LayerReport>, Vec<ProbeResult>);
 
 /// Starts the stages and talks them through, up to the program's start. If anything fails, nothing is left running.
 fn converse(
@@ -313,14 +313,14 @@ fn converse(
         })?;
     }
     let sealed = wire::seal(&orders).map_err(refused("write the orders"))?;
-    let (control, theirs) = Line::pair().map_err(refused("open a socket"))?;
-    control.ask_who_speaks().map_err(refused("open a socket"))?;
-    let (door, their_door) = Line::pair().map_err(refused("open a socket"))?;
-    let mut said_aside = aside().map_err(refused("make an unnamed file"))?;
+    let (control, theirs) = ControlSocket::pair().map_err(refused("open a socket"))?;
+    control.enable_peer_credentials().map_err(refused("open a socket"))?;
+    let (door, their_door) = ControlSocket::pair().map_err(refused("open a socket"))?;
+    let mut said_aside = error_file().map_err(refused("make an unnamed file"))?;
 
-    let descriptors = plan.layers.has(Layer::Descriptors);
+    let descriptors = plan.layers.has(SandboxLayer::Descriptors);
     let mut command = stage::command(if descriptors { stage::BUILD } else { stage::BUILD_WITH_DESCRIPTORS });
-    if !plan.layers.has(Layer::Environment) {
+    if !plan.layers.has(SandboxLayer::Environment) {
         command.envs(std::env::vars_os());
     }
     let aside_end = said_aside.try_clone().map_err(refused("make an unnamed file"))?;
@@ -339,7 +339,7 @@ fn converse(
 
     // The init says hello, and the kernel says who it is.
     let hello = hear(&control, deadline, &mut said_aside)?;
-    let (Said::Hello, Some(sender)) = (&hello.message, hello.sender) else {
+    let (StageMessage::Hello, Some(sender)) = (&hello.message, hello.sender) else {
         return Err(unexpected(hello.message));
     };
     let init = Process::hold(sender.pid, tier == Tier::Namespaces).map_err(refused("hold the init"))?;
@@ -358,18 +358,18 @@ fn converse(
     drop(their_door);
 
     let mut built = hear(&control, deadline, &mut said_aside)?;
-    let Said::Built(mut layers) = built.message else { return Err(unexpected(built.message)) };
+    let StageMessage::Built(mut layers) = built.message else { return Err(unexpected(built.message)) };
     let (Some(temporary), Some(proc)) = (built.descriptors.pop(), built.descriptors.pop()) else {
         return Err(Failed::Refused(setup("look into the sandbox", "it sent no windows", TRY_AGAIN)));
     };
     let found = hear(&door, deadline, &mut said_aside)?;
-    let Said::Canary(mut canary) = found.message else { return Err(unexpected(found.message)) };
+    let StageMessage::Canary(mut canary) = found.message else { return Err(unexpected(found.message)) };
     // Whoever is root outside stays root for what the other layers let through. The kernel says who it is.
     let detail = format!("user {} outside", sender.user);
     canary.push(ProbeResult { probe: "user_outside".into(), held: sender.user != 0, detail });
-    let enforced = plan.layers.has(Layer::Canary);
+    let enforced = plan.layers.has(SandboxLayer::Canary);
     layers.push(LayerReport {
-        layer: Layer::Canary,
+        layer: SandboxLayer::Canary,
         on: enforced,
         detail: format!("{} of {} probes held", canary.iter().filter(|probe| probe.held).count(), canary.len()),
     });
@@ -377,16 +377,16 @@ fn converse(
         && enforced
     {
         let (probe, detail) = (probe.probe.clone(), probe.detail.clone());
-        return Err(Failed::Refused(Refusal::Escaped { probe, detail }));
+        return Err(Failed::Refused(SpawnError::Escaped { probe, detail }));
     }
-    door.send(&Told::Go, &[]).map_err(refused("give the word"))?;
+    door.send(&ParentMessage::Go, &[]).map_err(refused("give the word"))?;
     // The door closes by itself when the program starts.
     match hear_or_close(&door, deadline, &mut said_aside)? {
         None => Ok((
             control,
             init,
             outer,
-            Windows::new(proc, temporary, plan.layers.has(Layer::ProcessNamespace)),
+            ProcView::new(proc, temporary, plan.layers.has(SandboxLayer::ProcessNamespace)),
             layers,
             canary,
         )),
@@ -395,14 +395,14 @@ fn converse(
 }
 
 /// A file without a name into which stages write what they have to say when they cannot say it otherwise.
-fn aside() -> io::Result<fs::File> {
+fn error_file() -> io::Result<fs::File> {
     Ok(rustix::fs::memfd_create("herm-aside", rustix::fs::MemfdFlags::CLOEXEC)?.into())
 }
 
-fn unexpected(said: Said) -> Failed {
+fn unexpected(said: StageMessage) -> Failed {
     match said {
-        Said::Failed { step, why, unavailable: true } => Failed::Unavailable(format!("cannot {step}: {why}")),
-        Said::Failed { step, why, .. } => {
+        StageMessage::Failed { step, why, unavailable: true } => Failed::Unavailable(format!("cannot {step}: {why}")),
+        StageMessage::Failed { step, why, .. } => {
             let hint = "check that what the spec names exists, and that the sandbox's user may reach it";
             Failed::Refused(setup(step, why, hint))
         }
@@ -410,11 +410,19 @@ fn unexpected(said: Said) -> Failed {
     }
 }
 
-fn hear_or_close(line: &Line, deadline: Instant, aside: &mut fs::File) -> Result<Option<wire::Heard<Said>>, Failed> {
+fn hear_or_close(
+    line: &ControlSocket,
+    deadline: Instant,
+    aside: &mut fs::File,
+) -> Result<Option<wire::ReceivedMessage<StageMessage>>, Failed> {
     let refused = |why: String| Failed::Refused(setup("build the sandbox", why, TRY_AGAIN));
     loop {
         if Instant::now() >= deadline {
-            return Err(refused(format!("a stage said nothing for {} s {}", PATIENCE.as_secs(), last_words(aside))));
+            return Err(refused(format!(
+                "a stage said nothing for {} s {}",
+                PATIENCE.as_secs(),
+                read_error_file(aside)
+            )));
         }
         if line.readable_before(deadline).map_err(|error| refused(error.to_string()))? {
             return line.receive().map_err(|error| refused(error.to_string()));
@@ -422,18 +430,22 @@ fn hear_or_close(line: &Line, deadline: Instant, aside: &mut fs::File) -> Result
     }
 }
 
-fn hear(line: &Line, deadline: Instant, aside: &mut fs::File) -> Result<wire::Heard<Said>, Failed> {
+fn hear(
+    line: &ControlSocket,
+    deadline: Instant,
+    aside: &mut fs::File,
+) -> Result<wire::ReceivedMessage<StageMessage>, Failed> {
     match hear_or_close(line, deadline, aside)? {
         // Bubblewrap that cannot make its namespaces says so aside, and ends.
-        None => Err(Failed::Unavailable(format!("a stage ended without a word {}", last_words(aside)))),
+        None => Err(Failed::Unavailable(format!("a stage ended without a word {}", read_error_file(aside)))),
         Some(heard) => match heard.message {
-            said @ Said::Failed { .. } => Err(unexpected(said)),
+            said @ StageMessage::Failed { .. } => Err(unexpected(said)),
             _ => Ok(heard),
         },
     }
 }
 
-fn last_words(aside: &mut fs::File) -> String {
+fn read_error_file(aside: &mut fs::File) -> String {
     let mut words = String::new();
     let read = aside.rewind().and_then(|()| aside.take(2_000).read_to_string(&mut words));
     match read {
@@ -453,10 +465,10 @@ impl Plan {
         bubblewrap: Option<PathBuf>,
         targets: &Targets,
         groups: &Groups,
-    ) -> Result<Orders, Refusal> {
+    ) -> Result<Orders, SpawnError> {
         let failed = |error: io::Error| setup("find our own binary", error, TRY_AGAIN);
         let mut binds = self.binds.clone();
-        let needed = self.program == Program::Ourselves || tier == Tier::Bubblewrap;
+        let needed = self.program == SandboxProgram::CurrentExe || tier == Tier::Bubblewrap;
         let mut libraries: Vec<_> = if needed { libraries() } else { Vec::new() };
         // What lies in a directory that is bound anyway is seen there.
         libraries.retain(|library| !binds.iter().any(|bind| library.inside.starts_with(&bind.inside)));
@@ -467,19 +479,19 @@ impl Plan {
             Tier::Namespaces | Tier::Bubblewrap => std::env::current_exe().map_err(failed)?,
         };
         let program = match &self.program {
-            Program::At(path) => path.clone(),
-            Program::Ourselves if self.layers.has(Layer::MountView) => {
+            SandboxProgram::At(path) => path.clone(),
+            SandboxProgram::CurrentExe if self.layers.has(SandboxLayer::MountView) => {
                 binds.push(bubblewrap::ourselves(&exe));
                 view::OURSELVES.into()
             }
-            Program::Ourselves => std::env::current_exe().map_err(failed)?,
+            SandboxProgram::CurrentExe => std::env::current_exe().map_err(failed)?,
         };
         if tier == Tier::Bubblewrap {
             binds.extend(bubblewrap::stage_binds(&exe, libraries));
         } else {
             binds.extend(libraries);
         }
-        let user = match root && self.layers.has(Layer::TransientUser) {
+        let user = match root && self.layers.has(SandboxLayer::TransientUser) {
             false => None,
             true => {
                 let random = place::random().map_err(|error| setup("choose a user", error, TRY_AGAIN))?;
@@ -526,7 +538,7 @@ impl Plan {
         ]
     }
 
-    fn finish(self, built: Built, asked: Instant) -> Result<(Running, Supervisor), Refusal> {
+    fn finish(self, built: Built, asked: Instant) -> Result<(SandboxProcess, Supervisor), SpawnError> {
         let failed = |error: io::Error| setup("supervise the sandbox", error, TRY_AGAIN);
         let Streams { program, stdin, stdout, stderr } = self.streams;
         drop(program);
@@ -536,10 +548,10 @@ impl Plan {
         let tree = Tree::open(&self.work).map_err(failed)?;
         let (ended, ending) = mpsc::channel();
         let mut pumps = Vec::new();
-        let mut reader = |side: Side| match side {
-            Side::Null => None,
-            Side::Caller(pipe) => Some(OutputReader { inner: CountedPipe { pipe, shared: Arc::clone(&shared) } }),
-            Side::Pump(pump) => {
+        let mut reader = |side: OutputEnd| match side {
+            OutputEnd::Null => None,
+            OutputEnd::Caller(pipe) => Some(OutputReader { inner: CountedPipe { pipe, shared: Arc::clone(&shared) } }),
+            OutputEnd::Pump(pump) => {
                 pumps.push(pump);
                 None
             }
@@ -557,10 +569,10 @@ impl Plan {
             shared,
             ended,
             (built.control, built.init, built.outer),
-            (built.windows, tree, built.groups),
+            (built.proc_view, tree, built.groups),
             (self.limits, pumps, self.lease),
         );
-        Ok((Running { report, stdin, stdout, stderr, handle }, supervisor))
+        Ok((SandboxProcess { report, stdin, stdout, stderr, handle }, supervisor))
     }
 }
 

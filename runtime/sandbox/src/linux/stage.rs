@@ -12,10 +12,10 @@ use rustix::thread::{CpuSet, UnshareFlags};
 
 use super::sys::{self, Fork};
 use super::view::{self, Trees};
-use super::wire::{self, Line, Orders, Said};
+use super::wire::{self, ControlSocket, Orders, StageMessage};
 use super::{bubblewrap, init};
 use crate::report::Tier;
-use crate::spec::Layer;
+use crate::spec::SandboxLayer;
 
 /// The first argument of a stage. It says which stage it is, and nothing more.
 pub(crate) const BUILD: &str = "herm-sandbox:build";
@@ -33,7 +33,7 @@ const OPEN_FILES: u64 = 4_096;
 
 static REGISTERED: OnceLock<()> = OnceLock::new();
 
-/// Whether this process called [`take_over`].
+/// Whether this process called [`run_if_reexec`].
 pub(crate) fn is_registered() -> bool {
     REGISTERED.get().is_some()
 }
@@ -57,17 +57,17 @@ pub(crate) fn take_over() {
 pub(crate) struct GivenUp;
 
 /// What a stage was given.
-pub(crate) struct Given {
-    pub(crate) line: Line,
+pub(crate) struct StageInput {
+    pub(crate) line: ControlSocket,
     pub(crate) orders: Orders,
     /// The program's own line, its streams, and perhaps its channel.
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-impl Given {
+impl StageInput {
     /// Tells the parent that a step failed.
     pub(crate) fn fail(&self, step: impl Into<String>, error: &io::Error, unavailable: bool) -> GivenUp {
-        let said = Said::Failed { step: step.into(), why: error.to_string(), unavailable };
+        let said = StageMessage::Failed { step: step.into(), why: error.to_string(), unavailable };
         // If the parent is gone too there is nobody left to tell.
         let _ = self.line.send(&said, &[]);
         GivenUp
@@ -75,16 +75,16 @@ impl Given {
 }
 
 /// Takes standard input as the line to the parent, and hears the orders.
-fn hear() -> Result<Given, GivenUp> {
+fn hear() -> Result<StageInput, GivenUp> {
     let line = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(|_| GivenUp)?;
-    let line = Line::on(line);
+    let line = ControlSocket::on(line);
     let heard = line.receive::<()>().map_err(|_| GivenUp)?.ok_or(GivenUp)?;
     let mut descriptors = heard.descriptors;
     if descriptors.is_empty() {
         return Err(GivenUp);
     }
     let orders = wire::open(descriptors.remove(0)).map_err(|_| GivenUp)?;
-    Ok(Given { line, orders, descriptors })
+    Ok(StageInput { line, orders, descriptors })
 }
 
 /// The descriptors of the caller are closed before anything else happens.
@@ -108,7 +108,7 @@ fn build() -> Result<(), GivenUp> {
 }
 
 /// Limits, processors, and what could be dumped or outlive the parent.
-fn give_up_extras(given: &Given) -> Result<(), GivenUp> {
+fn give_up_extras(given: &StageInput) -> Result<(), GivenUp> {
     let orders = &given.orders;
     die_with_parent(given)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
@@ -139,13 +139,13 @@ fn give_up_extras(given: &Given) -> Result<(), GivenUp> {
 }
 
 /// The kernel forgets this whenever the user changes, so it is said again after that.
-pub(crate) fn die_with_parent(given: &Given) -> Result<(), GivenUp> {
+pub(crate) fn die_with_parent(given: &StageInput) -> Result<(), GivenUp> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| given.fail("tie our life to the parent's", &error.into(), false))
 }
 
 /// Becomes the sandbox's own user, if the caller may choose one.
-fn become_user(given: &Given) -> Result<(), GivenUp> {
+fn become_user(given: &StageInput) -> Result<(), GivenUp> {
     let Some(id) = given.orders.user else { return Ok(()) };
     let (user, group) = (rustix::process::Uid::from_raw(id), rustix::process::Gid::from_raw(id));
     rustix::thread::set_thread_groups(&[])
@@ -155,9 +155,9 @@ fn become_user(given: &Given) -> Result<(), GivenUp> {
     die_with_parent(given)
 }
 
-fn namespaces(given: Given) -> Result<(), GivenUp> {
+fn namespaces(given: StageInput) -> Result<(), GivenUp> {
     let layers = &given.orders.layers;
-    let view = layers.has(Layer::MountView);
+    let view = layers.has(SandboxLayer::MountView);
     let failed = |(step, error): view::Failure| given.fail(step, &error, false);
     let mut trees = None;
     if view && rustix::process::geteuid().is_root() {
@@ -176,9 +176,9 @@ fn namespaces(given: Given) -> Result<(), GivenUp> {
     }
 }
 
-fn begin_inside(given: Given, trees: Option<Trees>) -> Result<(), GivenUp> {
+fn begin_inside(given: StageInput, trees: Option<Trees>) -> Result<(), GivenUp> {
     die_with_parent(&given)?;
-    given.line.send(&Said::Hello, &[]).map_err(|_| GivenUp)?;
+    given.line.send(&StageMessage::Hello, &[]).map_err(|_| GivenUp)?;
     let mut made = Vec::new();
     if let Err(((step, error), unavailable)) = init::set_up(&given.orders, trees, &mut made) {
         return Err(given.fail(step, &error, unavailable));
@@ -189,10 +189,10 @@ fn begin_inside(given: Given, trees: Option<Trees>) -> Result<(), GivenUp> {
 fn namespace_flags(orders: &Orders) -> UnshareFlags {
     let mut flags = UnshareFlags::NEWNS | UnshareFlags::NEWCGROUP;
     for (layer, flag) in [
-        (Layer::ProcessNamespace, UnshareFlags::NEWPID),
-        (Layer::NetworkNamespace, UnshareFlags::NEWNET),
-        (Layer::IpcNamespace, UnshareFlags::NEWIPC),
-        (Layer::HostName, UnshareFlags::NEWUTS),
+        (SandboxLayer::ProcessNamespace, UnshareFlags::NEWPID),
+        (SandboxLayer::NetworkNamespace, UnshareFlags::NEWNET),
+        (SandboxLayer::IpcNamespace, UnshareFlags::NEWIPC),
+        (SandboxLayer::HostName, UnshareFlags::NEWUTS),
     ] {
         if orders.layers.has(layer) {
             flags |= flag;
@@ -222,7 +222,7 @@ fn own_users() -> io::Result<()> {
 fn inside() -> Result<(), GivenUp> {
     close_what_was_inherited()?;
     let line = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(|_| GivenUp)?;
-    Line::on(line).send(&Said::Hello, &[]).map_err(|_| GivenUp)?;
+    ControlSocket::on(line).send(&StageMessage::Hello, &[]).map_err(|_| GivenUp)?;
     let given = hear()?;
     die_with_parent(&given)?;
     let made = init::by_bubblewrap(&given.orders);

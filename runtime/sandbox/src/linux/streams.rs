@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::spec::{Input, Output};
+use crate::spec::{OutputMode, StdinMode};
 
 /// Both ends of every stream.
 #[derive(Debug)]
@@ -14,13 +14,13 @@ pub(crate) struct Streams {
     /// For the program: standard input, output and error, and perhaps the channel.
     pub(crate) program: Vec<OwnedFd>,
     pub(crate) stdin: Option<File>,
-    pub(crate) stdout: Side,
-    pub(crate) stderr: Side,
+    pub(crate) stdout: OutputEnd,
+    pub(crate) stderr: OutputEnd,
 }
 
 /// Our end of an output stream.
 #[derive(Debug)]
-pub(crate) enum Side {
+pub(crate) enum OutputEnd {
     Null,
     /// The caller reads it.
     Caller(File),
@@ -36,10 +36,15 @@ pub(crate) struct Pump {
 }
 
 impl Streams {
-    pub(crate) fn open(stdin: Input, stdout: Output, stderr: Output, channel: Option<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn open(
+        stdin: StdinMode,
+        stdout: OutputMode,
+        stderr: OutputMode,
+        channel: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         let (first, stdin) = match stdin {
-            Input::Null => (null()?, None),
-            Input::Piped => {
+            StdinMode::Null => (null()?, None),
+            StdinMode::Piped => {
                 let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
                 (reader, Some(File::from(writer)))
             }
@@ -52,17 +57,17 @@ impl Streams {
     }
 }
 
-fn output(output: Output) -> io::Result<(OwnedFd, Side)> {
+fn output(output: OutputMode) -> io::Result<(OwnedFd, OutputEnd)> {
     Ok(match output {
-        Output::Null => (null()?, Side::Null),
-        Output::Piped => {
+        OutputMode::Null => (null()?, OutputEnd::Null),
+        OutputMode::Piped => {
             let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-            (writer, Side::Caller(File::from(reader)))
+            (writer, OutputEnd::Caller(File::from(reader)))
         }
-        Output::File(into) => {
+        OutputMode::File(into) => {
             let (from, writer) = pipe_with(PipeFlags::CLOEXEC)?;
             rustix::io::ioctl_fionbio(&from, true)?;
-            (writer, Side::Pump(Pump { from, into }))
+            (writer, OutputEnd::Pump(Pump { from, into }))
         }
     })
 }

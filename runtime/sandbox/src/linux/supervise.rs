@@ -14,14 +14,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::cgroup::Groups;
 use super::handle::Shared;
-use super::sample::Windows;
+use super::sample::ProcView;
 use super::spawn::Process;
 use super::streams::Pump;
 use super::tree::{Size, Tree, Unmeasured};
-use super::wire::{Line, Said, Told, timespec};
-use crate::ending::{Ending, How, Used};
-use crate::janitor::Lease;
-use crate::limits::{Budget, Limits};
+use super::wire::{ControlSocket, ParentMessage, StageMessage, timespec};
+use crate::ending::{ExitReason, ResourceUsage, SandboxExit};
+use crate::janitor::SandboxLease;
+use crate::limits::{LimitKind, SandboxLimits};
 
 /// The share of a sampled limit at which everything is stopped while it is looked at.
 const NEAR: f64 = 0.80;
@@ -61,20 +61,20 @@ struct Disk {
 
 pub(crate) struct Supervisor {
     shared: Arc<Shared>,
-    ended: Sender<Ending>,
-    control: Line,
+    ended: Sender<SandboxExit>,
+    control: ControlSocket,
     control_open: bool,
     init: Process,
     outer: Option<Process>,
-    windows: Windows,
+    windows: ProcView,
     tree: Tree,
     groups: Groups,
-    limits: Limits,
+    limits: SandboxLimits,
     pumps: Vec<Pump>,
     /// The largest cheap figure of memory for which the exact one was taken.
     looked_into: u64,
     /// Held as long as there is something to be swept.
-    _lease: Lease,
+    _lease: SandboxLease,
     started: Instant,
     status: Option<i32>,
     stopped: bool,
@@ -85,16 +85,16 @@ pub(crate) struct Supervisor {
     clean: (Size, Size),
     /// When it was last looked at while nobody moved.
     stopped_look: Option<Instant>,
-    used: Used,
+    used: ResourceUsage,
 }
 
 impl Supervisor {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        ended: Sender<Ending>,
-        (control, init, outer): (Line, Process, Option<Process>),
-        (windows, tree, groups): (Windows, Tree, Groups),
-        (limits, pumps, lease): (Limits, Vec<Pump>, Lease),
+        ended: Sender<SandboxExit>,
+        (control, init, outer): (ControlSocket, Process, Option<Process>),
+        (windows, tree, groups): (ProcView, Tree, Groups),
+        (limits, pumps, lease): (SandboxLimits, Vec<Pump>, SandboxLease),
     ) -> Self {
         let before = tree.file_system().unwrap_or_default();
         Self {
@@ -118,7 +118,7 @@ impl Supervisor {
             before,
             clean: (Size::default(), before),
             stopped_look: None,
-            used: Used::default(),
+            used: ResourceUsage::default(),
         }
     }
 
@@ -132,7 +132,7 @@ impl Supervisor {
             let verdict = self.shared.verdict();
             if verdict.is_none() && now >= self.started + self.limits.wall {
                 let (limit, used) = (self.limits.wall.as_millis() as u64, self.started.elapsed().as_millis() as u64);
-                self.exceed(Budget::Wall, limit, used);
+                self.exceed(LimitKind::Wall, limit, used);
             } else if verdict.is_none() && now >= next_look {
                 next_look = Instant::now() + self.look();
             }
@@ -147,7 +147,7 @@ impl Supervisor {
     }
 
     /// Ends everything. Whoever waits for a share of CPU time would wait with dying too.
-    fn exceed(&self, budget: Budget, limit: u64, used: u64) {
+    fn exceed(&self, budget: LimitKind, limit: u64, used: u64) {
         self.shared.exceed(budget, limit, used);
         self.groups.hasten();
     }
@@ -187,10 +187,10 @@ impl Supervisor {
     }
 
     fn hear(&mut self) {
-        match self.control.receive::<Said>() {
+        match self.control.receive::<StageMessage>() {
             Ok(Some(heard)) => match heard.message {
-                Said::Ended(status) => self.status = Some(status),
-                Said::Stopped => self.stopped = true,
+                StageMessage::Ended(status) => self.status = Some(status),
+                StageMessage::Stopped => self.stopped = true,
                 _ => {}
             },
             Ok(None) | Err(_) => self.control_open = false,
@@ -206,7 +206,7 @@ impl Supervisor {
             Ok(count) => {
                 let within = self.shared.count_output(count);
                 if let Err(error) = pump.into.write_all(&chunk[..within]) {
-                    self.shared.end(How::Broken(format!("the program's output cannot be written: {error}")));
+                    self.shared.end(ExitReason::Broken(format!("the program's output cannot be written: {error}")));
                     return false;
                 }
                 within == count
@@ -222,12 +222,12 @@ impl Supervisor {
         let counted = self.groups.counted();
         if counted.out_of_memory > 0 {
             let peak = self.groups.memory_peak().unwrap_or(self.limits.memory);
-            self.exceed(Budget::Memory, self.limits.memory, peak);
+            self.exceed(LimitKind::Memory, self.limits.memory, peak);
             return pause;
         }
         if counted.refused_forks > 0 {
             let limit = u64::from(self.limits.processes);
-            self.exceed(Budget::Processes, limit, limit);
+            self.exceed(LimitKind::Processes, limit, limit);
             return pause;
         }
         if let Some(processes) = self.groups.processes() {
@@ -255,7 +255,7 @@ impl Supervisor {
         if processes {
             self.used.processes_peak = self.used.processes_peak.max(sample.tasks);
             if sample.tasks > self.limits.processes {
-                self.exceed(Budget::Processes, self.limits.processes.into(), sample.tasks.into());
+                self.exceed(LimitKind::Processes, self.limits.processes.into(), sample.tasks.into());
                 return false;
             }
         }
@@ -281,7 +281,7 @@ impl Supervisor {
             self.used.memory_peak = self.used.memory_peak.max(exact);
         }
         if near && now as f64 >= self.limits.memory as f64 * CROSSED {
-            self.exceed(Budget::Memory, self.limits.memory, now);
+            self.exceed(LimitKind::Memory, self.limits.memory, now);
         }
         shorten(pause, until_mark(now, self.limits.memory) / BYTES_A_MILLISECOND);
         near
@@ -354,11 +354,11 @@ impl Supervisor {
             }
             Err(Unmeasured::Hidden) => {
                 // Whoever hides what it takes is taken to take too much.
-                self.exceed(Budget::Files, self.limits.files, self.used.files_peak);
+                self.exceed(LimitKind::Files, self.limits.files, self.used.files_peak);
                 return None;
             }
             Err(Unmeasured::Failed(error)) => {
-                self.shared.end(How::Broken(format!("the work directory cannot be measured: {error}")));
+                self.shared.end(ExitReason::Broken(format!("the work directory cannot be measured: {error}")));
                 return None;
             }
         };
@@ -382,11 +382,11 @@ impl Supervisor {
         Some(size)
     }
 
-    fn crossed(&self, size: Size) -> Option<(Budget, u64, u64)> {
+    fn crossed(&self, size: Size) -> Option<(LimitKind, u64, u64)> {
         if size.bytes as f64 >= self.limits.disk as f64 * CROSSED {
-            Some((Budget::Disk, self.limits.disk, size.bytes))
+            Some((LimitKind::Disk, self.limits.disk, size.bytes))
         } else if size.files as f64 >= self.limits.files as f64 * CROSSED {
-            Some((Budget::Files, self.limits.files, size.files))
+            Some((LimitKind::Files, self.limits.files, size.files))
         } else {
             None
         }
@@ -405,7 +405,7 @@ impl Supervisor {
 
     fn stop_once(&mut self) {
         self.stopped = false;
-        if !self.control_open || self.control.send(&Told::Stop, &[]).is_err() {
+        if !self.control_open || self.control.send(&ParentMessage::Stop, &[]).is_err() {
             return;
         }
         let deadline = Instant::now() + STOPPING;
@@ -421,7 +421,7 @@ impl Supervisor {
     fn go_on(&mut self) {
         self.stopped = false;
         // If the init is gone there is nothing to go on.
-        let _ = self.control.send(&Told::Continue, &[]);
+        let _ = self.control.send(&ParentMessage::Continue, &[]);
     }
 
     /// Nothing runs any more: takes in the last words, removes what is left, and tells how it ended.
@@ -455,25 +455,25 @@ impl Supervisor {
         self.used.cpu = self.groups.cpu_used().unwrap_or(waited_for);
         self.used.memory_peak = self.groups.memory_peak().unwrap_or(self.used.memory_peak);
         if self.shared.verdict().is_none() && counted.out_of_memory > 0 {
-            self.shared.exceed(Budget::Memory, self.limits.memory, self.used.memory_peak);
+            self.shared.exceed(LimitKind::Memory, self.limits.memory, self.used.memory_peak);
         }
         if self.shared.verdict().is_none() && counted.refused_forks > 0 {
             let limit = u64::from(self.limits.processes);
-            self.shared.exceed(Budget::Processes, limit, limit);
+            self.shared.exceed(LimitKind::Processes, limit, limit);
         }
         let verdict = self.shared.verdict();
         let mut how = match (&verdict, self.status) {
             (Some(verdict), _) => verdict.how.clone(),
             (None, Some(status)) => ended(status),
-            (None, None) => How::Broken("the init of the sandbox ended without a word".into()),
+            (None, None) => ExitReason::Broken("the init of the sandbox ended without a word".into()),
         };
         if let Err(error) = self.groups.remove()
-            && !matches!(how, How::Exceeded { .. } | How::Broken(_))
+            && !matches!(how, ExitReason::Exceeded { .. } | ExitReason::Broken(_))
         {
-            how = How::Broken(format!("the control groups of the sandbox cannot be removed: {error}"));
+            how = ExitReason::Broken(format!("the control groups of the sandbox cannot be removed: {error}"));
         }
         let terminated_within = verdict.map(|verdict| gone.saturating_duration_since(verdict.at));
-        let ending = Ending { how, used: self.used.clone(), terminated_within };
+        let ending = SandboxExit { how, used: self.used.clone(), terminated_within };
         let ended = self.ended.clone();
         // Everything that was held is gone before anybody hears of it.
         drop(self);
@@ -493,10 +493,10 @@ fn shorten(pause: &mut Duration, milliseconds: f64) {
     *pause = (*pause).min(wanted).max(SHORTEST_SLICE);
 }
 
-fn ended(status: i32) -> How {
+fn ended(status: i32) -> ExitReason {
     if libc::WIFSIGNALED(status) {
-        How::Signalled(libc::WTERMSIG(status))
+        ExitReason::Signalled(libc::WTERMSIG(status))
     } else {
-        How::Exited(libc::WEXITSTATUS(status))
+        ExitReason::Exited(libc::WEXITSTATUS(status))
     }
 }

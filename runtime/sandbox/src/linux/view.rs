@@ -19,7 +19,7 @@ use rustix::mount::{
 
 use super::sys::{self, NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 use super::wire::Orders;
-use crate::spec::{Bind, Layer};
+use crate::spec::{Bind, SandboxLayer};
 
 /// Where the program sees its work directory.
 pub(crate) const WORK: &str = "/work";
@@ -49,20 +49,20 @@ const TEMPORARY_FILES: u32 = 65_536;
 
 /// What is to be attached.
 pub(crate) struct Trees {
-    binds: Vec<Taken>,
+    binds: Vec<BindTree>,
     work: OwnedFd,
     devices: Vec<(&'static str, OwnedFd)>,
     /// The host's `/proc`, for a negative control without a process namespace.
     host_proc: Option<OwnedFd>,
 }
 
-struct Taken {
+struct BindTree {
     inside: PathBuf,
-    what: What,
+    what: BindSource,
     optional: bool,
 }
 
-enum What {
+enum BindSource {
     Directory(OwnedFd),
     File(OwnedFd),
     /// A link at the same place on the host is the same link inside.
@@ -82,7 +82,7 @@ pub(crate) fn take(orders: &Orders) -> Result<Trees, Failure> {
     let mut binds = Vec::new();
     for bind in &orders.binds {
         match take_bind(bind) {
-            Ok(what) => binds.push(Taken { inside: bind.inside.clone(), what, optional: bind.optional }),
+            Ok(what) => binds.push(BindTree { inside: bind.inside.clone(), what, optional: bind.optional }),
             Err(error) if bind.optional && error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err((format!("take {} into the sandbox", bind.host.display()), error)),
         }
@@ -95,7 +95,7 @@ pub(crate) fn take(orders: &Orders) -> Result<Trees, Failure> {
         let device = tree(&path, READ_ONLY | NO_SUID | NO_EXEC).map_err(trying(format!("take {}", path.display())))?;
         devices.push((name, device));
     }
-    let host_proc = if orders.layers.has(Layer::ProcessNamespace) {
+    let host_proc = if orders.layers.has(SandboxLayer::ProcessNamespace) {
         None
     } else {
         Some(tree(Path::new("/proc"), NO_SUID | NO_DEVICES | NO_EXEC).map_err(trying("take /proc"))?)
@@ -103,13 +103,13 @@ pub(crate) fn take(orders: &Orders) -> Result<Trees, Failure> {
     Ok(Trees { binds, work, devices, host_proc })
 }
 
-fn take_bind(bind: &Bind) -> io::Result<What> {
+fn take_bind(bind: &Bind) -> io::Result<BindSource> {
     if bind.host == bind.inside && fs::symlink_metadata(&bind.host)?.is_symlink() {
-        return Ok(What::Link(fs::read_link(&bind.host)?));
+        return Ok(BindSource::Link(fs::read_link(&bind.host)?));
     }
     let directory = fs::metadata(&bind.host)?.is_dir();
     let tree = tree(&bind.host, READ_ONLY | NO_SUID | NO_DEVICES)?;
-    Ok(if directory { What::Directory(tree) } else { What::File(tree) })
+    Ok(if directory { BindSource::Directory(tree) } else { BindSource::File(tree) })
 }
 
 fn tree(path: &Path, attributes: u64) -> io::Result<OwnedFd> {
@@ -181,7 +181,7 @@ fn change_root(root: &OwnedFd) -> io::Result<()> {
     std::env::set_current_dir("/")
 }
 
-fn place(taken: &Taken) -> io::Result<()> {
+fn place(taken: &BindTree) -> io::Result<()> {
     // What lies in a directory that is bound already is seen there.
     if taken.optional && fs::symlink_metadata(&taken.inside).is_ok() {
         return Ok(());
@@ -190,9 +190,9 @@ fn place(taken: &Taken) -> io::Result<()> {
         fs::create_dir_all(parent)?;
     }
     match &taken.what {
-        What::Link(target) => symlink(target, &taken.inside),
-        What::Directory(tree) => attach_directory(tree, &taken.inside),
-        What::File(tree) => attach_file(tree, &taken.inside),
+        BindSource::Link(target) => symlink(target, &taken.inside),
+        BindSource::Directory(tree) => attach_directory(tree, &taken.inside),
+        BindSource::File(tree) => attach_file(tree, &taken.inside),
     }
 }
 
@@ -265,7 +265,7 @@ fn mask(path: &Path, directory: bool) -> io::Result<()> {
 
 /// Where the work directory is, from the program's point of view.
 pub(crate) fn work_inside(orders: &Orders) -> &Path {
-    if orders.layers.has(Layer::MountView) { Path::new(WORK) } else { &orders.work }
+    if orders.layers.has(SandboxLayer::MountView) { Path::new(WORK) } else { &orders.work }
 }
 
 /// Whether a name is a process in `/proc`.

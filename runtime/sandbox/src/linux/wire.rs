@@ -16,13 +16,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::report::{LayerReport, ProbeResult, Tier};
-use crate::spec::{Bind, Layers};
+use crate::spec::{Bind, SandboxLayers};
 
 /// Everything a stage needs to know. It comes through an unnamed file, never through arguments or environment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(crate) tier: Tier,
-    pub(crate) layers: Layers,
+    pub(crate) layers: SandboxLayers,
     /// The program's path inside.
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
@@ -68,7 +68,7 @@ pub(crate) struct CanaryTargets {
 
 /// From a stage to the parent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Said {
+pub(crate) enum StageMessage {
     /// The init of the sandbox is there. The kernel tells the parent who it is.
     Hello,
     /// How the layers stand; comes with a descriptor of the sandbox's own `/proc` and of its `/tmp`.
@@ -85,7 +85,7 @@ pub(crate) enum Said {
 
 /// From the parent to a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Told {
+pub(crate) enum ParentMessage {
     /// Start the program.
     Go,
     /// Stop every process, and say so.
@@ -101,12 +101,12 @@ const MOST_DESCRIPTORS: usize = 8;
 
 /// One end of a conversation.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ControlSocket {
     socket: OwnedFd,
 }
 
 /// A message that came.
-pub(crate) struct Heard<T> {
+pub(crate) struct ReceivedMessage<T> {
     pub(crate) message: T,
     pub(crate) descriptors: Vec<OwnedFd>,
     /// Who sent it, as the kernel says, if this end asked for it.
@@ -120,7 +120,7 @@ pub(crate) struct Sender {
     pub(crate) user: u32,
 }
 
-impl Line {
+impl ControlSocket {
     pub(crate) fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self { socket: one }, Self { socket: other }))
@@ -135,7 +135,7 @@ impl Line {
     }
 
     /// From now on every message that comes tells who sent it.
-    pub(crate) fn ask_who_speaks(&self) -> io::Result<()> {
+    pub(crate) fn enable_peer_credentials(&self) -> io::Result<()> {
         Ok(sockopt::set_socket_passcred(&self.socket, true)?)
     }
 
@@ -156,7 +156,7 @@ impl Line {
     }
 
     /// The next message, or `None` when the other end is gone.
-    pub(crate) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<Heard<T>>> {
+    pub(crate) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<ReceivedMessage<T>>> {
         let mut bytes = vec![0; LARGEST];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS), ScmCredentials(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -173,7 +173,7 @@ impl Line {
             return Ok(None);
         }
         let mut heard =
-            Heard { message: serde_json::from_slice(&bytes[..received])?, descriptors: vec![], sender: None };
+            ReceivedMessage { message: serde_json::from_slice(&bytes[..received])?, descriptors: vec![], sender: None };
         for part in ancillary.drain() {
             match part {
                 RecvAncillaryMessage::ScmRights(descriptors) => heard.descriptors.extend(descriptors),
@@ -198,7 +198,7 @@ impl Line {
     }
 }
 
-impl AsFd for Line {
+impl AsFd for ControlSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use herm_sandbox::{Layer, Layers, Refusal};
+use herm_sandbox::{SandboxLayer, SandboxLayers, SpawnError};
 
-use Layer::{
+use SandboxLayer::{
     Canary, Capabilities, Descriptors, Environment, HostName, IpcNamespace, Landlock, MountView, NestedNamespaces,
     NetworkNamespace, ProcessNamespace, Seccomp, TransientUser,
 };
@@ -25,7 +25,7 @@ pub fn tests() -> Vec<Test> {
 /// A row of the matrix: what is off, what must get out, what must get out as root or as nobody alone, and what may get
 /// out, depending on the kernel and the network.
 struct Row {
-    off: &'static [Layer],
+    off: &'static [SandboxLayer],
     must: &'static [&'static str],
     as_root: &'static [&'static str],
     as_nobody: &'static [&'static str],
@@ -129,7 +129,7 @@ const OWN_FILES: &[&str] = &[
     "write_beside_work",
 ];
 
-const fn row(off: &'static [Layer], must: &'static [&'static str]) -> Row {
+const fn row(off: &'static [SandboxLayer], must: &'static [&'static str]) -> Row {
     Row { off, must, as_root: &[], as_nobody: &[], may: &[] }
 }
 
@@ -236,13 +236,13 @@ fn matrix() -> Result<(), NotRun> {
     Ok(())
 }
 
-fn reached_without(off: &[Layer]) -> Vec<String> {
+fn reached_without(off: &[SandboxLayer]) -> Vec<String> {
     let ground = Ground::new();
     let lease = ground.lease();
     let mut spec = ground.spec(&lease, &["probes", "escapes"]);
     // The canary would not let them run.
     let off: Vec<_> = off.iter().copied().chain([Canary]).collect();
-    spec.layers = Layers::with_holes_for_a_negative_control(&off);
+    spec.layers = SandboxLayers::with_holes_for_a_negative_control(&off);
     let found = probe_inside(spec, &ground);
     found.into_iter().filter(|(_, found)| matches!(found, Found::Reached(_))).map(|(name, _)| name).collect()
 }
@@ -263,9 +263,9 @@ fn the_canary_refuses() -> Result<(), NotRun> {
     for (layer, probe) in expected {
         let lease = ground.lease();
         let mut spec = ground.spec(&lease, &["probes", "escapes"]);
-        spec.layers = Layers::with_holes_for_a_negative_control(&[layer]);
+        spec.layers = SandboxLayers::with_holes_for_a_negative_control(&[layer]);
         match finish(spec, "").map(|finished| finished.ending) {
-            Err(Refusal::Escaped { probe: found, .. }) => {
+            Err(SpawnError::Escaped { probe: found, .. }) => {
                 assert_eq!(found, probe, "without {layer:?}");
             }
             other => panic!("without {layer:?} the canary must refuse, but: {other:?}"),
@@ -274,9 +274,9 @@ fn the_canary_refuses() -> Result<(), NotRun> {
     if is_root() {
         let lease = ground.lease();
         let mut spec = ground.spec(&lease, &["probes", "escapes"]);
-        spec.layers = Layers::with_holes_for_a_negative_control(&[TransientUser]);
+        spec.layers = SandboxLayers::with_holes_for_a_negative_control(&[TransientUser]);
         let refused = finish(spec, "").map(|finished| finished.ending);
-        assert!(matches!(&refused, Err(Refusal::Escaped { probe, .. }) if probe == "user_outside"), "{refused:?}");
+        assert!(matches!(&refused, Err(SpawnError::Escaped { probe, .. }) if probe == "user_outside"), "{refused:?}");
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::time::Duration;
 
-use herm_sandbox::{Budget, Cgroups, Ending, How, Input, Limits, Output, spawn};
+use herm_sandbox::{CgroupPolicy, ExitReason, LimitKind, OutputMode, SandboxExit, SandboxLimits, StdinMode, spawn};
 
 use crate::ground::Ground;
 use crate::harness::{NotRun, Test, is_root, test};
@@ -12,28 +12,28 @@ const MIB: u64 = 1024 * 1024;
 
 pub fn tests() -> Vec<Test> {
     vec![
-        test("a_fork_bomb_is_ended", || attack("forks", Budget::Processes)),
-        test("a_thread_bomb_is_ended", || attack("threads", Budget::Processes)),
-        test("a_memory_bomb_is_ended", || attack("memory", Budget::Memory)),
-        test("a_memory_bomb_of_many_processes_is_ended", || attack("memory-of-many 16", Budget::Memory)),
+        test("a_fork_bomb_is_ended", || attack("forks", LimitKind::Processes)),
+        test("a_thread_bomb_is_ended", || attack("threads", LimitKind::Processes)),
+        test("a_memory_bomb_is_ended", || attack("memory", LimitKind::Memory)),
+        test("a_memory_bomb_of_many_processes_is_ended", || attack("memory-of-many 16", LimitKind::Memory)),
         test("memory_of_several_processes_is_counted_below_its_limit_too", memory_of_several),
-        test("memory_that_nobody_has_mapped_counts", || attack("memory-without-a-mapping", Budget::Memory)),
+        test("memory_that_nobody_has_mapped_counts", || attack("memory-without-a-mapping", LimitKind::Memory)),
         test("memory_in_tmp_counts", || attack_or_full("memory-in-tmp")),
-        test("a_full_disk_ends_it", || attack("disk", Budget::Disk)),
-        test("a_disk_full_of_many_files_ends_it", || attack("disk-in-many-files", Budget::Disk)),
-        test("files_without_a_name_count", || attack("disk-without-a-name", Budget::Disk)),
-        test("files_behind_a_closed_door_count", || attack("disk-behind-a-closed-door", Budget::Disk)),
-        test("room_that_is_asked_for_is_not_given_at_once", || attack("disk-without-writing", Budget::Disk)),
-        test("a_single_call_that_writes_too_much_is_cut", || attack("disk-in-one-call", Budget::Disk)),
-        test("files_that_are_only_mapped_count", || attack("disk-in-mappings", Budget::Disk)),
-        test("files_that_wait_in_sockets_count", || attack("disk-in-sockets", Budget::Disk)),
-        test("files_without_a_first_thread_count", || attack("disk-without-a-first-thread", Budget::Disk)),
-        test("stops_that_are_undone_are_repeated", || attack("disk-undoing-stops", Budget::Disk)),
+        test("a_full_disk_ends_it", || attack("disk", LimitKind::Disk)),
+        test("a_disk_full_of_many_files_ends_it", || attack("disk-in-many-files", LimitKind::Disk)),
+        test("files_without_a_name_count", || attack("disk-without-a-name", LimitKind::Disk)),
+        test("files_behind_a_closed_door_count", || attack("disk-behind-a-closed-door", LimitKind::Disk)),
+        test("room_that_is_asked_for_is_not_given_at_once", || attack("disk-without-writing", LimitKind::Disk)),
+        test("a_single_call_that_writes_too_much_is_cut", || attack("disk-in-one-call", LimitKind::Disk)),
+        test("files_that_are_only_mapped_count", || attack("disk-in-mappings", LimitKind::Disk)),
+        test("files_that_wait_in_sockets_count", || attack("disk-in-sockets", LimitKind::Disk)),
+        test("files_without_a_first_thread_count", || attack("disk-without-a-first-thread", LimitKind::Disk)),
+        test("stops_that_are_undone_are_repeated", || attack("disk-undoing-stops", LimitKind::Disk)),
         test("calls_that_hide_files_let_callers_fall_back", || harmless("calls-that-fall-back")),
         test("a_directory_that_is_only_read_ends_nothing", || harmless("directory-that-is-only-read")),
-        test("many_files_end_it", || attack("files", Budget::Files)),
-        test("a_tree_too_deep_to_be_looked_at_ends_it", || attack("depth", Budget::Files)),
-        test("who_ignores_signals_and_leaves_its_session_is_ended_in_time", || attack("stubborn", Budget::Wall)),
+        test("many_files_end_it", || attack("files", LimitKind::Files)),
+        test("a_tree_too_deep_to_be_looked_at_ends_it", || attack("depth", LimitKind::Files)),
+        test("who_ignores_signals_and_leaves_its_session_is_ended_in_time", || attack("stubborn", LimitKind::Wall)),
         test("a_flood_of_output_is_cut_at_its_limit", flood),
         test("a_flood_into_a_file_is_cut_at_its_limit", flood_into_a_file),
         test("a_flood_that_nobody_reads_waits", flood_unread),
@@ -43,8 +43,8 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// Small enough that an attack reaches them at once.
-fn limits() -> Limits {
-    Limits {
+fn limits() -> SandboxLimits {
+    SandboxLimits {
         wall: Duration::from_secs(90),
         cpu_percent: 200,
         memory: 256 * MIB,
@@ -55,42 +55,42 @@ fn limits() -> Limits {
     }
 }
 
-fn limit_of(budget: Budget, limits: &Limits) -> u64 {
+fn limit_of(budget: LimitKind, limits: &SandboxLimits) -> u64 {
     match budget {
-        Budget::Wall => limits.wall.as_millis() as u64,
-        Budget::Memory => limits.memory,
-        Budget::Processes => limits.processes.into(),
-        Budget::Disk => limits.disk,
-        Budget::Files => limits.files,
-        Budget::Output => limits.output,
+        LimitKind::Wall => limits.wall.as_millis() as u64,
+        LimitKind::Memory => limits.memory,
+        LimitKind::Processes => limits.processes.into(),
+        LimitKind::Disk => limits.disk,
+        LimitKind::Files => limits.files,
+        LimitKind::Output => limits.output,
     }
 }
 
-fn run(attack: &str, limits: &Limits, cgroups: Cgroups) -> Ending {
+fn run(attack: &str, limits: &SandboxLimits, cgroups: CgroupPolicy) -> SandboxExit {
     let ground = Ground::new();
     let lease = ground.lease();
     let words: Vec<_> = ["attack"].into_iter().chain(attack.split(' ')).collect();
     let mut spec = ground.spec(&lease, &words);
-    (spec.stdin, spec.stdout, spec.stderr) = (Input::Null, Output::Null, Output::Null);
+    (spec.stdin, spec.stdout, spec.stderr) = (StdinMode::Null, OutputMode::Null, OutputMode::Null);
     spec.limits = limits.clone();
     spec.cgroups = cgroups;
     spawn(spec).unwrap_or_else(|refusal| panic!("{refusal}")).wait()
 }
 
 /// What went wrong with an ending, if something did.
-fn verdict(attack: &str, budget: Budget, limits: &Limits, ending: &Ending) -> Result<String, String> {
-    let How::Exceeded { budget: crossed, limit, used } = ending.how else {
+fn verdict(attack: &str, budget: LimitKind, limits: &SandboxLimits, ending: &SandboxExit) -> Result<String, String> {
+    let ExitReason::Exceeded { budget: crossed, limit, used } = ending.how else {
         return Err(format!("{attack} was not ended: {ending:?}"));
     };
     if crossed != budget || limit != limit_of(budget, limits) {
         return Err(format!("{attack} was ended for something else: {ending:?}"));
     }
     let peak = match budget {
-        Budget::Disk => ending.used.disk_peak.max(used),
-        Budget::Files => ending.used.files_peak.max(used),
-        Budget::Memory => ending.used.memory_peak.max(used),
-        Budget::Processes => u64::from(ending.used.processes_peak).max(used),
-        Budget::Wall | Budget::Output => used,
+        LimitKind::Disk => ending.used.disk_peak.max(used),
+        LimitKind::Files => ending.used.files_peak.max(used),
+        LimitKind::Memory => ending.used.memory_peak.max(used),
+        LimitKind::Processes => u64::from(ending.used.processes_peak).max(used),
+        LimitKind::Wall | LimitKind::Output => used,
     };
     let over = peak as f64 / limit as f64 - 1.0;
     // A tree that is too deep is ended for being so, not for a number.
@@ -111,25 +111,25 @@ fn verdict(attack: &str, budget: Budget, limits: &Limits, ending: &Ending) -> Re
 
 /// What was taken is known where nothing was crossed: with control groups, and by sampling.
 fn memory_of_several() -> Result<(), NotRun> {
-    for cgroups in [Cgroups::WhereWritable, Cgroups::Never] {
+    for cgroups in [CgroupPolicy::WhereWritable, CgroupPolicy::Never] {
         let ending = run("memory-of-a-child 60", &limits(), cgroups);
-        assert!(matches!(ending.how, How::Exited(0)), "{ending:?}");
+        assert!(matches!(ending.how, ExitReason::Exited(0)), "{ending:?}");
         assert!((54 * MIB..120 * MIB).contains(&ending.used.memory_peak), "{ending:?}");
     }
     Ok(())
 }
 
-fn attack(attack: &str, budget: Budget) -> Result<(), NotRun> {
-    attack_with(attack, budget, Cgroups::WhereWritable)
+fn attack(attack: &str, budget: LimitKind) -> Result<(), NotRun> {
+    attack_with(attack, budget, CgroupPolicy::WhereWritable)
 }
 
-fn attack_with(attack: &str, budget: Budget, cgroups: Cgroups) -> Result<(), NotRun> {
+fn attack_with(attack: &str, budget: LimitKind, cgroups: CgroupPolicy) -> Result<(), NotRun> {
     let mut limits = limits();
     match budget {
         // A twentieth of it is time enough to be late on a busy machine.
-        Budget::Wall => limits.wall = Duration::from_secs(3),
+        LimitKind::Wall => limits.wall = Duration::from_secs(3),
         // Where memory is short the disk is waited for: that is not what is measured here.
-        Budget::Disk | Budget::Files => limits.memory = 2_048 * MIB,
+        LimitKind::Disk | LimitKind::Files => limits.memory = 2_048 * MIB,
         _ => {}
     }
     // Times are measured on a machine that may do something else: one more try before it counts.
@@ -146,33 +146,36 @@ fn attack_with(attack: &str, budget: Budget, cgroups: Cgroups) -> Result<(), Not
 }
 
 fn harmless(attack: &str) -> Result<(), NotRun> {
-    let ending = run(attack, &limits(), Cgroups::WhereWritable);
-    assert!(matches!(ending.how, How::Exited(0)), "{ending:?}");
+    let ending = run(attack, &limits(), CgroupPolicy::WhereWritable);
+    assert!(matches!(ending.how, ExitReason::Exited(0)), "{ending:?}");
     Ok(())
 }
 
 /// `/tmp` has a limit of its own below that of memory, so this attack gets nowhere; the wall ends it.
 fn attack_or_full(attack: &str) -> Result<(), NotRun> {
-    let limits = Limits { wall: Duration::from_millis(1_500), ..limits() };
-    let ending = run(attack, &limits, Cgroups::WhereWritable);
-    assert!(matches!(ending.how, How::Exceeded { budget: Budget::Wall | Budget::Memory, .. }), "{ending:?}");
+    let limits = SandboxLimits { wall: Duration::from_millis(1_500), ..limits() };
+    let ending = run(attack, &limits, CgroupPolicy::WhereWritable);
+    assert!(
+        matches!(ending.how, ExitReason::Exceeded { budget: LimitKind::Wall | LimitKind::Memory, .. }),
+        "{ending:?}"
+    );
     assert!(ending.used.memory_peak <= limits.memory * 105 / 100, "{ending:?}");
     Ok(())
 }
 
 fn without_groups() -> Result<(), NotRun> {
     for (name, budget) in [
-        ("forks", Budget::Processes),
-        ("threads", Budget::Processes),
-        ("memory", Budget::Memory),
-        ("memory-of-many 16", Budget::Memory),
-        ("memory-without-a-mapping", Budget::Memory),
-        ("memory-without-a-first-thread", Budget::Memory),
-        ("disk", Budget::Disk),
-        ("files", Budget::Files),
-        ("stubborn", Budget::Wall),
+        ("forks", LimitKind::Processes),
+        ("threads", LimitKind::Processes),
+        ("memory", LimitKind::Memory),
+        ("memory-of-many 16", LimitKind::Memory),
+        ("memory-without-a-mapping", LimitKind::Memory),
+        ("memory-without-a-first-thread", LimitKind::Memory),
+        ("disk", LimitKind::Disk),
+        ("files", LimitKind::Files),
+        ("stubborn", LimitKind::Wall),
     ] {
-        attack_with(name, budget, Cgroups::Never)?;
+        attack_with(name, budget, CgroupPolicy::Never)?;
     }
     Ok(())
 }
@@ -182,14 +185,14 @@ fn flood() -> Result<(), NotRun> {
     let lease = ground.lease();
     let mut spec = ground.spec(&lease, &["attack", "flood"]);
     spec.limits = limits();
-    spec.stderr = Output::Null;
+    spec.stderr = OutputMode::Null;
     let mut running = spawn(spec).unwrap();
     let mut said = Vec::new();
     running.stdout.take().unwrap().read_to_end(&mut said).unwrap();
     let ending = running.wait();
     assert_eq!(said.len() as u64, MIB, "exactly the limit is handed on");
     let how = &ending.how;
-    assert!(matches!(how, How::Exceeded { budget: Budget::Output, .. }), "{how:?}");
+    assert!(matches!(how, ExitReason::Exceeded { budget: LimitKind::Output, .. }), "{how:?}");
     Ok(())
 }
 
@@ -200,10 +203,10 @@ fn flood_into_a_file() -> Result<(), NotRun> {
     let mut spec = ground.spec(&lease, &["attack", "flood"]);
     spec.limits = limits();
     let into = || std::fs::OpenOptions::new().append(true).create(true).open(&place).unwrap();
-    (spec.stdout, spec.stderr) = (Output::File(into()), Output::File(into()));
+    (spec.stdout, spec.stderr) = (OutputMode::File(into()), OutputMode::File(into()));
     let ending = spawn(spec).unwrap().wait();
     assert_eq!(std::fs::metadata(&place).unwrap().len(), MIB);
-    assert!(matches!(ending.how, How::Exceeded { budget: Budget::Output, .. }), "{ending:?}");
+    assert!(matches!(ending.how, ExitReason::Exceeded { budget: LimitKind::Output, .. }), "{ending:?}");
     assert!(ending.terminated_within.unwrap() <= Duration::from_millis(250), "{ending:?}");
     Ok(())
 }
@@ -212,16 +215,16 @@ fn flood_unread() -> Result<(), NotRun> {
     let ground = Ground::new();
     let lease = ground.lease();
     let mut spec = ground.spec(&lease, &["attack", "flood"]);
-    spec.limits = Limits { wall: Duration::from_millis(500), ..limits() };
+    spec.limits = SandboxLimits { wall: Duration::from_millis(500), ..limits() };
     let ending = spawn(spec).unwrap().wait();
-    assert!(matches!(ending.how, How::Exceeded { budget: Budget::Wall, .. }), "{ending:?}");
+    assert!(matches!(ending.how, ExitReason::Exceeded { budget: LimitKind::Wall, .. }), "{ending:?}");
     Ok(())
 }
 
 fn burn() -> Result<(), NotRun> {
     let held = |percent: u32| {
-        let limits = Limits { cpu_percent: percent, wall: Duration::from_millis(2_000), ..limits() };
-        let ending = run("burn 8 60000", &limits, Cgroups::WhereWritable);
+        let limits = SandboxLimits { cpu_percent: percent, wall: Duration::from_millis(2_000), ..limits() };
+        let ending = run("burn 8 60000", &limits, CgroupPolicy::WhereWritable);
         let share = ending.used.cpu.as_secs_f64() / ending.used.wall.as_secs_f64() * 100.0;
         (ending, share)
     };
@@ -236,7 +239,7 @@ fn burn() -> Result<(), NotRun> {
         }
         println!("figure: eight threads at a limit of {percent} %: {share:.1} %");
         assert!(share <= bound, "{percent} %: {share:.1} %: {ending:?}");
-        assert!(matches!(ending.how, How::Exceeded { budget: Budget::Wall, .. }), "{ending:?}");
+        assert!(matches!(ending.how, ExitReason::Exceeded { budget: LimitKind::Wall, .. }), "{ending:?}");
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use herm_sandbox::{Cgroups, How, Layer, Tier, Tiers};
+use herm_sandbox::{CgroupPolicy, ExitReason, SandboxLayer, Tier, TierPolicy};
 
 use crate::ground::{Ground, finish};
 use crate::harness::{NotRun, Test, is_root, test};
@@ -12,24 +12,24 @@ use crate::probes::{Control, Found, escapes, positives};
 pub fn tests() -> Vec<Test> {
     vec![
         test("probes_get_through_on_the_host", controls),
-        test("nothing_gets_out_of_namespaces", || nothing_gets_out(Tier::Namespaces, Cgroups::WhereWritable)),
+        test("nothing_gets_out_of_namespaces", || nothing_gets_out(Tier::Namespaces, CgroupPolicy::WhereWritable)),
         test("nothing_gets_out_of_namespaces_without_control_groups", || {
-            nothing_gets_out(Tier::Namespaces, Cgroups::Never)
+            nothing_gets_out(Tier::Namespaces, CgroupPolicy::Never)
         }),
         test("nothing_gets_out_of_bubblewrap", || {
             if !std::path::Path::new("/usr/bin/bwrap").exists() {
                 return Err(NotRun("bubblewrap", "apt-get install bubblewrap"));
             }
-            nothing_gets_out(Tier::Bubblewrap, Cgroups::WhereWritable)
+            nothing_gets_out(Tier::Bubblewrap, CgroupPolicy::WhereWritable)
         }),
     ]
 }
 
 /// Runs all probes of a kind in a sandbox, by name.
-pub fn probe_inside(spec: herm_sandbox::Spec, ground: &Ground) -> BTreeMap<String, Found> {
+pub fn probe_inside(spec: herm_sandbox::SandboxSpec, ground: &Ground) -> BTreeMap<String, Found> {
     let input = serde_json::to_string(&ground.targets).unwrap();
     let finished = finish(spec, &input).unwrap_or_else(|refusal| panic!("{refusal}"));
-    assert_eq!(finished.ending.how, How::Exited(0), "{}{}", finished.output, finished.errors);
+    assert_eq!(finished.ending.how, ExitReason::Exited(0), "{}{}", finished.output, finished.errors);
     let found: Vec<(String, Found)> = serde_json::from_str(&finished.output)
         .unwrap_or_else(|error| panic!("{error}: {}{}", finished.output, finished.errors));
     found.into_iter().collect()
@@ -59,13 +59,13 @@ fn controls() -> Result<(), NotRun> {
     Ok(())
 }
 
-fn nothing_gets_out(tier: Tier, cgroups: Cgroups) -> Result<(), NotRun> {
+fn nothing_gets_out(tier: Tier, cgroups: CgroupPolicy) -> Result<(), NotRun> {
     let ground = Ground::new();
     let before = listing(&ground);
     for kind in ["escapes", "positives"] {
         let lease = ground.lease();
         let mut spec = ground.spec(&lease, &["probes", kind]);
-        spec.tiers = Tiers::Only(tier);
+        spec.tiers = TierPolicy::Only(tier);
         spec.cgroups = cgroups;
         let found = probe_inside(spec, &ground);
         let expected: Vec<_> = of_kind(kind).iter().map(|probe| probe.name.to_owned()).collect();
@@ -94,6 +94,6 @@ fn listing(ground: &Ground) -> Vec<String> {
 }
 
 /// The layers that stand in a report, for other tests.
-pub fn standing(report: &herm_sandbox::SpawnReport) -> Vec<Layer> {
+pub fn standing(report: &herm_sandbox::SpawnReport) -> Vec<SandboxLayer> {
     report.layers.iter().filter(|layer| layer.on).map(|layer| layer.layer).collect()
 }

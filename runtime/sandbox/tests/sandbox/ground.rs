@@ -9,7 +9,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use herm_sandbox::{Bind, Ending, Input, Lease, Output, Program, Refusal, Spec, spawn};
+use herm_sandbox::{
+    Bind, OutputMode, SandboxExit, SandboxLease, SandboxProgram, SandboxSpec, SpawnError, StdinMode, spawn,
+};
 use tempfile::TempDir;
 
 use crate::harness::SECRET;
@@ -93,19 +95,19 @@ impl Ground {
         Targets { bound: self.directory.path().join("bound"), ..self.targets.clone() }
     }
 
-    pub fn lease(&self) -> Lease {
-        Lease::take(leases(self.directory.path())).unwrap()
+    pub fn lease(&self) -> SandboxLease {
+        SandboxLease::take(leases(self.directory.path())).unwrap()
     }
 
     /// This binary, inside, with the system's programs and one file of the host.
-    pub fn spec(&self, lease: &Lease, arguments: &[&str]) -> Spec {
-        let mut spec = Spec::new(Program::Ourselves, lease);
+    pub fn spec(&self, lease: &SandboxLease, arguments: &[&str]) -> SandboxSpec {
+        let mut spec = SandboxSpec::new(SandboxProgram::CurrentExe, lease);
         spec.args = ["inside"].iter().chain(arguments).map(|text| (*text).to_owned()).collect();
         spec.binds = Bind::system();
         spec.binds.push(Bind::at(self.directory.path().join("bound"), "/given/bound"));
-        spec.stdin = Input::Piped;
-        spec.stdout = Output::Piped;
-        spec.stderr = Output::Piped;
+        spec.stdin = StdinMode::Piped;
+        spec.stdout = OutputMode::Piped;
+        spec.stderr = OutputMode::Piped;
         spec
     }
 }
@@ -121,13 +123,13 @@ impl Drop for Ground {
 
 /// What a finished program said.
 pub struct Finished {
-    pub ending: Ending,
+    pub ending: SandboxExit,
     pub output: String,
     pub errors: String,
 }
 
 /// Runs a spec with piped streams to its end.
-pub fn finish(spec: Spec, input: &str) -> Result<Finished, Refusal> {
+pub fn finish(spec: SandboxSpec, input: &str) -> Result<Finished, SpawnError> {
     let mut running = spawn(spec)?;
     if let Some(mut stdin) = running.stdin.take() {
         // A program that does not read is free not to.

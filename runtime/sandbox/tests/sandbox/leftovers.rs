@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use herm_sandbox::{How, Input, Lease, Output, janitor, spawn};
+use herm_sandbox::{ExitReason, OutputMode, SandboxLease, StdinMode, janitor, spawn};
 
 use crate::ground::{Ground, leases};
 use crate::harness::{NotRun, Test, is_root, test};
@@ -31,8 +31,8 @@ fn number(variable: &str, otherwise: usize) -> usize {
 pub fn be_a_parent(root: &str) -> ExitCode {
     let mut running = Vec::new();
     for attack in ["sleep", "stubborn", "sleep", "stubborn"].iter().cycle() {
-        let lease = Lease::take(root).unwrap();
-        let mut spec = herm_sandbox::Spec::new(herm_sandbox::Program::Ourselves, &lease);
+        let lease = SandboxLease::take(root).unwrap();
+        let mut spec = herm_sandbox::SandboxSpec::new(herm_sandbox::SandboxProgram::CurrentExe, &lease);
         spec.args = vec!["inside".into(), "attack".into(), (*attack).into()];
         running.push((spawn(spec).unwrap(), lease));
         if running.len() == 3 {
@@ -143,8 +143,8 @@ fn killed_parents() -> Result<(), NotRun> {
 
 /// Sweeps until no lease is held. A stage that was being started when its parent died shares the parent's descriptors,
 /// and so the lock, until it is this binary: for a moment the lease is not free.
-fn sweep_all(root: &Path) -> janitor::Swept {
-    let mut all = janitor::Swept::default();
+fn sweep_all(root: &Path) -> janitor::SweepReport {
+    let mut all = janitor::SweepReport::default();
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         let swept = janitor::sweep(root).unwrap();
@@ -222,9 +222,9 @@ fn cycle(ground: &Ground, round: usize, names: &mut BTreeSet<String>) -> Duratio
     names.insert(lease.directory().file_name().unwrap().to_string_lossy().into_owned());
     let attack = if round % 4 == 1 { "nothing" } else { "sleep" };
     let mut spec = ground.spec(&lease, &["attack", attack]);
-    (spec.stdin, spec.stdout, spec.stderr) = (Input::Null, Output::Null, Output::Null);
+    (spec.stdin, spec.stdout, spec.stderr) = (StdinMode::Null, OutputMode::Null, OutputMode::Null);
     if round % 4 == 3 {
-        spec.program = herm_sandbox::Program::At("/no/such/program".into());
+        spec.program = herm_sandbox::SandboxProgram::At("/no/such/program".into());
         spawn(spec).unwrap_err();
         return Duration::ZERO;
     }
@@ -234,9 +234,9 @@ fn cycle(ground: &Ground, round: usize, names: &mut BTreeSet<String>) -> Duratio
         0 => {
             running.killer().kill();
             running.killer().kill();
-            assert_eq!(running.wait().how, How::Killed);
+            assert_eq!(running.wait().how, ExitReason::Killed);
         }
-        1 => assert_eq!(running.wait().how, How::Exited(0)),
+        1 => assert_eq!(running.wait().how, ExitReason::Exited(0)),
         _ => drop(running),
     }
     ready
@@ -246,21 +246,21 @@ fn live_sandbox() -> Result<(), NotRun> {
     let ground = Ground::new();
     let lease = ground.lease();
     let mut spec = ground.spec(&lease, &["attack", "sleep"]);
-    (spec.stdin, spec.stdout, spec.stderr) = (Input::Null, Output::Null, Output::Null);
+    (spec.stdin, spec.stdout, spec.stderr) = (StdinMode::Null, OutputMode::Null, OutputMode::Null);
     let running = spawn(spec).unwrap();
     let swept = janitor::sweep(leases(ground.directory.path())).unwrap();
     assert_eq!((swept.held, swept.leases.len(), swept.processes, swept.cgroups), (1, 0, 0, 0), "{swept:?}");
     assert!(lease.work().is_dir());
     running.killer().kill();
     let ending = running.wait();
-    assert_eq!(ending.how, How::Killed);
+    assert_eq!(ending.how, ExitReason::Killed);
     Ok(())
 }
 
 fn repeated() -> Result<(), NotRun> {
     let place = tempfile::tempdir().unwrap();
     let root = place.path().join("none");
-    assert_eq!(janitor::sweep(&root).unwrap(), janitor::Swept::default());
+    assert_eq!(janitor::sweep(&root).unwrap(), janitor::SweepReport::default());
     fs::create_dir_all(root.join("left/work/deep")).unwrap();
     fs::write(
         root.join("left/lease"),
@@ -270,13 +270,13 @@ fn repeated() -> Result<(), NotRun> {
     let first = janitor::sweep(&root).unwrap();
     // Process 1 was not started at that moment, so it is somebody else's.
     assert_eq!((first.leases.len(), first.processes, first.left.len()), (1, 0, 0), "{first:?}");
-    assert_eq!(janitor::sweep(&root).unwrap(), janitor::Swept::default());
+    assert_eq!(janitor::sweep(&root).unwrap(), janitor::SweepReport::default());
     Ok(())
 }
 
 fn dropped_lease() -> Result<(), NotRun> {
     let place = tempfile::tempdir().unwrap();
-    let lease = Lease::take(place.path()).unwrap();
+    let lease = SandboxLease::take(place.path()).unwrap();
     let (directory, clone) = (lease.directory().to_owned(), lease.clone());
     fs::write(lease.work().join("file"), "text").unwrap();
     drop(lease);
@@ -290,15 +290,15 @@ fn closed_root() -> Result<(), NotRun> {
     let ground = Ground::new();
     let lease = ground.lease();
     let mut spec = ground.spec(&lease, &["attack", "sleep"]);
-    (spec.stdin, spec.stdout, spec.stderr) = (Input::Null, Output::Null, Output::Null);
+    (spec.stdin, spec.stdout, spec.stderr) = (StdinMode::Null, OutputMode::Null, OutputMode::Null);
     let running = spawn(spec).unwrap();
     let root = lease.directory().parent().unwrap().to_owned();
     let swept = janitor::close(&root).unwrap();
     assert_eq!((swept.left, swept.leases), (vec![], vec![lease.directory().to_owned()]));
     assert_eq!(entries(&root), BTreeSet::new());
-    assert!(matches!(running.wait().how, How::Signalled(_) | How::Killed | How::Broken(_)));
+    assert!(matches!(running.wait().how, ExitReason::Signalled(_) | ExitReason::Killed | ExitReason::Broken(_)));
     let mut again = ground.spec(&lease, &["attack", "nothing"]);
-    (again.stdin, again.stdout, again.stderr) = (Input::Null, Output::Null, Output::Null);
+    (again.stdin, again.stdout, again.stderr) = (StdinMode::Null, OutputMode::Null, OutputMode::Null);
     assert!(spawn(again).is_err(), "nothing is made under it any more");
     assert_eq!(entries(&root), BTreeSet::new());
     Ok(())

@@ -45,7 +45,7 @@ mod sys;
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
-    herm_sandbox::take_over();
+    herm_sandbox::run_if_reexec();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some("inside") => inside::run(&arguments[1..]),

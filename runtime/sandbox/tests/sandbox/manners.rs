@@ -6,7 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use herm_sandbox::{Bind, How, Input, Layer, Limits, Output, Program, Refusal, Spec, Tier, available, spawn};
+use herm_sandbox::{
+    Bind, ExitReason, OutputMode, SandboxLayer, SandboxLimits, SandboxProgram, SandboxSpec, SpawnError, StdinMode,
+    Tier, available, spawn,
+};
 
 use crate::escapes::standing;
 use crate::ground::{Ground, finish};
@@ -32,9 +35,9 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-fn quiet(ground: &Ground, lease: &herm_sandbox::Lease, words: &[&str]) -> Spec {
+fn quiet(ground: &Ground, lease: &herm_sandbox::SandboxLease, words: &[&str]) -> SandboxSpec {
     let mut spec = ground.spec(lease, words);
-    (spec.stdin, spec.stdout, spec.stderr) = (Input::Null, Output::Null, Output::Null);
+    (spec.stdin, spec.stdout, spec.stderr) = (StdinMode::Null, OutputMode::Null, OutputMode::Null);
     spec
 }
 
@@ -57,7 +60,7 @@ fn echo() -> Result<(), NotRun> {
     let lease = ground.lease();
     let said = finish(ground.spec(&lease, &["attack", "echo"]), "in and out").unwrap();
     assert_eq!((said.output.as_str(), said.errors.as_str()), ("in and out", ""));
-    assert_eq!(said.ending.how, How::Exited(0));
+    assert_eq!(said.ending.how, ExitReason::Exited(0));
     assert_eq!(said.ending.used.output, 10);
     Ok(())
 }
@@ -73,7 +76,7 @@ fn channel() -> Result<(), NotRun> {
     let mut answer = String::new();
     ours.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "HELLO");
-    assert_eq!(running.wait().how, How::Exited(0));
+    assert_eq!(running.wait().how, ExitReason::Exited(0));
     Ok(())
 }
 
@@ -81,9 +84,9 @@ fn codes() -> Result<(), NotRun> {
     let ground = Ground::new();
     let lease = ground.lease();
     let ending = |words: &[&str]| spawn(quiet(&ground, &lease, words)).unwrap().wait();
-    assert_eq!(ending(&["attack", "exit", "7"]).how, How::Exited(7));
+    assert_eq!(ending(&["attack", "exit", "7"]).how, ExitReason::Exited(7));
     let ended = ending(&["attack", "die"]);
-    assert_eq!((ended.how, ended.terminated_within), (How::Signalled(libc::SIGTERM), None));
+    assert_eq!((ended.how, ended.terminated_within), (ExitReason::Signalled(libc::SIGTERM), None));
     Ok(())
 }
 
@@ -92,7 +95,7 @@ fn work() -> Result<(), NotRun> {
     let lease = ground.lease();
     fs::write(lease.work().join("before"), "from outside").unwrap();
     let ending = spawn(quiet(&ground, &lease, &["attack", "write"])).unwrap().wait();
-    assert_eq!(ending.how, How::Exited(0));
+    assert_eq!(ending.how, ExitReason::Exited(0));
     assert_eq!(fs::read_to_string(lease.work().join("result")).unwrap(), "made inside");
     assert_eq!(fs::read_to_string(lease.work().join("before")).unwrap(), "from outside");
     assert!(ending.used.files_peak >= 2 && ending.used.disk_peak > 0, "{ending:?}");
@@ -103,7 +106,7 @@ fn dropped() -> Result<(), NotRun> {
     let ground = Ground::new();
     let lease = ground.lease();
     let mut spec = ground.spec(&lease, &["attack", "sleep"]);
-    spec.stdin = Input::Null;
+    spec.stdin = StdinMode::Null;
     let mut running = spawn(spec).unwrap();
     let mut stdout = running.stdout.take().unwrap();
     drop(running);
@@ -118,9 +121,12 @@ fn layers() -> Result<(), NotRun> {
     let running = spawn(quiet(&ground, &lease, &["attack", "nothing"])).unwrap();
     let report = &running.report;
     assert_eq!(report.tier, Tier::Namespaces);
-    let expected: Vec<_> = Layer::ALL.into_iter().filter(|layer| *layer != Layer::TransientUser || is_root()).collect();
+    let expected: Vec<_> =
+        SandboxLayer::ALL.into_iter().filter(|layer| *layer != SandboxLayer::TransientUser || is_root()).collect();
     assert_eq!(standing(report), expected, "{report:?}");
-    assert!(report.layers.len() == Layer::ALL.len() && report.layers.iter().all(|layer| !layer.detail.is_empty()));
+    assert!(
+        report.layers.len() == SandboxLayer::ALL.len() && report.layers.iter().all(|layer| !layer.detail.is_empty())
+    );
     assert!(report.canary.len() >= 12 && report.canary.iter().all(|probe| probe.held), "{report:?}");
     println!("figure: {} probes of the canary", report.canary.len());
     running.wait();
@@ -139,27 +145,27 @@ fn bare() -> Result<(), NotRun> {
     let lease = ground.lease();
     let mut spec = quiet(&ground, &lease, &["attack", "exit", "3"]);
     spec.binds = Vec::new();
-    assert_eq!(spawn(spec).unwrap().wait().how, How::Exited(3));
+    assert_eq!(spawn(spec).unwrap().wait().how, ExitReason::Exited(3));
     Ok(())
 }
 
 fn refused() -> Result<(), NotRun> {
     let ground = Ground::new();
     let lease = ground.lease();
-    let refusal = |change: fn(&mut Spec)| {
+    let refusal = |change: fn(&mut SandboxSpec)| {
         let mut spec = quiet(&ground, &lease, &["attack", "nothing"]);
         change(&mut spec);
         let refusal = spawn(spec).map(|running| running.report).unwrap_err();
         assert!(!refusal.message().is_empty() && !refusal.hint().is_empty());
         refusal
     };
-    let name = |refusal: &Refusal| refusal.name();
-    let missing = refusal(|spec| spec.program = Program::At("/bin/no-such-program".into()));
+    let name = |refusal: &SpawnError| refusal.name();
+    let missing = refusal(|spec| spec.program = SandboxProgram::At("/bin/no-such-program".into()));
     assert_eq!(name(&missing), "setup");
     assert!(missing.message().contains("/bin/no-such-program"), "{missing}");
     let bind = refusal(|spec| spec.binds.push(Bind::same("/no/such/place")));
     assert!(bind.message().contains("/no/such/place"), "{bind}");
-    assert_eq!(name(&refusal(|spec| spec.program = Program::At("sh".into()))), "invalid");
+    assert_eq!(name(&refusal(|spec| spec.program = SandboxProgram::At("sh".into()))), "invalid");
     assert_eq!(name(&refusal(|spec| spec.binds.push(Bind::at("/usr", "/work/usr")))), "invalid");
     assert_eq!(name(&refusal(|spec| spec.binds.push(Bind::at("/usr", "/a/../b")))), "invalid");
     assert_eq!(name(&refusal(|spec| spec.environment.push(("A=B".into(), String::new())))), "invalid");
@@ -183,7 +189,7 @@ fn linked_inside() -> Result<(), NotRun> {
     let lease = ground.lease();
     for attack in ["link", "nothing"] {
         let ending = spawn(quiet(&ground, &lease, &["attack", attack])).unwrap().wait();
-        assert_eq!(ending.how, How::Exited(0), "{attack}");
+        assert_eq!(ending.how, ExitReason::Exited(0), "{attack}");
     }
     assert_eq!(fs::read_to_string(lease.work().join("below/two")).unwrap(), "made inside");
     Ok(())
@@ -199,7 +205,7 @@ fn beside() -> Result<(), NotRun> {
         })
         .collect();
     for (code, running, _lease) in running {
-        assert_eq!(running.wait().how, How::Exited(code.into()));
+        assert_eq!(running.wait().how, ExitReason::Exited(code.into()));
     }
     Ok(())
 }
@@ -208,10 +214,10 @@ fn thread_ends() -> Result<(), NotRun> {
     let ground = Ground::new();
     let lease = ground.lease();
     let mut spec = quiet(&ground, &lease, &["attack", "sleep"]);
-    spec.limits = Limits { wall: Duration::from_millis(400), ..Limits::default() };
+    spec.limits = SandboxLimits { wall: Duration::from_millis(400), ..SandboxLimits::default() };
     let running = std::thread::spawn(move || spawn(spec).unwrap()).join().unwrap();
     // It was not ended with the thread that asked for it, but by its time.
-    assert!(matches!(running.wait().how, How::Exceeded { budget: herm_sandbox::Budget::Wall, .. }));
+    assert!(matches!(running.wait().how, ExitReason::Exceeded { budget: herm_sandbox::LimitKind::Wall, .. }));
     Ok(())
 }
 
@@ -224,7 +230,7 @@ fn busy() -> Result<(), NotRun> {
         let mut writing = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(&path).unwrap();
         writing.write_all(b"#!/bin/sh\nexit 5\n").unwrap();
         let mut spec = quiet(&ground, &lease, &[]);
-        spec.program = Program::At("/work/program".into());
+        spec.program = SandboxProgram::At("/work/program".into());
         spec.binds = Bind::system();
         let ended = std::thread::scope(|scope| {
             let (done, is_done) = std::sync::mpsc::channel::<()>();
@@ -238,8 +244,8 @@ fn busy() -> Result<(), NotRun> {
             ended
         });
         match ended {
-            Ok(How::Exited(5)) if ends_well => {}
-            Ok(How::Broken(why)) if !ends_well && why.contains("/work/program") => {}
+            Ok(ExitReason::Exited(5)) if ends_well => {}
+            Ok(ExitReason::Broken(why)) if !ends_well && why.contains("/work/program") => {}
             Err(refusal) if !ends_well && refusal.message().contains("/work/program") => {}
             other => panic!("held for {held:?}: {other:?}"),
         }

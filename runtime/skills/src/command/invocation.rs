@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::setup::{self, Setting, SetupNeeded};
+use crate::setup::{self, MissingSetup, Setting};
 
 /// What a mark begins with, before its number.
 const MARK: &str = "herm-";
@@ -27,7 +27,7 @@ pub struct Invocation<'a> {
     /// What the user wrote after the command.
     pub words: &'a str,
     /// What it still needs before it works.
-    pub setup: &'a [SetupNeeded],
+    pub setup: &'a [MissingSetup],
     /// The configuration it asks for.
     pub settings: &'a [Setting],
     /// What the harness says about this run; empty if there is nothing to say.

@@ -94,7 +94,7 @@ fn hyphen(key: &mut String) {
 
 /// Two skills that would be found under one key.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Collision {
+pub struct CommandCollision {
     /// The key.
     pub key: String,
     /// The skill that has it.
@@ -105,7 +105,7 @@ pub struct Collision {
 
 /// What a command's word means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Resolved<'a> {
+pub enum CommandMatch<'a> {
     /// This skill.
     Skill(&'a Slug),
     /// Nothing that is there.
@@ -119,7 +119,7 @@ pub enum Resolved<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct Commands {
     skills: BTreeMap<Box<str>, Slug>,
-    collisions: Vec<Collision>,
+    collisions: Vec<CommandCollision>,
 }
 
 impl Commands {
@@ -146,7 +146,7 @@ impl Commands {
                 Some(winner) if winner == slug => {}
                 Some(winner) => {
                     let (winner, loser) = (winner.clone(), slug.clone());
-                    commands.collisions.push(Collision { key, winner, loser });
+                    commands.collisions.push(CommandCollision { key, winner, loser });
                 }
             }
         }
@@ -154,16 +154,16 @@ impl Commands {
     }
 
     /// The skill that a command's word means, or what is near it.
-    pub fn resolve(&self, word: &str) -> Resolved<'_> {
+    pub fn resolve(&self, word: &str) -> CommandMatch<'_> {
         let key = key(word);
         match self.skills.get(key.as_str()) {
-            Some(slug) => Resolved::Skill(slug),
-            None => Resolved::Unknown { near: near::near(&key, &self.skills) },
+            Some(slug) => CommandMatch::Skill(slug),
+            None => CommandMatch::Unknown { near: near::near(&key, &self.skills) },
         }
     }
 
     /// Names that lost their key to another skill.
-    pub fn collisions(&self) -> &[Collision] {
+    pub fn collisions(&self) -> &[CommandCollision] {
         &self.collisions
     }
 }

@@ -69,12 +69,12 @@ fn a_command_finds_its_skill_by_slug_and_by_name() {
     let (search, mail) = (slug("gif-search"), slug("mail"));
     let commands = Commands::of([(&search, "GIF Search"), (&mail, "Send Mail")]);
     for word in ["gif-search", "gif_search", "GIF-SEARCH"] {
-        assert_eq!(commands.resolve(word), Resolved::Skill(&search), "{word}");
+        assert_eq!(commands.resolve(word), CommandMatch::Skill(&search), "{word}");
     }
-    assert_eq!(commands.resolve("mail"), Resolved::Skill(&mail));
-    assert_eq!(commands.resolve("send_mail"), Resolved::Skill(&mail));
-    assert_eq!(commands.resolve("gif-serch"), Resolved::Unknown { near: vec!["gif-search".to_owned()] });
-    assert_eq!(Commands::default().resolve("gif"), Resolved::Unknown { near: Vec::new() });
+    assert_eq!(commands.resolve("mail"), CommandMatch::Skill(&mail));
+    assert_eq!(commands.resolve("send_mail"), CommandMatch::Skill(&mail));
+    assert_eq!(commands.resolve("gif-serch"), CommandMatch::Unknown { near: vec!["gif-search".to_owned()] });
+    assert_eq!(Commands::default().resolve("gif"), CommandMatch::Unknown { near: Vec::new() });
     assert_eq!(commands.collisions(), []);
 }
 
@@ -82,16 +82,16 @@ fn a_command_finds_its_skill_by_slug_and_by_name() {
 fn a_slug_wins_over_a_name_and_the_first_slug_over_the_second() {
     let (a, b, c) = (slug("a"), slug("b"), slug("c"));
     let given = [(&c, "B"), (&b, "Same name"), (&a, "same_name!")];
-    let collision = |key: &str, winner: &Slug, loser: &Slug| Collision {
+    let collision = |key: &str, winner: &Slug, loser: &Slug| CommandCollision {
         key: key.to_owned(),
         winner: winner.clone(),
         loser: loser.clone(),
     };
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
         let commands = Commands::of(order.map(|at: usize| given[at]));
-        assert_eq!(commands.resolve("b"), Resolved::Skill(&b));
-        assert_eq!(commands.resolve("same-name"), Resolved::Skill(&a));
-        assert_eq!(commands.resolve("c"), Resolved::Skill(&c));
+        assert_eq!(commands.resolve("b"), CommandMatch::Skill(&b));
+        assert_eq!(commands.resolve("same-name"), CommandMatch::Skill(&a));
+        assert_eq!(commands.resolve("c"), CommandMatch::Skill(&c));
         assert_eq!(commands.collisions(), [collision("same-name", &a, &b), collision("b", &b, &c)]);
     }
 }
@@ -121,7 +121,7 @@ proptest! {
         let given: Vec<(Slug, String)> = names.into_iter().map(|(title, name)| (slug(&title), name)).collect();
         let commands = Commands::of(given.iter().map(|(slug, name)| (slug, name.as_str())));
         for (slug, _) in &given {
-            prop_assert_eq!(commands.resolve(slug.as_str()), Resolved::Skill(slug));
+            prop_assert_eq!(commands.resolve(slug.as_str()), CommandMatch::Skill(slug));
         }
     }
 }

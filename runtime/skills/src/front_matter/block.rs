@@ -12,7 +12,7 @@ use super::flow::{self, FlowError};
 use super::lines::{KeyLine, KeyStyle, Line, Lines, byte, slice};
 use super::scalar::{self, Flaw, Head};
 use super::yaml::{self, Failure, MAX_DEPTH};
-use crate::value::Value;
+use crate::value::FrontMatterValue;
 
 /// Whether the YAML parser may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) struct Oddity {
 }
 
 /// Reads the value of `entry`; `limit` is the end of the front matter.
-pub(crate) fn read(text: &str, entry: &Entry, limit: usize, parser: Parser) -> (Value, Vec<Oddity>) {
+pub(crate) fn read(text: &str, entry: &Entry, limit: usize, parser: Parser) -> (FrontMatterValue, Vec<Oddity>) {
     let mut reader = Reader { text, parser, oddities: Vec::new() };
     let lines = lines_below(text, entry, limit);
     let head = Span { start: entry.key.value, end: entry.head_end };
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a value from what stands behind its key or dash and from the lines below; `column` is that of the key.
-    fn node(&mut self, head: Span, below: &[Line], column: usize, depth: usize) -> Value {
+    fn node(&mut self, head: Span, below: &[Line], column: usize, depth: usize) -> FrontMatterValue {
         let text = slice(self.text, head.start, head.end);
         let has_more = below.iter().any(|line| self.is_content(line));
         let is_quoted = text.starts_with(['"', '\'']);
@@ -127,20 +127,20 @@ impl<'a> Reader<'a> {
         }
         match scalar::read(text) {
             Head::Empty => self.block(below, column, depth),
-            Head::Null if !has_more => Value::Null,
-            Head::Text(value) if !has_more => Value::Text(value.into_owned()),
+            Head::Null if !has_more => FrontMatterValue::Null,
+            Head::Text(value) if !has_more => FrontMatterValue::Text(value.into_owned()),
             Head::Flow => self.flow(head, below, column),
             Head::Flawed(value, Flaw::Colon) if !has_more => {
                 self.note(OddityKind::UnquotedColon, head.start);
-                Value::Text(value.to_owned())
+                FrontMatterValue::Text(value.to_owned())
             }
             Head::Flawed(value, Flaw::Malformed) if !has_more => {
                 self.malformed("the value starts or ends in a way YAML does not allow", head.start);
-                Value::Text(value.to_owned())
+                FrontMatterValue::Text(value.to_owned())
             }
             Head::Flawed(_, Flaw::AliasOrTag) => {
                 self.note(OddityKind::AliasOrTag, head.start);
-                Value::Text(self.line_by_line(head, below))
+                FrontMatterValue::Text(self.line_by_line(head, below))
             }
             Head::Block | Head::OpenQuote | Head::Null | Head::Text(_) | Head::Flawed(..) => {
                 self.leaf(head, below, column)
@@ -149,13 +149,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a value that stands wholly on the lines below its key or dash.
-    fn block(&mut self, below: &[Line], column: usize, depth: usize) -> Value {
+    fn block(&mut self, below: &[Line], column: usize, depth: usize) -> FrontMatterValue {
         let Some(first) = below.iter().position(|line| self.is_content(line)) else {
-            return Value::Null;
+            return FrontMatterValue::Null;
         };
         let (Some(line), Some(lines), Some(rest)) = (below.get(first), below.get(first..), below.get(first + 1..))
         else {
-            return Value::Null;
+            return FrontMatterValue::Null;
         };
         if line.is_tabbed(self.text) {
             self.note(OddityKind::Tab, line.start);
@@ -172,12 +172,12 @@ impl<'a> Reader<'a> {
         }
         if depth >= MAX_DEPTH {
             self.note(OddityKind::TooDeep, line.content);
-            return Value::Text(self.line_by_line(span, rest));
+            return FrontMatterValue::Text(self.line_by_line(span, rest));
         }
         if is_map { self.map(lines, line.indent, depth) } else { self.list(lines, line.indent, depth) }
     }
 
-    fn map(&mut self, lines: &[Line], indent: usize, depth: usize) -> Value {
+    fn map(&mut self, lines: &[Line], indent: usize, depth: usize) -> FrontMatterValue {
         let mut map = BTreeMap::new();
         let mut at = 0;
         while let Some(line) = lines.get(at) {
@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        Value::Map(map)
+        FrontMatterValue::Map(map)
     }
 
     fn key_name(&self, key: KeyLine) -> String {
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
         unquoted.map_or_else(|| written.to_owned(), |(name, _)| name.into_owned())
     }
 
-    fn list(&mut self, lines: &[Line], indent: usize, depth: usize) -> Value {
+    fn list(&mut self, lines: &[Line], indent: usize, depth: usize) -> FrontMatterValue {
         let mut items = Vec::new();
         let mut at = 0;
         while let Some(line) = lines.get(at) {
@@ -233,10 +233,10 @@ impl<'a> Reader<'a> {
             }
             items.push(self.item(*line, below, depth));
         }
-        Value::List(items)
+        FrontMatterValue::List(items)
     }
 
-    fn item(&mut self, line: Line, below: &[Line], depth: usize) -> Value {
+    fn item(&mut self, line: Line, below: &[Line], depth: usize) -> FrontMatterValue {
         let after_dash = slice(self.text, line.content + 1, line.end);
         let start = line.end - after_dash.trim_start_matches([' ', '\t']).len();
         let inner = Line { start, content: start, indent: line.indent + (start - line.content), ..line };
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
         self.block(&lines, line.indent, depth + 1)
     }
 
-    fn flow(&mut self, head: Span, below: &[Line], column: usize) -> Value {
+    fn flow(&mut self, head: Span, below: &[Line], column: usize) -> FrontMatterValue {
         self.note(OddityKind::FlowStyle, head.start);
         let last = below.iter().rfind(|line| !line.is_blank());
         let end = last.map_or(head.end, |line| line.end);
@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
             Ok(flow) => flow,
             Err(FlowError::AliasOrTag) => {
                 self.note(OddityKind::AliasOrTag, head.start);
-                return Value::Text(self.line_by_line(head, below));
+                return FrontMatterValue::Text(self.line_by_line(head, below));
             }
             Err(FlowError::Unusual) => return self.leaf(head, below, column),
         };
@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a scalar over several lines, or anything else that has no inner structure for this reader.
-    fn leaf(&mut self, head: Span, below: &[Line], column: usize) -> Value {
+    fn leaf(&mut self, head: Span, below: &[Line], column: usize) -> FrontMatterValue {
         let reason = match self.parse(&self.cut_out(head, below, column)) {
             Ok(value) => return value,
             Err(reason) => reason,
@@ -286,15 +286,15 @@ impl<'a> Reader<'a> {
             if self.parser == Parser::Allowed {
                 self.malformed(&reason, head.start);
             }
-            return Value::Text(text);
+            return FrontMatterValue::Text(text);
         }
         self.note(OddityKind::UnquotedColon, head.start);
         let quoted = self.cut_out_quoted(head, below, column);
-        self.parse(&quoted).unwrap_or(Value::Text(text))
+        self.parse(&quoted).unwrap_or(FrontMatterValue::Text(text))
     }
 
     /// Asks the YAML parser about a value that was cut out.
-    fn parse(&self, alone: &Alone) -> Result<Value, String> {
+    fn parse(&self, alone: &Alone) -> Result<FrontMatterValue, String> {
         if self.parser == Parser::Forbidden {
             return Err("the front matter is too large for the YAML parser".to_owned());
         }
@@ -304,7 +304,7 @@ impl<'a> Reader<'a> {
             Content::Any => yaml::parse(&alone.text),
         };
         match parsed {
-            Ok(Value::Map(mut map)) if map.len() == 2 => map.remove("k").ok_or_else(String::new),
+            Ok(FrontMatterValue::Map(mut map)) if map.len() == 2 => map.remove("k").ok_or_else(String::new),
             Ok(_) => Err("it reads as something else than one value".to_owned()),
             Err(Failure::Invalid { message, .. }) => Err(message),
             Err(Failure::Refused) => Err("it is nested too deep, or may hold an anchor, alias or tag".to_owned()),

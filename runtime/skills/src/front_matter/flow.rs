@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use super::lines::{byte, is_blank, is_gap, slice};
 use super::scalar;
 use super::yaml::MAX_DEPTH;
-use crate::value::Value;
+use crate::value::FrontMatterValue;
 
 /// Why a flow collection could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) enum FlowError {
 /// A flow collection that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
-    pub(crate) value: Value,
+    pub(crate) value: FrontMatterValue,
     /// A key that stands twice in one of its maps; the first one counts.
     pub(crate) duplicate: Option<String>,
 }
@@ -76,7 +76,7 @@ impl Reader<'_> {
         }
     }
 
-    fn node(&mut self, depth: usize) -> Result<Value, FlowError> {
+    fn node(&mut self, depth: usize) -> Result<FrontMatterValue, FlowError> {
         if depth > MAX_DEPTH {
             return Err(FlowError::Unusual);
         }
@@ -84,19 +84,19 @@ impl Reader<'_> {
             b'[' => self.list(depth),
             b'{' => self.map(depth),
             _ => Ok(match self.scalar()? {
-                (text, Written::Bare) if matches!(text.as_str(), "~" | "null" | "") => Value::Null,
-                (text, _) => Value::Text(text),
+                (text, Written::Bare) if matches!(text.as_str(), "~" | "null" | "") => FrontMatterValue::Null,
+                (text, _) => FrontMatterValue::Text(text),
             }),
         }
     }
 
-    fn list(&mut self, depth: usize) -> Result<Value, FlowError> {
+    fn list(&mut self, depth: usize) -> Result<FrontMatterValue, FlowError> {
         let mut items = Vec::new();
         self.at += 1;
         loop {
             self.skip_gap();
             if self.take(b']') {
-                return Ok(Value::List(items));
+                return Ok(FrontMatterValue::List(items));
             }
             let item = self.node(depth + 1)?;
             self.skip_gap();
@@ -108,13 +108,13 @@ impl Reader<'_> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Value, FlowError> {
+    fn map(&mut self, depth: usize) -> Result<FrontMatterValue, FlowError> {
         let mut map = BTreeMap::new();
         self.at += 1;
         loop {
             self.skip_gap();
             if self.take(b'}') {
-                return Ok(Value::Map(map));
+                return Ok(FrontMatterValue::Map(map));
             }
             let (key, written) = self.scalar()?;
             if written == Written::Bare && matches!(key.as_str(), "" | "~" | "null") {
@@ -124,11 +124,11 @@ impl Reader<'_> {
             let value = if self.take(b':') {
                 self.skip_gap();
                 match self.here() {
-                    b',' | b'}' => Value::Null,
+                    b',' | b'}' => FrontMatterValue::Null,
                     _ => self.node(depth + 1)?,
                 }
             } else {
-                Value::Null
+                FrontMatterValue::Null
             };
             self.skip_gap();
             if !self.take(b',') && self.here() != b'}' {
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn the_first_of_two_like_keys_counts() {
         let flow = read("{a: 1, a: 2}").unwrap();
-        assert_eq!(flow.value.get("a"), Some(&Value::Text("1".to_owned())));
+        assert_eq!(flow.value.get("a"), Some(&FrontMatterValue::Text("1".to_owned())));
         assert_eq!(flow.duplicate.as_deref(), Some("a"));
     }
 

@@ -13,7 +13,7 @@ pub(super) mod yaml;
 
 use std::borrow::Cow;
 
-use super::value::Value;
+use super::value::FrontMatterValue;
 use block::Oddity;
 use lines::{Conflict, KeyLine, KeyStyle, Line, Lines, bom_length, slice};
 use scalar::Head;
@@ -162,15 +162,15 @@ impl FrontMatter {
             return value;
         }
         match self.read(text, entry).0 {
-            Value::Text(value) => Some(Cow::Owned(value)),
-            Value::Null | Value::List(_) | Value::Map(_) => None,
+            FrontMatterValue::Text(value) => Some(Cow::Owned(value)),
+            FrontMatterValue::Null | FrontMatterValue::List(_) | FrontMatterValue::Map(_) => None,
         }
     }
 
     /// The value of an entry.
-    pub(super) fn value(&self, text: &str, entry: &Entry) -> Value {
+    pub(super) fn value(&self, text: &str, entry: &Entry) -> FrontMatterValue {
         if let Some(value) = entry.one_line(text) {
-            return value.map_or(Value::Null, |value| Value::Text(value.into_owned()));
+            return value.map_or(FrontMatterValue::Null, |value| FrontMatterValue::Text(value.into_owned()));
         }
         if !entry.is_multi_line()
             && let Ok(flow) = flow::read(entry.head(text))
@@ -181,7 +181,7 @@ impl FrontMatter {
     }
 
     /// The value of an entry, with everything that was odd about it.
-    pub(super) fn read(&self, text: &str, entry: &Entry) -> (Value, Vec<Oddity>) {
+    pub(super) fn read(&self, text: &str, entry: &Entry) -> (FrontMatterValue, Vec<Oddity>) {
         let is_small = self.end - self.fence.next <= yaml::MAX_BYTES;
         let parser = if is_small { block::Parser::Allowed } else { block::Parser::Forbidden };
         block::read(text, entry, self.end, parser)

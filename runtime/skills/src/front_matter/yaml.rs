@@ -8,7 +8,7 @@ use gray_matter::Pod;
 use gray_matter::engine::{Engine, YAML};
 
 use super::lines::{Line, Lines, byte, is_gap};
-use crate::value::Value;
+use crate::value::FrontMatterValue;
 
 /// The most front matter that is given to the YAML parser.
 pub(crate) const MAX_BYTES: usize = 16 * 1024;
@@ -26,7 +26,7 @@ pub(crate) enum Failure {
 }
 
 /// Parses `text` unless a guard holds it back.
-pub(crate) fn parse(text: &str) -> Result<Value, Failure> {
+pub(crate) fn parse(text: &str) -> Result<FrontMatterValue, Failure> {
     if may_expand(text) || is_too_deep(text) {
         return Err(Failure::Refused);
     }
@@ -34,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<Value, Failure> {
 }
 
 /// Parses a text whose only value is one scalar, in which the signs that the guards look for are mere text.
-pub(crate) fn parse_scalar(text: &str) -> Result<Value, Failure> {
+pub(crate) fn parse_scalar(text: &str) -> Result<FrontMatterValue, Failure> {
     if text.len() > MAX_BYTES {
         return Err(Failure::Refused);
     }
@@ -103,16 +103,16 @@ fn compact_levels(text: &str, line: Line) -> usize {
         .count()
 }
 
-fn value_of(pod: Pod) -> Value {
+fn value_of(pod: Pod) -> FrontMatterValue {
     match pod {
-        Pod::Null => Value::Null,
-        Pod::String(text) => Value::Text(text),
+        Pod::Null => FrontMatterValue::Null,
+        Pod::String(text) => FrontMatterValue::Text(text),
         // The readers written by hand keep such scalars as they were written; only oddly laid out ones end up here.
-        Pod::Integer(number) => Value::Text(number.to_string()),
-        Pod::Float(number) => Value::Text(format!("{number:?}")),
-        Pod::Boolean(switch) => Value::Text(switch.to_string()),
-        Pod::Array(items) => Value::List(items.into_iter().map(value_of).collect()),
-        Pod::Hash(map) => Value::Map(map.into_iter().map(|(key, pod)| (key, value_of(pod))).collect()),
+        Pod::Integer(number) => FrontMatterValue::Text(number.to_string()),
+        Pod::Float(number) => FrontMatterValue::Text(format!("{number:?}")),
+        Pod::Boolean(switch) => FrontMatterValue::Text(switch.to_string()),
+        Pod::Array(items) => FrontMatterValue::List(items.into_iter().map(value_of).collect()),
+        Pod::Hash(map) => FrontMatterValue::Map(map.into_iter().map(|(key, pod)| (key, value_of(pod))).collect()),
     }
 }
 

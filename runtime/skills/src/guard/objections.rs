@@ -14,13 +14,13 @@ pub struct Objection {
     /// The line it stands on, from 1; 0 in what front matter says once it is decoded.
     pub line: usize,
     /// What it means for a skill that a person imports. What an agent writes is refused for either.
-    pub weight: Weight,
+    pub weight: ObjectionWeight,
 }
 
 /// What an objection means for a skill that a person imports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Weight {
+pub enum ObjectionWeight {
     /// A person should know: an attack is quoted, a key was made up, a phrase has an innocent meaning too.
     Warning,
     /// A secret, or an order that is hidden or meant.
@@ -31,16 +31,16 @@ pub enum Weight {
 const MOST: usize = 50;
 
 /// Marks of chat templates, and whether in a skill that a person imports they are refused outside of code.
-const TEMPLATE_MARKS: [(&str, Weight); 9] = [
-    ("<|im_start|>", Weight::Refusal),
-    ("<|im_end|>", Weight::Warning),
-    ("<|system|>", Weight::Refusal),
-    ("<|start_header_id|>", Weight::Refusal),
-    ("<|endoftext|>", Weight::Warning),
-    ("[inst]", Weight::Refusal),
-    ("<<sys>>", Weight::Refusal),
-    ("</s>", Weight::Warning),
-    ("<|eot_id|>", Weight::Warning),
+const TEMPLATE_MARKS: [(&str, ObjectionWeight); 9] = [
+    ("<|im_start|>", ObjectionWeight::Refusal),
+    ("<|im_end|>", ObjectionWeight::Warning),
+    ("<|system|>", ObjectionWeight::Refusal),
+    ("<|start_header_id|>", ObjectionWeight::Refusal),
+    ("<|endoftext|>", ObjectionWeight::Warning),
+    ("[inst]", ObjectionWeight::Refusal),
+    ("<<sys>>", ObjectionWeight::Refusal),
+    ("</s>", ObjectionWeight::Warning),
+    ("<|eot_id|>", ObjectionWeight::Warning),
 ];
 
 /// Marks that begin a message only together with a role.
@@ -83,7 +83,7 @@ pub fn objections(text: &str) -> Vec<Objection> {
     for secret in redact::find(seen) {
         let line = breaks.partition_point(|at| *at < secret.start) + 1;
         let whose = if secret.whose.is_empty() { String::new() } else { format!(" of {}", secret.whose) };
-        let weight = if secret.sample { Weight::Warning } else { Weight::Refusal };
+        let weight = if secret.sample { ObjectionWeight::Warning } else { ObjectionWeight::Refusal };
         all.add("holds a secret", format!("{}{whose}", secret.what), line, weight);
     }
     let words = fold::words(text);
@@ -95,7 +95,8 @@ pub fn objections(text: &str) -> Vec<Objection> {
         let is_hidden =
             page.is_comment(first.start) && (found.phrase.is_strong || found.phrase.rule == "hides from people");
         let is_meant = found.phrase.is_strong && !page.is_quoted(first.start, last.end);
-        let weight = if is_disguised || is_hidden || is_meant { Weight::Refusal } else { Weight::Warning };
+        let weight =
+            if is_disguised || is_hidden || is_meant { ObjectionWeight::Refusal } else { ObjectionWeight::Warning };
         let words = if found.is_in_pieces { "in pieces".to_owned() } else { said(text, first.start, last.end) };
         all.add(found.phrase.rule, words, first.line, weight);
     }
@@ -105,7 +106,7 @@ pub fn objections(text: &str) -> Vec<Objection> {
         for found in phrases::find(&words).into_iter().filter(|found| found.phrase.is_strong) {
             let line = words.words.get(found.first).map_or(0, |word| word.line);
             if !all.0.iter().any(|known| known.line == line && known.rule == found.phrase.rule) {
-                let weight = if page.is_shown(line) { Weight::Warning } else { Weight::Refusal };
+                let weight = if page.is_shown(line) { ObjectionWeight::Warning } else { ObjectionWeight::Refusal };
                 all.add(found.phrase.rule, "in escapes".to_owned(), line, weight);
             }
         }
@@ -113,7 +114,7 @@ pub fn objections(text: &str) -> Vec<Objection> {
     for (line, said) in hidden::decoded(text) {
         let words = fold::words(&said);
         for found in phrases::find(&words).into_iter().filter(|found| found.phrase.is_strong) {
-            let weight = if page.is_shown(line) { Weight::Warning } else { Weight::Refusal };
+            let weight = if page.is_shown(line) { ObjectionWeight::Warning } else { ObjectionWeight::Refusal };
             all.add(found.phrase.rule, "in base64".to_owned(), line, weight);
         }
     }
@@ -128,12 +129,12 @@ pub fn objections(text: &str) -> Vec<Objection> {
             let is_spoken_of =
                 ROLE_FOLLOWS.contains(&mark) && !lower.get(at + mark.len()..).is_some_and(begins_with_role);
             let is_quoted = is_spoken_of || page.is_quoted(at, at + mark.len());
-            let weight = if is_quoted { Weight::Warning } else { weight };
+            let weight = if is_quoted { ObjectionWeight::Warning } else { weight };
             all.add("fakes a message", mark.to_owned(), page.number(at), weight);
         }
     }
     for hidden in hidden::find(text) {
-        let weight = if hidden.is_message { Weight::Refusal } else { Weight::Warning };
+        let weight = if hidden.is_message { ObjectionWeight::Refusal } else { ObjectionWeight::Warning };
         all.add("hides text", "characters that are not seen".to_owned(), hidden.line, weight);
     }
     all.0.sort_by(|a, b| b.weight.cmp(&a.weight).then(a.line.cmp(&b.line)));
@@ -144,7 +145,7 @@ pub fn objections(text: &str) -> Vec<Objection> {
 struct Gathered(Vec<Objection>);
 
 impl Gathered {
-    fn add(&mut self, rule: &'static str, words: String, line: usize, weight: Weight) {
+    fn add(&mut self, rule: &'static str, words: String, line: usize, weight: ObjectionWeight) {
         let is_same = |known: &Objection| known.rule == rule && known.words == words && known.line == line;
         // A refusal is never crowded out by warnings.
         let is_full = self.0.iter().filter(|known| known.weight >= weight).count() >= MOST;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Concern, Reason, Skipped, origin};
+use super::{Concern, SkillImportSkipReason, SkippedSkillImport, origin};
 use crate::document::{Document, MAX_DOCUMENT_BYTES};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fsio::{self, Kind, Limits, Root};
+use crate::fsio::{self, DirEntryKind, Root, SurveyLimits};
 use crate::ids::{RelPath, Slug};
 use crate::layout::{self, SKILLS_DIR};
-use crate::place::{self, Form, MAIN_FILES, Place};
+use crate::place::{self, Form, MAIN_FILES, SkillLocation};
 use crate::{CreatedBy, guard, rules};
 
 /// The most one import may weigh.
@@ -21,9 +21,9 @@ const ARCHIVED_MARK: &str = ".archived-";
 
 /// A skill that could be taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
+pub struct SkillImportCandidate {
     /// Where it would stand in a brain.
-    pub place: Place,
+    pub place: SkillLocation,
     /// Its main file in the library.
     pub source: String,
     /// Its files by their path in a brain, the main file among them, with their content.
@@ -34,18 +34,18 @@ pub struct Candidate {
 
 /// Everything a tree holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Library {
+pub struct SkillLibrary {
     /// Skills that loaded, in path order.
-    pub skills: Vec<Candidate>,
+    pub skills: Vec<SkillImportCandidate>,
     /// Descriptions of categories, by their path in a brain.
     pub descriptions: Vec<(RelPath, Vec<u8>)>,
     /// What did not load.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedSkillImport>,
     /// Where skills come from, as the library records it.
     pub origins: BTreeMap<Slug, CreatedBy>,
 }
 
-impl Library {
+impl SkillLibrary {
     /// Reads a library, or a single skill: its directory, its main file, or a flat file. `path` itself may be a link,
     /// for whoever named it meant it; links inside are not followed.
     pub fn read(path: &Path) -> Result<Self> {
@@ -86,19 +86,19 @@ impl Library {
 
 /// Why one file cannot be taken over.
 struct Refusal {
-    reason: Reason,
+    reason: SkillImportSkipReason,
     detail: String,
 }
 
 impl Refusal {
-    fn new(reason: Reason, detail: impl Into<String>) -> Self {
+    fn new(reason: SkillImportSkipReason, detail: impl Into<String>) -> Self {
         Self { reason, detail: detail.into() }
     }
 }
 
 #[derive(Default)]
 struct Walk {
-    library: Library,
+    library: SkillLibrary,
     seen: usize,
     bytes: u64,
 }
@@ -121,7 +121,7 @@ struct Found {
     target: String,
     /// The name of its main file.
     main: String,
-    entries: Vec<fsio::Entry>,
+    entries: Vec<fsio::DirEntry>,
 }
 
 impl Walk {
@@ -141,14 +141,16 @@ impl Walk {
 
     /// Whether nothing was found that is a skill or should be one.
     fn is_empty_handed(&self) -> bool {
-        let is_aside = |skipped: &Skipped| matches!(skipped.reason, Reason::NotASkill | Reason::NotEntered);
+        let is_aside = |skipped: &SkippedSkillImport| {
+            matches!(skipped.reason, SkillImportSkipReason::NotASkill | SkillImportSkipReason::NotEntered)
+        };
         self.library.skills.is_empty() && self.library.skipped.iter().all(is_aside)
     }
 
-    fn list(&mut self, here: &Root) -> Result<Vec<fsio::Entry>> {
+    fn list(&mut self, here: &Root) -> Result<Vec<fsio::DirEntry>> {
         let mut entries = here.list()?;
         self.seen += entries.len();
-        let most = Limits::default().entries;
+        let most = SurveyLimits::default().entries;
         if self.seen > most {
             return Err(Error::invalid(format!("{} is part of more than {most} entries", here.path().display()))
                 .hint("import a part of the library at a time"));
@@ -159,16 +161,16 @@ impl Walk {
 
     fn skip(&mut self, path: impl Into<String>, slug: Option<Slug>, refusal: Refusal, files: Vec<String>) {
         let Refusal { reason, detail } = refusal;
-        self.library.skipped.push(Skipped { path: path.into(), slug, reason, detail, files });
+        self.library.skipped.push(SkippedSkillImport { path: path.into(), slug, reason, detail, files });
     }
 
     /// A directory that is not a skill: the top, or a category.
-    fn folder(&mut self, here: &Root, at: &str, entries: Vec<fsio::Entry>) -> Result<()> {
+    fn folder(&mut self, here: &Root, at: &str, entries: Vec<fsio::DirEntry>) -> Result<()> {
         for entry in entries {
             let path = joined(at, &entry.name);
             match entry.kind {
-                Kind::Odd(what) => self.skip(path, None, odd(what), Vec::new()),
-                Kind::Dir => {
+                DirEntryKind::Other(what) => self.skip(path, None, odd(what), Vec::new()),
+                DirEntryKind::Dir => {
                     let Some((below, entries)) = self.enter(here, &entry.name, &path)? else { continue };
                     match main_file(&entries) {
                         Some(main) => {
@@ -177,17 +179,17 @@ impl Walk {
                         None => self.folder(&below, &path, entries)?,
                     }
                 }
-                Kind::File if place::is_flat_file(&entry.name) && !at.contains('/') => {
+                DirEntryKind::File if place::is_flat_file(&entry.name) && !at.contains('/') => {
                     self.flat(here, at, &entry.name);
                 }
-                Kind::File if entry.name == DESCRIPTION && !at.is_empty() => self.description(here, &path),
-                Kind::File => {
+                DirEntryKind::File if entry.name == DESCRIPTION && !at.is_empty() => self.description(here, &path),
+                DirEntryKind::File => {
                     let detail = if place::is_flat_file(&entry.name) {
                         "a skill in a single file stands in the top directory or in one category"
                     } else {
                         "it belongs to no skill"
                     };
-                    self.skip(path, None, Refusal::new(Reason::NotASkill, detail), Vec::new());
+                    self.skip(path, None, Refusal::new(SkillImportSkipReason::NotASkill, detail), Vec::new());
                 }
             }
         }
@@ -195,17 +197,17 @@ impl Walk {
     }
 
     /// Opens and lists a directory; `None` where it is skipped.
-    fn enter(&mut self, here: &Root, name: &str, path: &str) -> Result<Option<(Root, Vec<fsio::Entry>)>> {
+    fn enter(&mut self, here: &Root, name: &str, path: &str) -> Result<Option<(Root, Vec<fsio::DirEntry>)>> {
         if layout::PRUNED_DIRS.contains(&name) {
             let detail = format!("directories called {name} hold no skills");
-            self.skip(path, None, Refusal::new(Reason::NotEntered, detail), Vec::new());
+            self.skip(path, None, Refusal::new(SkillImportSkipReason::NotEntered, detail), Vec::new());
             return Ok(None);
         }
         let opened = in_brain(path).and_then(|_| {
             let name: RelPath = name.parse().map_err(|error: Error| bad_name(&error))?;
             match here.below(&name) {
                 Ok(Some(below)) => Ok(below),
-                Ok(None) => Err(Refusal::new(Reason::Unreadable, "it went away while it was read")),
+                Ok(None) => Err(Refusal::new(SkillImportSkipReason::Unreadable, "it went away while it was read")),
                 Err(error) => Err(unreadable(&error)),
             }
         });
@@ -240,7 +242,7 @@ impl Walk {
             Ok(candidate) => {
                 let detail = format!("a main file in a support directory: a file of skill {}", candidate.place.slug);
                 for inside in members.files.iter().filter(|inside| is_main_file_below(inside)) {
-                    let refusal = Refusal::new(Reason::NotASkill, detail.clone());
+                    let refusal = Refusal::new(SkillImportSkipReason::NotASkill, detail.clone());
                     self.skip(joined(&at, inside), slug.clone(), refusal, Vec::new());
                 }
                 self.library.skills.push(candidate);
@@ -263,20 +265,20 @@ impl Walk {
         here: &Root,
         at: &str,
         inside: &str,
-        entries: Vec<fsio::Entry>,
+        entries: Vec<fsio::DirEntry>,
         members: &mut Members,
     ) -> Result<()> {
         for entry in entries {
             let path = joined(inside, &entry.name);
             match entry.kind {
-                Kind::File => members.files.push(path),
-                Kind::Odd(what) => members.refused.push((path, odd(what))),
+                DirEntryKind::File => members.files.push(path),
+                DirEntryKind::Other(what) => members.refused.push((path, odd(what))),
                 // A directory in the place of the main file: whatever it holds is not the skill.
-                Kind::Dir if path == layout::SKILL_FILE => {
-                    let refusal = Refusal::new(Reason::SpecialFile, "it is a directory and not a file");
+                DirEntryKind::Dir if path == layout::SKILL_FILE => {
+                    let refusal = Refusal::new(SkillImportSkipReason::SpecialFile, "it is a directory and not a file");
                     members.refused.push((path, refusal));
                 }
-                Kind::Dir => {
+                DirEntryKind::Dir => {
                     let whole = joined(at, &path);
                     let Some((below, entries)) = self.enter(here, &entry.name, &whole)? else { continue };
                     match main_file(&entries).filter(|_| !is_support(&path)) {
@@ -301,10 +303,10 @@ impl Walk {
         title: &str,
         main: &str,
         members: &mut Members,
-    ) -> Result<Candidate, Refusal> {
+    ) -> Result<SkillImportCandidate, Refusal> {
         let main_target = in_brain(&joined(target, layout::SKILL_FILE))?;
         let content = main_content(here, main)?;
-        let place = Place { slug: named(title, at)?, main: main_target.clone(), form: Form::Directory };
+        let place = SkillLocation { slug: named(title, at)?, main: main_target.clone(), form: Form::Directory };
         let mut concerns = concerns(main, &content);
         let mut files = vec![(main_target, content)];
         for inside in members.files.clone().into_iter().filter(|inside| inside != main) {
@@ -321,7 +323,7 @@ impl Walk {
         }
         self.weigh(&files)?;
         files.sort();
-        Ok(Candidate { place, source: joined(at, main), files, concerns })
+        Ok(SkillImportCandidate { place, source: joined(at, main), files, concerns })
     }
 
     /// A skill in a single file. Its front matter says that it is one: most Markdown files are none.
@@ -331,11 +333,11 @@ impl Walk {
         let loaded = in_brain(&source).and_then(|target| {
             says_it_is_a_skill(here, name)?;
             let content = main_content(here, name)?;
-            let place = Place { slug: named(title, title)?, main: target.clone(), form: Form::Flat };
+            let place = SkillLocation { slug: named(title, title)?, main: target.clone(), form: Form::Flat };
             let concerns = concerns(name, &content);
             let files = vec![(target, content)];
             self.weigh(&files)?;
-            Ok(Candidate { place, source: source.clone(), files, concerns })
+            Ok(SkillImportCandidate { place, source: source.clone(), files, concerns })
         });
         match loaded {
             Ok(candidate) => self.library.skills.push(candidate),
@@ -347,10 +349,11 @@ impl Walk {
     fn description(&mut self, here: &Root, path: &str) {
         let loaded = in_brain(path).and_then(|target| {
             let content = content(here, DESCRIPTION, MAX_DOCUMENT_BYTES)?;
-            let text = std::str::from_utf8(&content).map_err(|_| Refusal::new(Reason::NotText, "it is not UTF-8"))?;
-            let refused = |concern: &Concern| concern.objection.weight == guard::Weight::Refusal;
+            let text = std::str::from_utf8(&content)
+                .map_err(|_| Refusal::new(SkillImportSkipReason::NotText, "it is not UTF-8"))?;
+            let refused = |concern: &Concern| concern.objection.weight == guard::ObjectionWeight::Refusal;
             if let Some(concern) = concerns(DESCRIPTION, text.as_bytes()).iter().find(|concern| refused(concern)) {
-                return Err(Refusal::new(Reason::Guard, concern.said()));
+                return Err(Refusal::new(SkillImportSkipReason::Guard, concern.message()));
             }
             let file = (target, content);
             self.weigh(std::slice::from_ref(&file))?;
@@ -366,7 +369,7 @@ impl Walk {
         let weight: u64 = files.iter().map(|(_, content)| content.len() as u64).sum();
         if self.bytes + weight > MAX_TOTAL_BYTES {
             let detail = format!("one import may weigh {MAX_TOTAL_BYTES} bytes; import the rest with --only");
-            return Err(Refusal::new(Reason::OverLimits, detail));
+            return Err(Refusal::new(SkillImportSkipReason::OverLimits, detail));
         }
         self.bytes += weight;
         Ok(())
@@ -374,10 +377,10 @@ impl Walk {
 }
 
 /// The name of the main file among the entries of a directory. `SKILL.md` makes it a skill whatever stands there.
-fn main_file(entries: &[fsio::Entry]) -> Option<String> {
+fn main_file(entries: &[fsio::DirEntry]) -> Option<String> {
     let is_there = |name: &str| {
         let mut named = entries.iter().filter(|entry| entry.name == name);
-        named.any(|entry| entry.kind == Kind::File || name == layout::SKILL_FILE)
+        named.any(|entry| entry.kind == DirEntryKind::File || name == layout::SKILL_FILE)
     };
     MAIN_FILES.into_iter().find(|name| is_there(name)).map(str::to_owned)
 }
@@ -398,7 +401,7 @@ fn says_it_is_a_skill(here: &Root, name: &str) -> Result<(), Refusal> {
     const NO_SKILLS: [&str; 5] = ["readme", "license", "licence", "copying", "codeofconduct"];
     let stem: String = name.split('.').next().unwrap_or(name).chars().filter(char::is_ascii_alphanumeric).collect();
     if NO_SKILLS.contains(&stem.to_ascii_lowercase().as_str()) {
-        return Err(Refusal::new(Reason::NotASkill, "files of this name are about the library"));
+        return Err(Refusal::new(SkillImportSkipReason::NotASkill, "files of this name are about the library"));
     }
     let bytes = content(here, name, MAX_DOCUMENT_BYTES)?;
     let Ok(document) = Document::read(&bytes) else { return Ok(()) };
@@ -407,7 +410,7 @@ fn says_it_is_a_skill(here: &Root, name: &str) -> Result<(), Refusal> {
         true => Ok(()),
         false => {
             let detail = "it has no front matter with a name or a description, which makes a Markdown file a skill";
-            Err(Refusal::new(Reason::NotASkill, detail))
+            Err(Refusal::new(SkillImportSkipReason::NotASkill, detail))
         }
     }
 }
@@ -415,10 +418,11 @@ fn says_it_is_a_skill(here: &Root, name: &str) -> Result<(), Refusal> {
 /// A main file that loads: text that says what it does.
 fn main_content(here: &Root, name: &str) -> Result<Vec<u8>, Refusal> {
     let bytes = content(here, name, MAX_DOCUMENT_BYTES)?;
-    let document = Document::read(&bytes).map_err(|unreadable| Refusal::new(Reason::NotText, unreadable.reason))?;
+    let document =
+        Document::read(&bytes).map_err(|unreadable| Refusal::new(SkillImportSkipReason::NotText, unreadable.reason))?;
     if document.description().is_none_or(|description| description.trim().is_empty()) {
         let detail = "it has neither a description nor a text that could serve as one";
-        return Err(Refusal::new(Reason::NoDescription, detail));
+        return Err(Refusal::new(SkillImportSkipReason::NoDescription, detail));
     }
     Ok(bytes)
 }
@@ -426,11 +430,14 @@ fn main_content(here: &Root, name: &str) -> Result<Vec<u8>, Refusal> {
 /// A file beside a main file.
 fn support(here: &Root, at: &str, inside: &str) -> Result<(RelPath, Vec<u8>), Refusal> {
     if place::is_main_file(inside) {
-        return Err(Refusal::new(Reason::Duplicate, "another spelling of the main file stands beside it"));
+        return Err(Refusal::new(
+            SkillImportSkipReason::Duplicate,
+            "another spelling of the main file stands beside it",
+        ));
     }
     let target = in_brain(&joined(at, inside))?;
     if layout::is_not_content(target.as_str()) {
-        return Err(Refusal::new(Reason::NotASkill, "files of this name are not part of a brain"));
+        return Err(Refusal::new(SkillImportSkipReason::NotASkill, "files of this name are not part of a brain"));
     }
     Ok((target, content(here, inside, rules::MAX_SUPPORT_BYTES)?))
 }
@@ -439,9 +446,9 @@ fn content(here: &Root, name: &str, most: usize) -> Result<Vec<u8>, Refusal> {
     let rel: RelPath = name.parse().map_err(|error: Error| bad_name(&error))?;
     match here.read(&rel, most as u64) {
         Ok(Some(content)) => Ok(content),
-        Ok(None) => Err(Refusal::new(Reason::Unreadable, "it went away while it was read")),
+        Ok(None) => Err(Refusal::new(SkillImportSkipReason::Unreadable, "it went away while it was read")),
         Err(error) if error.kind() == ErrorKind::InvalidInput => {
-            Err(Refusal::new(Reason::TooLarge, format!("it has more than {most} bytes")))
+            Err(Refusal::new(SkillImportSkipReason::TooLarge, format!("it has more than {most} bytes")))
         }
         Err(error) => Err(unreadable(&error)),
     }
@@ -463,27 +470,36 @@ fn in_brain(path: &str) -> Result<RelPath, Refusal> {
 fn named(title: &str, at: &str) -> Result<Slug, Refusal> {
     if at.contains(ARCHIVED_MARK) {
         let detail = format!("{ARCHIVED_MARK:?} in a name marks archived skills; rename it");
-        return Err(Refusal::new(Reason::BadName, detail));
+        return Err(Refusal::new(SkillImportSkipReason::BadName, detail));
     }
     Slug::from_title(title).ok_or_else(|| {
-        Refusal::new(Reason::BadName, format!("{title:?} has no letter or digit to make a name of; rename it"))
+        Refusal::new(
+            SkillImportSkipReason::BadName,
+            format!("{title:?} has no letter or digit to make a name of; rename it"),
+        )
     })
 }
 
 fn bad_name(error: &Error) -> Refusal {
-    Refusal::new(Reason::BadName, error.message())
+    Refusal::new(SkillImportSkipReason::BadName, error.message())
 }
 
 fn unreadable(error: &Error) -> Refusal {
-    let reason = if error.kind() == ErrorKind::Refused { Reason::SpecialFile } else { Reason::Unreadable };
+    let reason = if error.kind() == ErrorKind::Refused {
+        SkillImportSkipReason::SpecialFile
+    } else {
+        SkillImportSkipReason::Unreadable
+    };
     Refusal::new(reason, error.message())
 }
 
 fn odd(what: &str) -> Refusal {
     match what {
-        "a symbolic link" => Refusal::new(Reason::SymbolicLink, "links are not followed; put the file itself there"),
-        "a name that is not UTF-8" => Refusal::new(Reason::BadName, "its name is not UTF-8; rename it"),
-        other => Refusal::new(Reason::SpecialFile, format!("it is {other}")),
+        "a symbolic link" => {
+            Refusal::new(SkillImportSkipReason::SymbolicLink, "links are not followed; put the file itself there")
+        }
+        "a name that is not UTF-8" => Refusal::new(SkillImportSkipReason::BadName, "its name is not UTF-8; rename it"),
+        other => Refusal::new(SkillImportSkipReason::SpecialFile, format!("it is {other}")),
     }
 }
 

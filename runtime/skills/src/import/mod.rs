@@ -1,8 +1,8 @@
 //! Skills from elsewhere: a library, or a single skill, taken over into a brain.
 //!
-//! [`Library::read`] collects what a tree holds and sorts out what cannot be loaded; [`plan`] decides, from values
-//! alone, what becomes of each skill in a brain; [`Plan::apply`] writes it. Nothing is dropped without a word: whatever
-//! did not come along is in the [`Report`] with its path and a [`Reason`]. What is written is the source, byte for byte.
+//! [`SkillLibrary::read`] collects what a tree holds and sorts out what cannot be loaded; [`plan`] decides, from values
+//! alone, what becomes of each skill in a brain; [`SkillImportPlan::apply`] writes it. Nothing is dropped without a word: whatever
+//! did not come along is in the [`SkillImportReport`] with its path and a [`SkillImportSkipReason`]. What is written is the source, byte for byte.
 //!
 //! The rules are described in `docs/reference/skill.md`.
 
@@ -11,11 +11,11 @@ mod only;
 mod origin;
 mod plan;
 
-pub use library::{Candidate, Library};
-pub use only::Only;
-pub use plan::{Plan, Target, plan};
+pub use library::{SkillImportCandidate, SkillLibrary};
+pub use only::SkillFilter;
+pub use plan::{SkillImportPlan, SkillImportTarget, plan};
 
-use crate::guard::{Objection, Weight};
+use crate::guard::{Objection, ObjectionWeight};
 use crate::ids::{RelPath, Slug};
 use crate::text;
 
@@ -31,31 +31,31 @@ pub struct Concern {
 
 impl Concern {
     /// File, rule, words and line: `SKILL.md holds a secret (an API key of Groq, line 3)`.
-    pub fn said(&self) -> String {
-        format!("{} {}", self.file, self.objection.said())
+    pub fn message(&self) -> String {
+        format!("{} {}", self.file, self.objection.message())
     }
 }
 
 /// The skills that a person takes over whatever the guard says of them, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Trusted(Vec<Slug>);
+pub struct TrustedSkills(Vec<Slug>);
 
-impl Trusted {
+impl TrustedSkills {
     /// These skills, and no others.
     pub fn new(skills: Vec<Slug>) -> Self {
         Self(skills)
     }
 
     /// The first that is not in a library.
-    fn missing<'a>(&'a self, library: &Library) -> Option<&'a Slug> {
+    fn missing<'a>(&'a self, library: &SkillLibrary) -> Option<&'a Slug> {
         let is_there = |slug: &Slug| library.skills.iter().any(|skill| skill.place.slug == *slug);
         self.0.iter().find(|slug| !is_there(slug))
     }
 
     /// What speaks against a skill so much that it stays behind, unless it is trusted.
     fn refusal(&self, slug: &Slug, concerns: &[Concern]) -> Option<String> {
-        let refused = concerns.iter().filter(|concern| concern.objection.weight == Weight::Refusal);
-        let said: Vec<String> = refused.take(3).map(Concern::said).collect();
+        let refused = concerns.iter().filter(|concern| concern.objection.weight == ObjectionWeight::Refusal);
+        let said: Vec<String> = refused.take(3).map(Concern::message).collect();
         (!said.is_empty() && !self.0.contains(slug))
             .then(|| format!("{}; take it over all the same with --trust {slug}", said.join("; ")))
     }
@@ -63,7 +63,7 @@ impl Trusted {
 
 /// What to do about a skill of the same name that is in the brain already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Namesakes {
+pub enum OnNameConflict {
     /// It stays, and the new one is skipped.
     #[default]
     Keep,
@@ -74,7 +74,7 @@ pub enum Namesakes {
 /// Why something was not taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum SkillImportSkipReason {
     /// The brain has another skill of this name.
     NameTaken,
     /// The brain's skill of this name is pinned.
@@ -109,7 +109,7 @@ pub enum Reason {
     Unreadable,
 }
 
-impl Reason {
+impl SkillImportSkipReason {
     /// The reason's stable name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -135,13 +135,13 @@ impl Reason {
 
 /// Something that was not taken over.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Skipped {
+pub struct SkippedSkillImport {
     /// Where it is in the library.
     pub path: String,
     /// The skill it is, or belongs to, where that is known.
     pub slug: Option<Slug>,
     /// Why.
-    pub reason: Reason,
+    pub reason: SkillImportSkipReason,
     /// Why, in a sentence.
     pub detail: String,
     /// The other files of the skill, which stay behind with it.
@@ -150,7 +150,7 @@ pub struct Skipped {
 
 /// A skill that was taken over.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Imported {
+pub struct ImportedSkill {
     /// Its name.
     pub slug: Slug,
     /// Its main file in the brain.
@@ -167,7 +167,7 @@ pub struct Imported {
 
 /// A skill that the brain has already, with the same content.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Unchanged {
+pub struct UnchangedSkill {
     /// Its name.
     pub slug: Slug,
     /// Its main file in the brain.
@@ -177,28 +177,28 @@ pub struct Unchanged {
 /// What became of everything in a library.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct SkillImportReport {
     /// Taken over, in name order.
-    pub imported: Vec<Imported>,
+    pub imported: Vec<ImportedSkill>,
     /// There already, in name order.
-    pub unchanged: Vec<Unchanged>,
+    pub unchanged: Vec<UnchangedSkill>,
     /// Left behind, in path order.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedSkillImport>,
     /// Descriptions of categories that came along with their skills.
     pub descriptions: Vec<RelPath>,
     /// How many skills and other things were not asked for.
     pub not_selected: usize,
 }
 
-impl Report {
+impl SkillImportReport {
     /// What the step says of the import. It names each skill that a person trusted against the guard, and why the guard
     /// refuses it.
     pub fn step_summary(&self) -> String {
         let count = self.imported.len();
         let mut summary = format!("imported {count} skill{}", if count == 1 { "" } else { "s" });
         for trusted in self.imported.iter().filter(|imported| imported.trusted) {
-            let refusal = |concern: &&Concern| concern.objection.weight == Weight::Refusal;
-            let said = trusted.concerns.iter().find(refusal).map(Concern::said).unwrap_or_default();
+            let refusal = |concern: &&Concern| concern.objection.weight == ObjectionWeight::Refusal;
+            let said = trusted.concerns.iter().find(refusal).map(Concern::message).unwrap_or_default();
             summary.push_str(&format!("; trusted {}: {said}", trusted.slug));
         }
         text::line(&summary, 1_000)

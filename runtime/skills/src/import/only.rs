@@ -11,12 +11,12 @@ use crate::text::glob;
 /// Patterns over names and over paths in the library, where `*` stands for any characters and `?` for one. None at all
 /// means everything.
 #[derive(Debug, Default)]
-pub struct Only {
+pub struct SkillFilter {
     patterns: Vec<String>,
     hit: RefCell<BTreeSet<usize>>,
 }
 
-impl Only {
+impl SkillFilter {
     /// What matches one of `patterns`.
     pub fn new(patterns: &[String]) -> Self {
         Self { patterns: patterns.to_vec(), hit: RefCell::default() }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_pattern_that_matches_nothing_is_an_error() {
-        let only = Only::new(&["mail".to_owned(), "nobody".to_owned()]);
+        let only = SkillFilter::new(&["mail".to_owned(), "nobody".to_owned()]);
         assert!(only.wants(None, "cat/mail/SKILL.md") || only.wants("mail".parse().ok().as_ref(), "cat/mail/SKILL.md"));
         assert!(!only.wants(None, "x.md"));
         assert!(only.all_hit().unwrap_err().to_string().contains("nobody"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Reason, Skipped};
+use super::{SkillImportSkipReason, SkippedSkillImport};
 use crate::CreatedBy;
 use crate::fsio::Root;
 use crate::ids::Slug;
@@ -20,7 +20,7 @@ const SIDECAR: &str = ".usage.json";
 const MAX_BYTES: u64 = 8 << 20;
 
 /// Reads the records of a library. One that cannot be read is in `skipped`.
-pub(super) fn read(root: &Root, skipped: &mut Vec<Skipped>) -> BTreeMap<Slug, CreatedBy> {
+pub(super) fn read(root: &Root, skipped: &mut Vec<SkippedSkillImport>) -> BTreeMap<Slug, CreatedBy> {
     let mut origins = BTreeMap::new();
     // The later ones win: a hub knows best what it installed.
     let sidecar = record(root, SIDECAR, skipped, |text| serde_json::from_str(text).map_err(|e| e.to_string()));
@@ -62,7 +62,7 @@ fn bundled(text: &str) -> Vec<String> {
 fn record<T>(
     root: &Root,
     name: &str,
-    skipped: &mut Vec<Skipped>,
+    skipped: &mut Vec<SkippedSkillImport>,
     read: impl FnOnce(&str) -> Result<T, String>,
 ) -> Option<T> {
     let bytes = match name.parse().and_then(|path| root.read(&path, MAX_BYTES)) {
@@ -73,8 +73,8 @@ fn record<T>(
         Ok(value) => Some(value),
         Err(why) => {
             let detail = format!("where skills come from is not known: {why}");
-            let (path, reason, files) = (name.to_owned(), Reason::Unreadable, Vec::new());
-            skipped.push(Skipped { path, slug: None, reason, detail, files });
+            let (path, reason, files) = (name.to_owned(), SkillImportSkipReason::Unreadable, Vec::new());
+            skipped.push(SkippedSkillImport { path, slug: None, reason, detail, files });
             None
         }
     }

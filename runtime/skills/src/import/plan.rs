@@ -4,18 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
 
-use super::library::{Candidate, Library};
-use super::{Concern, Imported, Namesakes, Only, Reason, Report, Skipped, Trusted, Unchanged};
+use super::library::{SkillImportCandidate, SkillLibrary};
+use super::{
+    Concern, ImportedSkill, OnNameConflict, SkillFilter, SkillImportReport, SkillImportSkipReason, SkippedSkillImport,
+    TrustedSkills, UnchangedSkill,
+};
 use crate::error::{Error, Result};
 use crate::files::Files;
-use crate::guard::Weight;
+use crate::guard::ObjectionWeight;
 use crate::ids::{RelPath, Slug};
 use crate::layout::{ARCHIVE_DIR, SKILLS_DIR};
-use crate::place::{self, MAIN_FILES, Place};
+use crate::place::{self, MAIN_FILES, SkillLocation};
 use crate::store;
 
 /// The brain that skills are taken over into.
-pub struct Target<'a> {
+pub struct SkillImportTarget<'a> {
     /// Its files.
     pub files: &'a dyn Files,
     /// Whether a skill of it is pinned.
@@ -24,7 +27,7 @@ pub struct Target<'a> {
     pub room: usize,
 }
 
-impl fmt::Debug for Target<'_> {
+impl fmt::Debug for SkillImportTarget<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Target").field("room", &self.room).finish_non_exhaustive()
     }
@@ -32,16 +35,16 @@ impl fmt::Debug for Target<'_> {
 
 /// An import that is decided and not yet done.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct SkillImportPlan {
     /// What became of everything.
-    pub report: Report,
+    pub report: SkillImportReport,
     removed: Vec<RelPath>,
     written: Vec<(RelPath, Vec<u8>)>,
 }
 
-impl Plan {
+impl SkillImportPlan {
     /// Writes what was decided.
-    pub fn apply(self, files: &mut dyn Files) -> Report {
+    pub fn apply(self, files: &mut dyn Files) -> SkillImportReport {
         self.removed.into_iter().for_each(|path| files.remove(path));
         self.written.into_iter().for_each(|(path, content)| files.write(path, content));
         self.report
@@ -51,17 +54,17 @@ impl Plan {
 /// Decides about everything in a library. An error only where the brain cannot be read, or where `only` names
 /// something that is not there, or `trusted` does.
 pub fn plan(
-    library: Library,
-    only: &Only,
-    namesakes: Namesakes,
-    trusted: &Trusted,
-    target: &Target<'_>,
-) -> Result<Plan> {
+    library: SkillLibrary,
+    only: &SkillFilter,
+    namesakes: OnNameConflict,
+    trusted: &TrustedSkills,
+    target: &SkillImportTarget<'_>,
+) -> Result<SkillImportPlan> {
     if let Some(slug) = trusted.missing(&library) {
         return Err(Error::not_found(format!("there is no skill {slug} in the library that could be trusted"))
             .hint("see what it holds with --dry-run"));
     }
-    let mut report = Report::default();
+    let mut report = SkillImportReport::default();
     let (wanted, others): (Vec<_>, Vec<_>) =
         library.skills.into_iter().partition(|skill| only.wants(Some(&skill.place.slug), &skill.source));
     let (skipped, passed): (Vec<_>, Vec<_>) =
@@ -80,14 +83,14 @@ pub fn plan(
 }
 
 struct Planner<'a> {
-    target: &'a Target<'a>,
-    namesakes: Namesakes,
-    trusted: &'a Trusted,
-    plan: Plan,
+    target: &'a SkillImportTarget<'a>,
+    namesakes: OnNameConflict,
+    trusted: &'a TrustedSkills,
+    plan: SkillImportPlan,
     /// Paths below `skills/` as they will be.
     paths: BTreeSet<RelPath>,
     dirs: BTreeSet<RelPath>,
-    local: BTreeMap<Slug, Place>,
+    local: BTreeMap<Slug, SkillLocation>,
     archived: BTreeSet<Slug>,
     /// Names that were decided about, with where they come from.
     taken: BTreeMap<Slug, String>,
@@ -95,10 +98,15 @@ struct Planner<'a> {
 }
 
 /// Why a skill stays behind.
-type Refused = (Reason, String);
+type Refused = (SkillImportSkipReason, String);
 
 impl<'a> Planner<'a> {
-    fn new(target: &'a Target<'a>, namesakes: Namesakes, trusted: &'a Trusted, report: Report) -> Result<Self> {
+    fn new(
+        target: &'a SkillImportTarget<'a>,
+        namesakes: OnNameConflict,
+        trusted: &'a TrustedSkills,
+        report: SkillImportReport,
+    ) -> Result<Self> {
         let paths = target.files.below(SKILLS_DIR)?;
         let mut local = BTreeMap::new();
         for place in place::all(&paths, SKILLS_DIR) {
@@ -108,7 +116,7 @@ impl<'a> Planner<'a> {
             target,
             namesakes,
             trusted,
-            plan: Plan { report, ..Plan::default() },
+            plan: SkillImportPlan { report, ..SkillImportPlan::default() },
             dirs: paths.iter().flat_map(above).collect(),
             paths: paths.into_iter().collect(),
             local,
@@ -118,14 +126,15 @@ impl<'a> Planner<'a> {
         })
     }
 
-    fn skill(&mut self, candidate: Candidate) -> Result<()> {
-        let Candidate { place, source, files, concerns } = candidate;
+    fn skill(&mut self, candidate: SkillImportCandidate) -> Result<()> {
+        let SkillImportCandidate { place, source, files, concerns } = candidate;
         let slug = place.slug.clone();
         let verdict = match (self.trusted.refusal(&slug, &concerns), self.taken.get(&slug)) {
-            (Some(refusal), _) => Err((Reason::Guard, refusal)),
-            (None, Some(first)) => {
-                Err((Reason::Duplicate, format!("the name {slug} is taken by {first} of the same library")))
-            }
+            (Some(refusal), _) => Err((SkillImportSkipReason::Guard, refusal)),
+            (None, Some(first)) => Err((
+                SkillImportSkipReason::Duplicate,
+                format!("the name {slug} is taken by {first} of the same library"),
+            )),
             (None, None) => self.verdict(&place, &files)?,
         };
         match verdict {
@@ -137,11 +146,13 @@ impl<'a> Planner<'a> {
                 let named = |path: &RelPath| format!("{from}{}", path.as_str().get(behind..).unwrap_or_default());
                 let others =
                     files.iter().filter(|(path, _)| *path != place.main).map(|(path, _)| named(path)).collect();
-                let skipped = Skipped { path: source, slug: Some(slug), reason, detail, files: others };
+                let skipped = SkippedSkillImport { path: source, slug: Some(slug), reason, detail, files: others };
                 self.plan.report.skipped.push(skipped);
                 return Ok(());
             }
-            Ok(Verdict::Unchanged(path)) => self.plan.report.unchanged.push(Unchanged { slug: slug.clone(), path }),
+            Ok(Verdict::Unchanged(path)) => {
+                self.plan.report.unchanged.push(UnchangedSkill { slug: slug.clone(), path })
+            }
             Ok(Verdict::Take { replacing }) => {
                 let replaced = !replacing.is_empty();
                 for path in replacing {
@@ -153,10 +164,10 @@ impl<'a> Planner<'a> {
                 self.dirs.extend(new.iter().flat_map(above));
                 self.paths.extend(new.iter().cloned());
                 self.plan.written.extend(files);
-                let refused = |concern: &Concern| concern.objection.weight == Weight::Refusal;
+                let refused = |concern: &Concern| concern.objection.weight == ObjectionWeight::Refusal;
                 let trusted = concerns.iter().any(refused);
                 let imported =
-                    Imported { slug: slug.clone(), path: place.main, files: new, replaced, trusted, concerns };
+                    ImportedSkill { slug: slug.clone(), path: place.main, files: new, replaced, trusted, concerns };
                 self.plan.report.imported.push(imported);
             }
         }
@@ -164,7 +175,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn verdict(&self, place: &Place, files: &[(RelPath, Vec<u8>)]) -> Result<Result<Verdict, Refused>> {
+    fn verdict(&self, place: &SkillLocation, files: &[(RelPath, Vec<u8>)]) -> Result<Result<Verdict, Refused>> {
         let slug = &place.slug;
         let mut replacing = Vec::new();
         if let Some(there) = self.local.get(slug) {
@@ -173,29 +184,35 @@ impl<'a> Planner<'a> {
                 return Ok(Ok(Verdict::Unchanged(there.main.clone())));
             }
             if (self.target.pinned)(slug)? {
-                return Ok(Err((Reason::Pinned, format!("skill {slug} at {} is pinned; unpin it first", there.main))));
+                return Ok(Err((
+                    SkillImportSkipReason::Pinned,
+                    format!("skill {slug} at {} is pinned; unpin it first", there.main),
+                )));
             }
-            if self.namesakes == Namesakes::Keep {
+            if self.namesakes == OnNameConflict::Keep {
                 let detail = format!("the brain has a skill {slug} at {}; --replace replaces it", there.main);
-                return Ok(Err((Reason::NameTaken, detail)));
+                return Ok(Err((SkillImportSkipReason::NameTaken, detail)));
             }
             replacing = members;
         } else if self.archived.contains(slug) {
             let detail = format!("skill {slug} is archived; bring it back with `herm skills restore ID {slug}` first");
-            return Ok(Err((Reason::Archived, detail)));
+            return Ok(Err((SkillImportSkipReason::Archived, detail)));
         }
         if let Some(path) = self.in_the_way(place, &replacing) {
-            return Ok(Err((Reason::InTheWay, format!("{path} of the brain is in the way"))));
+            return Ok(Err((SkillImportSkipReason::InTheWay, format!("{path} of the brain is in the way"))));
         }
         let new: Vec<RelPath> = files.iter().map(|(path, _)| path.clone()).collect();
         if self.growth(&new) > self.room {
-            return Ok(Err((Reason::OverLimits, "the brain would hold too many files and directories".to_owned())));
+            return Ok(Err((
+                SkillImportSkipReason::OverLimits,
+                "the brain would hold too many files and directories".to_owned(),
+            )));
         }
         Ok(Ok(Verdict::Take { replacing }))
     }
 
     /// The files of a skill of the brain.
-    fn members(&self, place: &Place) -> Vec<RelPath> {
+    fn members(&self, place: &SkillLocation) -> Vec<RelPath> {
         match place.dir() {
             None => vec![place.main.clone()],
             Some(dir) => below(&self.paths, &dir).cloned().collect(),
@@ -203,12 +220,18 @@ impl<'a> Planner<'a> {
     }
 
     /// Whether the skill that is there has these very files, wherever it stands.
-    fn is_same(&self, there: &Place, members: &[RelPath], new: &Place, files: &[(RelPath, Vec<u8>)]) -> Result<bool> {
+    fn is_same(
+        &self,
+        there: &SkillLocation,
+        members: &[RelPath],
+        new: &SkillLocation,
+        files: &[(RelPath, Vec<u8>)],
+    ) -> Result<bool> {
         if there.form != new.form || members.len() != files.len() {
             return Ok(false);
         }
         // A flat skill is its one file, whatever that is called; in a directory the names count.
-        let inside = |place: &Place, path: &RelPath| {
+        let inside = |place: &SkillLocation, path: &RelPath| {
             let inside = place.dir().map(|dir| path.as_str().trim_start_matches(dir.as_str()).to_owned());
             inside.unwrap_or_default()
         };
@@ -224,7 +247,7 @@ impl<'a> Planner<'a> {
     }
 
     /// What stands where a skill would, besides the one that it replaces.
-    fn in_the_way(&self, place: &Place, replacing: &[RelPath]) -> Option<RelPath> {
+    fn in_the_way(&self, place: &SkillLocation, replacing: &[RelPath]) -> Option<RelPath> {
         let stays = |path: &RelPath| self.paths.contains(path) && !replacing.contains(path);
         let unit = place.dir().unwrap_or_else(|| place.main.clone());
         if stays(&unit) {
@@ -253,7 +276,7 @@ impl<'a> Planner<'a> {
     }
 
     /// What is said of a category comes along if a skill of it did.
-    fn description(&mut self, path: RelPath, content: Vec<u8>, only: &Only) -> Result<()> {
+    fn description(&mut self, path: RelPath, content: Vec<u8>, only: &SkillFilter) -> Result<()> {
         let inside = path.as_str().trim_start_matches(SKILLS_DIR).trim_start_matches('/').to_owned();
         let folder = path.parent().map(|dir| format!("{dir}/")).unwrap_or_default();
         let report = &mut self.plan.report;
@@ -266,17 +289,20 @@ impl<'a> Planner<'a> {
                 report.not_selected += 1;
                 return Ok(());
             }
-            _ if !is_used => Some((Reason::NotASkill, "it describes a category that no skill came along of")),
-            Some(there) if there == content => return Ok(()),
-            Some(_) if self.namesakes == Namesakes::Keep => {
-                Some((Reason::NameTaken, "the brain describes this category differently; --replace replaces it"))
+            _ if !is_used => {
+                Some((SkillImportSkipReason::NotASkill, "it describes a category that no skill came along of"))
             }
+            Some(there) if there == content => return Ok(()),
+            Some(_) if self.namesakes == OnNameConflict::Keep => Some((
+                SkillImportSkipReason::NameTaken,
+                "the brain describes this category differently; --replace replaces it",
+            )),
             _ => None,
         };
         match refused {
             Some((reason, detail)) => {
                 let detail = detail.to_owned();
-                report.skipped.push(Skipped { path: inside, slug: None, reason, detail, files: Vec::new() });
+                report.skipped.push(SkippedSkillImport { path: inside, slug: None, reason, detail, files: Vec::new() });
             }
             None => {
                 report.descriptions.push(path.clone());
@@ -286,7 +312,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn finish(mut self) -> Plan {
+    fn finish(mut self) -> SkillImportPlan {
         // A file that is replaced is written, not taken away.
         let written: BTreeSet<&RelPath> = self.plan.written.iter().map(|(path, _)| path).collect();
         self.plan.removed.retain(|path| !written.contains(path));

@@ -1,7 +1,7 @@
 use super::*;
 
 fn repeats(source: &str, written: &str) -> bool {
-    let mut sources = Sources::default();
+    let mut sources = QuotableTexts::default();
     sources.add(source);
     sources.repeated(written, "").is_some()
 }
@@ -13,7 +13,7 @@ fn long_texts_are_compared_in_one_pass() {
     // To look for each run, or each word, among all that stood there before would take hours.
     let many = |from: u32| (from..from + 100_000).map(|n| format!("w{n} ")).collect::<String>();
     let glued = |from: u32| (from..from + 20_000).map(|n| format!("averyverylongwordnumber{n} ")).collect::<String>();
-    let mut sources = Sources::default();
+    let mut sources = QuotableTexts::default();
     sources.add(&many(0));
     sources.add(&glued(0));
     assert_eq!(sources.repeated(&many(0), &many(0)), None, "it stood there before");
@@ -37,7 +37,7 @@ fn eight_words_of_few_letters_are_a_quotation_too() {
     assert!(repeats("pin is 9 4 2 7 1 8", "pin is 9 4 2 7 1 8"));
     assert!(!repeats(pin, "Note that the pin is 9 4 2 7 1, and go on."));
     assert!(!repeats(pin, "9 4 2 8 1 7 is no pin"));
-    let mut sources = Sources::default();
+    let mut sources = QuotableTexts::default();
     sources.add(pin);
     assert_eq!(sources.repeated("Step. The pin is 9 4 2 7 1 8.", "The pin is 9 4 2 7 1 8."), None);
 }
@@ -60,10 +60,10 @@ fn lists_and_tables_of_one_word_an_item_hide_nothing() {
         assert!(repeats(ENGLISH, &written), "{written}");
         assert!(repeats(&written, ENGLISH), "{written}");
         // Each item in a file of its own.
-        let mut sources = Sources::default();
+        let mut sources = QuotableTexts::default();
         sources.add(ENGLISH);
-        let mut so_far = SoFar::default();
-        assert!(written.lines().find_map(|line| sources.goes_on(&mut so_far, line)).is_some(), "{written}");
+        let mut so_far = QuotationProgress::default();
+        assert!(written.lines().find_map(|line| sources.continued_quotation(&mut so_far, line)).is_some(), "{written}");
         assert_eq!(sources.repeated(&format!("{written}More."), &written), None, "it stood there before");
     }
     assert!(!repeats(ENGLISH, "1. Look at the vault.\n2. Count the funds.\n3. Say all of it."));
@@ -166,10 +166,10 @@ fn look_alikes_marks_and_case_hide_nothing_in_any_script() {
 fn pieces_too_short_alone_count_together() {
     let source = "Our unreleased vault at 0xabc holds all of the treasury funds for now, and the board will move them to the \
         second vault on the ninth of March unless the auditors object";
-    let mut sources = Sources::default();
+    let mut sources = QuotableTexts::default();
     sources.add(source);
     for size in [4, 5, 6, 7] {
-        let mut so_far = SoFar::default();
+        let mut so_far = QuotationProgress::default();
         let words: Vec<&str> = source.split_whitespace().collect();
         let found = words.chunks(size).enumerate().find_map(|(number, piece)| {
             let file =
@@ -180,15 +180,15 @@ fn pieces_too_short_alone_count_together() {
         assert!(found.is_some(), "{size}");
     }
     // Files that hold nothing else go on from each other, however short they are.
-    let mut so_far = SoFar::default();
-    let found = source.split_whitespace().find_map(|word| sources.goes_on(&mut so_far, word));
+    let mut so_far = QuotationProgress::default();
+    let found = source.split_whitespace().find_map(|word| sources.continued_quotation(&mut so_far, word));
     assert!(found.is_some());
     // The same words in other orders are nobody's sentence.
-    let mut so_far = SoFar::default();
+    let mut so_far = QuotationProgress::default();
     for file in ["the vault holds funds", "move all of the funds", "the treasury will object", "for now, on the ninth"]
     {
         assert_eq!(sources.repeated_after(&mut so_far, file, ""), None);
-        assert_eq!(sources.goes_on(&mut so_far, file), None);
+        assert_eq!(sources.continued_quotation(&mut so_far, file), None);
     }
 }
 
@@ -222,7 +222,7 @@ fn large_texts_of_any_kind_are_compared_in_linear_work() {
     }
     const LARGE: usize = 1 << 20;
     let (source, other) = (random(LARGE, 3, 25), random(LARGE, 4, 25));
-    let mut sources = Sources::default();
+    let mut sources = QuotableTexts::default();
     sources.add(&source);
     assert_eq!(sources.repeated(&other, ""), None);
     // A letter apart each, at the very end.
@@ -281,7 +281,7 @@ fn invisible_characters_case_marks_and_wide_letters_hide_nothing() {
 
 #[test]
 fn what_stood_there_before_is_no_news() {
-    let mut sources = Sources::default();
+    let mut sources = QuotableTexts::default();
     sources.add(ENGLISH);
     let before = format!("Step one. {ENGLISH}.");
     assert_eq!(sources.repeated(&format!("{before} Step two."), &before), None);
@@ -293,7 +293,7 @@ fn what_stood_there_before_is_no_news() {
 
 #[test]
 fn several_sources_are_compared_each() {
-    let mut sources = Sources::default();
+    let mut sources = QuotableTexts::default();
     sources.add("count to five");
     sources.add(ENGLISH);
     sources.add(ENGLISH);
@@ -303,41 +303,46 @@ fn several_sources_are_compared_each() {
 
 #[test]
 fn shapes_are_equal_where_only_marks_differ_and_alike_where_few_words_do() {
-    assert_eq!(Shape::of("# Count\n\n1. Call `echo`."), Shape::of("count: 1) call echo"));
-    let (a, b) = (Shape::of("one two three four five six seven eight"), Shape::of("one two three four five six nine"));
-    assert!(a.likeness(&b) > 0.6 && a.likeness(&Shape::of("something else")) < 0.1);
-    assert_eq!(Shape::of("金库地址").likeness(&Shape::of("金库，地址")), 1.0);
+    assert_eq!(TextFingerprint::of("# Count\n\n1. Call `echo`."), TextFingerprint::of("count: 1) call echo"));
+    let (a, b) = (
+        TextFingerprint::of("one two three four five six seven eight"),
+        TextFingerprint::of("one two three four five six nine"),
+    );
+    assert!(a.similarity(&b) > 0.6 && a.similarity(&TextFingerprint::of("something else")) < 0.1);
+    assert_eq!(TextFingerprint::of("金库地址").similarity(&TextFingerprint::of("金库，地址")), 1.0);
 }
 
 #[test]
 fn changes_are_compared_by_what_they_change() {
     let long: String = (0..80).map(|n| format!("step{n} of the way. ")).collect();
-    let gist = |before: &str, after: &str| Gist::of([before.as_bytes()].into_iter(), [after.as_bytes()].into_iter());
+    let gist = |before: &str, after: &str| {
+        ChangeFingerprint::of([before.as_bytes()].into_iter(), [after.as_bytes()].into_iter())
+    };
     let with = |more: &str| gist(&long, &format!("{long}{more}"));
     let asks = with("Ask the bank before noon.");
-    assert!(asks.says_the_same(&with("ASK the bank, before noon!")));
-    assert!(asks.says_the_same(&with("First ask the bank before noon.")));
-    assert!(!asks.says_the_same(&with("Never call anybody at night.")));
+    assert!(asks.is_similar(&with("ASK the bank, before noon!")));
+    assert!(asks.is_similar(&with("First ask the bank before noon.")));
+    assert!(!asks.is_similar(&with("Never call anybody at night.")));
     // One word is another change wherever else it stands.
-    assert!(!with("never").says_the_same(&gist(&long, &long.replace("step9 of", "never step9 of"))));
-    assert!(with("never").says_the_same(&with("Never!")));
+    assert!(!with("never").is_similar(&gist(&long, &long.replace("step9 of", "never step9 of"))));
+    assert!(with("never").is_similar(&with("Never!")));
     // What is taken away is compared with what is taken away.
     let without =
         |from: &str, to: &str| gist(&long, &long.replace(&long[long.find(from).unwrap()..long.find(to).unwrap()], ""));
-    assert!(without("step10", "step20").says_the_same(&without("step10", "step21")));
-    assert!(!without("step10", "step20").says_the_same(&without("step30", "step40")));
-    assert!(!without("step10", "step20").says_the_same(&asks));
+    assert!(without("step10", "step20").is_similar(&without("step10", "step21")));
+    assert!(!without("step10", "step20").is_similar(&without("step30", "step40")));
+    assert!(!without("step10", "step20").is_similar(&asks));
     // Front matter that is not compared makes no two changes the same.
     let tagged = |tags: &str| {
         gist("---\nname: x\ndescription: d\n---\nb", &format!("---\nname: x\ndescription: d\ntags: {tags}\n---\nb"))
     };
-    assert!(!tagged("[a]").says_the_same(&tagged("[b]")));
+    assert!(!tagged("[a]").is_similar(&tagged("[b]")));
 }
 
 proptest::proptest! {
     #[test]
     fn any_text_of_enough_words_repeats_itself_and_nothing_panics(text in "\\PC{0,200}", more in "\\PC{0,50}") {
-        let mut sources = Sources::default();
+        let mut sources = QuotableTexts::default();
         sources.add(&text);
         let letters = Letters::of(&text);
         let long = letters.worth_of(0, letters.letters.len()) >= RUN;

@@ -18,9 +18,9 @@ use super::usage::CreatedBy;
 use crate::error::Error;
 use crate::text;
 
-pub use process::{End, Finished, ProcessRunner, TIMEOUT};
+pub use process::{CommandEnd, CommandResult, ProcessRunner, TIMEOUT};
 #[cfg(feature = "sandbox")]
-pub use walled::WalledRunner;
+pub use walled::SandboxedRunner;
 
 /// How many characters of a command's output are kept.
 pub const MAX_OUTPUT: usize = 4_000;
@@ -111,7 +111,7 @@ fn shown(result: Result<String, String>) -> String {
 
 /// Why the commands of a skill are not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ShellRefusal {
     /// A model wrote the skill.
     ByAgent,
     /// The skill came from elsewhere and nobody here reviewed it.
@@ -120,7 +120,7 @@ pub enum Refusal {
     Off,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ShellRefusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::ByAgent => "inline shell does not run in a skill that an agent wrote",
@@ -130,13 +130,13 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
+impl From<ShellRefusal> for Error {
+    fn from(refusal: ShellRefusal) -> Self {
         let hint = match refusal {
-            Refusal::ByAgent | Refusal::Imported => {
+            ShellRefusal::ByAgent | ShellRefusal::Imported => {
                 "read it, and save it as a skill of your own if its commands shall run"
             }
-            Refusal::Off => "the operator turns it on in the configuration",
+            ShellRefusal::Off => "the operator turns it on in the configuration",
         };
         Error::refused(refusal.to_string()).hint(hint)
     }
@@ -144,11 +144,11 @@ impl From<Refusal> for Error {
 
 /// Whether the commands of a skill may run. Who made it comes first: no setting makes a command run
 /// that a model wrote.
-pub fn may_run(created_by: CreatedBy, enabled: bool) -> Result<(), Refusal> {
+pub fn may_run(created_by: CreatedBy, enabled: bool) -> Result<(), ShellRefusal> {
     match created_by {
-        CreatedBy::Agent => Err(Refusal::ByAgent),
-        CreatedBy::Imported | CreatedBy::Hub | CreatedBy::Plugin | CreatedBy::Bundled => Err(Refusal::Imported),
-        CreatedBy::Seed | CreatedBy::User if !enabled => Err(Refusal::Off),
+        CreatedBy::Agent => Err(ShellRefusal::ByAgent),
+        CreatedBy::Imported | CreatedBy::Hub | CreatedBy::Plugin | CreatedBy::Bundled => Err(ShellRefusal::Imported),
+        CreatedBy::Seed | CreatedBy::User if !enabled => Err(ShellRefusal::Off),
         CreatedBy::Seed | CreatedBy::User => Ok(()),
     }
 }

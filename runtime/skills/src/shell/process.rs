@@ -75,21 +75,22 @@ impl ProcessRunner {
     }
 
     /// Runs a command to its end, however that is.
-    pub fn finish(&self, command: &str) -> Finished {
-        let not_run = |error: io::Error| Finished { end: End::NotRun(error.to_string()), said: String::new() };
+    pub fn finish(&self, command: &str) -> CommandResult {
+        let not_run =
+            |error: io::Error| CommandResult { end: CommandEnd::NotRun(error.to_string()), output: String::new() };
         let ended = match self.start(command).and_then(|child| self.watch(child)) {
             Ok(ended) => ended,
             Err(error) => return not_run(error),
         };
         match ended {
-            Ended::TimedOut => Finished { end: End::TimedOut, said: String::new() },
+            Ended::TimedOut => CommandResult { end: CommandEnd::TimedOut, output: String::new() },
             Ended::Exited(status, streams) => {
                 let said = format!("{}{}", streams.output.text(), streams.errors.text());
                 let end = match status.code() {
-                    Some(code) => End::Exited(code),
-                    None => End::Killed(status.signal().unwrap_or_default()),
+                    Some(code) => CommandEnd::Exited(code),
+                    None => CommandEnd::Killed(status.signal().unwrap_or_default()),
                 };
-                Finished { end, said: redact::redact(&said) }
+                CommandResult { end, output: redact::redact(&said) }
             }
         }
     }
@@ -142,7 +143,7 @@ impl ProcessRunner {
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub enum CommandEnd {
     /// With this code.
     Exited(i32),
     /// By this signal.
@@ -155,11 +156,11 @@ pub enum End {
 
 /// A command that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
+pub struct CommandResult {
     /// How.
-    pub end: End,
+    pub end: CommandEnd,
     /// What it said on both streams, without secrets.
-    pub said: String,
+    pub output: String,
 }
 
 impl Runner for ProcessRunner {

@@ -110,8 +110,11 @@ fn a_text_full_of_snippets_runs_only_the_first_ones() {
 fn who_made_a_skill_decides_before_any_setting() {
     use CreatedBy::{Agent, Imported, Seed, User};
     let decided = |enabled| [Agent, Imported, Seed, User].map(|created_by| may_run(created_by, enabled));
-    assert_eq!(decided(true), [Err(Refusal::ByAgent), Err(Refusal::Imported), Ok(()), Ok(())]);
-    assert_eq!(decided(false), [Err(Refusal::ByAgent), Err(Refusal::Imported), Err(Refusal::Off), Err(Refusal::Off)]);
+    assert_eq!(decided(true), [Err(ShellRefusal::ByAgent), Err(ShellRefusal::Imported), Ok(()), Ok(())]);
+    assert_eq!(
+        decided(false),
+        [Err(ShellRefusal::ByAgent), Err(ShellRefusal::Imported), Err(ShellRefusal::Off), Err(ShellRefusal::Off)]
+    );
 }
 
 proptest! {

@@ -7,7 +7,9 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use herm_sandbox::{Bind, Budget, How, Lease, Limits, Output, OutputReader, Program, Spec};
+use herm_sandbox::{
+    Bind, ExitReason, LimitKind, OutputMode, OutputReader, SandboxLease, SandboxLimits, SandboxProgram, SandboxSpec,
+};
 
 use super::Runner;
 use super::process::{SHOWN_ERROR, first_line};
@@ -19,14 +21,14 @@ const INSIDE: &str = "/skill";
 
 /// Runs commands in sandboxes.
 #[derive(Debug, Clone)]
-pub struct WalledRunner {
+pub struct SandboxedRunner {
     root: PathBuf,
     directory: PathBuf,
     timeout: Duration,
     variables: Vec<(String, String)>,
 }
 
-impl WalledRunner {
+impl SandboxedRunner {
     /// Runs commands in a directory, each in a sandbox below `root`.
     pub fn new(root: impl Into<PathBuf>, directory: impl Into<PathBuf>, timeout: Duration) -> Self {
         Self { root: root.into(), directory: directory.into(), timeout, variables: Vec::new() }
@@ -41,8 +43,8 @@ impl WalledRunner {
         Self { variables, ..self }
     }
 
-    fn spec(&self, lease: &Lease, command: &str) -> Spec {
-        let mut spec = Spec::new(Program::At("/bin/sh".into()), lease);
+    fn spec(&self, lease: &SandboxLease, command: &str) -> SandboxSpec {
+        let mut spec = SandboxSpec::new(SandboxProgram::At("/bin/sh".into()), lease);
         spec.args = vec!["-c".to_owned(), format!("cd {INSIDE} || exit 126\n{command}")];
         spec.binds = Bind::system();
         spec.binds.push(Bind::at(&self.directory, INSIDE));
@@ -51,7 +53,7 @@ impl WalledRunner {
             ("LANG".to_owned(), "C.UTF-8".to_owned()),
         ];
         spec.environment.extend(self.variables.iter().cloned());
-        spec.limits = Limits {
+        spec.limits = SandboxLimits {
             wall: self.timeout,
             cpu_percent: 100,
             memory: 512 << 20,
@@ -60,14 +62,14 @@ impl WalledRunner {
             files: 10_000,
             output: 1 << 20,
         };
-        (spec.stdout, spec.stderr) = (Output::Piped, Output::Piped);
+        (spec.stdout, spec.stderr) = (OutputMode::Piped, OutputMode::Piped);
         spec
     }
 }
 
-impl Runner for WalledRunner {
+impl Runner for SandboxedRunner {
     fn run(&self, command: &str) -> Result<String, String> {
-        let lease = Lease::take(&self.root).map_err(|error| format!("no sandbox can be made: {error}"))?;
+        let lease = SandboxLease::take(&self.root).map_err(|error| format!("no sandbox can be made: {error}"))?;
         let mut running =
             herm_sandbox::spawn(self.spec(&lease, command)).map_err(|refusal| format!("no sandbox: {refusal}"))?;
         let (stdout, stderr) = (running.stdout.take(), running.stderr.take());
@@ -80,17 +82,17 @@ impl Runner for WalledRunner {
             None => how,
         };
         match running.wait().how {
-            How::Exited(0) => Ok(redact::redact(&said)),
-            How::Exited(code) => Err(failed(format!("exit code {code}"))),
-            How::Signalled(signal) => Err(failed(format!("ended by signal {signal}"))),
-            How::Exceeded { budget: Budget::Wall, .. } => {
+            ExitReason::Exited(0) => Ok(redact::redact(&said)),
+            ExitReason::Exited(code) => Err(failed(format!("exit code {code}"))),
+            ExitReason::Signalled(signal) => Err(failed(format!("ended by signal {signal}"))),
+            ExitReason::Exceeded { budget: LimitKind::Wall, .. } => {
                 Err(format!("it took longer than {:?} and was ended", self.timeout))
             }
-            How::Exceeded { budget, limit, .. } => {
+            ExitReason::Exceeded { budget, limit, .. } => {
                 Err(format!("it wanted more than {limit} {} and was ended", budget.unit()))
             }
-            How::Killed => Err("it was ended".to_owned()),
-            How::Broken(why) => Err(format!("its sandbox broke: {why}")),
+            ExitReason::Killed => Err("it was ended".to_owned()),
+            ExitReason::Broken(why) => Err(format!("its sandbox broke: {why}")),
         }
     }
 }

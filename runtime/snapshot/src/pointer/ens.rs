@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::http::{self, Http};
 use super::abi::{self, Argument};
-use super::{Pointed, Pointer, Record};
+use super::{HeadRef, Pointer, PointerRecord};
 use crate::error::{Error, Result};
 use crate::ids::BrainId;
 use crate::text;
@@ -76,7 +76,7 @@ impl EnsPointer {
     }
 
     /// What the operator must write so that this pointer points to a head: the record's key and value.
-    pub fn record(&self, brain: &BrainId, pointed: &Pointed) -> (String, String) {
+    pub fn record(&self, brain: &BrainId, pointed: &HeadRef) -> (String, String) {
         (record_key(brain), pointed.to_string())
     }
 
@@ -276,11 +276,11 @@ impl Lookup {
 
 #[async_trait]
 impl Pointer for EnsPointer {
-    async fn pointed(&self, brain: &BrainId) -> Result<Option<Pointed>> {
-        Ok(self.said(brain).await?.map(|record| record.pointed))
+    async fn head_ref(&self, brain: &BrainId) -> Result<Option<HeadRef>> {
+        Ok(self.lookup(brain).await?.map(|record| record.pointed))
     }
 
-    async fn said(&self, brain: &BrainId) -> Result<Option<Record>> {
+    async fn lookup(&self, brain: &BrainId) -> Result<Option<PointerRecord>> {
         self.text(&record_key(brain)).await?.map(|text| text.parse()).transpose()
     }
 

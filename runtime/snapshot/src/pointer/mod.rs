@@ -2,7 +2,7 @@
 //!
 //! The heads in a store are a pointer themselves: [`StorePointer`]. One that the store's keeper cannot
 //! change, such as a text record of an ENS name ([`EnsPointer`]), catches a store that was taken back:
-//! [`agree`] finds out whether a store goes on from where a pointer says.
+//! [`check_pointer`] finds out whether a store goes on from where a pointer says.
 
 mod abi;
 mod ens;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::head::{self, Head};
+use super::head::{self, SnapshotHead};
 use super::store::Store;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest};
@@ -25,27 +25,27 @@ const FORM: &str = "herm-head-1";
 
 /// A head by its number and digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pointed {
+pub struct HeadRef {
     /// The number of the head.
     pub number: u64,
     /// The digest of its bytes.
     pub digest: Digest,
 }
 
-impl Pointed {
+impl HeadRef {
     /// What points to a head.
-    pub fn to(head: &Head) -> Result<Self> {
+    pub fn to(head: &SnapshotHead) -> Result<Self> {
         Ok(Self { number: head.number, digest: Digest::of(&head.to_bytes()?) })
     }
 }
 
-impl fmt::Display for Pointed {
+impl fmt::Display for HeadRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{FORM} {} {}", self.number, self.digest)
     }
 }
 
-impl std::str::FromStr for Pointed {
+impl std::str::FromStr for HeadRef {
     type Err = Error;
     fn from_str(written: &str) -> Result<Self> {
         let mut words = written.split_whitespace();
@@ -62,7 +62,7 @@ impl std::str::FromStr for Pointed {
 
 /// The catalog of a snapshot, by which a store is found again whose index is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Catalog {
+pub struct CatalogRef {
     /// Where it is, such as `walrus:BLOB`.
     pub address: String,
     /// The digest of its bytes.
@@ -71,24 +71,24 @@ pub struct Catalog {
 
 /// What a pointer says of a brain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct PointerRecord {
     /// The head.
-    pub pointed: Pointed,
+    pub pointed: HeadRef,
     /// The catalog, where the store has one.
-    pub catalog: Option<Catalog>,
+    pub catalog: Option<CatalogRef>,
 }
 
-impl fmt::Display for Record {
+impl fmt::Display for PointerRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pointed.fmt(f)?;
         match &self.catalog {
-            Some(Catalog { address, blake3 }) => write!(f, " catalog={address} blake3={blake3}"),
+            Some(CatalogRef { address, blake3 }) => write!(f, " catalog={address} blake3={blake3}"),
             None => Ok(()),
         }
     }
 }
 
-impl std::str::FromStr for Record {
+impl std::str::FromStr for PointerRecord {
     type Err = Error;
     /// Words that are not known are for a later herm.
     fn from_str(written: &str) -> Result<Self> {
@@ -102,7 +102,7 @@ impl std::str::FromStr for Record {
                     Error::corrupt(format!("{:?} names a catalog without its digest", text::line(written, 120)))
                         .hint("write the record anew with `herm snapshot pointer ID`")
                 })?;
-                Some(Catalog { address: address.to_owned(), blake3 })
+                Some(CatalogRef { address: address.to_owned(), blake3 })
             }
             _ => None,
         };
@@ -118,11 +118,11 @@ impl std::str::FromStr for Record {
 #[async_trait]
 pub trait Pointer: Send + Sync + fmt::Debug {
     /// The head of a brain; `None` where nothing is said of it.
-    async fn pointed(&self, brain: &BrainId) -> Result<Option<Pointed>>;
+    async fn head_ref(&self, brain: &BrainId) -> Result<Option<HeadRef>>;
 
     /// All that is said of a brain.
-    async fn said(&self, brain: &BrainId) -> Result<Option<Record>> {
-        Ok(self.pointed(brain).await?.map(|pointed| Record { pointed, catalog: None }))
+    async fn lookup(&self, brain: &BrainId) -> Result<Option<PointerRecord>> {
+        Ok(self.head_ref(brain).await?.map(|pointed| PointerRecord { pointed, catalog: None }))
     }
 
     /// Who it is, for messages.
@@ -135,9 +135,9 @@ pub struct StorePointer(pub Arc<dyn Store>);
 
 #[async_trait]
 impl Pointer for StorePointer {
-    async fn pointed(&self, brain: &BrainId) -> Result<Option<Pointed>> {
+    async fn head_ref(&self, brain: &BrainId) -> Result<Option<HeadRef>> {
         let last = head::last(&*self.0, brain).await?;
-        Ok(last.map(|(head, digest)| Pointed { number: head.number, digest }))
+        Ok(last.map(|(head, digest)| HeadRef { number: head.number, digest }))
     }
 
     fn describe(&self) -> String {
@@ -147,8 +147,8 @@ impl Pointer for StorePointer {
 
 /// Whether a store is where a pointer says, or has gone on from there; the number of its last head. The
 /// pointer may be behind, since someone has to write it; the store may not.
-pub async fn agree(store: &dyn Store, pointer: &dyn Pointer, brain: &BrainId) -> Result<Option<u64>> {
-    let Some(pointed) = pointer.pointed(brain).await? else { return Ok(None) };
+pub async fn check_pointer(store: &dyn Store, pointer: &dyn Pointer, brain: &BrainId) -> Result<Option<u64>> {
+    let Some(pointed) = pointer.head_ref(brain).await? else { return Ok(None) };
     let refused = |what: String| {
         Error::refused(format!("{} and {} do not agree on brain {brain}: {what}", store.describe(), pointer.describe()))
             .hint("find out which of them was changed; nothing was restored")
@@ -195,18 +195,18 @@ mod tests {
 
     #[test]
     fn what_is_written_down_is_read_back_and_nothing_else_is() {
-        let pointed = Pointed { number: 12, digest: Digest::of(b"x") };
-        assert_eq!(pointed.to_string().parse::<Pointed>().unwrap(), pointed);
-        let catalog = Catalog { address: "walrus:abc".to_owned(), blake3: Digest::of(b"y") };
-        for record in [Record { pointed, catalog: None }, Record { pointed, catalog: Some(catalog) }] {
-            assert_eq!(record.to_string().parse::<Record>().unwrap(), record);
-            assert_eq!(format!("{record} later=1").parse::<Record>().unwrap(), record);
+        let pointed = HeadRef { number: 12, digest: Digest::of(b"x") };
+        assert_eq!(pointed.to_string().parse::<HeadRef>().unwrap(), pointed);
+        let catalog = CatalogRef { address: "walrus:abc".to_owned(), blake3: Digest::of(b"y") };
+        for record in [PointerRecord { pointed, catalog: None }, PointerRecord { pointed, catalog: Some(catalog) }] {
+            assert_eq!(record.to_string().parse::<PointerRecord>().unwrap(), record);
+            assert_eq!(format!("{record} later=1").parse::<PointerRecord>().unwrap(), record);
         }
         for bad in
             ["", "herm-head-1", "herm-head-2 1 00", "herm-head-1 -1 00", "herm-head-1 1 zz", "herm-head-1 1 2 3 4"]
         {
-            assert!(bad.parse::<Pointed>().is_err(), "{bad}");
-            assert!(bad.parse::<Record>().is_err(), "{bad}");
+            assert!(bad.parse::<HeadRef>().is_err(), "{bad}");
+            assert!(bad.parse::<PointerRecord>().is_err(), "{bad}");
         }
     }
 }

@@ -8,7 +8,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
 
 use super::memory::too_large;
-use super::{Created, Listed, ObjectName, Store};
+use super::{CreateOutcome, ObjectName, Store, StoredObject};
 use crate::error::{Error, Result};
 use herm_http::install_crypto;
 
@@ -109,26 +109,27 @@ impl Store for CloudStore {
         put.map(|_| ()).map_err(|source| self.failed("put", name, source))
     }
 
-    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<Created> {
+    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<CreateOutcome> {
         let only_new = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match self.inner.put_opts(&self.path(name), content.into(), only_new).await {
-            Ok(_) => Ok(Created::Yes),
+            Ok(_) => Ok(CreateOutcome::Yes),
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
-                Ok(Created::Taken)
+                Ok(CreateOutcome::Taken)
             }
             Err(source) => Err(self.failed(CREATE, name, source)),
         }
     }
 
-    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<Listed>> {
+    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<StoredObject>> {
         let below = self.path(prefix);
         let listing = match after {
             Some(after) => self.inner.list_with_offset(Some(&below), &self.path(after)),
             None => self.inner.list(Some(&below)),
         };
         let found: Vec<_> = listing.try_collect().await.map_err(|source| self.failed("list", prefix, source))?;
-        let named = found.iter().filter_map(|meta| Some(Listed { name: self.name(&meta.location)?, bytes: meta.size }));
-        let mut listed: Vec<Listed> = named.collect();
+        let named =
+            found.iter().filter_map(|meta| Some(StoredObject { name: self.name(&meta.location)?, bytes: meta.size }));
+        let mut listed: Vec<StoredObject> = named.collect();
         listed.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(listed)
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::memory::too_large;
-use super::{Created, Listed, ObjectName, Store};
+use super::{CreateOutcome, ObjectName, Store, StoredObject};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fsio::{self, Kind, Root, Sync};
+use crate::fsio::{self, DirEntryKind, Root, SyncTiming};
 use crate::ids::RelPath;
 
 /// A store in a directory: one file an object. Several processes may use it at once.
@@ -53,19 +53,19 @@ impl Store for LocalStore {
 
     async fn put(&self, name: &ObjectName, content: Vec<u8>) -> Result<()> {
         let path = path_of(name)?;
-        self.at_root(move |root| root.replace(&path, &content, Sync::Later)).await
+        self.at_root(move |root| root.replace(&path, &content, SyncTiming::Later)).await
     }
 
-    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<Created> {
+    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<CreateOutcome> {
         let path = path_of(name)?;
         self.at_root(move |root| match root.create(&path, &content)? {
-            true => Ok(Created::Yes),
-            false => Ok(Created::Taken),
+            true => Ok(CreateOutcome::Yes),
+            false => Ok(CreateOutcome::Taken),
         })
         .await
     }
 
-    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<Listed>> {
+    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<StoredObject>> {
         let (path, after) = (path_of(prefix)?, after.cloned());
         self.at_root(move |root| {
             let mut found = Vec::new();
@@ -94,23 +94,23 @@ impl Store for LocalStore {
 }
 
 /// Lists the files below a directory. What no herm can have named is passed over.
-fn walk(dir: &Root, path: &RelPath, found: &mut Vec<Listed>) -> Result<()> {
+fn walk(dir: &Root, path: &RelPath, found: &mut Vec<StoredObject>) -> Result<()> {
     for entry in dir.list()? {
         let Ok(inside) = path.join(&entry.name) else { continue };
         let Ok(name) = ObjectName::new(inside.as_str()) else { continue };
         let Ok(last) = entry.name.parse::<RelPath>() else { continue };
         match entry.kind {
-            Kind::File => {
+            DirEntryKind::File => {
                 if let Some(stat) = dir.stat(&last)? {
-                    found.push(Listed { name, bytes: stat.size });
+                    found.push(StoredObject { name, bytes: stat.size });
                 }
             }
-            Kind::Dir => {
+            DirEntryKind::Dir => {
                 if let Some(below) = dir.below(&last)? {
                     walk(&below, &inside, found)?;
                 }
             }
-            Kind::Odd(_) => {}
+            DirEntryKind::Other(_) => {}
         }
     }
     Ok(())
@@ -131,13 +131,14 @@ mod tests {
         assert_eq!(store.get(&name("a/b"), 10).await.unwrap(), None);
         store.put(&name("a/b"), b"one".to_vec()).await.unwrap();
         store.put(&name("a/b"), b"two".to_vec()).await.unwrap();
-        assert_eq!(store.create(&name("a/b"), b"x".to_vec()).await.unwrap(), Created::Taken);
+        assert_eq!(store.create(&name("a/b"), b"x".to_vec()).await.unwrap(), CreateOutcome::Taken);
         assert_eq!(store.get(&name("a/b"), 10).await.unwrap(), Some(b"two".to_vec()));
         assert!(store.get(&name("a/b"), 2).await.is_err());
         for more in ["a/c", "a/d/e", "ab"] {
             store.put(&name(more), b"x".to_vec()).await.unwrap();
         }
-        let names = |listed: Vec<Listed>| listed.into_iter().map(|object| object.name.to_string()).collect::<Vec<_>>();
+        let names =
+            |listed: Vec<StoredObject>| listed.into_iter().map(|object| object.name.to_string()).collect::<Vec<_>>();
         assert_eq!(names(store.list(&name("a"), None).await.unwrap()), ["a/b", "a/c", "a/d/e"]);
         assert_eq!(names(store.list(&name("a"), Some(&name("a/b"))).await.unwrap()), ["a/c", "a/d/e"]);
         store.remove(&name("a/b")).await.unwrap();
@@ -173,7 +174,7 @@ mod tests {
                 .collect();
             let mut winners = 0;
             for writer in racing {
-                winners += usize::from(writer.await.unwrap() == Created::Yes);
+                winners += usize::from(writer.await.unwrap() == CreateOutcome::Yes);
             }
             assert_eq!(winners, 1, "round {round}");
         }

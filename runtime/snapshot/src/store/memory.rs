@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Created, Listed, ObjectName, Store};
+use super::{CreateOutcome, ObjectName, Store, StoredObject};
 use crate::error::{Error, Result};
 
 /// A store in memory: for tests, and for trying things out.
@@ -49,22 +49,22 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<Created> {
+    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<CreateOutcome> {
         match self.objects().entry(name.clone()) {
-            std::collections::btree_map::Entry::Occupied(_) => Ok(Created::Taken),
+            std::collections::btree_map::Entry::Occupied(_) => Ok(CreateOutcome::Taken),
             std::collections::btree_map::Entry::Vacant(place) => {
                 place.insert(content);
-                Ok(Created::Yes)
+                Ok(CreateOutcome::Yes)
             }
         }
     }
 
-    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<Listed>> {
+    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<StoredObject>> {
         let below = format!("{prefix}/");
         let objects = self.objects();
         let inside = objects.iter().filter(|(name, _)| name.as_str().starts_with(&below));
         let wanted = inside.filter(|(name, _)| after.is_none_or(|after| *name > after));
-        Ok(wanted.map(|(name, content)| Listed { name: name.clone(), bytes: content.len() as u64 }).collect())
+        Ok(wanted.map(|(name, content)| StoredObject { name: name.clone(), bytes: content.len() as u64 }).collect())
     }
 
     async fn remove(&self, name: &ObjectName) -> Result<()> {

@@ -63,7 +63,7 @@ impl fmt::Display for ObjectName {
 
 /// Whether an object was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Created {
+pub enum CreateOutcome {
     /// It is ours.
     Yes,
     /// Someone's was there before.
@@ -72,7 +72,7 @@ pub enum Created {
 
 /// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct StoredObject {
     /// Its name.
     pub name: ObjectName,
     /// Its size in bytes.
@@ -89,12 +89,12 @@ pub trait Store: Send + Sync + fmt::Debug {
     async fn put(&self, name: &ObjectName, content: Vec<u8>) -> Result<()>;
 
     /// Puts an object only if none of that name is there. With several at once, exactly one is told
-    /// [`Created::Yes`]. After an error nobody knows; look at what is there.
-    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<Created>;
+    /// [`CreateOutcome::Yes`]. After an error nobody knows; look at what is there.
+    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<CreateOutcome>;
 
     /// The objects below a prefix (whole parts) whose names come after `after`, in the order of their
     /// names.
-    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<Listed>>;
+    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<StoredObject>>;
 
     /// Removes an object; one that is not there is no error.
     async fn remove(&self, name: &ObjectName) -> Result<()>;
@@ -133,21 +133,21 @@ const CLAIMS: u32 = 6;
 
 /// Creates an object and finds out for sure whose is there. `content` must hold something that no one
 /// else would write: after an error, or a refusal that may be an echo of our own write, it tells.
-pub async fn claim(store: &dyn Store, name: &ObjectName, content: &[u8]) -> Result<Created> {
+pub async fn claim(store: &dyn Store, name: &ObjectName, content: &[u8]) -> Result<CreateOutcome> {
     let mut pause = std::time::Duration::from_millis(10);
     let mut tried = 1;
     loop {
         let created = store.create(name, content.to_vec()).await;
-        if let Ok(Created::Yes) = created {
-            return Ok(Created::Yes);
+        if let Ok(CreateOutcome::Yes) = created {
+            return Ok(CreateOutcome::Yes);
         }
         let error = match (created, store.get(name, content.len() as u64 + (64 << 10)).await) {
-            (_, Ok(Some(found))) if found == content => return Ok(Created::Yes),
-            (_, Ok(Some(_))) => return Ok(Created::Taken),
+            (_, Ok(Some(found))) if found == content => return Ok(CreateOutcome::Yes),
+            (_, Ok(Some(_))) => return Ok(CreateOutcome::Taken),
             // It was there and is not any more: it was someone's all the same.
-            (Ok(_), Ok(None)) => return Ok(Created::Taken),
+            (Ok(_), Ok(None)) => return Ok(CreateOutcome::Taken),
             // The largest answer is one that is not ours.
-            (Ok(_), Err(error)) if error.kind() != ErrorKind::Unavailable => return Ok(Created::Taken),
+            (Ok(_), Err(error)) if error.kind() != ErrorKind::Unavailable => return Ok(CreateOutcome::Taken),
             (Err(error), _) | (_, Err(error)) => error,
         };
         if error.kind() != ErrorKind::Unavailable || tried >= CLAIMS {
@@ -178,9 +178,9 @@ pub async fn probe(store: &dyn Store, random: &dyn Random) -> Result<()> {
     let listed = store.list(&ObjectName::new("probe")?, None).await?;
     store.remove(&name).await?;
     match (first, second, kept.as_deref()) {
-        (Created::Yes, Created::Taken, Some(b"first")) => {}
-        (Created::Taken, ..) => return refused("says that an object is there which is not"),
-        (_, Created::Yes, _) => return refused("ignores that an object is to be created only if none is there"),
+        (CreateOutcome::Yes, CreateOutcome::Taken, Some(b"first")) => {}
+        (CreateOutcome::Taken, ..) => return refused("says that an object is there which is not"),
+        (_, CreateOutcome::Yes, _) => return refused("ignores that an object is to be created only if none is there"),
         _ => return refused("does not give back what was put"),
     }
     if !listed.iter().any(|object| object.name == name) {
@@ -191,7 +191,7 @@ pub async fn probe(store: &dyn Store, random: &dyn Random) -> Result<()> {
         let racing = (0..RACERS).map(|racer| store.create(&name, vec![racer]));
         let ended = futures_util::future::join_all(racing).await;
         store.remove(&name).await?;
-        if ended.iter().filter(|ended| matches!(ended, Ok(Created::Yes))).count() > 1 {
+        if ended.iter().filter(|ended| matches!(ended, Ok(CreateOutcome::Yes))).count() > 1 {
             return refused("lets several create one object when they try at once");
         }
     }

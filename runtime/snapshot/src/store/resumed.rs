@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Created, Listed, LocalStore, ObjectName, Store};
+use super::{CreateOutcome, LocalStore, ObjectName, Store, StoredObject};
 use crate::error::Result;
 use crate::fsio;
 
@@ -51,11 +51,11 @@ impl Store for ResumedStore {
         self.inner.put(name, content).await
     }
 
-    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<Created> {
+    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<CreateOutcome> {
         self.inner.create(name, content).await
     }
 
-    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<Listed>> {
+    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<StoredObject>> {
         self.inner.list(prefix, after).await
     }
 

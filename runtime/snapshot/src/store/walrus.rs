@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::super::catalog::is_catalog;
 use super::super::http::{self, Answer, Http};
-use super::{Created, Listed, ObjectName, Store};
-use crate::clock::{Clock, Moment};
+use super::{CreateOutcome, ObjectName, Store, StoredObject};
+use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::Digest;
 use crate::text;
@@ -75,7 +75,7 @@ struct Reference {
     /// The epoch it is kept until, as the publisher said.
     end_epoch: Option<u64>,
     /// From then on it is put again, so that it does not run out.
-    renew_after: Moment,
+    renew_after: Timestamp,
 }
 
 impl WalrusStore {
@@ -130,7 +130,7 @@ impl WalrusStore {
             bytes: content.len() as u64,
             blake3: Digest::of(content),
             end_epoch,
-            renew_after: Moment(self.clock.now().millis().saturating_add(half)),
+            renew_after: Timestamp(self.clock.now().millis().saturating_add(half)),
         })
     }
 
@@ -280,7 +280,7 @@ impl Store for WalrusStore {
         self.index.put(name, to_bytes(&reference)?).await
     }
 
-    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<Created> {
+    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<CreateOutcome> {
         if !is_blob(name) {
             return self.index.create(name, content).await;
         }
@@ -288,7 +288,7 @@ impl Store for WalrusStore {
         self.index.create(name, to_bytes(&reference)?).await
     }
 
-    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<Listed>> {
+    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<StoredObject>> {
         self.index.list(prefix, after).await
     }
 

@@ -2,15 +2,15 @@
 //! words are in `docs/operate/autogenesis.md`.
 
 use super::folder::{Folder, Thing};
-use super::{APPROVAL_FILE, AUDIT_FILE, Area, CONSENSUS_FILE, Finding};
-use crate::evaluation::{Evaluation, Part};
-use crate::judge::conditions::{GoalStanding, find, goal_standing};
+use super::{APPROVAL_FILE, AUDIT_FILE, AuditArea, AuditFinding, CONSENSUS_FILE};
+use crate::evaluation::{Evaluation, EvaluationPart};
+use crate::judge::conditions::{GoalStatus, find, goal_status};
 use crate::judge::judge;
-use crate::measure::Sample;
+use crate::measure::EvaluationSample;
 use crate::patch::Patch;
 use crate::receipt::{Envelope, PublicKey};
 use crate::records::{EVALUATION, MEASUREMENTS, PATCH, REPORT, SIGNED, VERDICT, json};
-use crate::verdict::{Comparison, Ruling, Verdict};
+use crate::verdict::{MetricComparison, Verdict, VerdictRuling};
 
 /// A goal that carries an approval rests on at least so many units: cases, or repetitions of a noisy metric.
 pub const LEAST_UNITS: usize = crate::judge::statistics::FEW;
@@ -39,13 +39,13 @@ pub(super) struct Opened {
 
 /// What looking at a record gave.
 #[derive(Debug)]
-pub(super) struct Looked {
-    pub(super) findings: Vec<Finding>,
+pub(super) struct RecordCheck {
+    pub(super) findings: Vec<AuditFinding>,
     pub(super) opened: Option<Opened>,
 }
 
 /// Everything that can be said of a record without running anything.
-pub(super) fn look(folder: &Folder, name: &str, key: &PublicKey) -> Looked {
+pub(super) fn look(folder: &Folder, name: &str, key: &PublicKey) -> RecordCheck {
     let mut findings = Vec::new();
     let opened = open(folder, name, key, &mut findings);
     if let Some(opened) = &opened {
@@ -56,12 +56,12 @@ pub(super) fn look(folder: &Folder, name: &str, key: &PublicKey) -> Looked {
         findings.extend(budgets(verdict, evaluation));
         findings.extend(walls(verdict, "the first successor"));
     }
-    Looked { findings, opened }
+    RecordCheck { findings, opened }
 }
 
 /// The verdict that this operator signed, with its patch and evaluation.
-fn open(folder: &Folder, name: &str, key: &PublicKey, findings: &mut Vec<Finding>) -> Option<Opened> {
-    let mut fault = |sentence: String| findings.push(Finding::fault(Area::Integrity, sentence));
+fn open(folder: &Folder, name: &str, key: &PublicKey, findings: &mut Vec<AuditFinding>) -> Option<Opened> {
+    let mut fault = |sentence: String| findings.push(AuditFinding::fault(AuditArea::Integrity, sentence));
     let mut content = |file: &'static str| {
         let content = folder.contents.get(file);
         if content.is_none() {
@@ -135,9 +135,9 @@ fn open(folder: &Folder, name: &str, key: &PublicKey, findings: &mut Vec<Finding
 }
 
 /// Whether every file is the one that was signed for, and no other is there.
-fn artifacts(folder: &Folder, verdict: &Verdict) -> Vec<Finding> {
+fn artifacts(folder: &Folder, verdict: &Verdict) -> Vec<AuditFinding> {
     let mut findings = Vec::new();
-    let mut fault = |sentence: String| findings.push(Finding::fault(Area::Artifacts, sentence));
+    let mut fault = |sentence: String| findings.push(AuditFinding::fault(AuditArea::Artifacts, sentence));
     for artifact in &verdict.artifacts {
         let path = &artifact.path;
         match folder.things.get(path) {
@@ -176,24 +176,25 @@ fn artifacts(folder: &Folder, verdict: &Verdict) -> Vec<Finding> {
 }
 
 /// Whether the judge, given the measurements once more, says what was signed.
-fn oracle(folder: &Folder, verdict: &Verdict, evaluation: &Evaluation) -> Vec<Finding> {
-    let fault = |sentence: String| vec![Finding::fault(Area::Integrity, sentence)];
+fn oracle(folder: &Folder, verdict: &Verdict, evaluation: &Evaluation) -> Vec<AuditFinding> {
+    let fault = |sentence: String| vec![AuditFinding::fault(AuditArea::Integrity, sentence)];
     if verdict.seed != evaluation.seed {
         return fault(format!("The verdict says seed {}, and its evaluation has {}.", verdict.seed, evaluation.seed));
     }
     let Some(content) = folder.contents.get(MEASUREMENTS) else {
         return fault(format!("{MEASUREMENTS} is missing, so the verdict cannot be judged again."));
     };
-    let samples: Vec<Sample> = match serde_json::from_slice(content) {
+    let samples: Vec<EvaluationSample> = match serde_json::from_slice(content) {
         Ok(samples) => samples,
         Err(error) => return fault(format!("{MEASUREMENTS} cannot be read, so nothing can be judged again: {error}.")),
     };
     let reason = verdict.reason.as_deref().unwrap_or_default();
     if WITHOUT_A_JUDGE.iter().any(|beginning| reason.starts_with(beginning)) {
-        let is_plain = verdict.verdict == Ruling::Reject && verdict.confidence == 1.0 && verdict.statistics.is_empty();
+        let is_plain =
+            verdict.verdict == VerdictRuling::Reject && verdict.confidence == 1.0 && verdict.statistics.is_empty();
         return match is_plain {
-            true => vec![Finding::caveat(
-                Area::Integrity,
+            true => vec![AuditFinding::caveat(
+                AuditArea::Integrity,
                 format!("It ended with {reason} before anything was compared: there is nothing to judge again."),
             )],
             false => fault(format!("It ended with {reason}, and yet the verdict has more than a rejection.")),
@@ -204,7 +205,7 @@ fn oracle(folder: &Folder, verdict: &Verdict, evaluation: &Evaluation) -> Vec<Fi
     let mut differs = |what: &str, found: String, signed: String| {
         if found != signed {
             let sentence = format!("Judged again from {MEASUREMENTS}, {what} is {found}, and {signed} was signed.");
-            findings.push(Finding::fault(Area::Integrity, sentence));
+            findings.push(AuditFinding::fault(AuditArea::Integrity, sentence));
         }
     };
     differs("the ruling", again.verdict.name().to_owned(), verdict.verdict.name().to_owned());
@@ -215,12 +216,12 @@ fn oracle(folder: &Folder, verdict: &Verdict, evaluation: &Evaluation) -> Vec<Fi
         differs("the summary", format!("{:?}", again.summary), format!("{:?}", verdict.evaluation_summary));
     }
     if again.statistics.len() != verdict.statistics.len() {
-        let count = |statistics: &[Comparison]| format!("{} comparisons", statistics.len());
+        let count = |statistics: &[MetricComparison]| format!("{} comparisons", statistics.len());
         differs("the list of statistics", count(&again.statistics), count(&verdict.statistics));
     }
     for (again, signed) in again.statistics.iter().zip(&verdict.statistics) {
         if again != signed {
-            let figure = |one: &Comparison| format!("{} → {} ({:+})", one.baseline, one.patched, one.change);
+            let figure = |one: &MetricComparison| format!("{} → {} ({:+})", one.baseline, one.patched, one.change);
             let part = signed.part.as_deref().unwrap_or("all parts");
             let what = format!("{} in {part}", signed.metric.title());
             let (mut found, said) = (figure(again), figure(signed));
@@ -237,12 +238,12 @@ fn oracle(folder: &Folder, verdict: &Verdict, evaluation: &Evaluation) -> Vec<Fi
 }
 
 /// Whether the evaluation could carry the ruling. What is not approved needs no such carrying: there it is a caveat.
-fn method(verdict: &Verdict, evaluation: &Evaluation) -> Vec<Finding> {
+fn method(verdict: &Verdict, evaluation: &Evaluation) -> Vec<AuditFinding> {
     let mut findings = Vec::new();
     let mut weigh = |sentence: String| {
         findings.push(match verdict.verdict {
-            Ruling::Approve => Finding::fault(Area::Method, sentence),
-            Ruling::Reject | Ruling::NeedsRevision => Finding::caveat(Area::Method, sentence),
+            VerdictRuling::Approve => AuditFinding::fault(AuditArea::Method, sentence),
+            VerdictRuling::Reject | VerdictRuling::NeedsRevision => AuditFinding::caveat(AuditArea::Method, sentence),
         });
     };
     if let Err(error) = evaluation.validate() {
@@ -261,25 +262,25 @@ fn method(verdict: &Verdict, evaluation: &Evaluation) -> Vec<Finding> {
             guard.slack * 100.0
         ));
     }
-    let met: Vec<&Comparison> = evaluation
+    let met: Vec<&MetricComparison> = evaluation
         .goals
         .iter()
-        .filter(|goal| goal_standing(evaluation, goal, &verdict.statistics) == GoalStanding::Met)
+        .filter(|goal| goal_status(evaluation, goal, &verdict.statistics) == GoalStatus::Met)
         .filter_map(|goal| find(&verdict.statistics, goal.metric, goal.part.as_deref()))
         .collect();
-    if verdict.verdict == Ruling::Approve {
+    if verdict.verdict == VerdictRuling::Approve {
         if met.is_empty() {
             weigh("No goal is met, and yet it was approved.".to_owned());
         }
         if !met.is_empty() && met.iter().all(|one| one.metric.is_noisy()) {
-            let is_clear = |one: &&&Comparison| one.units >= NOISY_UNITS && one.p <= NOISY_P;
+            let is_clear = |one: &&&MetricComparison| one.units >= NOISY_UNITS && one.p <= NOISY_P;
             match met.iter().find(is_clear) {
                 None => weigh(format!(
                     "Only noisy metrics got better, and none with {NOISY_UNITS} units and p at most {NOISY_P}: the \
                      machine could have done that."
                 )),
-                Some(one) => findings.push(Finding::caveat(
-                    Area::Method,
+                Some(one) => findings.push(AuditFinding::caveat(
+                    AuditArea::Method,
                     format!(
                         "Only noisy metrics got better; {} with {} units and p = {:.4}.",
                         one.metric.title(),
@@ -295,21 +296,21 @@ fn method(verdict: &Verdict, evaluation: &Evaluation) -> Vec<Finding> {
 
 /// Whether no budget was exceeded. Sandboxes have half of it each: two sides, and two more for each repetition of a
 /// command.
-fn budgets(verdict: &Verdict, evaluation: &Evaluation) -> Vec<Finding> {
+fn budgets(verdict: &Verdict, evaluation: &Evaluation) -> Vec<AuditFinding> {
     let (budget, spent) = (&verdict.budget, &verdict.spent);
     let mut findings = Vec::new();
-    let mut fault = |sentence: String| findings.push(Finding::fault(Area::Budgets, sentence));
+    let mut fault = |sentence: String| findings.push(AuditFinding::fault(AuditArea::Budgets, sentence));
     if let Err(error) = budget.validate() {
         fault(format!("The budget breaks a rule: {}.", error.message()));
     }
     let reason = verdict.reason.as_deref().unwrap_or_default();
     if reason.starts_with("budget_") {
-        if verdict.verdict != Ruling::Reject {
+        if verdict.verdict != VerdictRuling::Reject {
             fault(format!("A budget was crossed ({reason}), and yet the ruling is {}.", verdict.verdict.name()));
         }
         return findings;
     }
-    let commands = evaluation.parts.iter().filter(|part| matches!(part, Part::Command { .. })).count() as u64;
+    let commands = evaluation.parts.iter().filter(|part| matches!(part, EvaluationPart::Command { .. })).count() as u64;
     let sandboxes = 2 + 2 * commands * u64::from(evaluation.repeat);
     let share = |whole: u64| (whole / 2).saturating_mul(sandboxes);
     let cpu = spent.wall_millis.saturating_mul(u64::from(budget.cpu_percent)) / 100;
@@ -330,14 +331,14 @@ fn budgets(verdict: &Verdict, evaluation: &Evaluation) -> Vec<Finding> {
 }
 
 /// Whether it stood in walls. A verdict that says there were none is a rejection.
-fn walls(verdict: &Verdict, whose: &str) -> Vec<Finding> {
+fn walls(verdict: &Verdict, whose: &str) -> Vec<AuditFinding> {
     let walls = &verdict.walls;
     let reason = verdict.reason.as_deref().unwrap_or_default();
-    if verdict.verdict == Ruling::Reject && reason.starts_with("sandbox_") {
+    if verdict.verdict == VerdictRuling::Reject && reason.starts_with("sandbox_") {
         return Vec::new();
     }
     let mut findings = Vec::new();
-    let mut fault = |sentence: String| findings.push(Finding::fault(Area::Walls, sentence));
+    let mut fault = |sentence: String| findings.push(AuditFinding::fault(AuditArea::Walls, sentence));
     if walls.tier.as_deref().unwrap_or_default().is_empty() {
         fault(format!("The verdict of {whose} names no sandbox."));
     }
@@ -361,8 +362,8 @@ pub(super) fn second_evaluation(
     first: &Evaluation,
     held_out: Option<Evaluation>,
     seed: u64,
-) -> (Evaluation, Vec<Finding>) {
-    let caveat = |sentence: String| Finding::caveat(Area::Second, sentence);
+) -> (Evaluation, Vec<AuditFinding>) {
+    let caveat = |sentence: String| AuditFinding::caveat(AuditArea::Second, sentence);
     if let Some(held_out) = held_out {
         let caveats = match held_out.parts == first.parts {
             true => vec![caveat("The held-out tasks are the tasks of the first successor.".to_owned())],
@@ -370,10 +371,10 @@ pub(super) fn second_evaluation(
         };
         return (Evaluation { seed, ..held_out }, caveats);
     }
-    let is_fixed = |part: &&Part| match part {
-        Part::Suite { .. } | Part::Replay { .. } | Part::Calls { .. } => true,
+    let is_fixed = |part: &&EvaluationPart| match part {
+        EvaluationPart::Suite { .. } | EvaluationPart::Replay { .. } | EvaluationPart::Calls { .. } => true,
         // A command has the seed in its environment; what it does with it is its own affair.
-        Part::Compress { .. } | Part::Curate { .. } | Part::Command { .. } => false,
+        EvaluationPart::Compress { .. } | EvaluationPart::Curate { .. } | EvaluationPart::Command { .. } => false,
     };
     let caveats = first.parts.iter().filter(is_fixed).map(|part| {
         caveat(format!(
@@ -385,9 +386,9 @@ pub(super) fn second_evaluation(
 }
 
 /// Whether the second successor says the same as the first.
-pub(super) fn second(first: &Verdict, second: &Verdict) -> Vec<Finding> {
+pub(super) fn second(first: &Verdict, second: &Verdict) -> Vec<AuditFinding> {
     let mut findings = walls(second, "the second successor");
-    let mut fault = |sentence: String| findings.push(Finding::fault(Area::Second, sentence));
+    let mut fault = |sentence: String| findings.push(AuditFinding::fault(AuditArea::Second, sentence));
     if second.patch_hash != first.patch_hash {
         fault(format!("The second successor judged {}, not {}.", second.patch_hash, first.patch_hash));
     }
@@ -407,8 +408,8 @@ pub(super) fn second(first: &Verdict, second: &Verdict) -> Vec<Finding> {
         fault("The same patch made another runtime of the same brain for the second successor.".to_owned());
     }
     if let Some(moved) = moved {
-        findings.push(Finding::caveat(
-            Area::Second,
+        findings.push(AuditFinding::caveat(
+            AuditArea::Second,
             format!(
                 "The brain has moved since: {moved}. The second successor judged what it is now, and a gate asks for a \
                  verdict about that."

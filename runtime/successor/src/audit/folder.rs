@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::Result;
-use crate::fsio::{Kind, Root};
+use crate::fsio::{DirEntryKind, Root};
 use crate::ids::{RelPath, sha256};
 use crate::records::{EVALUATION, MEASUREMENTS, MOST, PATCH, SIGNED, VERDICT};
 
@@ -68,11 +68,11 @@ impl Folder {
                     return Ok(folder);
                 }
                 match (entry.kind, name.parse::<RelPath>()) {
-                    (Kind::Odd(what), _) => drop(folder.things.insert(name, Thing::Odd(what.to_owned()))),
+                    (DirEntryKind::Other(what), _) => drop(folder.things.insert(name, Thing::Odd(what.to_owned()))),
                     (_, Err(_)) => drop(folder.things.insert(name, Thing::Odd("a name that no record has".to_owned()))),
-                    (Kind::Dir, Ok(path)) if depth < DEEPEST => dirs.push((Some(path), depth + 1)),
-                    (Kind::Dir, Ok(_)) => folder.is_cut = true,
-                    (Kind::File, Ok(path)) => folder.file(&root, &path),
+                    (DirEntryKind::Dir, Ok(path)) if depth < DEEPEST => dirs.push((Some(path), depth + 1)),
+                    (DirEntryKind::Dir, Ok(_)) => folder.is_cut = true,
+                    (DirEntryKind::File, Ok(path)) => folder.file(&root, &path),
                 }
             }
         }

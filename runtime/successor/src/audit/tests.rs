@@ -6,19 +6,19 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::checks::{Looked, look, second, second_evaluation};
+use super::checks::{RecordCheck, look, second, second_evaluation};
 use super::folder::Folder;
 use super::*;
-use crate::budget::Spent;
-use crate::evaluation::{Part, WrittenTask};
+use crate::budget::SuccessorUsage;
+use crate::evaluation::{EvaluationPart, WrittenTask};
 use crate::judge::fixtures::{evaluation, goal, guard, pairs};
 use crate::judge::judge;
 use crate::layout::Layout;
-use crate::measure::{Metric, Sample};
-use crate::patch::{Change, Patch};
-use crate::records::{EVALUATION, MEASUREMENTS, PATCH, REPORT, Records, SIGNED, Saved, VERDICT};
+use crate::measure::{EvaluationSample, Metric};
+use crate::patch::{Patch, PatchChange};
+use crate::records::{EVALUATION, MEASUREMENTS, PATCH, REPORT, SIGNED, Saved, VERDICT, VerdictStore};
 use crate::tuning::Component;
-use crate::verdict::{Identity, VERDICT_SCHEMA, Walls};
+use crate::verdict::{RuntimeIdentity, SandboxSummary, VERDICT_SCHEMA};
 
 /// A record of a real judgement on disk, and the key that signed it.
 struct Bench {
@@ -30,9 +30,9 @@ struct Bench {
     signer: Signer,
 }
 
-fn walls() -> Walls {
+fn walls() -> SandboxSummary {
     let layers = ["MountView", "ProcessNamespace", "NetworkNamespace", "Seccomp", "Canary"];
-    Walls {
+    SandboxSummary {
         tier: Some("namespaces".to_owned()),
         layers: layers.map(|layer| format!("{layer} (on)")).to_vec(),
         canary: (0..12).map(|number| format!("probe {number}")).collect(),
@@ -40,7 +40,7 @@ fn walls() -> Walls {
 }
 
 /// Twelve cases that keep more facts with the patch, and as many turns.
-fn samples() -> Vec<Sample> {
+fn samples() -> Vec<EvaluationSample> {
     let values: Vec<[f64; 2]> = (0..12).map(|at| [0.2 + 0.013 * f64::from(at), 0.7 + 0.017 * f64::from(at)]).collect();
     let mut samples = pairs(Metric::KeptFacts, &values);
     for sample in &mut samples {
@@ -53,7 +53,7 @@ fn usual() -> Evaluation {
     Evaluation { goals: vec![goal(Metric::KeptFacts, 0.02)], guards: vec![guard(Metric::Turns, 0.05)], ..evaluation(1) }
 }
 
-fn verdict_of(evaluation: &Evaluation, samples: &[Sample], patch: &Patch) -> Verdict {
+fn verdict_of(evaluation: &Evaluation, samples: &[EvaluationSample], patch: &Patch) -> Verdict {
     let judged = judge(evaluation, samples, evaluation.seed);
     let bundle_hash = crate::ids::Digest::of(b"a brain");
     Verdict {
@@ -67,16 +67,16 @@ fn verdict_of(evaluation: &Evaluation, samples: &[Sample], patch: &Patch) -> Ver
         left_out: Vec::new(),
         artifacts: Vec::new(),
         reason: judged.reason,
-        base: Base { brain: "1".parse().unwrap(), version: 4, bundle_hash, touched: None },
-        identity: Identity { before: "sha256:a".to_owned(), after: Some("sha256:b".to_owned()) },
-        budget: Budget::default(),
-        spent: Spent { wall_millis: 2_000, cpu_millis: 1_000, ..Spent::default() },
+        base: PatchBase { brain: "1".parse().unwrap(), version: 4, bundle_hash, touched: None },
+        identity: RuntimeIdentity { before: "sha256:a".to_owned(), after: Some("sha256:b".to_owned()) },
+        budget: SuccessorBudget::default(),
+        spent: SuccessorUsage { wall_millis: 2_000, cpu_millis: 1_000, ..SuccessorUsage::default() },
         walls: walls(),
         seed: evaluation.seed,
         checks: judged.checks,
         statistics: judged.statistics,
-        started_at: Moment(1_767_323_045_000),
-        ended_at: Moment(1_767_323_047_000),
+        started_at: Timestamp(1_767_323_045_000),
+        ended_at: Timestamp(1_767_323_047_000),
     }
 }
 
@@ -85,26 +85,26 @@ impl Bench {
         Self::of(usual(), samples(), |_| {})
     }
 
-    fn of(evaluation: Evaluation, samples: Vec<Sample>, change: impl FnOnce(&mut Verdict)) -> Self {
+    fn of(evaluation: Evaluation, samples: Vec<EvaluationSample>, change: impl FnOnce(&mut Verdict)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let signer = Signer::from_seed([3; 32]);
-        let swap = Change::Component { component: Component::Compressor, to: "salient".to_owned() };
+        let swap = PatchChange::Component { component: Component::Compressor, to: "salient".to_owned() };
         let patch = Patch::new("Swap the compressor", None, vec![swap]).unwrap();
         let mut verdict = verdict_of(&evaluation, &samples, &patch);
         change(&mut verdict);
-        let making = Records::new(&Layout::new(dir.path())).begin(&dir.path().join("making")).unwrap();
+        let making = VerdictStore::new(&Layout::new(dir.path())).begin(&dir.path().join("making")).unwrap();
         let saved = Saved { verdict, patch: &patch, evaluation: &evaluation, samples: &samples };
         let (verdict, path) = making.finish(saved, &signer).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         Self { _dir: dir, path, name, verdict, evaluation, signer }
     }
 
-    fn look(&self) -> Looked {
+    fn look(&self) -> RecordCheck {
         look(&Folder::read(&self.path).unwrap(), &self.name, self.signer.public())
     }
 
     fn sentences(&self) -> Vec<String> {
-        let faults = self.look().findings.into_iter().filter(|finding| finding.weight == Weight::Fault);
+        let faults = self.look().findings.into_iter().filter(|finding| finding.weight == AuditSeverity::Fault);
         faults.map(|finding| finding.sentence).collect()
     }
 
@@ -120,7 +120,7 @@ impl Bench {
 #[test]
 fn a_record_that_nobody_touched_has_no_fault_and_reads_back_as_it_was_judged() {
     let bench = Bench::new();
-    assert_eq!(bench.verdict.verdict, Ruling::Approve);
+    assert_eq!(bench.verdict.verdict, VerdictRuling::Approve);
     let looked = bench.look();
     assert_eq!(looked.findings, []);
     assert_eq!(looked.opened.unwrap().verdict, bench.verdict);
@@ -201,7 +201,7 @@ fn a_verdict_of_another_key_or_in_another_place_is_found() {
     let signer = bench.signer.public();
     let expected =
         format!("The verdict is signed by {:?}, not by this operator's key {}.", signer.to_string(), stranger.public());
-    assert_eq!(looked.findings, [Finding::fault(Area::Integrity, expected)]);
+    assert_eq!(looked.findings, [AuditFinding::fault(AuditArea::Integrity, expected)]);
     assert!(looked.opened.is_none());
     let moved = look(&Folder::read(&bench.path).unwrap(), "0000000000000000", signer);
     assert_eq!(moved.findings[0].sentence, "The directory is named 0000000000000000, and its verdict is another one.");
@@ -216,7 +216,7 @@ fn a_signed_verdict_that_does_not_follow_from_its_measurements_is_found() {
         "{found:?}"
     );
     let lied = Bench::of(usual(), samples(), |verdict| {
-        verdict.verdict = Ruling::NeedsRevision;
+        verdict.verdict = VerdictRuling::NeedsRevision;
         verdict.statistics[0].patched += 1e-9;
     });
     let found = lied.sentences().join("\n");
@@ -229,7 +229,8 @@ fn a_signed_verdict_that_does_not_follow_from_its_measurements_is_found() {
 
 #[test]
 fn a_method_that_cannot_carry_an_approval_is_found() {
-    let few = Bench::of(usual(), samples().into_iter().take(6).collect(), |verdict| verdict.verdict = Ruling::Approve);
+    let few =
+        Bench::of(usual(), samples().into_iter().take(6).collect(), |verdict| verdict.verdict = VerdictRuling::Approve);
     let found = few.sentences().join("\n");
     assert!(found.contains("No goal is met, and yet it was approved."), "{found}");
 
@@ -240,7 +241,7 @@ fn a_method_that_cannot_carry_an_approval_is_found() {
     let noisy: Vec<[f64; 2]> = (0..12).map(|at| [100.0 + f64::from(at), 50.0 + f64::from(at)]).collect();
     let timed = Evaluation { goals: vec![goal(Metric::WallMicros, 0.02)], guards: Vec::new(), ..evaluation(1) };
     let timed = Bench::of(timed, pairs(Metric::WallMicros, &noisy), |_| {});
-    assert_eq!(timed.verdict.verdict, Ruling::Approve);
+    assert_eq!(timed.verdict.verdict, VerdictRuling::Approve);
     assert!(timed.sentences()[0].starts_with("Only noisy metrics got better, "), "{:?}", timed.sentences());
 
     let mut unchecked = samples();
@@ -278,7 +279,7 @@ fn budgets_that_were_exceeded_and_walls_that_did_not_stand_are_found() {
 #[test]
 fn a_rejection_before_anything_was_compared_needs_no_judge() {
     let bench = Bench::of(usual(), Vec::new(), |verdict| {
-        verdict.verdict = Ruling::Reject;
+        verdict.verdict = VerdictRuling::Reject;
         verdict.confidence = 1.0;
         verdict.reason = Some("budget_wall".to_owned());
         verdict.statistics.clear();
@@ -308,7 +309,7 @@ fn the_second_seed_follows_from_the_verdict_and_is_never_the_first() {
 fn what_does_not_depend_on_the_seed_is_said() {
     let task = WrittenTask { name: "t".into(), input: "i".into(), replies: None, limits: None, checks: Vec::new() };
     let mut first = usual();
-    first.parts.push(Part::Suite { name: "everyday".to_owned(), tasks: vec![task] });
+    first.parts.push(EvaluationPart::Suite { name: "everyday".to_owned(), tasks: vec![task] });
     let (again, caveats) = second_evaluation(&first, None, 77);
     assert_eq!(again, Evaluation { seed: 77, ..first.clone() });
     assert_eq!(caveats.len(), 1);
@@ -325,15 +326,16 @@ fn a_second_successor_that_rules_otherwise_is_a_fault_and_a_brain_that_moved_a_c
     let first = &bench.verdict;
     let same = Verdict { seed: 9, ..first.clone() };
     assert_eq!(second(first, &same), []);
-    let other = Verdict { verdict: Ruling::Reject, evaluation_summary: "Turns got worse.".to_owned(), ..same.clone() };
+    let other =
+        Verdict { verdict: VerdictRuling::Reject, evaluation_summary: "Turns got worse.".to_owned(), ..same.clone() };
     assert_eq!(
         second(first, &other)[0].sentence,
         "The second successor ruled REJECT, and the first APPROVE: Turns got worse."
     );
-    let moved = Verdict { base: Base { version: 5, ..first.base.clone() }, ..same.clone() };
-    assert_eq!(second(first, &moved).iter().map(|one| one.weight).collect::<Vec<_>>(), [Weight::Caveat]);
-    let changed = Verdict { identity: Identity { before: "sha256:z".to_owned(), after: None }, ..same.clone() };
-    assert_eq!(second(first, &changed)[0].weight, Weight::Fault);
+    let moved = Verdict { base: PatchBase { version: 5, ..first.base.clone() }, ..same.clone() };
+    assert_eq!(second(first, &moved).iter().map(|one| one.weight).collect::<Vec<_>>(), [AuditSeverity::Caveat]);
+    let changed = Verdict { identity: RuntimeIdentity { before: "sha256:z".to_owned(), after: None }, ..same.clone() };
+    assert_eq!(second(first, &changed)[0].weight, AuditSeverity::Fault);
     assert_eq!(
         second(first, &Verdict { seed: first.seed, ..same })[0].sentence,
         "Both successors began with the seed 1."
@@ -348,14 +350,14 @@ fn an_audit_reads_back_from_its_envelope_and_from_no_other_key() {
         schema: AUDIT_SCHEMA.to_owned(),
         about: "sha256:ab".to_owned(),
         agrees: false,
-        findings: vec![Finding::fault(Area::Walls, "It had none.")],
+        findings: vec![AuditFinding::fault(AuditArea::Walls, "It had none.")],
         verdict: Some("sha256:cd".to_owned()),
-        ruling: Some(Ruling::Reject),
+        ruling: Some(VerdictRuling::Reject),
         seed: 5,
         held_out: false,
         base: None,
-        started_at: Moment(0),
-        ended_at: Moment(1),
+        started_at: Timestamp(0),
+        ended_at: Timestamp(1),
     };
     let envelope = audit.seal(&signer).unwrap();
     assert_eq!(Audit::open(&envelope, signer.public()).unwrap(), audit);

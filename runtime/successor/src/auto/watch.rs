@@ -23,7 +23,7 @@ const MOST_STEPS: usize = 400;
 
 /// How a task went, as its receipt says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Went {
+pub struct WatchedTask {
     /// It ended without an answer.
     pub failed: bool,
     /// A tool call of it failed or was refused.
@@ -32,21 +32,21 @@ pub struct Went {
 
 /// A patch that was applied, and the tasks around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Patched {
+pub struct WatchedPatch {
     /// Its step.
     pub step: i64,
     /// What the step says of it.
     pub summary: String,
     /// Tasks before, the nearest first.
-    pub before: Vec<Went>,
+    pub before: Vec<WatchedTask>,
     /// Tasks since, the nearest first.
-    pub since: Vec<Went>,
+    pub since: Vec<WatchedTask>,
 }
 
 /// What the tasks since say.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "standing", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Standing {
+pub enum WatchStatus {
     /// No patch is watched.
     Nothing,
     /// There are too few tasks yet.
@@ -71,16 +71,16 @@ pub enum Standing {
 /// Whether the tasks since a patch are worse than those before: of the tasks that end without an answer, or of those in
 /// which a tool fails, the share is at least 10 points higher, and so much so that chance explains it in at most 2.5 % of
 /// cases (Fisher's exact test, one-sided).
-pub fn judge(patched: Option<&Patched>, watched: usize) -> Standing {
-    let Some(patched) = patched else { return Standing::Nothing };
+pub fn judge(patched: Option<&WatchedPatch>, watched: usize) -> WatchStatus {
+    let Some(patched) = patched else { return WatchStatus::Nothing };
     let watched = watched.max(LEAST_WATCHED);
-    let since: Vec<Went> = patched.since.iter().take(watched).copied().collect();
+    let since: Vec<WatchedTask> = patched.since.iter().take(watched).copied().collect();
     if since.len() >= LEAST_WATCHED && patched.before.len() >= LEAST_WATCHED {
         for (what, is_bad) in [
-            ("tasks ended without an answer", (|went: &Went| went.failed) as fn(&Went) -> bool),
+            ("tasks ended without an answer", (|went: &WatchedTask| went.failed) as fn(&WatchedTask) -> bool),
             ("tasks had a tool fail", |went| went.erred),
         ] {
-            let count = |tasks: &[Went]| tasks.iter().filter(|went| is_bad(went)).count();
+            let count = |tasks: &[WatchedTask]| tasks.iter().filter(|went| is_bad(went)).count();
             let (before, after) = (count(&patched.before), count(&since));
             let share = |bad: usize, of: usize| bad as f64 / of as f64;
             let rise = share(after, since.len()) - share(before, patched.before.len());
@@ -91,13 +91,13 @@ pub fn judge(patched: Option<&Patched>, watched: usize) -> Standing {
                     since.len(),
                     patched.before.len()
                 );
-                return Standing::Worse { why };
+                return WatchStatus::Worse { why };
             }
         }
     }
     match since.len() < watched {
-        true => Standing::Watching { since: since.len(), of: watched },
-        false => Standing::Kept { since: since.len() },
+        true => WatchStatus::Watching { since: since.len(), of: watched },
+        false => WatchStatus::Kept { since: since.len() },
     }
 }
 
@@ -118,14 +118,14 @@ pub fn fisher(before: usize, of_before: usize, after: usize, since: usize) -> f6
 }
 
 /// The last patch that was applied and stands, with the tasks around it.
-pub(super) fn last_patch(reader: &Reader, watched: usize) -> Result<Option<Patched>> {
+pub(super) fn last_patch(reader: &Reader, watched: usize) -> Result<Option<WatchedPatch>> {
     let steps = reader.history(MOST_STEPS)?;
     let Some(patch) = steps.iter().find(|step| step.kind == StepKind::Patch) else { return Ok(None) };
     if steps.iter().any(|step| step.kind.undoes() == Some(patch.seq)) {
         return Ok(None);
     }
     let mut patched =
-        Patched { step: patch.seq, summary: patch.summary.clone(), before: Vec::new(), since: Vec::new() };
+        WatchedPatch { step: patch.seq, summary: patch.summary.clone(), before: Vec::new(), since: Vec::new() };
     // The nearest first on both sides.
     let since = steps.iter().rev().filter(|step| step.seq > patch.seq);
     let before = steps.iter().filter(|step| step.seq < patch.seq);
@@ -146,7 +146,7 @@ pub(super) fn last_patch(reader: &Reader, watched: usize) -> Result<Option<Patch
 }
 
 /// How a task went; nothing where the caller ended it, or nobody signed for it.
-fn went(reader: &Reader, step: i64) -> Result<Option<Went>> {
+fn went(reader: &Reader, step: i64) -> Result<Option<WatchedTask>> {
     let Some(seq) = reader.receipt_of(step)? else { return Ok(None) };
     let Some(taped) = reader.receipts(seq, seq)?.pop() else { return Ok(None) };
     let statement: Value = serde_json::from_slice(&Envelope::parse(&taped.envelope)?.payload()?)
@@ -156,19 +156,22 @@ fn went(reader: &Reader, step: i64) -> Result<Option<Went>> {
         return Ok(None);
     }
     let calls = task["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(Some(Went { failed: task["status"] != "converged", erred: calls.iter().any(|call| call["status"] != "ok") }))
+    Ok(Some(WatchedTask {
+        failed: task["status"] != "converged",
+        erred: calls.iter().any(|call| call["status"] != "ok"),
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn tasks(bad: usize, of: usize) -> Vec<Went> {
-        (0..of).map(|at| Went { failed: at < bad, erred: false }).collect()
+    fn tasks(bad: usize, of: usize) -> Vec<WatchedTask> {
+        (0..of).map(|at| WatchedTask { failed: at < bad, erred: false }).collect()
     }
 
-    fn standing(before: (usize, usize), since: (usize, usize)) -> Standing {
-        let patched = Patched {
+    fn standing(before: (usize, usize), since: (usize, usize)) -> WatchStatus {
+        let patched = WatchedPatch {
             step: 7,
             summary: "patch: x".to_owned(),
             before: tasks(before.0, before.1),
@@ -188,25 +191,25 @@ mod tests {
 
     #[test]
     fn it_is_worse_only_where_chance_does_not_explain_it() {
-        assert!(matches!(standing((0, 16), (4, 8)), Standing::Worse { .. }));
-        assert_eq!(standing((0, 16), (3, 8)), Standing::Watching { since: 8, of: WATCHED });
-        assert_eq!(standing((8, 16), (9, 16)), Standing::Kept { since: 16 });
-        assert_eq!(standing((16, 16), (0, 16)), Standing::Kept { since: 16 });
+        assert!(matches!(standing((0, 16), (4, 8)), WatchStatus::Worse { .. }));
+        assert_eq!(standing((0, 16), (3, 8)), WatchStatus::Watching { since: 8, of: WATCHED });
+        assert_eq!(standing((8, 16), (9, 16)), WatchStatus::Kept { since: 16 });
+        assert_eq!(standing((16, 16), (0, 16)), WatchStatus::Kept { since: 16 });
     }
 
     #[test]
     fn too_few_tasks_say_nothing() {
-        assert_eq!(standing((0, 50), (4, 4)), Standing::Watching { since: 4, of: WATCHED });
-        assert_eq!(standing((0, 4), (16, 16)), Standing::Kept { since: 16 }, "there is nothing to compare with");
-        assert_eq!(judge(None, WATCHED), Standing::Nothing);
+        assert_eq!(standing((0, 50), (4, 4)), WatchStatus::Watching { since: 4, of: WATCHED });
+        assert_eq!(standing((0, 4), (16, 16)), WatchStatus::Kept { since: 16 }, "there is nothing to compare with");
+        assert_eq!(judge(None, WATCHED), WatchStatus::Nothing);
     }
 
     #[test]
     fn failing_tools_count_as_well() {
-        let erring = vec![Went { failed: false, erred: true }; 8];
-        let fine = vec![Went { failed: false, erred: false }; 20];
-        let patched = Patched { step: 7, summary: String::new(), before: fine, since: erring };
-        let Standing::Worse { why } = judge(Some(&patched), WATCHED) else { panic!("it is worse") };
+        let erring = vec![WatchedTask { failed: false, erred: true }; 8];
+        let fine = vec![WatchedTask { failed: false, erred: false }; 20];
+        let patched = WatchedPatch { step: 7, summary: String::new(), before: fine, since: erring };
+        let WatchStatus::Worse { why } = judge(Some(&patched), WATCHED) else { panic!("it is worse") };
         assert!(why.starts_with("8 of 8 tasks had a tool fail since, and 0 of 20 before"), "{why}");
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 
 const HOUR: i64 = 3_600_000;
@@ -14,7 +14,7 @@ pub struct Window(Option<(u8, u8)>);
 
 impl Window {
     /// Whether a moment is inside.
-    pub fn has(self, now: Moment) -> bool {
+    pub fn has(self, now: Timestamp) -> bool {
         let Some((from, until)) = self.0 else { return true };
         let hour = now.millis().div_euclid(HOUR).rem_euclid(24);
         let (from, until) = (i64::from(from), i64::from(until));
@@ -62,8 +62,8 @@ impl serde::Serialize for Window {
 mod tests {
     use super::*;
 
-    fn at(hour: i64) -> Moment {
-        Moment(20_000 * 24 * HOUR + hour * HOUR + 1)
+    fn at(hour: i64) -> Timestamp {
+        Timestamp(20_000 * 24 * HOUR + hour * HOUR + 1)
     }
 
     #[test]
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(hours("22-2"), [0, 1, 22, 23]);
         assert_eq!(hours("0-24").len(), 24);
         assert_eq!(hours("any").len(), 24);
-        assert!(Window::default().has(Moment(-1)), "also before 1970");
+        assert!(Window::default().has(Timestamp(-1)), "also before 1970");
     }
 
     #[test]

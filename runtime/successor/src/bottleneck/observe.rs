@@ -4,17 +4,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{CallSeen, Observation, SEARCH, Standing};
-use crate::backend::Finish;
-use crate::brain::{Layer, Reader, StepKind, StepRecord};
+use super::{BrainStats, ObservedCall, SEARCH, TaskObservation};
+use crate::backend::FinishReason;
+use crate::brain::{MemoryLayer, Reader, StepKind, StepRecord};
 use crate::error::Result;
 use crate::layout;
 use crate::memory::{EvidenceStatus, layers};
-use crate::session::machine::{Heard, Machine, Next, Rules};
-use crate::session::prompt::{self, Prompt, Shown};
+use crate::session::machine::{Machine, Next, ReplyEffect, SessionRules};
+use crate::session::prompt::{self, Prompt, PromptSkills};
 use crate::session::{Transcript, context, reply};
 use crate::skill::CreatedBy;
-use crate::tool::{Card, SkillCard, Toolbox};
+use crate::tool::{SkillSummary, ToolSpec, Toolbox};
 use crate::tuning::Tuning;
 
 /// The most tasks that are ever looked at.
@@ -28,7 +28,7 @@ const LOADS: &str = "skill_view";
 
 /// What a brain runs with that is not in the brain.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct ObservationEnv {
     /// The tools.
     pub toolbox: Toolbox,
     /// The most bytes a conversation may have for who speaks, where it is known.
@@ -37,23 +37,28 @@ pub struct Surroundings {
 
 /// What was observed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct BrainObservation {
     /// The tasks, newest first.
-    pub tasks: Vec<Observation>,
+    pub tasks: Vec<TaskObservation>,
     /// What is not part of single tasks.
-    pub standing: Standing,
+    pub standing: BrainStats,
     /// The tuning they are held against.
     pub tuning: Tuning,
 }
 
 /// Observes the last `most` tasks of a brain whose transcripts are kept. Tasks from before the tuning or the role was
 /// last changed say nothing about what the brain is now, and are left out.
-pub fn observe(reader: &Reader, around: &Surroundings, most: usize) -> Result<Seen> {
+pub fn observe(reader: &Reader, around: &ObservationEnv, most: usize) -> Result<BrainObservation> {
     observe_within(reader, around, most, None)
 }
 
 /// The same for as many of them as can be read until a moment.
-pub fn observe_within(reader: &Reader, around: &Surroundings, most: usize, until: Option<Instant>) -> Result<Seen> {
+pub fn observe_within(
+    reader: &Reader,
+    around: &ObservationEnv,
+    most: usize,
+    until: Option<Instant>,
+) -> Result<BrainObservation> {
     let tuning = reader.tuning()?;
     let most = most.clamp(1, MOST_TASKS);
     let bench = Bench::new(reader, around, &tuning)?;
@@ -68,7 +73,7 @@ pub fn observe_within(reader: &Reader, around: &Surroundings, most: usize, until
             tasks.push(bench.walk(&step, &Transcript::parse(&content)?));
         }
     }
-    Ok(Seen { tasks, standing: standing(reader, bench.fits)?, tuning })
+    Ok(BrainObservation { tasks, standing: standing(reader, bench.fits)?, tuning })
 }
 
 /// Whether a step made another runtime of the brain.
@@ -76,7 +81,7 @@ fn changes_the_runtime(step: &StepRecord) -> bool {
     step.changes.iter().any(|change| matches!(change.path.as_str(), layout::TUNING | layout::SYSTEM | layout::MANIFEST))
 }
 
-fn standing(reader: &Reader, index_fits: bool) -> Result<Standing> {
+fn standing(reader: &Reader, index_fits: bool) -> Result<BrainStats> {
     let (skills, usage) = (reader.skills()?, reader.usage()?);
     let own = usage
         .iter()
@@ -87,30 +92,30 @@ fn standing(reader: &Reader, index_fits: bool) -> Result<Standing> {
         unused += usize::from(one.use_count == 0);
     }
     let counts = reader.counts(&skills)?;
-    Ok(Standing { own_skills, unused, index_fits, rows: counts.messages + counts.facts + counts.tasks })
+    Ok(BrainStats { own_skills, unused, index_fits, rows: counts.messages + counts.facts + counts.tasks })
 }
 
 /// What prompts of the brain are made of, read once.
 struct Bench<'a> {
-    around: &'a Surroundings,
+    around: &'a ObservationEnv,
     tuning: &'a Tuning,
     role: String,
     memory: String,
     users: String,
-    shown: Shown,
+    shown: PromptSkills,
     fits: bool,
 }
 
 impl<'a> Bench<'a> {
-    fn new(reader: &Reader, around: &'a Surroundings, tuning: &'a Tuning) -> Result<Self> {
+    fn new(reader: &Reader, around: &'a ObservationEnv, tuning: &'a Tuning) -> Result<Self> {
         let text = |path: &str| -> Result<String> { Ok(reader.text(&layout::rel(path)?)?.unwrap_or_default()) };
-        let frozen = |layer: Layer| -> Result<String> {
+        let frozen = |layer: MemoryLayer| -> Result<String> {
             Ok(layers::frozen(&reader.text(&layer.path()?)?.unwrap_or_default(), layer.cap()))
         };
         let skills = reader.skills()?;
-        let mut cards: Vec<SkillCard> = skills
+        let mut cards: Vec<SkillSummary> = skills
             .entries()
-            .map(|entry| SkillCard {
+            .map(|entry| SkillSummary {
                 slug: entry.place.slug.clone(),
                 description: Arc::clone(&entry.description),
                 category: entry.category.clone(),
@@ -125,17 +130,17 @@ impl<'a> Bench<'a> {
             around,
             tuning,
             role: text(layout::SYSTEM)?,
-            memory: frozen(Layer::Memory)?,
-            users: frozen(Layer::User)?,
+            memory: frozen(MemoryLayer::Memory)?,
+            users: frozen(MemoryLayer::User)?,
             fits: shown.more == 0,
             shown,
         })
     }
 
     /// A task once more through the machine, with the replies and results of its transcript.
-    fn walk(&self, step: &StepRecord, transcript: &Transcript) -> Observation {
+    fn walk(&self, step: &StepRecord, transcript: &Transcript) -> TaskObservation {
         let toolbox = self.around.toolbox.only(&transcript.tools);
-        let cards: Vec<&Card> = toolbox.iter().map(|tool| tool.card()).collect();
+        let cards: Vec<&ToolSpec> = toolbox.iter().map(|tool| tool.spec()).collect();
         // About as long as it was: the memory and the skills of then may have been others.
         let system = prompt::system(&Prompt {
             role: &self.role,
@@ -149,7 +154,7 @@ impl<'a> Bench<'a> {
             examples: false,
         });
         let limit = transcript.limits.context_bytes.min(self.around.context_bytes.unwrap_or(usize::MAX));
-        let rules = Rules {
+        let rules = SessionRules {
             turns: transcript.limits.turns,
             tools: transcript.tools.clone(),
             context_bytes: limit,
@@ -161,7 +166,7 @@ impl<'a> Bench<'a> {
         };
         let fixed = system.len() + transcript.input.len();
         let mut machine = Machine::new(rules, system.into(), transcript.input.as_str().into());
-        let mut seen = Observation {
+        let mut seen = TaskObservation {
             step: step.seq,
             at: transcript.at,
             stop: transcript.stop.reason,
@@ -184,31 +189,31 @@ impl<'a> Bench<'a> {
                 seen.shrunk |= sent < fixed + said;
                 seen.context_bytes = seen.context_bytes.max((fixed + said) as u64);
             }
-            let cut = turn.reply.finish == Finish::Length;
+            let cut = turn.reply.finish == FinishReason::Length;
             let reading = reply::read_as(&turn.reply.text, cut, transcript.reading);
             seen.repaired += u32::from(reading.objects.iter().any(reply::Object::is_repaired));
-            seen.cut += u32::from(turn.reply.finish == Finish::Length);
+            seen.cut += u32::from(turn.reply.finish == FinishReason::Length);
             said += turn.reply.text.len();
             match machine.hear(&turn.reply.text, turn.reply.finish) {
-                Heard::Nudged(text) => {
+                ReplyEffect::Nudged(text) => {
                     seen.nudges += 1;
                     said += text.len();
                 }
-                Heard::Refused { tool, text } => {
+                ReplyEffect::Refused { tool, text } => {
                     said += text.len();
-                    seen.calls.push(CallSeen {
+                    seen.calls.push(ObservedCall {
                         tool: self.known(&tool, transcript),
                         status: EvidenceStatus::Refused,
                         millis: 0,
                         found_nothing: false,
                     });
                 }
-                Heard::Call | Heard::Done | Heard::Ignored => {}
+                ReplyEffect::Call | ReplyEffect::Done | ReplyEffect::Ignored => {}
             }
             if let (Some(call), Some(report)) = (&turn.call, &turn.report) {
                 machine.take(report);
                 said += report.text.len();
-                seen.calls.push(CallSeen {
+                seen.calls.push(ObservedCall {
                     tool: call.tool.clone(),
                     status: report.status,
                     millis: report.millis,

@@ -3,10 +3,10 @@ use proptest::prelude::*;
 use super::*;
 
 /// A task that went well.
-fn fine() -> Observation {
-    Observation {
+fn fine() -> TaskObservation {
+    TaskObservation {
         step: 2,
-        at: Moment(0),
+        at: Timestamp(0),
         stop: StopReason::Final,
         turns: 4,
         turn_limit: 8,
@@ -22,16 +22,16 @@ fn fine() -> Observation {
     }
 }
 
-fn call(tool: &str, status: EvidenceStatus, millis: u64) -> CallSeen {
-    CallSeen { tool: tool.to_owned(), status, millis, found_nothing: false }
+fn call(tool: &str, status: EvidenceStatus, millis: u64) -> ObservedCall {
+    ObservedCall { tool: tool.to_owned(), status, millis, found_nothing: false }
 }
 
-fn roomy() -> Standing {
-    Standing { own_skills: 0, unused: 0, index_fits: true, rows: 1_000 }
+fn roomy() -> BrainStats {
+    BrainStats { own_skills: 0, unused: 0, index_fits: true, rows: 1_000 }
 }
 
 /// `bad` tasks of one kind among `of`.
-fn tasks(bad: usize, of: usize, change: impl Fn(&mut Observation)) -> Vec<Observation> {
+fn tasks(bad: usize, of: usize, change: impl Fn(&mut TaskObservation)) -> Vec<TaskObservation> {
     let one = |at: usize| {
         let mut task = fine();
         if at < bad {
@@ -42,7 +42,7 @@ fn tasks(bad: usize, of: usize, change: impl Fn(&mut Observation)) -> Vec<Observ
     (0..of).map(one).collect()
 }
 
-fn kinds(observations: &[Observation]) -> Vec<Kind> {
+fn kinds(observations: &[TaskObservation]) -> Vec<BottleneckKind> {
     detect(observations, &roomy()).into_iter().map(|one| one.kind).collect()
 }
 
@@ -54,12 +54,12 @@ fn a_brain_whose_tasks_go_well_has_no_bottleneck() {
 
 #[test]
 fn every_share_of_tasks_is_found_at_its_threshold_and_not_below() {
-    type Change = fn(&mut Observation);
-    let table: [(Kind, usize, Change); 4] = [
-        (Kind::ContextPressure, 2, |task| task.shrunk = true),
-        (Kind::IndexMisses, 4, |task| task.calls.push(call("skills_list", EvidenceStatus::Ok, 1))),
-        (Kind::Ceiling, 2, |task| task.stop = StopReason::Ceiling),
-        (Kind::NonConvergence, 4, |task| task.stop = StopReason::Deadline),
+    type Change = fn(&mut TaskObservation);
+    let table: [(BottleneckKind, usize, Change); 4] = [
+        (BottleneckKind::ContextPressure, 2, |task| task.shrunk = true),
+        (BottleneckKind::IndexMisses, 4, |task| task.calls.push(call("skills_list", EvidenceStatus::Ok, 1))),
+        (BottleneckKind::Ceiling, 2, |task| task.stop = StopReason::Ceiling),
+        (BottleneckKind::NonConvergence, 4, |task| task.stop = StopReason::Deadline),
     ];
     for (kind, at, change) in table {
         assert_eq!(kinds(&tasks(at, 20, change)), [kind], "{kind:?} at {at} of 20");
@@ -70,14 +70,14 @@ fn every_share_of_tasks_is_found_at_its_threshold_and_not_below() {
 
 #[test]
 fn a_conversation_near_its_limit_counts_before_anything_shrinks() {
-    assert_eq!(kinds(&tasks(20, 20, |task| task.context_bytes = 90_000)), [Kind::ContextPressure]);
+    assert_eq!(kinds(&tasks(20, 20, |task| task.context_bytes = 90_000)), [BottleneckKind::ContextPressure]);
     assert_eq!(kinds(&tasks(20, 20, |task| task.context_bytes = 89_999)), []);
 }
 
 #[test]
 fn replies_are_counted_by_turns_and_tools_by_calls() {
-    assert_eq!(kinds(&tasks(20, 20, |task| task.nudges = 1)), [Kind::Nudges]);
-    assert_eq!(kinds(&tasks(4, 20, |task| task.cut = 1)), [Kind::CutReplies]);
+    assert_eq!(kinds(&tasks(20, 20, |task| task.nudges = 1)), [BottleneckKind::Nudges]);
+    assert_eq!(kinds(&tasks(4, 20, |task| task.cut = 1)), [BottleneckKind::CutReplies]);
     let failing =
         detect(&tasks(2, 10, |task| task.calls = vec![call("fetch", EvidenceStatus::Failed, 1); 3]), &roomy());
     assert_eq!(failing.len(), 1, "{failing:?}");
@@ -90,32 +90,35 @@ fn replies_are_counted_by_turns_and_tools_by_calls() {
 fn time_is_told_apart_by_searches_other_tools_and_replies() {
     assert_eq!(
         kinds(&tasks(10, 10, |task| task.calls = vec![call("recall", EvidenceStatus::Ok, 100)])),
-        [Kind::SlowSearch]
+        [BottleneckKind::SlowSearch]
     );
     assert_eq!(
         kinds(&tasks(10, 10, |task| task.calls = vec![call("scan", EvidenceStatus::Ok, 2_000)])),
-        [Kind::SlowTool]
+        [BottleneckKind::SlowTool]
     );
-    assert_eq!(kinds(&tasks(10, 10, |task| task.millis = Some(60_050))), [Kind::SlowReplies]);
+    assert_eq!(kinds(&tasks(10, 10, |task| task.millis = Some(60_050))), [BottleneckKind::SlowReplies]);
     assert_eq!(kinds(&tasks(10, 10, |task| task.millis = None)), [], "a clock that went back says nothing");
 }
 
 #[test]
 fn searches_that_find_nothing_or_are_repeated_are_poor_recall() {
-    let search = |found_nothing| CallSeen { found_nothing, ..call("recall", EvidenceStatus::Ok, 1) };
-    assert_eq!(kinds(&tasks(10, 10, |task| task.calls = vec![search(true)])), [Kind::LowRecall]);
+    let search = |found_nothing| ObservedCall { found_nothing, ..call("recall", EvidenceStatus::Ok, 1) };
+    assert_eq!(kinds(&tasks(10, 10, |task| task.calls = vec![search(true)])), [BottleneckKind::LowRecall]);
     assert_eq!(kinds(&tasks(9, 9, |task| task.calls = vec![search(true)])), [], "a young brain has nothing to find");
-    assert_eq!(kinds(&tasks(5, 5, |task| task.calls = vec![search(false), search(false)])), [Kind::LowRecall]);
+    assert_eq!(
+        kinds(&tasks(5, 5, |task| task.calls = vec![search(false), search(false)])),
+        [BottleneckKind::LowRecall]
+    );
     assert_eq!(kinds(&tasks(10, 10, |task| task.calls = vec![search(false)])), []);
 }
 
 #[test]
 fn unused_skills_matter_only_where_they_crowd_the_index() {
-    let crowded = Standing { own_skills: 20, unused: 10, index_fits: false, rows: 1_000 };
-    let found = |standing: &Standing| detect(&[], standing).into_iter().map(|one| one.kind).collect::<Vec<_>>();
-    assert_eq!(found(&crowded), [Kind::UnusedSkills]);
-    assert_eq!(found(&Standing { index_fits: true, ..crowded }), []);
-    assert_eq!(found(&Standing { unused: 9, ..crowded }), []);
+    let crowded = BrainStats { own_skills: 20, unused: 10, index_fits: false, rows: 1_000 };
+    let found = |standing: &BrainStats| detect(&[], standing).into_iter().map(|one| one.kind).collect::<Vec<_>>();
+    assert_eq!(found(&crowded), [BottleneckKind::UnusedSkills]);
+    assert_eq!(found(&BrainStats { index_fits: true, ..crowded }), []);
+    assert_eq!(found(&BrainStats { unused: 9, ..crowded }), []);
 }
 
 #[test]
@@ -126,7 +129,7 @@ fn what_is_furthest_beyond_its_threshold_comes_first() {
     let found = detect(&all, &roomy());
     assert_eq!(
         found.iter().map(|one| (one.kind, one.count, one.of)).collect::<Vec<_>>(),
-        [(Kind::ContextPressure, 10, 20), (Kind::Ceiling, 2, 20)]
+        [(BottleneckKind::ContextPressure, 10, 20), (BottleneckKind::Ceiling, 2, 20)]
     );
 }
 
@@ -143,24 +146,21 @@ fn measures_add_up() {
     }));
     assert_eq!((all.tasks, all.turns, all.at_ceiling), (3, 12, 1));
     assert_eq!(all.stops, BTreeMap::from([("ceiling", 1), ("final", 2)]));
-    assert_eq!(all.tools["scan"], ToolSeen { calls: 4, errors: 1, millis: 157 });
+    assert_eq!(all.tools["scan"], ToolStats { calls: 4, errors: 1, millis: 157 });
     assert_eq!((all.tool_millis, all.reply_millis), (157, 6_000 - 157));
 }
 
-fn observations() -> impl Strategy<Value = Vec<Observation>> {
+fn observations() -> impl Strategy<Value = Vec<TaskObservation>> {
     let stop =
         prop::sample::select(vec![StopReason::Final, StopReason::Ceiling, StopReason::Stuck, StopReason::Backend]);
     let tool = prop::sample::select(vec!["recall", "skills_list", "skill_view", "scan"]);
     let status = prop::sample::select(vec![EvidenceStatus::Ok, EvidenceStatus::Failed, EvidenceStatus::Refused]);
-    let call = (tool, status, 0..5_000_u64, any::<bool>()).prop_map(|(tool, status, millis, found_nothing)| CallSeen {
-        tool: tool.to_owned(),
-        status,
-        millis,
-        found_nothing,
+    let call = (tool, status, 0..5_000_u64, any::<bool>()).prop_map(|(tool, status, millis, found_nothing)| {
+        ObservedCall { tool: tool.to_owned(), status, millis, found_nothing }
     });
     let one =
         (stop, 0..9_u32, prop::option::of(0..200_000_u64), prop::collection::vec(call, 0..8), 0..9_u32, any::<bool>())
-            .prop_map(|(stop, turns, millis, calls, nudges, shrunk)| Observation {
+            .prop_map(|(stop, turns, millis, calls, nudges, shrunk)| TaskObservation {
                 stop,
                 turns,
                 millis,
@@ -175,7 +175,7 @@ fn observations() -> impl Strategy<Value = Vec<Observation>> {
 proptest! {
     #[test]
     fn what_is_found_reaches_its_threshold_and_is_ranked(all in observations(), own in 0..40_usize, unused in 0..40_usize) {
-        let standing = Standing { own_skills: own, unused: unused.min(own), index_fits: false, rows: 1_000 };
+        let standing = BrainStats { own_skills: own, unused: unused.min(own), index_fits: false, rows: 1_000 };
         let found = detect(&all, &standing);
         for one in &found {
             prop_assert!(one.found >= one.threshold && one.count <= one.of, "{one:?}");

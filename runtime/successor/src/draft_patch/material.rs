@@ -11,10 +11,10 @@ use herm_backends::Reflex;
 use crate::backend::{Backend as _, Chain};
 use crate::brain::{Reader, StepKind};
 use crate::error::Result;
-use crate::evaluation::{Check, WrittenTask};
+use crate::evaluation::{EvaluationCheck, WrittenTask};
 use crate::redact;
 use crate::session::Transcript;
-use crate::task::{Status, StopReason};
+use crate::task::{StopReason, TaskStatus};
 
 /// The most tasks that are replayed.
 pub const MOST_REPLAYS: u32 = 20;
@@ -30,7 +30,7 @@ const ANYTHING: &str = "the last result";
 /// Who speaks for the brain, as far as an evaluation cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Voice {
+pub enum BackendPricing {
     /// The embedded backend: it can speak inside a sandbox, and says the same each time.
     Embedded,
     /// A backend with a price: it can speak through the broker.
@@ -39,7 +39,7 @@ pub enum Voice {
     Unpriced,
 }
 
-impl Voice {
+impl BackendPricing {
     /// The voice of whoever is asked first.
     pub fn of(chain: &Chain) -> Self {
         match chain.backends.first() {
@@ -53,9 +53,9 @@ impl Voice {
 /// What an evaluation can be built from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Material {
+pub struct EvaluationInputs {
     /// Who speaks.
-    pub voice: Voice,
+    pub voice: BackendPricing,
     /// How many of the last tasks can be replayed; none where nobody could go on from a record.
     pub replays: u32,
     /// Tasks of nobody in particular that came to an answer.
@@ -72,13 +72,13 @@ pub struct Material {
 }
 
 /// Gathers it, beside whoever owns the brain.
-pub fn material(reader: &Reader, voice: Voice) -> Result<Material> {
+pub fn material(reader: &Reader, voice: BackendPricing) -> Result<EvaluationInputs> {
     material_within(reader, voice, None)
 }
 
 /// The same from as many tasks as can be read until a moment, the newest first.
-pub fn material_within(reader: &Reader, voice: Voice, until: Option<Instant>) -> Result<Material> {
-    let mut found = Material {
+pub fn material_within(reader: &Reader, voice: BackendPricing, until: Option<Instant>) -> Result<EvaluationInputs> {
+    let mut found = EvaluationInputs {
         voice,
         replays: 0,
         everyday: Vec::new(),
@@ -95,7 +95,7 @@ pub fn material_within(reader: &Reader, voice: Voice, until: Option<Instant>) ->
         let Some(content) = reader.transcript(step.seq)? else { continue };
         let transcript = Transcript::parse(&content)?;
         found.context_limit = found.context_limit.min(transcript.limits.context_bytes);
-        if voice != Voice::Unpriced && found.replays < MOST_REPLAYS && reader.receipt_of(step.seq)?.is_some() {
+        if voice != BackendPricing::Unpriced && found.replays < MOST_REPLAYS && reader.receipt_of(step.seq)?.is_some() {
             found.replays += 1;
         }
         let is_nobodys = transcript.subscriber.is_none()
@@ -118,7 +118,7 @@ pub fn material_within(reader: &Reader, voice: Voice, until: Option<Instant>) ->
         }
     }
     if found.context_limit == usize::MAX {
-        found.context_limit = crate::task::Limits::default().context_bytes;
+        found.context_limit = crate::task::TaskLimits::default().context_bytes;
     }
     Ok(found)
 }
@@ -130,15 +130,15 @@ fn searched_for(transcript: &Transcript) -> Option<String> {
 }
 
 /// A task as a suite has it. Where the embedded backend spoke, it speaks again; otherwise the recorded replies do.
-fn written(number: usize, transcript: Transcript, voice: Voice) -> WrittenTask {
+fn written(number: usize, transcript: Transcript, voice: BackendPricing) -> WrittenTask {
     let is_unfinished = matches!(transcript.stop.reason, StopReason::Ceiling | StopReason::Stuck);
-    let speaks_again = is_unfinished || (voice == Voice::Embedded && transcript.backend == Reflex.name());
+    let speaks_again = is_unfinished || (voice == BackendPricing::Embedded && transcript.backend == Reflex.name());
     let replies = transcript.turns.iter().map(|turn| turn.reply.text.clone()).collect();
     WrittenTask {
         name: format!("task {number}"),
         input: transcript.input,
         replies: (!speaks_again).then_some(replies),
-        limits: Some(crate::task::Limits { total_tokens: None, micro_usd: None, ..transcript.limits }),
-        checks: vec![Check::Status(Status::Converged)],
+        limits: Some(crate::task::TaskLimits { total_tokens: None, micro_usd: None, ..transcript.limits }),
+        checks: vec![EvaluationCheck::Status(TaskStatus::Converged)],
     }
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Aim, Author, Drafted, Material, Scene, evaluation_for};
-use crate::backend::{Ask, Chain, ChatMessage, Purpose, Speaker};
+use super::{Author, DraftContext, DraftTarget, EvaluationInputs, PatchDraft, evaluation_for};
+use crate::backend::{Chain, ChatMessage, CompletionRequest, Purpose, Role};
 use crate::bottleneck::Bottleneck;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::layout;
-use crate::patch::{Change, Patch};
+use crate::patch::{Patch, PatchChange};
 use crate::session::reply::{self, Object};
 use crate::text;
 use crate::tuning::Component;
@@ -37,9 +37,9 @@ const MOST_CHANGES: usize = 4;
 pub async fn draft(
     chain: Chain,
     bottlenecks: &[Bottleneck],
-    scene: &Scene,
-    material: &Material,
-) -> Result<Option<Drafted>> {
+    scene: &DraftContext,
+    material: &EvaluationInputs,
+) -> Result<Option<PatchDraft>> {
     let evaluable = bottlenecks.iter().find_map(|one| match evaluation_for(one, material) {
         Ok(evaluation) => evaluation.map(|evaluation| Ok((one.clone(), evaluation))),
         Err(error) => Some(Err(error)),
@@ -52,24 +52,31 @@ pub async fn draft(
             .hint("leave out --draft-with: the templates need no model")
     })?;
     let patch = read(&answered.text, &backend, &answered.model, scene)?;
-    let aim = patch.changes().first().map_or(Aim::Setting, aim_of);
-    Ok(Some(Drafted { bottleneck, aim, patch, evaluation, author: Author::Model { backend, model: answered.model } }))
+    let aim = patch.changes().first().map_or(DraftTarget::Setting, aim_of);
+    Ok(Some(PatchDraft {
+        bottleneck,
+        aim,
+        patch,
+        evaluation,
+        author: Author::Model { backend, model: answered.model },
+    }))
 }
 
 /// What a change is of.
-fn aim_of(change: &Change) -> Aim {
+fn aim_of(change: &PatchChange) -> DraftTarget {
     match change {
-        Change::Role { .. } => Aim::Role,
-        Change::Files { set, .. } if set.contains_key(layout::MANIFEST) => Aim::Tools,
-        Change::Files { .. } => Aim::Skill,
-        Change::Constants { .. } | Change::Component { .. } | Change::Tool { .. } | Change::Migration(_) => {
-            Aim::Setting
-        }
+        PatchChange::Role { .. } => DraftTarget::Role,
+        PatchChange::Files { set, .. } if set.contains_key(layout::MANIFEST) => DraftTarget::Tools,
+        PatchChange::Files { .. } => DraftTarget::Skill,
+        PatchChange::Constants { .. }
+        | PatchChange::Component { .. }
+        | PatchChange::Tool { .. }
+        | PatchChange::Migration(_) => DraftTarget::Setting,
     }
 }
 
 /// What the model is asked. Nothing of any task is in it: figures, names of tools and skills, the role and the tuning.
-fn question(bottlenecks: &[Bottleneck], scene: &Scene) -> Result<Ask> {
+fn question(bottlenecks: &[Bottleneck], scene: &DraftContext) -> Result<CompletionRequest> {
     let tuning = &scene.tuning;
     let components: Vec<String> =
         knobs().map(|one| format!("{}: {}", one.name(), one.registered().join(", "))).collect();
@@ -98,10 +105,10 @@ fn question(bottlenecks: &[Bottleneck], scene: &Scene) -> Result<Ask> {
     })
     .to_string();
     let message = |role, content: String| ChatMessage { role, content: content.into() };
-    Ok(Ask {
-        messages: vec![message(Speaker::System, system), message(Speaker::User, user)],
+    Ok(CompletionRequest {
+        messages: vec![message(Role::System, system), message(Role::User, user)],
         purpose: Purpose::Draft,
-        legal: Arc::new(Value::Bool(true)),
+        reply_schema: Arc::new(Value::Bool(true)),
         max_output_tokens: MOST_TOKENS,
         max_output_bytes: MOST_BYTES,
         temperature: 0.2,
@@ -115,7 +122,7 @@ fn knobs() -> impl Iterator<Item = Component> {
 
 /// The patch in a model's reply, marked as such. Everything but settings, the role, new or other skills, and a whitelist of
 /// known tools is refused.
-pub fn read(said: &str, backend: &str, model: &str, scene: &Scene) -> Result<Patch> {
+pub fn read(said: &str, backend: &str, model: &str, scene: &DraftContext) -> Result<Patch> {
     let refuse = |what: String| Error::refused(what).hint("leave out --draft-with: the templates need no model");
     let reading = reply::read(said, false);
     let object = reading.objects.iter().find_map(|object| match object {
@@ -143,31 +150,31 @@ pub fn read(said: &str, backend: &str, model: &str, scene: &Scene) -> Result<Pat
 }
 
 /// One change that a model wrote, if it may; otherwise why not.
-fn change(written: Value, scene: &Scene) -> std::result::Result<Change, String> {
+fn change(written: Value, scene: &DraftContext) -> std::result::Result<PatchChange, String> {
     const MAY: &str = "a model may draft settings, the role, skills and a whitelist of tools, nothing else";
     if written["kind"] == "tools" {
         return allowing(&written["allow"], scene);
     }
-    let change: Change = serde_json::from_value(written)
+    let change: PatchChange = serde_json::from_value(written)
         .map_err(|source| format!("the draft has changes that no patch has: {source}"))?;
     let who_speaks = match &change {
-        Change::Component { component, .. } => *component == Component::Backend,
-        Change::Constants { set } => set.backend.is_some(),
-        Change::Role { .. } => false,
-        Change::Files { set, remove } => {
+        PatchChange::Component { component, .. } => *component == Component::Backend,
+        PatchChange::Constants { set } => set.backend.is_some(),
+        PatchChange::Role { .. } => false,
+        PatchChange::Files { set, remove } => {
             let skills = format!("{}/", layout::SKILLS_DIR);
             if !remove.is_empty() || set.is_empty() || !set.keys().all(|path| path.starts_with(&skills)) {
                 return Err(MAY.to_owned());
             }
             false
         }
-        Change::Tool { .. } | Change::Migration(_) => return Err(MAY.to_owned()),
+        PatchChange::Tool { .. } | PatchChange::Migration(_) => return Err(MAY.to_owned()),
     };
     if who_speaks { Err("a model may not choose who speaks".to_owned()) } else { Ok(change) }
 }
 
 /// A whitelist: of what the brain may call already, and of tools that touch nothing but the brain.
-fn allowing(allow: &Value, scene: &Scene) -> std::result::Result<Change, String> {
+fn allowing(allow: &Value, scene: &DraftContext) -> std::result::Result<PatchChange, String> {
     let names: Vec<String> =
         serde_json::from_value(allow.clone()).map_err(|source| format!("a whitelist is a list of names: {source}"))?;
     let Some(list) = scene.whitelist() else {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::bottleneck::{Seen, Standing};
-use crate::brain::{Manifest, Reader};
+use crate::bottleneck::{BrainObservation, BrainStats};
+use crate::brain::{BrainManifest, Reader};
 use crate::error::Result;
 use crate::ids::Slug;
 use crate::layout;
@@ -14,15 +14,15 @@ use crate::tuning::Tuning;
 
 /// A brain as a draft finds it.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Scene {
+pub struct DraftContext {
     /// What it runs with.
     pub tuning: Tuning,
     /// What is not part of single tasks.
-    pub standing: Standing,
+    pub standing: BrainStats,
     /// `system.md`.
     pub role: String,
     /// `manifest.json`, where there is one.
-    pub manifest: Option<Manifest>,
+    pub manifest: Option<BrainManifest>,
     /// The names of its skills.
     pub skills: BTreeSet<Slug>,
     /// The tools of this herm, whether or not the brain may call them.
@@ -42,11 +42,11 @@ pub struct ToolFacts {
     pub is_harmless: bool,
 }
 
-impl Scene {
+impl DraftContext {
     /// Reads it beside whoever owns the brain.
-    pub fn of(reader: &Reader, toolbox: &Toolbox, seen: &Seen) -> Result<Self> {
+    pub fn of(reader: &Reader, toolbox: &Toolbox, seen: &BrainObservation) -> Result<Self> {
         let tools = toolbox.iter().map(|tool| {
-            let card = tool.card();
+            let card = tool.spec();
             ToolFacts {
                 name: card.name.clone(),
                 description: card.description.clone(),

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::Scene;
+use super::DraftContext;
 use super::scene::ToolFacts;
-use crate::bottleneck::{Bottleneck, Kind};
-use crate::brain::Manifest;
+use crate::bottleneck::{Bottleneck, BottleneckKind};
+use crate::brain::BrainManifest;
 use crate::error::Result;
 use crate::ids::Slug;
 use crate::layout;
 use crate::memory::UNKNOWN_TOOL;
-use crate::patch::Change;
+use crate::patch::PatchChange;
 use crate::task::StopReason;
 
 /// From so many calls on, all of them failed, a tool is only in the way.
@@ -22,22 +22,22 @@ const ALWAYS_FAILS: u64 = 10;
 const MOST_ROLE_BYTES: usize = 64 << 10;
 
 /// The line that a role is missing, given what holds the brain up.
-fn missing_line(bottleneck: &Bottleneck, scene: &Scene) -> Option<&'static str> {
+fn missing_line(bottleneck: &Bottleneck, scene: &DraftContext) -> Option<&'static str> {
     let subject = bottleneck.subject.as_deref();
     Some(match bottleneck.kind {
         // Where the index does not hold all skills, its settings are what helps.
-        Kind::IndexMisses if scene.standing.index_fits => {
+        BottleneckKind::IndexMisses if scene.standing.index_fits => {
             "All your skills are listed. Load one with skill_view by its listed name; do not list them again or guess names."
         }
-        Kind::Nudges => "Each reply is exactly one JSON object, with nothing before or after it.",
-        Kind::CutReplies => "Keep each reply short: only what the next step or the answer needs.",
-        Kind::Ceiling => {
+        BottleneckKind::Nudges => "Each reply is exactly one JSON object, with nothing before or after it.",
+        BottleneckKind::CutReplies => "Keep each reply short: only what the next step or the answer needs.",
+        BottleneckKind::Ceiling => {
             "You have few turns: call a tool only if its result can change the answer, and answer as soon as you know enough."
         }
-        Kind::NonConvergence if subject == Some(StopReason::Stuck.name()) => {
+        BottleneckKind::NonConvergence if subject == Some(StopReason::Stuck.name()) => {
             "Never make the same call twice: if a call fails, change its arguments or answer with what you know."
         }
-        Kind::ToolErrors if subject == Some(UNKNOWN_TOOL) => {
+        BottleneckKind::ToolErrors if subject == Some(UNKNOWN_TOOL) => {
             "Call only the tools that are listed, by exactly their names."
         }
         _ => return None,
@@ -45,18 +45,18 @@ fn missing_line(bottleneck: &Bottleneck, scene: &Scene) -> Option<&'static str> 
 }
 
 /// The role with the line that it is missing.
-pub(super) fn role(bottleneck: &Bottleneck, scene: &Scene) -> Option<Change> {
+pub(super) fn role(bottleneck: &Bottleneck, scene: &DraftContext) -> Option<PatchChange> {
     let line = missing_line(bottleneck, scene)?;
     if scene.role.trim().is_empty() || scene.role.len() > MOST_ROLE_BYTES || scene.role.contains(line) {
         return None;
     }
     let content = format!("{}\n\n{line}\n", scene.role.trim_end());
-    Some(Change::Role { content: Some(content), edits: Vec::new() })
+    Some(PatchChange::Role { content: Some(content), edits: Vec::new() })
 }
 
 /// A skill that says how to call a tool that fails, where there is none.
-pub(super) fn skill(bottleneck: &Bottleneck, scene: &Scene) -> Option<Change> {
-    if bottleneck.kind != Kind::ToolErrors {
+pub(super) fn skill(bottleneck: &Bottleneck, scene: &DraftContext) -> Option<PatchChange> {
+    if bottleneck.kind != BottleneckKind::ToolErrors {
         return None;
     }
     let tool = scene.tool(bottleneck.subject.as_deref()?)?;
@@ -67,7 +67,7 @@ pub(super) fn skill(bottleneck: &Bottleneck, scene: &Scene) -> Option<Change> {
         return None;
     }
     let path = format!("{}/{slug}.md", layout::SKILLS_DIR);
-    Some(Change::Files { set: BTreeMap::from([(path, how_to_call(&slug, tool))]), remove: Vec::new() })
+    Some(PatchChange::Files { set: BTreeMap::from([(path, how_to_call(&slug, tool))]), remove: Vec::new() })
 }
 
 fn how_to_call(slug: &Slug, tool: &ToolFacts) -> String {
@@ -114,8 +114,8 @@ fn sample(schema: &Value, kind: &str) -> Value {
 
 /// Another whitelist: without a tool that always fails, or with one that touches nothing but the brain and that the agent
 /// calls in vain.
-pub(super) fn tools(bottleneck: &Bottleneck, scene: &Scene) -> Result<Option<Change>> {
-    if bottleneck.kind != Kind::ToolErrors {
+pub(super) fn tools(bottleneck: &Bottleneck, scene: &DraftContext) -> Result<Option<PatchChange>> {
+    if bottleneck.kind != BottleneckKind::ToolErrors {
         return Ok(None);
     }
     let (Some(subject), Some(list)) = (bottleneck.subject.as_ref(), scene.whitelist()) else { return Ok(None) };
@@ -133,10 +133,10 @@ pub(super) fn tools(bottleneck: &Bottleneck, scene: &Scene) -> Result<Option<Cha
 }
 
 /// The manifest with this whitelist; nothing where the brain has no manifest.
-pub(super) fn whitelist(scene: &Scene, tools: Vec<String>) -> Result<Option<Change>> {
+pub(super) fn whitelist(scene: &DraftContext, tools: Vec<String>) -> Result<Option<PatchChange>> {
     let Some(manifest) = &scene.manifest else { return Ok(None) };
-    let bytes = Manifest { tools: Some(tools), ..manifest.clone() }.to_bytes()?;
+    let bytes = BrainManifest { tools: Some(tools), ..manifest.clone() }.to_bytes()?;
     let content = String::from_utf8_lossy(&bytes).into_owned();
     let set = BTreeMap::from([(layout::MANIFEST.to_owned(), content)]);
-    Ok(Some(Change::Files { set, remove: Vec::new() }))
+    Ok(Some(PatchChange::Files { set, remove: Vec::new() }))
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::nonce::{Nonce, NonceBook};
-use super::signed::{Predicate, Signed, Subject, check_hash};
-use super::{By, Granted};
-use crate::clock::Moment;
+use super::nonce::{Nonce, NonceStore};
+use super::signed::{Predicate, Signed, StatementSubject, check_hash};
+use super::{GateGrant, Grantor};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::Random;
 use crate::receipt::{PublicKey, Signer};
-use crate::{Base, Ruling, Verdict};
+use crate::{PatchBase, Verdict, VerdictRuling};
 
 /// What the predicate of an approval is.
 pub const APPROVAL_TYPE: &str = "urn:herm:approval:1";
@@ -28,7 +28,7 @@ const MAX_NOTE: usize = 2_000;
 /// What a steward decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Decision {
+pub enum ApprovalDecision {
     /// The patch may be applied.
     Approve,
     /// It may not.
@@ -38,38 +38,38 @@ pub enum Decision {
 /// What a steward signs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Approval {
+pub struct StewardApproval {
     /// The patch: `sha256:…` of its file.
     pub patch_hash: String,
     /// The brain, as it was evaluated and as it must still be.
-    pub base: Base,
+    pub base: PatchBase,
     /// The verdict the steward saw: `sha256:…`.
     pub verdict_hash: String,
     /// What the steward decides.
-    pub decision: Decision,
+    pub decision: ApprovalDecision,
     /// Good for one time.
     pub nonce: Nonce,
     /// From when it is good.
-    pub issued_at: Moment,
+    pub issued_at: Timestamp,
     /// Until when.
-    pub expires_at: Moment,
+    pub expires_at: Timestamp,
     /// What the steward adds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 /// An approval with a steward's signature.
-pub type SignedApproval = Signed<Approval>;
+pub type SignedApproval = Signed<StewardApproval>;
 
-impl Predicate for Approval {
+impl Predicate for StewardApproval {
     const TYPE: &'static str = APPROVAL_TYPE;
     const WHAT: &'static str = "an approval";
 
-    fn subjects(&self) -> Vec<Subject> {
+    fn subjects(&self) -> Vec<StatementSubject> {
         vec![
-            Subject::document("patch", &self.patch_hash),
-            Subject::document("verdict", &self.verdict_hash),
-            Subject::brain(&self.base),
+            StatementSubject::document("patch", &self.patch_hash),
+            StatementSubject::document("verdict", &self.verdict_hash),
+            StatementSubject::brain(&self.base),
         ]
     }
 
@@ -83,12 +83,12 @@ impl Predicate for Approval {
     }
 }
 
-impl Approval {
+impl StewardApproval {
     /// A decision about a verdict, good from now on for a while.
     pub fn new(
         verdict: &Verdict,
-        decision: Decision,
-        now: Moment,
+        decision: ApprovalDecision,
+        now: Timestamp,
         lasts: Duration,
         random: &dyn Random,
     ) -> Result<Self> {
@@ -100,7 +100,7 @@ impl Approval {
             decision,
             nonce: Nonce::new(random)?,
             issued_at: now,
-            expires_at: Moment(now.millis().saturating_add(millis)),
+            expires_at: Timestamp(now.millis().saturating_add(millis)),
             note: None,
         })
     }
@@ -158,19 +158,19 @@ impl Stewards {
 pub fn check(
     approval: &SignedApproval,
     verdict: &Verdict,
-    base_now: &Base,
+    base_now: &PatchBase,
     stewards: &Stewards,
-    now: Moment,
-    nonces: &mut NonceBook,
-) -> Result<Granted> {
+    now: Timestamp,
+    nonces: &mut NonceStore,
+) -> Result<GateGrant> {
     let granted = examine(approval, verdict, base_now, stewards, now, nonces)?;
     spend(approval, nonces)?;
     Ok(granted)
 }
 
 /// Uses an approval up.
-pub(super) fn spend(approval: &SignedApproval, nonces: &mut NonceBook) -> Result<()> {
-    match nonces.spend(approval.key(), &approval.said().nonce, approval.hash())? {
+pub(super) fn spend(approval: &SignedApproval, nonces: &mut NonceStore) -> Result<()> {
+    match nonces.spend(approval.key(), &approval.predicate().nonce, approval.hash())? {
         true => Ok(()),
         false => Err(used_before(approval)),
     }
@@ -185,17 +185,17 @@ fn used_before(approval: &SignedApproval) -> Error {
 pub(super) fn examine(
     approval: &SignedApproval,
     verdict: &Verdict,
-    base_now: &Base,
+    base_now: &PatchBase,
     stewards: &Stewards,
-    now: Moment,
-    nonces: &NonceBook,
-) -> Result<Granted> {
-    let said = approval.said();
+    now: Timestamp,
+    nonces: &NonceStore,
+) -> Result<GateGrant> {
+    let said = approval.predicate();
     if !stewards.has(approval.key()) {
         return Err(Error::refused(format!("{} signed the approval and is no steward here", approval.key()))
             .hint("have a steward sign it, or name the key in `[stewards]` of the configuration"));
     }
-    if said.decision == Decision::Reject {
+    if said.decision == ApprovalDecision::Reject {
         return Err(Error::refused(format!("the steward {} rejected this patch", approval.key()))
             .hint("change the patch and have it evaluated again"));
     }
@@ -235,18 +235,18 @@ pub(super) fn examine(
     if nonces.is_spent(approval.key(), &said.nonce)? {
         return Err(used_before(approval));
     }
-    Ok(Granted {
+    Ok(GateGrant {
         patch_hash: said.patch_hash.clone(),
         base: said.base.clone(),
         verdict_hash,
-        by: By::Steward(approval.key().to_string()),
+        by: Grantor::Steward(approval.key().to_string()),
         document: approval.hash().to_owned(),
     })
 }
 
 /// What every gate asks of a verdict: it approves, and its brain has not moved since.
-pub(super) fn check_verdict(verdict: &Verdict, base_now: &Base) -> Result<()> {
-    if verdict.verdict != Ruling::Approve {
+pub(super) fn check_verdict(verdict: &Verdict, base_now: &PatchBase) -> Result<()> {
+    if verdict.verdict != VerdictRuling::Approve {
         return Err(Error::refused(format!("the verdict is {}, and no gate opens for that", verdict.verdict.name()))
             .hint("change the patch and have it evaluated again"));
     }
@@ -254,7 +254,7 @@ pub(super) fn check_verdict(verdict: &Verdict, base_now: &Base) -> Result<()> {
 }
 
 /// Refuses a verdict whose brain is no longer what was judged.
-pub(super) fn check_base(verdict: &Verdict, base_now: &Base) -> Result<()> {
+pub(super) fn check_base(verdict: &Verdict, base_now: &PatchBase) -> Result<()> {
     match verdict.base.moved(base_now) {
         None => Ok(()),
         Some(moved) => Err(Error::refused(format!("the brain has moved: {moved}"))
@@ -262,7 +262,7 @@ pub(super) fn check_base(verdict: &Verdict, base_now: &Base) -> Result<()> {
     }
 }
 
-fn check_span(approval: &Approval) -> Result<()> {
+fn check_span(approval: &StewardApproval) -> Result<()> {
     let lasts = approval.expires_at.millis().saturating_sub(approval.issued_at.millis());
     if lasts <= 0 {
         return Err(Error::refused("the approval ends before it begins").hint("give it a day"));
@@ -277,6 +277,6 @@ fn check_span(approval: &Approval) -> Result<()> {
     Ok(())
 }
 
-fn words(base: &Base) -> String {
+fn words(base: &PatchBase) -> String {
     format!("brain {} version {} ({})", base.brain, base.version, base.bundle_hash.short())
 }

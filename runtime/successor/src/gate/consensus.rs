@@ -4,16 +4,16 @@
 use serde::{Deserialize, Serialize};
 
 use super::approval::{check_base, check_verdict};
-use super::epoch::EpochBook;
-use super::mesh::{Gathered, Mesh, SignedProposal, Silent};
-use super::nonce::{Nonce, NonceBook};
-use super::signed::{Predicate, Signed, Subject, check_hash};
-use super::vote::{Question, SignedVote, Standing, Tally, tally};
-use super::{By, Granted};
-use crate::clock::Moment;
+use super::epoch::VoteStore;
+use super::mesh::{CollectedVotes, Mesh, NonVoter, SignedProposal};
+use super::nonce::{Nonce, NonceStore};
+use super::signed::{Predicate, Signed, StatementSubject, check_hash};
+use super::vote::{SignedVote, VoteStatus, VoteSubject, VoteTally, tally};
+use super::{GateGrant, Grantor};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::receipt::Signer;
-use crate::{Base, Verdict};
+use crate::{PatchBase, Verdict};
 
 /// What the predicate of a consensus is.
 pub const CONSENSUS_TYPE: &str = "urn:herm:consensus:1";
@@ -26,19 +26,19 @@ const MOST_VOTES: usize = 400;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Consensus {
     /// What was asked.
-    pub about: Question,
+    pub about: VoteSubject,
     /// The proposal's nonce: a consensus is good for one time.
     pub nonce: Nonce,
     /// Who proposed and counted, by key.
     pub proposer: String,
     /// The count.
-    pub tally: Tally,
+    pub tally: VoteTally,
     /// Members that gave no vote, and why as far as is known.
-    pub silent: Vec<Silent>,
+    pub silent: Vec<NonVoter>,
     /// Every vote that came, also those that do not count.
     pub votes: Vec<SignedVote>,
     /// When it was counted.
-    pub at: Moment,
+    pub at: Timestamp,
 }
 
 /// A consensus with the signature of whoever counted.
@@ -48,11 +48,11 @@ impl Predicate for Consensus {
     const TYPE: &'static str = CONSENSUS_TYPE;
     const WHAT: &'static str = "a consensus";
 
-    fn subjects(&self) -> Vec<Subject> {
+    fn subjects(&self) -> Vec<StatementSubject> {
         vec![
-            Subject::document("proposal", &self.about.proposal),
-            Subject::document("patch", &self.about.patch_hash),
-            Subject::brain(&self.about.base),
+            StatementSubject::document("proposal", &self.about.proposal),
+            StatementSubject::document("patch", &self.about.patch_hash),
+            StatementSubject::brain(&self.about.base),
         ]
     }
 
@@ -81,16 +81,16 @@ impl Consensus {
     pub fn conclude(
         mesh: &Mesh,
         proposal: &SignedProposal,
-        gathered: Gathered,
-        at: Moment,
+        gathered: CollectedVotes,
+        at: Timestamp,
         proposer: &Signer,
     ) -> Result<SignedConsensus> {
         let about = proposal.question();
         let consensus = Self {
             tally: tally(mesh, &about, &gathered.votes),
             about,
-            nonce: proposal.said().nonce.clone(),
-            proposer: proposal.said().proposer.clone(),
+            nonce: proposal.predicate().nonce.clone(),
+            proposer: proposal.predicate().proposer.clone(),
             silent: gathered.silent,
             votes: gathered.votes,
             at,
@@ -102,15 +102,15 @@ impl Consensus {
 impl Signed<Consensus> {
     /// Counts again, with the members and the quorum of this place. A document that was counted otherwise, or by
     /// someone who is no member, is refused.
-    pub fn recount(&self, mesh: &Mesh) -> Result<Tally> {
+    pub fn recount(&self, mesh: &Mesh) -> Result<VoteTally> {
         if mesh.member(self.key()).is_none() {
             return Err(Error::refused(format!("{} signed the consensus and is no member here", self.key()))
                 .hint("check `[mesh.members]` of the configuration"));
         }
-        let said = self.said();
+        let said = self.predicate();
         let again = tally(mesh, &said.about, &said.votes);
         // Members may be called otherwise here; who they are and how they count is the same.
-        let figures = |one: &Tally| (one.members, one.quorum, one.responders, one.approvals, one.passed);
+        let figures = |one: &VoteTally| (one.members, one.quorum, one.responders, one.approvals, one.passed);
         if figures(&again) != figures(&said.tally) {
             return Err(Error::refused(format!(
                 "the consensus was counted as {:?}, and here it is {:?}",
@@ -128,11 +128,11 @@ impl Signed<Consensus> {
 pub fn check(
     consensus: &SignedConsensus,
     verdict: &Verdict,
-    base_now: &Base,
+    base_now: &PatchBase,
     mesh: &Mesh,
-    epochs: &EpochBook,
-    nonces: &mut NonceBook,
-) -> Result<Granted> {
+    epochs: &VoteStore,
+    nonces: &mut NonceStore,
+) -> Result<GateGrant> {
     let granted = examine(consensus, verdict, base_now, mesh, nonces)?;
     close_with(epochs, consensus)?;
     spend(consensus, nonces)?;
@@ -140,15 +140,15 @@ pub fn check(
 }
 
 /// Uses a consensus up.
-pub(super) fn spend(consensus: &SignedConsensus, nonces: &mut NonceBook) -> Result<()> {
-    match nonces.spend(consensus.key(), &consensus.said().nonce, consensus.hash())? {
+pub(super) fn spend(consensus: &SignedConsensus, nonces: &mut NonceStore) -> Result<()> {
+    match nonces.spend(consensus.key(), &consensus.predicate().nonce, consensus.hash())? {
         true => Ok(()),
         false => Err(used_before(consensus)),
     }
 }
 
 fn used_before(consensus: &SignedConsensus) -> Error {
-    Error::refused(format!("the consensus on {} was used before", consensus.said().about.proposal))
+    Error::refused(format!("the consensus on {} was used before", consensus.predicate().about.proposal))
         .hint("a consensus is good for one time; propose the patch again")
 }
 
@@ -156,11 +156,11 @@ fn used_before(consensus: &SignedConsensus) -> Error {
 pub(super) fn examine(
     consensus: &SignedConsensus,
     verdict: &Verdict,
-    base_now: &Base,
+    base_now: &PatchBase,
     mesh: &Mesh,
-    nonces: &NonceBook,
-) -> Result<Granted> {
-    let said = consensus.said();
+    nonces: &NonceStore,
+) -> Result<GateGrant> {
+    let said = consensus.predicate();
     let counted = consensus.recount(mesh)?;
     if !counted.passed {
         return Err(Error::refused(format!("the mesh did not agree ({})", counted.words()))
@@ -185,12 +185,12 @@ pub(super) fn examine(
     if nonces.is_spent(consensus.key(), &said.nonce)? {
         return Err(used_before(consensus));
     }
-    let approving = counted.counted.iter().filter(|one| one.standing == Standing::Approve);
-    Ok(Granted {
+    let approving = counted.counted.iter().filter(|one| one.standing == VoteStatus::Approve);
+    Ok(GateGrant {
         patch_hash: said.about.patch_hash.clone(),
         base: verdict.base.clone(),
         verdict_hash: verdict.hash()?,
-        by: By::Mesh(approving.map(|one| one.key.clone()).collect()),
+        by: Grantor::Mesh(approving.map(|one| one.key.clone()).collect()),
         document: consensus.hash().to_owned(),
     })
 }
@@ -198,12 +198,12 @@ pub(super) fn examine(
 /// Whether one of the votes rests on this very verdict.
 fn own_vote(said: &Consensus, verdict: &Verdict) -> Result<bool> {
     let hash = verdict.hash()?;
-    Ok(said.votes.iter().any(|vote| vote.said().verdict_hash.as_ref() == Some(&hash)))
+    Ok(said.votes.iter().any(|vote| vote.predicate().verdict_hash.as_ref() == Some(&hash)))
 }
 
 /// Closes an epoch with this consensus; one that was closed with another, or lies before a closed one, is refused.
-pub(super) fn close_with(epochs: &EpochBook, consensus: &SignedConsensus) -> Result<()> {
-    let about = &consensus.said().about;
+pub(super) fn close_with(epochs: &VoteStore, consensus: &SignedConsensus) -> Result<()> {
+    let about = &consensus.predicate().about;
     let (brain, epoch) = (&about.base.brain, about.epoch);
     if let Some(closing) = epochs.closing(brain, epoch)? {
         if closing.hash() == consensus.hash() {

@@ -1,27 +1,27 @@
 //! What stewards decided about verdicts: one document of each steward for each verdict. What one of them signs never takes
 //! the place of what another one signed.
 
-use super::Granted;
-use super::approval::{Decision, SignedApproval, Stewards, examine};
-use super::nonce::{NonceBook, gates};
+use super::GateGrant;
+use super::approval::{ApprovalDecision, SignedApproval, Stewards, examine};
+use super::nonce::{NonceStore, gates};
 use super::signed::{Signed, check_hash};
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::fsio::{Root, Sync};
+use crate::fsio::{Root, SyncTiming};
 use crate::ids::{RelPath, sha256};
 use crate::layout::Layout;
-use crate::{Base, Verdict};
+use crate::{PatchBase, Verdict};
 
 /// The largest document.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// What stewards decided, beside these brains.
 #[derive(Debug)]
-pub struct DecisionBook {
+pub struct DecisionStore {
     root: Root,
 }
 
-impl DecisionBook {
+impl DecisionStore {
     /// The book beside these brains.
     pub fn open(layout: &Layout) -> Result<Self> {
         Ok(Self { root: gates(layout, &["approvals"])? })
@@ -30,8 +30,8 @@ impl DecisionBook {
     /// Keeps what a steward decided. The same steward's earlier decision about the same verdict goes.
     pub fn keep(&self, decision: &SignedApproval) -> Result<()> {
         let whose = sha256(decision.key().to_string().as_bytes());
-        let place = place(&decision.said().verdict_hash)?.join(&format!("{whose}.dsse.json"))?;
-        self.root.replace(&place, decision.to_line()?.as_bytes(), Sync::Now)
+        let place = place(&decision.predicate().verdict_hash)?.join(&format!("{whose}.dsse.json"))?;
+        self.root.replace(&place, decision.to_line()?.as_bytes(), SyncTiming::Now)
     }
 
     /// What was decided about a verdict, by whoever.
@@ -61,22 +61,25 @@ pub fn rejection<'a>(
     decisions: &'a [SignedApproval],
     verdict_hash: &str,
     stewards: &Stewards,
-    now: Moment,
+    now: Timestamp,
 ) -> Option<&'a SignedApproval> {
     let shuts = |one: &SignedApproval| {
-        one.said().decision == Decision::Reject
-            && one.said().verdict_hash == verdict_hash
+        one.predicate().decision == ApprovalDecision::Reject
+            && one.predicate().verdict_hash == verdict_hash
             && stewards.has(one.key())
-            && now < one.said().expires_at
+            && now < one.predicate().expires_at
     };
     standing(decisions).into_iter().find(|one| shuts(one))
 }
 
 /// The last word of each steward on each verdict, newest first. Of two of the same moment, the rejection is the last.
 fn standing(decisions: &[SignedApproval]) -> Vec<&SignedApproval> {
-    let order = |one: &SignedApproval| (one.said().issued_at, one.said().decision == Decision::Reject);
+    let order =
+        |one: &SignedApproval| (one.predicate().issued_at, one.predicate().decision == ApprovalDecision::Reject);
     let is_later = |other: &SignedApproval, one: &SignedApproval| {
-        other.key() == one.key() && other.said().verdict_hash == one.said().verdict_hash && order(other) > order(one)
+        other.key() == one.key()
+            && other.predicate().verdict_hash == one.predicate().verdict_hash
+            && order(other) > order(one)
     };
     let mut last: Vec<&SignedApproval> =
         decisions.iter().filter(|one| !decisions.iter().any(|other| is_later(other, one))).collect();
@@ -88,11 +91,11 @@ fn standing(decisions: &[SignedApproval]) -> Vec<&SignedApproval> {
 pub(super) fn choose<'a>(
     decisions: &'a [SignedApproval],
     verdict: &Verdict,
-    base_now: &Base,
+    base_now: &PatchBase,
     stewards: &Stewards,
-    now: Moment,
-    nonces: &NonceBook,
-) -> Result<(&'a SignedApproval, Granted)> {
+    now: Timestamp,
+    nonces: &NonceStore,
+) -> Result<(&'a SignedApproval, GateGrant)> {
     if let Some(rejected) = rejection(decisions, &verdict.hash()?, stewards, now) {
         return examine(rejected, verdict, base_now, stewards, now, nonces).map(|granted| (rejected, granted));
     }

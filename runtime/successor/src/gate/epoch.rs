@@ -21,11 +21,11 @@ const AHEAD: u64 = 1_024;
 
 /// What a node remembers of the mesh.
 #[derive(Debug, Clone)]
-pub struct EpochBook {
+pub struct VoteStore {
     root: Arc<Root>,
 }
 
-impl EpochBook {
+impl VoteStore {
     /// The book beside these brains.
     pub fn open(layout: &Layout) -> Result<Self> {
         Ok(Self { root: Arc::new(gates(layout, &["votes", "epochs", "consensus", "proposals", "verified", "asked"])?) })
@@ -68,7 +68,7 @@ impl EpochBook {
 
     /// Closes an epoch with what came of it; `false` where it was closed before, and then by what it was closed stays.
     pub fn close(&self, consensus: &SignedConsensus) -> Result<bool> {
-        let about = &consensus.said().about;
+        let about = &consensus.predicate().about;
         let epochs: RelPath = format!("epochs/{}", about.base.brain).parse()?;
         let is_first = self.root.below(&epochs)?.is_none();
         let made =
@@ -112,7 +112,7 @@ impl EpochBook {
     /// Takes note that a proposal is about to be verified. Until the epoch is closed or the brain moves, a member has one
     /// verified: another one of it is refused. It is for the node to say which epoch that is, not for the proposal.
     pub fn claim(&self, proposal: &SignedProposal) -> Result<()> {
-        let (base, key) = (&proposal.said().base, proposal.key());
+        let (base, key) = (&proposal.predicate().base, proposal.key());
         // Neither the version nor the files of a patch: a proposer could choose them so that each proposal is another.
         let what = match &base.touched {
             Some(touched) => touched.runtime(),
@@ -137,7 +137,7 @@ impl EpochBook {
     /// Writes a proposal of this node's own down. Where the same was proposed in the same epoch before, it is that one:
     /// members who have voted say the same again, and the others have one to verify.
     pub fn proposed(&self, proposal: SignedProposal) -> Result<SignedProposal> {
-        let said = proposal.said();
+        let said = proposal.predicate();
         let (base, evaluation) = (&said.base, said.evaluation.hash()?);
         let of = match &base.touched {
             Some(touched) => format!("{} {}", touched.runtime(), touched.files.as_deref().unwrap_or("-")),
@@ -155,7 +155,7 @@ impl EpochBook {
 
     /// Writes a vote down, before anyone sees it. Where one was written down before, that one is the vote.
     pub fn record(&self, vote: SignedVote) -> Result<SignedVote> {
-        let place = place("votes", &vote.said().about.proposal)?;
+        let place = place("votes", &vote.predicate().about.proposal)?;
         if self.root.create(&place, vote.to_line()?.as_bytes())? {
             return Ok(vote);
         }

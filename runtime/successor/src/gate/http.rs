@@ -11,12 +11,12 @@ use tokio::time::Instant;
 
 use super::consensus::SignedConsensus;
 use super::mesh::{Member, SignedProposal, Transport, signed_by};
-use super::missed::{Missed, SignedBehind};
+use super::missed::{ClosedEpoch, SignedCatchUpRequest};
 use super::signed::Signed;
 use super::vote::SignedVote;
 use crate::error::{Error, Result};
 use crate::receipt::Envelope;
-use herm_http::Client;
+use herm_http::HttpClient;
 
 /// The largest answer.
 const MOST: usize = 256 << 10;
@@ -29,19 +29,24 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Members over HTTP.
 #[derive(Debug, Clone)]
 pub struct HttpTransport {
-    client: Client,
+    client: HttpClient,
 }
 
 impl HttpTransport {
     /// With a client of its own.
     pub fn new() -> Result<Self> {
-        Ok(Self { client: Client::new()? })
+        Ok(Self { client: HttpClient::new()? })
     }
 }
 
 impl HttpTransport {
     /// Asks one member which epochs were closed while this one was away.
-    pub async fn missed(&self, member: &Member, asked: &SignedBehind, within: Duration) -> Result<Vec<Missed>> {
+    pub async fn missed(
+        &self,
+        member: &Member,
+        asked: &SignedCatchUpRequest,
+        within: Duration,
+    ) -> Result<Vec<ClosedEpoch>> {
         let (url, body) = (place(member, "/v1/mesh/missed"), as_value(asked)?);
         let sent = self.client.post_json(&url, &[], &body, MOST_MISSED);
         match tokio::time::timeout(within, sent).await {

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use super::consensus::SignedConsensus;
 use super::nonce::Nonce;
-use super::signed::{Predicate, Signed, Subject, check_hash};
-use super::vote::{Question, SignedVote};
-use crate::clock::Moment;
+use super::signed::{Predicate, Signed, StatementSubject, check_hash};
+use super::vote::{SignedVote, VoteSubject};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Random};
 use crate::receipt::{PublicKey, Signer};
-use crate::{Base, Evaluation, Patch, Verdict};
+use crate::{Evaluation, Patch, PatchBase, Verdict};
 
 /// What the predicate of a proposal is.
 pub const PROPOSAL_TYPE: &str = "urn:herm:proposal:1";
@@ -86,7 +86,7 @@ impl Mesh {
 /// What the mesh is asked: whether this patch, judged by this evaluation, makes this brain better.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Proposal {
+pub struct MeshProposal {
     /// The patch file, as it is.
     pub patch: String,
     /// Its hash.
@@ -94,7 +94,7 @@ pub struct Proposal {
     /// What every node runs.
     pub evaluation: Evaluation,
     /// The brain, as it is.
-    pub base: Base,
+    pub base: PatchBase,
     /// The round. An epoch that is closed is never voted in again.
     pub epoch: u64,
     /// Who proposes, by key.
@@ -102,18 +102,18 @@ pub struct Proposal {
     /// Makes two proposals of the same thing two.
     pub nonce: Nonce,
     /// When, by the proposer's clock: for readers, nothing rests on it.
-    pub at: Moment,
+    pub at: Timestamp,
 }
 
 /// A proposal with its proposer's signature.
-pub type SignedProposal = Signed<Proposal>;
+pub type SignedProposal = Signed<MeshProposal>;
 
-impl Predicate for Proposal {
+impl Predicate for MeshProposal {
     const TYPE: &'static str = PROPOSAL_TYPE;
     const WHAT: &'static str = "a proposal";
 
-    fn subjects(&self) -> Vec<Subject> {
-        vec![Subject::document("patch", &self.patch_hash), Subject::brain(&self.base)]
+    fn subjects(&self) -> Vec<StatementSubject> {
+        vec![StatementSubject::document("patch", &self.patch_hash), StatementSubject::brain(&self.base)]
     }
 
     fn author(&self) -> Option<&str> {
@@ -136,14 +136,14 @@ impl Predicate for Proposal {
     }
 }
 
-impl Proposal {
+impl MeshProposal {
     /// A proposal by the holder of this key.
     pub fn new(
         patch: &Patch,
         evaluation: &Evaluation,
-        base: Base,
+        base: PatchBase,
         epoch: u64,
-        at: Moment,
+        at: Timestamp,
         random: &dyn Random,
         proposer: &Signer,
     ) -> Result<SignedProposal> {
@@ -168,11 +168,11 @@ impl Proposal {
     }
 }
 
-impl Signed<Proposal> {
+impl Signed<MeshProposal> {
     /// What a vote about it has to name.
-    pub fn question(&self) -> Question {
-        let said = self.said();
-        Question {
+    pub fn question(&self) -> VoteSubject {
+        let said = self.predicate();
+        VoteSubject {
             proposal: self.hash().to_owned(),
             patch_hash: said.patch_hash.clone(),
             base: said.base.clone(),
@@ -186,15 +186,15 @@ impl Signed<Proposal> {
 #[async_trait]
 pub trait Verifier: Send + Sync {
     /// The brain as it is here, to a patch.
-    async fn base(&self, brain: &BrainId, patch: &Patch) -> Result<Base>;
+    async fn base(&self, brain: &BrainId, patch: &Patch) -> Result<PatchBase>;
 
     /// Evaluates the patch here, and says what came of it.
-    async fn verify(&self, proposal: &Proposal) -> Result<Verified>;
+    async fn verify(&self, proposal: &MeshProposal) -> Result<NodeVerdicts>;
 }
 
 /// What a node found by itself.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verified {
+pub struct NodeVerdicts {
     /// The verdict on the proposal's evaluation, which the proposer chose.
     pub verdict: Verdict,
     /// The verdict on an evaluation of the node's own, where it has one. It is needed only where the other approves.
@@ -215,7 +215,7 @@ pub trait Transport: Send + Sync {
 /// A member that gave no vote, and why as far as is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Silent {
+pub struct NonVoter {
     /// The member.
     pub name: String,
     /// Its key.
@@ -224,7 +224,7 @@ pub struct Silent {
     pub why: String,
 }
 
-impl Silent {
+impl NonVoter {
     pub(super) fn of(member: &Member, error: &Error) -> Self {
         Self { name: member.name.clone(), key: member.key.to_string(), why: error.message().to_owned() }
     }
@@ -232,11 +232,11 @@ impl Silent {
 
 /// What came of asking.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Gathered {
+pub struct CollectedVotes {
     /// Votes.
     pub votes: Vec<SignedVote>,
     /// Members without one.
-    pub silent: Vec<Silent>,
+    pub silent: Vec<NonVoter>,
 }
 
 /// Asks every member at once. `own` is the proposer's own vote, where it has one already; it is not asked again.
@@ -246,7 +246,7 @@ pub async fn gather(
     proposal: &SignedProposal,
     own: Option<SignedVote>,
     within: Duration,
-) -> Gathered {
+) -> CollectedVotes {
     let mut gathered = gather_others(mesh, transport, proposal, own.as_ref().map(SignedVote::key), within).await;
     gathered.votes.extend(own);
     gathered
@@ -259,7 +259,7 @@ pub(super) async fn gather_others(
     proposal: &SignedProposal,
     own: Option<&PublicKey>,
     within: Duration,
-) -> Gathered {
+) -> CollectedVotes {
     let asked = mesh.members.iter().filter(|member| Some(&member.key) != own);
     let answers = join_all(asked.map(|member| async move {
         let answer = match tokio::time::timeout(within, transport.ask(member, proposal, within)).await {
@@ -268,11 +268,11 @@ pub(super) async fn gather_others(
         };
         (member, answer.and_then(|vote| signed_by(member, vote)))
     }));
-    let mut gathered = Gathered::default();
+    let mut gathered = CollectedVotes::default();
     for (member, answer) in answers.await {
         match answer {
             Ok(vote) => gathered.votes.push(vote),
-            Err(error) => gathered.silent.push(Silent::of(member, &error)),
+            Err(error) => gathered.silent.push(NonVoter::of(member, &error)),
         }
     }
     gathered

@@ -5,23 +5,23 @@ use serde::{Deserialize, Serialize};
 
 use super::consensus::SignedConsensus;
 use super::mesh::SignedProposal;
-use super::node::Node;
+use super::node::MeshNode;
 use super::nonce::Nonce;
-use super::signed::{Predicate, Signed, Subject};
-use crate::clock::Moment;
+use super::signed::{Predicate, Signed, StatementSubject};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, sha256};
 use crate::receipt::PublicKey;
 
 /// What the predicate of such a question is.
-pub const BEHIND_TYPE: &str = "urn:herm:behind:1";
+pub const CATCH_UP_TYPE: &str = "urn:herm:behind:1";
 /// The most epochs in one answer: who missed more asks again.
 const MOST_EPOCHS: u64 = 4;
 
 /// What a member asks that may have missed something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Behind {
+pub struct CatchUpRequest {
     /// The brain.
     pub brain: BrainId,
     /// The last epoch of it that is closed here; 0 where there is none.
@@ -33,19 +33,19 @@ pub struct Behind {
     /// Makes it unlike any other.
     pub nonce: Nonce,
     /// When, by the clock of who asks: for readers, nothing rests on it.
-    pub at: Moment,
+    pub at: Timestamp,
 }
 
 /// Such a question with its member's signature.
-pub type SignedBehind = Signed<Behind>;
+pub type SignedCatchUpRequest = Signed<CatchUpRequest>;
 
-impl Predicate for Behind {
-    const TYPE: &'static str = BEHIND_TYPE;
+impl Predicate for CatchUpRequest {
+    const TYPE: &'static str = CATCH_UP_TYPE;
     const WHAT: &'static str = "a question for what was missed";
 
-    fn subjects(&self) -> Vec<Subject> {
+    fn subjects(&self) -> Vec<StatementSubject> {
         let asked = sha256(format!("{} {} {}", self.brain, self.closed, self.nonce).as_bytes());
-        vec![Subject::document("question", &asked)]
+        vec![StatementSubject::document("question", &asked)]
     }
 
     fn author(&self) -> Option<&str> {
@@ -56,7 +56,7 @@ impl Predicate for Behind {
 /// An epoch that was closed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Missed {
+pub struct ClosedEpoch {
     /// What closed it.
     pub consensus: SignedConsensus,
     /// What was proposed, where whoever answers has kept it.
@@ -64,11 +64,11 @@ pub struct Missed {
     pub proposal: Option<SignedProposal>,
 }
 
-impl Node {
+impl MeshNode {
     /// The question for what this node missed of a brain, to one member.
-    pub fn behind(&self, brain: &BrainId, to: &PublicKey) -> Result<SignedBehind> {
+    pub fn behind(&self, brain: &BrainId, to: &PublicKey) -> Result<SignedCatchUpRequest> {
         let parts = self.parts();
-        let asked = Behind {
+        let asked = CatchUpRequest {
             brain: brain.clone(),
             closed: parts.book.closed(brain)?,
             node: self.key().to_string(),
@@ -80,8 +80,8 @@ impl Node {
     }
 
     /// What a member missed, as far as this node knows: the next epochs after the one it names, in order.
-    pub fn missed(&self, asked: &SignedBehind) -> Result<Vec<Missed>> {
-        let said = asked.said();
+    pub fn missed(&self, asked: &SignedCatchUpRequest) -> Result<Vec<ClosedEpoch>> {
+        let said = asked.predicate();
         if self.mesh().member(asked.key()).is_none() || said.to != self.key().to_string() {
             return Err(Error::refused(format!("{} is no member here, or asked somebody else", asked.key()))
                 .hint("members of the mesh are named in `[mesh.members]` of each"));
@@ -91,8 +91,8 @@ impl Node {
         let mut missed = Vec::new();
         for epoch in first..=last {
             if let Some(consensus) = book.closing(&said.brain, epoch)? {
-                let proposal = book.asked(&consensus.said().about.proposal)?;
-                missed.push(Missed { consensus, proposal });
+                let proposal = book.asked(&consensus.predicate().about.proposal)?;
+                missed.push(ClosedEpoch { consensus, proposal });
             }
         }
         Ok(missed)

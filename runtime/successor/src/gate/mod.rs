@@ -1,10 +1,10 @@
 //! Gates: nothing is applied because of a verdict alone.
 //!
 //! - The human gate is [`approval`]: a steward signs for one patch, one brain as it is, one verdict, once.
-//! - The mesh gate is [`mesh`]: nodes that do not trust each other's word verify a [`Proposal`] each by
+//! - The mesh gate is [`mesh`]: nodes that do not trust each other's word verify a [`MeshProposal`] each by
 //!   itself, sign a [`Vote`], and [`vote::tally`] counts. The count is a signed
 //!   [`Consensus`].
-//! - [`Gate`] says which of them must open. What comes through is [`Passed`]: nobody else can make one, and whoever
+//! - [`Gate`] says which of them must open. What comes through is [`GatePass`]: nobody else can make one, and whoever
 //!   applies a patch asks for it.
 //!
 //! Formats, rules and threats are in `docs/operate/gates.md`.
@@ -27,22 +27,22 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Base, Patch, Verdict};
-use crate::clock::Moment;
+use super::{Patch, PatchBase, Verdict};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 
-pub use approval::{Approval, Decision, SignedApproval, Stewards};
+pub use approval::{ApprovalDecision, SignedApproval, StewardApproval, Stewards};
 pub use consensus::{Consensus, SignedConsensus};
-pub use decisions::{DecisionBook, rejection};
-pub use epoch::EpochBook;
+pub use decisions::{DecisionStore, rejection};
+pub use epoch::VoteStore;
 pub use http::HttpTransport;
-pub use mesh::{Member, Mesh, Proposal, SignedProposal, Transport, Verified, Verifier};
-pub use missed::{Behind, Missed, SignedBehind};
-pub use node::{Node, NodeParts};
-pub use nonce::{Nonce, NonceBook};
-pub use proposer::Concluded;
-pub use signed::{Predicate, Signed, Subject};
-pub use vote::{Question, SignedVote, Tally, Vote};
+pub use mesh::{Member, Mesh, MeshProposal, NodeVerdicts, SignedProposal, Transport, Verifier};
+pub use missed::{CatchUpRequest, ClosedEpoch, SignedCatchUpRequest};
+pub use node::{MeshNode, MeshNodeParts};
+pub use nonce::{Nonce, NonceStore};
+pub use proposer::ProposalResult;
+pub use signed::{Predicate, Signed, StatementSubject};
+pub use vote::{SignedVote, Vote, VoteSubject, VoteTally};
 
 /// Which gates must open before a patch is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -78,9 +78,9 @@ impl Gate {
     }
 
     /// Opens, if what must be granted was granted, and all of it for the same patch, brain and verdict.
-    pub fn open(self, granted: Vec<Granted>) -> Result<Passed> {
-        let by_steward = granted.iter().any(|one| matches!(one.by, By::Steward(_)));
-        let by_mesh = granted.iter().any(|one| matches!(one.by, By::Mesh(_)));
+    pub fn open(self, granted: Vec<GateGrant>) -> Result<GatePass> {
+        let by_steward = granted.iter().any(|one| matches!(one.by, Grantor::Steward(_)));
+        let by_mesh = granted.iter().any(|one| matches!(one.by, Grantor::Mesh(_)));
         if self.needs_steward() && !by_steward {
             return Err(Error::refused("the gate stays shut: no steward approved").hint("run `herm successor approve`"));
         }
@@ -92,36 +92,36 @@ impl Gate {
         let Some(first) = all.next() else {
             return Err(Error::refused("the gate stays shut: nobody granted anything"));
         };
-        let same = |one: &Granted| {
+        let same = |one: &GateGrant| {
             one.patch_hash == first.patch_hash && one.base == first.base && one.verdict_hash == first.verdict_hash
         };
         if !all.all(same) {
             return Err(Error::refused("the gate stays shut: what was granted is not for the same patch and brain")
                 .hint("have the same verdict approved by all who must approve"));
         }
-        Ok(Passed { granted })
+        Ok(GatePass { granted })
     }
 }
 
 /// What is brought to the gates, and what they go by.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Brought<'a> {
+pub struct GateEvidence<'a> {
     /// What was decided about the verdict, by whoever, and who the stewards are.
     pub decisions: Option<(&'a [SignedApproval], &'a Stewards)>,
     /// What the mesh said, and who its members are.
-    pub consensus: Option<(&'a SignedConsensus, &'a Mesh, &'a EpochBook)>,
+    pub consensus: Option<(&'a SignedConsensus, &'a Mesh, &'a VoteStore)>,
 }
 
 /// Passes all the gates that must open, or none: an approval is not used up because the mesh did not agree, nor the
 /// other way round. `base_now` is the brain as it is at this moment.
 pub fn pass(
     gate: Gate,
-    brought: Brought<'_>,
+    brought: GateEvidence<'_>,
     verdict: &Verdict,
-    base_now: &Base,
-    now: Moment,
-    nonces: &mut NonceBook,
-) -> Result<Passed> {
+    base_now: &PatchBase,
+    now: Timestamp,
+    nonces: &mut NonceStore,
+) -> Result<GatePass> {
     let mut granted = Vec::new();
     let consensus = brought.consensus.filter(|_| gate.needs_mesh());
     let mut approval = None;
@@ -147,7 +147,7 @@ pub fn pass(
 /// Who granted something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum By {
+pub enum Grantor {
     /// A steward, by key.
     Steward(String),
     /// Members of the mesh who approved, by key.
@@ -157,17 +157,17 @@ pub enum By {
 /// One gate has opened for one patch, one brain as it is, and one verdict. Only gates make it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Granted {
+pub struct GateGrant {
     patch_hash: String,
-    base: Base,
+    base: PatchBase,
     verdict_hash: String,
-    by: By,
+    by: Grantor,
     document: String,
 }
 
-impl Granted {
+impl GateGrant {
     /// Who granted it.
-    pub fn by(&self) -> &By {
+    pub fn by(&self) -> &Grantor {
         &self.by
     }
 
@@ -186,13 +186,13 @@ impl Granted {
 /// hand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Passed {
-    granted: Vec<Granted>,
+pub struct GatePass {
+    granted: Vec<GateGrant>,
 }
 
-impl Passed {
+impl GatePass {
     /// Refuses another patch, or a brain that has moved since.
-    pub fn covers(&self, patch: &Patch, base_now: &Base) -> Result<()> {
+    pub fn covers(&self, patch: &Patch, base_now: &PatchBase) -> Result<()> {
         for one in &self.granted {
             if one.patch_hash != patch.hash() {
                 return Err(Error::refused(format!(
@@ -213,7 +213,7 @@ impl Passed {
     }
 
     /// What was granted, for the record.
-    pub fn granted(&self) -> &[Granted] {
+    pub fn granted(&self) -> &[GateGrant] {
         &self.granted
     }
 }

@@ -3,26 +3,26 @@
 use std::sync::Arc;
 
 use super::consensus::{SignedConsensus, close_with};
-use super::epoch::EpochBook;
-use super::mesh::{Mesh, SignedProposal, Verified, Verifier};
+use super::epoch::VoteStore;
+use super::mesh::{Mesh, NodeVerdicts, SignedProposal, Verifier};
 use super::nonce::Nonce;
 use super::signed::Signed;
-use super::vote::{SignedVote, Tally, Vote};
+use super::vote::{SignedVote, Vote, VoteTally};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::ids::Random;
 use crate::receipt::{PublicKey, Signer};
-use crate::{Ruling, Verdict};
+use crate::{Verdict, VerdictRuling};
 
 /// What a node is made of.
 #[derive(Clone)]
-pub struct NodeParts {
+pub struct MeshNodeParts {
     /// The members.
     pub mesh: Mesh,
     /// The node's own key, a member's.
     pub signer: Signer,
     /// What it remembers.
-    pub book: EpochBook,
+    pub book: VoteStore,
     /// Who verifies.
     pub verifier: Arc<dyn Verifier>,
     /// Time.
@@ -33,9 +33,9 @@ pub struct NodeParts {
 
 /// A node. Cheap to clone.
 #[derive(Clone)]
-pub struct Node(Arc<NodeParts>);
+pub struct MeshNode(Arc<MeshNodeParts>);
 
-impl std::fmt::Debug for Node {
+impl std::fmt::Debug for MeshNode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Node({})", self.0.signer.public())
     }
@@ -50,9 +50,9 @@ const LOCAL_REGRESSION: &str = "local_regression";
 /// Why it rejects: the node's own evaluation showed nothing, since none of it ran, or the brain passes none of it as it is.
 const LOCAL_UNMEASURED: &str = "local_unmeasured";
 
-impl Node {
+impl MeshNode {
     /// A node of these parts. Its key must be a member's: nobody would count its votes.
-    pub fn new(parts: NodeParts) -> Result<Self> {
+    pub fn new(parts: MeshNodeParts) -> Result<Self> {
         let key = parts.signer.public();
         if parts.mesh.member(key).is_none() {
             return Err(Error::invalid(format!("this operator's key {key} is not among the members of the mesh"))
@@ -66,7 +66,7 @@ impl Node {
         &self.0.mesh
     }
 
-    pub(super) fn parts(&self) -> &NodeParts {
+    pub(super) fn parts(&self) -> &MeshNodeParts {
         &self.0
     }
 
@@ -76,7 +76,7 @@ impl Node {
     }
 
     /// What it remembers.
-    pub fn book(&self) -> &EpochBook {
+    pub fn book(&self) -> &VoteStore {
         &self.0.book
     }
 
@@ -86,7 +86,7 @@ impl Node {
             return Err(Error::refused(format!("{} signed the proposal and is no member here", proposal.key()))
                 .hint("members of the mesh are named in `[mesh.members]` of each"));
         }
-        self.0.book.check_open(&proposal.said().base.brain, proposal.said().epoch)?;
+        self.0.book.check_open(&proposal.predicate().base.brain, proposal.predicate().epoch)?;
         self.0.book.vote(proposal.hash())
     }
 
@@ -109,13 +109,13 @@ impl Node {
             at: self.0.clock.now(),
         };
         let vote = Signed::seal(vote, &self.0.signer)?;
-        if vote.said().verdict_hash.is_none() {
+        if vote.predicate().verdict_hash.is_none() {
             return Ok(vote);
         }
         let (book, asked) = (self.0.book.clone(), proposal.clone());
         off_the_executor(move || {
             // It may have been closed while the successor ran.
-            let about = &vote.said().about;
+            let about = &vote.predicate().about;
             book.check_open(&about.base.brain, about.epoch)?;
             book.keep_asked(&asked)?;
             book.record(vote)
@@ -126,7 +126,7 @@ impl Node {
     /// Verifies what the mesh agreed to while this node was away: the hash of its own verdict, which approves. Refused where
     /// this node's own successor does not; a conflict where its brain is not the one that was agreed for.
     pub async fn catch_up(&self, consensus: &SignedConsensus, proposal: &SignedProposal) -> Result<String> {
-        let (said, about) = (proposal.said(), &consensus.said().about);
+        let (said, about) = (proposal.predicate(), &consensus.predicate().about);
         if *about != proposal.question() || !consensus.recount(&self.0.mesh)?.passed {
             return Err(Error::refused("the mesh did not agree to this proposal"));
         }
@@ -140,7 +140,7 @@ impl Node {
         }
         let found = self.judge(proposal).await?;
         match (found.ruling, found.verdict_hash) {
-            (Ruling::Approve, Some(verdict)) => Ok(verdict),
+            (VerdictRuling::Approve, Some(verdict)) => Ok(verdict),
             (ruling, _) => {
                 let why = found.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
                 Err(Error::refused(format!(
@@ -152,10 +152,10 @@ impl Node {
         }
     }
 
-    async fn find(&self, proposal: &SignedProposal) -> Result<Found> {
-        let (said, verifier) = (proposal.said(), &self.0.verifier);
+    async fn find(&self, proposal: &SignedProposal) -> Result<NodeFinding> {
+        let (said, verifier) = (proposal.predicate(), &self.0.verifier);
         if said.base.moved(&verifier.base(&said.base.brain, &said.patch()?).await?).is_some() {
-            return Ok(Found::unjudged(ANOTHER_BASE));
+            return Ok(NodeFinding::unjudged(ANOTHER_BASE));
         }
         if proposal.key() != self.key() {
             let (book, asked) = (self.0.book.clone(), proposal.clone());
@@ -165,9 +165,9 @@ impl Node {
     }
 
     /// What this node's own successors say of a proposal.
-    async fn judge(&self, proposal: &SignedProposal) -> Result<Found> {
-        let (said, verifier) = (proposal.said(), &self.0.verifier);
-        let Verified { verdict, local } = verifier.verify(said).await?;
+    async fn judge(&self, proposal: &SignedProposal) -> Result<NodeFinding> {
+        let (said, verifier) = (proposal.predicate(), &self.0.verifier);
+        let NodeVerdicts { verdict, local } = verifier.verify(said).await?;
         let is_about = |one: &Verdict| one.patch_hash == said.patch_hash;
         let is_asked = is_about(&verdict) && verdict.evaluation_hash == said.evaluation.hash()?;
         if !is_asked || !local.iter().all(is_about) {
@@ -175,15 +175,15 @@ impl Node {
         }
         if [Some(&verdict), local.as_ref()].into_iter().flatten().any(|one| said.base.moved(&one.base).is_some()) {
             // The brain moved after it was looked at.
-            return Ok(Found::unjudged(ANOTHER_BASE));
+            return Ok(NodeFinding::unjudged(ANOTHER_BASE));
         }
         let reason = match &local {
-            _ if verdict.verdict != Ruling::Approve => None,
+            _ if verdict.verdict != VerdictRuling::Approve => None,
             Some(local) => objection(local),
             None => (!said.evaluation.has_checks()).then_some(NO_CHECKS),
         };
-        Ok(Found {
-            ruling: if reason.is_some() { Ruling::Reject } else { verdict.verdict },
+        Ok(NodeFinding {
+            ruling: if reason.is_some() { VerdictRuling::Reject } else { verdict.verdict },
             verdict_hash: Some(verdict.hash()?),
             local_verdict_hash: local.as_ref().map(Verdict::hash).transpose()?,
             reason,
@@ -192,7 +192,7 @@ impl Node {
 
     /// Takes note of what came of a proposal: its epoch is closed from now on. The votes are counted again, and as many
     /// members must have voted as the quorum asks; else one member alone could close epochs.
-    pub fn close(&self, consensus: &SignedConsensus) -> Result<Tally> {
+    pub fn close(&self, consensus: &SignedConsensus) -> Result<VoteTally> {
         let tally = consensus.recount(&self.0.mesh)?;
         if !tally.is_decided() {
             return Err(Error::refused(format!(
@@ -207,24 +207,24 @@ impl Node {
 }
 
 /// What a node found.
-struct Found {
-    ruling: Ruling,
+struct NodeFinding {
+    ruling: VerdictRuling,
     verdict_hash: Option<String>,
     local_verdict_hash: Option<String>,
     reason: Option<&'static str>,
 }
 
-impl Found {
+impl NodeFinding {
     /// Nothing, for a reason.
     fn unjudged(reason: &'static str) -> Self {
-        Self { ruling: Ruling::Reject, verdict_hash: None, local_verdict_hash: None, reason: Some(reason) }
+        Self { ruling: VerdictRuling::Reject, verdict_hash: None, local_verdict_hash: None, reason: Some(reason) }
     }
 }
 
 /// What speaks against a patch in the verdict on the node's own evaluation. It need not get better there, but nothing may
 /// get worse, and something must have been looked at: guards that are broken are a REJECT.
 fn objection(local: &Verdict) -> Option<&'static str> {
-    if local.verdict == Ruling::Reject || local.checks.regressed > 0 {
+    if local.verdict == VerdictRuling::Reject || local.checks.regressed > 0 {
         return Some(LOCAL_REGRESSION);
     }
     let is_measured = match local.checks.total {

@@ -33,11 +33,11 @@ impl Nonce {
 /// The nonces that were used: one file each, created once and never replaced. It outlives the process, and of several
 /// processes that use a nonce at the same moment, one does.
 #[derive(Debug)]
-pub struct NonceBook {
+pub struct NonceStore {
     root: Root,
 }
 
-impl NonceBook {
+impl NonceStore {
     /// The book beside these brains.
     pub fn open(layout: &Layout) -> Result<Self> {
         Ok(Self { root: gates(layout, &["nonces"])? })

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::Base;
+use crate::PatchBase;
 use crate::error::{Error, Result};
 use crate::ids::sha256;
 use crate::receipt::{Envelope, PublicKey, STATEMENT_TYPE, Signer};
@@ -22,7 +22,7 @@ pub trait Predicate: Serialize + DeserializeOwned {
     const WHAT: &'static str;
 
     /// What the statement is about.
-    fn subjects(&self) -> Vec<Subject>;
+    fn subjects(&self) -> Vec<StatementSubject>;
 
     /// The key that it says signs it, where it says so.
     fn author(&self) -> Option<&str> {
@@ -38,12 +38,12 @@ pub trait Predicate: Serialize + DeserializeOwned {
 /// One thing a statement is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Subject {
+pub struct StatementSubject {
     name: String,
     digest: BTreeMap<String, String>,
 }
 
-impl Subject {
+impl StatementSubject {
     /// A document by its `sha256:…`.
     pub(super) fn document(name: &str, hash: &str) -> Self {
         let digest = hash.strip_prefix("sha256:").unwrap_or(hash);
@@ -51,7 +51,7 @@ impl Subject {
     }
 
     /// A brain at a version.
-    pub(super) fn brain(base: &Base) -> Self {
+    pub(super) fn brain(base: &PatchBase) -> Self {
         Self {
             name: format!("brain {} version {}", base.brain, base.version),
             digest: BTreeMap::from([("blake3".to_owned(), base.bundle_hash.to_string())]),
@@ -64,7 +64,7 @@ impl Subject {
 struct Statement<T> {
     #[serde(rename = "_type")]
     kind: String,
-    subject: Vec<Subject>,
+    subject: Vec<StatementSubject>,
     #[serde(rename = "predicateType")]
     predicate_type: String,
     predicate: T,
@@ -146,7 +146,7 @@ impl<T: Predicate> Signed<T> {
     }
 
     /// What was said.
-    pub fn said(&self) -> &T {
+    pub fn predicate(&self) -> &T {
         &self.said
     }
 

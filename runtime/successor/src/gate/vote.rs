@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::mesh::Mesh;
 use super::nonce::Nonce;
-use super::signed::{Predicate, Signed, Subject, check_hash};
-use crate::clock::Moment;
+use super::signed::{Predicate, Signed, StatementSubject, check_hash};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::{Base, Ruling};
+use crate::{PatchBase, VerdictRuling};
 
 /// What the predicate of a vote is.
 pub const VOTE_TYPE: &str = "urn:herm:vote:1";
@@ -21,20 +21,20 @@ const MAX_REASON: usize = 40;
 /// What a vote is about. All of it must be right, or the vote is about something else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Question {
+pub struct VoteSubject {
     /// The proposal: `sha256:…` of its statement.
     pub proposal: String,
     /// The patch.
     pub patch_hash: String,
     /// The brain, as it was proposed.
-    pub base: Base,
+    pub base: PatchBase,
     /// The epoch.
     pub epoch: u64,
     /// Who proposed it, by key: nobody else says what came of it.
     pub proposer: String,
 }
 
-impl Question {
+impl VoteSubject {
     /// What is different about a vote's question, if anything.
     fn difference(&self, other: &Self) -> Option<String> {
         let why = if other.epoch != self.epoch {
@@ -59,9 +59,9 @@ impl Question {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Vote {
     /// What it is about.
-    pub about: Question,
+    pub about: VoteSubject,
     /// The ruling of the node's own successor.
-    pub ruling: Ruling,
+    pub ruling: VerdictRuling,
     /// The verdict of the node's own successor; nothing where it did not come to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict_hash: Option<String>,
@@ -77,7 +77,7 @@ pub struct Vote {
     /// Makes it unlike any other.
     pub nonce: Nonce,
     /// When, by the node's clock: for readers, nothing rests on it.
-    pub at: Moment,
+    pub at: Timestamp,
 }
 
 /// A vote with its node's signature.
@@ -87,11 +87,11 @@ impl Predicate for Vote {
     const TYPE: &'static str = VOTE_TYPE;
     const WHAT: &'static str = "a vote";
 
-    fn subjects(&self) -> Vec<Subject> {
+    fn subjects(&self) -> Vec<StatementSubject> {
         vec![
-            Subject::document("proposal", &self.about.proposal),
-            Subject::document("patch", &self.about.patch_hash),
-            Subject::brain(&self.about.base),
+            StatementSubject::document("proposal", &self.about.proposal),
+            StatementSubject::document("patch", &self.about.patch_hash),
+            StatementSubject::brain(&self.about.base),
         ]
     }
 
@@ -112,7 +112,9 @@ impl Predicate for Vote {
             check_hash("a verdict", hash)?;
         }
         match (&self.verdict_hash, &self.local_verdict_hash, self.ruling) {
-            (None, _, Ruling::Approve) => Err(Error::invalid("a vote that approves names the verdict it rests on")),
+            (None, _, VerdictRuling::Approve) => {
+                Err(Error::invalid("a vote that approves names the verdict it rests on"))
+            }
             (None, Some(_), _) => Err(Error::invalid("a vote with a local verdict names that of the proposal, too")),
             _ => Ok(()),
         }
@@ -131,7 +133,7 @@ impl Vote {
 /// How a member's answer counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Standing {
+pub enum VoteStatus {
     /// It approves.
     Approve,
     /// It rejects.
@@ -145,19 +147,19 @@ pub enum Standing {
 /// A member whose answer counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Counted {
+pub struct CountedVote {
     /// The member.
     pub name: String,
     /// Its key.
     pub key: String,
     /// How it counts.
-    pub standing: Standing,
+    pub standing: VoteStatus,
 }
 
 /// A vote that does not count, and why.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NotCounted {
+pub struct RejectedVote {
     /// Who signed it.
     pub key: String,
     /// Why it does not count.
@@ -167,7 +169,7 @@ pub struct NotCounted {
 /// The count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Tally {
+pub struct VoteTally {
     /// Members.
     pub members: usize,
     /// How many of them must approve.
@@ -179,12 +181,12 @@ pub struct Tally {
     /// Whether the proposal passes.
     pub passed: bool,
     /// Those whose answer counts, in the order of the members.
-    pub counted: Vec<Counted>,
+    pub counted: Vec<CountedVote>,
     /// Votes that do not count.
-    pub not_counted: Vec<NotCounted>,
+    pub not_counted: Vec<RejectedVote>,
 }
 
-impl Tally {
+impl VoteTally {
     /// Whether enough answered that it says something: what fewer say closes no epoch, and can be asked again.
     pub fn is_decided(&self) -> bool {
         self.responders >= self.quorum
@@ -201,40 +203,40 @@ impl Tally {
 }
 
 /// Counts votes. The order they came in does not matter, and a key counts once however often it speaks.
-pub fn tally(mesh: &Mesh, about: &Question, votes: &[SignedVote]) -> Tally {
+pub fn tally(mesh: &Mesh, about: &VoteSubject, votes: &[SignedVote]) -> VoteTally {
     let mut not_counted = Vec::new();
     let mut good: Vec<&SignedVote> = Vec::new();
     for vote in votes {
         let why = match mesh.member(vote.key()) {
             None => Some("its key is no member's".to_owned()),
-            Some(_) => about.difference(&vote.said().about).or_else(|| vote.said().unjudged()),
+            Some(_) => about.difference(&vote.predicate().about).or_else(|| vote.predicate().unjudged()),
         };
         match why {
-            Some(why) => not_counted.push(NotCounted { key: vote.key().to_string(), why }),
+            Some(why) => not_counted.push(RejectedVote { key: vote.key().to_string(), why }),
             None => good.push(vote),
         }
     }
     not_counted.sort();
     not_counted.dedup();
-    let counted: Vec<Counted> = mesh
+    let counted: Vec<CountedVote> = mesh
         .members()
         .iter()
         .filter_map(|member| {
             let mut own = good.iter().filter(|vote| *vote.key() == member.key);
             let first = own.next()?;
-            let standing = match first.said().ruling {
+            let standing = match first.predicate().ruling {
                 // A node writes its vote down before it gives it away, so an honest one has one.
-                _ if own.any(|other| other.hash() != first.hash()) => Standing::Equivocation,
-                Ruling::Approve => Standing::Approve,
-                Ruling::Reject => Standing::Reject,
-                Ruling::NeedsRevision => Standing::NeedsRevision,
+                _ if own.any(|other| other.hash() != first.hash()) => VoteStatus::Equivocation,
+                VerdictRuling::Approve => VoteStatus::Approve,
+                VerdictRuling::Reject => VoteStatus::Reject,
+                VerdictRuling::NeedsRevision => VoteStatus::NeedsRevision,
             };
-            Some(Counted { name: member.name.clone(), key: member.key.to_string(), standing })
+            Some(CountedVote { name: member.name.clone(), key: member.key.to_string(), standing })
         })
         .collect();
     let responders = counted.len();
-    let approvals = counted.iter().filter(|one| one.standing == Standing::Approve).count();
-    Tally {
+    let approvals = counted.iter().filter(|one| one.standing == VoteStatus::Approve).count();
+    VoteTally {
         members: mesh.members().len(),
         quorum: mesh.quorum(),
         responders,

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::clock::Moment;
-use crate::curator::{self, Policy};
+use crate::clock::Timestamp;
+use crate::curator::{self, CuratorPolicy};
 use crate::error::Result;
 use crate::ids::Slug;
 use crate::inside::sessions::Numbers;
-use crate::skill::{CreatedBy, State, Usage};
+use crate::skill::{CreatedBy, SkillState, SkillUsage};
 
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 /// The day on which the curator looks.
-const TODAY: Moment = Moment(20_000 * DAY_MILLIS);
+const TODAY: Timestamp = Timestamp(20_000 * DAY_MILLIS);
 /// How many days lie between two uses of a skill that lives: about a week, a month, a quarter.
 const RHYTHMS: [(usize, usize); 3] = [(3, 10), (20, 45), (75, 110)];
 /// Days since the last use of a skill that is never used again, at most.
@@ -21,7 +21,7 @@ const LONGEST_DEAD: usize = 360;
 /// A skill, and what becomes of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lived {
-    usage: Usage,
+    usage: SkillUsage,
     is_used_again: bool,
 }
 
@@ -48,19 +48,19 @@ pub(crate) fn generate(seed: u64, number: u32, skills: u32) -> Result<BTreeMap<S
             }
             false => numbers.below(LONGEST_DEAD + 1),
         };
-        let last = Moment(TODAY.millis() - i64::try_from(days).unwrap_or(i64::MAX) * DAY_MILLIS);
-        let made = Moment(last.millis() - 30 * DAY_MILLIS);
-        let usage = Usage { last_used_at: Some(last), use_count: 3, ..Usage::new(CreatedBy::Agent, made) };
+        let last = Timestamp(TODAY.millis() - i64::try_from(days).unwrap_or(i64::MAX) * DAY_MILLIS);
+        let made = Timestamp(last.millis() - 30 * DAY_MILLIS);
+        let usage = SkillUsage { last_used_at: Some(last), use_count: 3, ..SkillUsage::new(CreatedBy::Agent, made) };
         lives.insert(format!("skill-{skill:04}").parse()?, Lived { usage, is_used_again });
     }
     Ok(lives)
 }
 
 /// What a pass with these cutoffs would do to a life.
-pub(crate) fn curate(lives: &BTreeMap<Slug, Lived>, policy: Policy) -> Retired {
+pub(crate) fn curate(lives: &BTreeMap<Slug, Lived>, policy: CuratorPolicy) -> Retired {
     let usage = lives.iter().map(|(slug, lived)| (slug.clone(), lived.usage.clone())).collect();
     let plan = curator::plan(&usage, |_| true, policy.cutoffs(TODAY));
-    let archived = plan.transitioned.iter().filter(|moved| moved.to == State::Archived);
+    let archived = plan.transitioned.iter().filter(|moved| moved.to == SkillState::Archived);
     let archived: Vec<&Slug> = archived.map(|moved| &moved.slug).collect();
     let count = |wanted: &dyn Fn(&Slug, &Lived) -> bool| {
         lives.iter().filter(|(slug, lived)| wanted(slug, lived)).count() as u64
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     fn retired(stale: u32, archive: u32) -> Retired {
-        let policy = Policy::new(stale, archive).unwrap();
+        let policy = CuratorPolicy::new(stale, archive).unwrap();
         let all = (0..20).map(|life| curate(&generate(5, life, 40).unwrap(), policy));
         all.fold(Retired { used_again: 0, dead_kept: 0 }, |sum, one| Retired {
             used_again: sum.used_again + one.used_again,

@@ -1,10 +1,10 @@
 //! Generated sessions that are too long for their conversation, with facts planted in them. The same seed gives the
 //! same sessions on both sides.
 
-use crate::backend::Finish;
+use crate::backend::FinishReason;
 use crate::memory::EvidenceStatus;
 use crate::session::context;
-use crate::session::machine::{Machine, Next, Rules};
+use crate::session::machine::{Machine, Next, SessionRules};
 use crate::tool::ToolReport;
 use crate::tuning::Tuning;
 
@@ -155,13 +155,13 @@ pub(crate) struct Left {
 
 /// Runs a session through the pure machine: the conversation before the last reply is what the model would answer from.
 pub(crate) fn run(session: &Generated, tuning: &Tuning, context_bytes: usize) -> Left {
-    let rules = Rules {
+    let rules = SessionRules {
         tools: vec!["read".to_owned()],
         context_bytes,
         compressor: tuning.compressor.unwrap_or_default(),
         shrunk_bytes: tuning.shrunk_bytes.unwrap_or(context::SHRUNK_BYTES),
         replies: tuning.replies.unwrap_or_default(),
-        ..Rules::default()
+        ..SessionRules::default()
     };
     let mut machine = Machine::new(rules, "You answer from the archive.".into(), session.input.as_str().into());
     let mut sent = 0_u64;
@@ -174,12 +174,12 @@ pub(crate) fn run(session: &Generated, tuning: &Tuning, context_bytes: usize) ->
                 sent += question.messages.iter().map(|message| message.content.len() as u64).sum::<u64>();
                 if results.len() > 0 {
                     part += 1;
-                    machine.hear(&format!("{{\"tool\":\"read\",\"args\":{{\"part\":{part}}}}}"), Finish::Stop);
+                    machine.hear(&format!("{{\"tool\":\"read\",\"args\":{{\"part\":{part}}}}}"), FinishReason::Stop);
                 } else {
                     let read =
                         |fact: &&String| question.messages.iter().any(|said| said.content.contains(fact.as_str()));
                     kept = session.facts.iter().filter(read).count();
-                    machine.hear("{\"answer\":\"as read\"}", Finish::Stop);
+                    machine.hear("{\"answer\":\"as read\"}", FinishReason::Stop);
                 }
             }
             Next::Call(_) => {

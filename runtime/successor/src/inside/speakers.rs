@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::backend::{Ask, Backend, BackendError, Capabilities, Completion};
+use crate::backend::{Backend, BackendError, Capabilities, Completion, CompletionRequest};
 use crate::ids::Digest;
 use crate::session::Transcript;
 
 /// A backend behind which another can be put for every case. It counts what it hears.
 #[derive(Debug, Clone)]
-pub(crate) struct Switchboard(Arc<Mutex<Connected>>);
+pub(crate) struct SwitchableBackend(Arc<Mutex<Connected>>);
 
 #[derive(Debug)]
 struct Connected {
@@ -20,7 +20,7 @@ struct Connected {
     asked: Vec<String>,
 }
 
-impl Switchboard {
+impl SwitchableBackend {
     pub(crate) fn new(speaker: Arc<dyn Backend>) -> Self {
         Self(Arc::new(Mutex::new(Connected { speaker, bytes: 0, asked: Vec::new() })))
     }
@@ -42,7 +42,7 @@ impl Switchboard {
 }
 
 /// Names a conversation.
-fn digest_of(ask: &Ask) -> String {
+fn digest_of(ask: &CompletionRequest) -> String {
     let mut text = String::new();
     for message in &ask.messages {
         text.push_str(&format!("{} {} ", message.role.name(), message.content.len()));
@@ -52,7 +52,7 @@ fn digest_of(ask: &Ask) -> String {
 }
 
 #[async_trait]
-impl Backend for Switchboard {
+impl Backend for SwitchableBackend {
     fn name(&self) -> &str {
         "successor"
     }
@@ -61,7 +61,7 @@ impl Backend for Switchboard {
         self.lock().speaker.capabilities()
     }
 
-    async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError> {
+    async fn complete(&self, ask: &CompletionRequest) -> Result<Completion, BackendError> {
         let speaker = {
             let mut connected = self.lock();
             connected.bytes += ask.messages.iter().map(|message| message.content.len() as u64).sum::<u64>();
@@ -94,7 +94,7 @@ impl FromRecord {
         self.used.load(Ordering::Relaxed)
     }
 
-    fn recorded(&self, ask: &Ask) -> Option<Completion> {
+    fn recorded(&self, ask: &CompletionRequest) -> Option<Completion> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let at = (*next)?;
         let same = self.asked.as_ref().is_none_or(|asked| asked.get(at).is_some_and(|asked| *asked == digest_of(ask)));
@@ -115,7 +115,7 @@ impl Backend for FromRecord {
         self.otherwise.capabilities()
     }
 
-    async fn complete(&self, ask: &Ask) -> Result<Completion, BackendError> {
+    async fn complete(&self, ask: &CompletionRequest) -> Result<Completion, BackendError> {
         match self.recorded(ask) {
             Some(reply) => {
                 self.used.fetch_add(1, Ordering::Relaxed);

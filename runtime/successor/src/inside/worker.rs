@@ -11,21 +11,23 @@ use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::apply;
-use crate::backend::{Ask, Backend, BackendError, Capabilities, Completion, ErrorClass, Router, Scripted};
-use crate::brain::{Brain, OnDrift, Opening, Reader, StepKind};
-use crate::curator::Policy;
+use crate::backend::{
+    Backend, BackendError, Capabilities, Completion, CompletionRequest, ErrorClass, Router, ScriptedBackend,
+};
+use crate::brain::{Brain, BrainOptions, OnDrift, Reader, StepKind};
+use crate::curator::CuratorPolicy;
 use crate::error::{Error, Result};
-use crate::evaluation::{Part, Speaker, WrittenTask};
+use crate::evaluation::{BackendChoice, EvaluationPart, WrittenTask};
 use crate::harness::{self, Harness};
 use crate::ids::{BrainId, SystemRandom, sha256};
 use crate::inside::meter::{Meter, processor_micros};
-use crate::inside::speakers::{FromRecord, Switchboard};
+use crate::inside::speakers::{FromRecord, SwitchableBackend};
 use crate::inside::{lives, sessions};
 use crate::layout::Layout;
 use crate::patch::Patch;
 use crate::receipt::Signer;
-use crate::task::{Keep, Outcome, Task};
-use crate::tool::{Permissions, Programs, Toolbox};
+use crate::task::{Outcome, SettleMode, Task};
+use crate::tool::{Permissions, ProgramRunner, Toolbox};
 use crate::wire::{self, Answer, CaseResult, Face, FromWorker, Setup, ToWorker, WireAsk};
 use herm_backends::Reflex;
 
@@ -45,8 +47,8 @@ const MOST_STEPS: usize = 5_000;
 
 /// Comes first in `main`. If this process was started to build a sandbox, or to work in one, it does so and never
 /// returns; otherwise it returns at once. `toolbox` makes the tools the runtime usually has.
-pub fn take_over(toolbox: impl FnOnce() -> Result<Toolbox>) {
-    herm_sandbox::take_over();
+pub fn run_worker_if_reexec(toolbox: impl FnOnce() -> Result<Toolbox>) {
+    herm_sandbox::run_if_reexec();
     if std::env::args().nth(1).as_deref() != Some(ARGUMENT) {
         return;
     }
@@ -92,7 +94,7 @@ fn work(channel: UnixStream, toolbox: Toolbox, threads: usize) -> Result<()> {
         let Some(ToWorker::Setup(setup)) = received.recv().await else {
             return Err(Error::invalid("the first order is what to work on"));
         };
-        let clone = match Clone::prepare(*setup, toolbox, &link).await {
+        let clone = match EvalWorker::prepare(*setup, toolbox, &link).await {
             Ok(clone) => clone,
             Err(error) => return link.send(&FromWorker::Refused(sentence(&error))),
         };
@@ -163,7 +165,7 @@ impl Backend for Brokered {
         self.face.capabilities()
     }
 
-    async fn complete(&self, ask: &Ask) -> std::result::Result<Completion, BackendError> {
+    async fn complete(&self, ask: &CompletionRequest) -> std::result::Result<Completion, BackendError> {
         let asked = WireAsk::of(&self.face.name, ask);
         match self.link.ask(|id| FromWorker::Ask { id, ask: asked }).await {
             Ok(Answer::Reply(completion)) => Ok(completion),
@@ -181,7 +183,7 @@ impl Backend for Brokered {
 struct AskedFor(Arc<Link>);
 
 #[async_trait]
-impl Programs for AskedFor {
+impl ProgramRunner for AskedFor {
     async fn run(&self, name: &str, program: &Arc<[u8]>, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>> {
         let (name, program) = (name.to_owned(), sha256(program));
         let input = String::from_utf8(input).map_err(|_| Error::internal("a call is text"))?;
@@ -195,18 +197,18 @@ impl Programs for AskedFor {
 }
 
 /// The runtime, once more.
-struct Clone {
+struct EvalWorker {
     brain: BrainId,
     layout: Layout,
     patch: Option<Patch>,
     harness: Harness,
     toolbox: Toolbox,
     speaker: Arc<dyn Backend>,
-    switchboard: Switchboard,
+    switchboard: SwitchableBackend,
     identity: (String, String),
 }
 
-impl Clone {
+impl EvalWorker {
     async fn prepare(setup: Setup, toolbox: Toolbox, link: &Arc<Link>) -> Result<Self> {
         let Setup { brain, patch, speaker, backend } = setup;
         let patch = patch.map(|file| Patch::parse(file.as_bytes())).transpose()?;
@@ -215,7 +217,8 @@ impl Clone {
         let layout = Layout::new(BRAINS);
         let (opened, id, witness, change) = (layout.clone(), brain.clone(), signer.clone(), patch.clone());
         let identity = tokio::task::spawn_blocking(move || {
-            let opening = Opening { witness: Some(Arc::new(witness)), on_drift: OnDrift::Refuse, ..Opening::default() };
+            let opening =
+                BrainOptions { signer: Some(Arc::new(witness)), on_drift: OnDrift::Refuse, ..BrainOptions::default() };
             let mut copy = Brain::open(&opened, &id, &opening)?;
             let before = apply::identity(&copy, None)?;
             let after = match &change {
@@ -228,13 +231,13 @@ impl Clone {
         .await
         .map_err(|_| Error::internal("the patch was interrupted"))??;
         let speaker: Arc<dyn Backend> = match (speaker, backend) {
-            (Speaker::Reflex, _) => Arc::new(Reflex),
-            (Speaker::Brain, Some(face)) => Arc::new(Brokered { link: Arc::clone(link), face }),
-            (Speaker::Brain, None) => {
+            (BackendChoice::Reflex, _) => Arc::new(Reflex),
+            (BackendChoice::Brain, Some(face)) => Arc::new(Brokered { link: Arc::clone(link), face }),
+            (BackendChoice::Brain, None) => {
                 return Err(Error::unavailable("the brain has no backend that could speak through the broker"));
             }
         };
-        let switchboard = Switchboard::new(Arc::clone(&speaker));
+        let switchboard = SwitchableBackend::new(Arc::clone(&speaker));
         let harness = Harness::builder()
             .brains(BRAINS)
             .router(router(&layout, &brain, &switchboard)?)
@@ -283,12 +286,12 @@ impl Clone {
 
     async fn task(&self, written: WrittenTask) -> Result<CaseResult> {
         let speaker: Arc<dyn Backend> = match written.replies {
-            Some(replies) => Arc::new(Scripted::new(replies)),
+            Some(replies) => Arc::new(ScriptedBackend::new(replies)),
             None => Arc::clone(&self.speaker),
         };
         self.switchboard.connect(speaker);
         let limits = written.limits.unwrap_or_default();
-        let task = Task { limits, keep: Keep::DryRun, ..Task::new(written.input) };
+        let task = Task { limits, keep: SettleMode::DryRun, ..Task::new(written.input) };
         let outcome = self.harness.run(&self.brain, task).await?;
         let (context_bytes, asked) = self.switchboard.heard();
         Ok(CaseResult { context_bytes: Some(context_bytes), asked, ..result_of(outcome) })
@@ -332,8 +335,8 @@ impl Clone {
         })
     }
 
-    async fn compress(&self, part: &Part, session: u32, seed: u64) -> Result<CaseResult> {
-        let Part::Compress { results, result_bytes, context_bytes, .. } = part else {
+    async fn compress(&self, part: &EvaluationPart, session: u32, seed: u64) -> Result<CaseResult> {
+        let EvaluationPart::Compress { results, result_bytes, context_bytes, .. } = part else {
             return Err(Error::invalid("that part does not compress"));
         };
         let tuning = Reader::open(&self.layout, &self.brain)?.tuning()?;
@@ -347,12 +350,12 @@ impl Clone {
         })
     }
 
-    fn curate(&self, part: &Part, life: u32, seed: u64) -> Result<CaseResult> {
-        let Part::Curate { skills, .. } = part else {
+    fn curate(&self, part: &EvaluationPart, life: u32, seed: u64) -> Result<CaseResult> {
+        let EvaluationPart::Curate { skills, .. } = part else {
             return Err(Error::invalid("that part retires no skills"));
         };
         let tuning = Reader::open(&self.layout, &self.brain)?.tuning()?;
-        let policy = Policy::default().tuned(&tuning)?;
+        let policy = CuratorPolicy::default().tuned(&tuning)?;
         let retired = lives::curate(&lives::generate(seed, life, *skills)?, policy);
         Ok(CaseResult {
             retired_used: Some(retired.used_again),
@@ -361,8 +364,8 @@ impl Clone {
         })
     }
 
-    async fn calls(&self, part: Part) -> Result<CaseResult> {
-        let Part::Calls { tool, args, input, calls, at_once, .. } = part else {
+    async fn calls(&self, part: EvaluationPart) -> Result<CaseResult> {
+        let EvaluationPart::Calls { tool, args, input, calls, at_once, .. } = part else {
             return Err(Error::invalid("that part makes no calls"));
         };
         let many = harness::ManyCalls { tool, args, input, calls, at_once };
@@ -373,7 +376,7 @@ impl Clone {
 }
 
 /// Every name that the brain could ask for leads to the switchboard.
-fn router(layout: &Layout, brain: &BrainId, switchboard: &Switchboard) -> Result<Router> {
+fn router(layout: &Layout, brain: &BrainId, switchboard: &SwitchableBackend) -> Result<Router> {
     let reader = Reader::open(layout, brain)?;
     let manifest = reader.manifest()?.and_then(|manifest| manifest.backend);
     let mut router = Router::single(Arc::new(switchboard.clone()));

@@ -1,13 +1,13 @@
 //! Caveats of a judgement: what a reader should know before relying on it.
 
-use crate::judge::Found;
-use crate::judge::conditions::{GoalStanding, find, goal_standing};
+use crate::judge::JudgeFindings;
+use crate::judge::conditions::{GoalStatus, find, goal_status};
 use crate::judge::figures::{counted, line, percent};
 use crate::judge::pairs::{Case, Outcome, Tally, label};
 use crate::judge::statistics::FEW;
 use crate::judge::summary::{capitalised, moved, subject};
-use crate::measure::{Arm, Metric, Sample};
-use crate::verdict::{Comparison, Direction, Ruling};
+use crate::measure::{Arm, EvaluationSample, Metric};
+use crate::verdict::{Direction, MetricComparison, VerdictRuling};
 
 /// The most caveats; the others are counted.
 const MAX_CAVEATS: usize = 40;
@@ -15,7 +15,7 @@ const MAX_CAVEATS: usize = 40;
 const MAX_OF_A_KIND: usize = 8;
 
 /// The caveats.
-pub(crate) fn of(found: &Found<'_>, verdict: Ruling) -> Vec<String> {
+pub(crate) fn of(found: &JudgeFindings<'_>, verdict: VerdictRuling) -> Vec<String> {
     let mut caveats = Vec::new();
     let mut kind = |several: Vec<String>, what: &str| {
         let more = several.len().saturating_sub(MAX_OF_A_KIND);
@@ -42,7 +42,7 @@ pub(crate) fn of(found: &Found<'_>, verdict: Ruling) -> Vec<String> {
     if found.checks.total == 0 {
         caveats.push("Nothing was checked: no case has a check.".to_owned());
     }
-    caveats.extend((verdict == Ruling::Approve).then(|| one_of_many(found)).flatten());
+    caveats.extend((verdict == VerdictRuling::Approve).then(|| one_of_many(found)).flatten());
     capped(caveats)
 }
 
@@ -66,7 +66,7 @@ fn flaky(tally: &Tally<'_>) -> String {
 fn failing(case: &Case<'_>) -> Option<String> {
     let [before, after] = Arm::BOTH.map(|arm| case.failures(arm));
     let mut samples = case.side(Arm::Baseline).chain(case.side(Arm::Patched));
-    let why = samples.find_map(|sample: &Sample| sample.failure.as_deref())?;
+    let why = samples.find_map(|sample: &EvaluationSample| sample.failure.as_deref())?;
     let (of, runs, why) = (case.label(), case.pairs.len(), line(why, 160));
     Some(if before == runs && after == 0 {
         format!("{of} can only be run with the patch ({why}). It is not part of the comparison.")
@@ -89,14 +89,14 @@ fn unbelievable(cases: &[Case<'_>]) -> Vec<String> {
     Metric::ALL.iter().flat_map(|metric| Arm::BOTH.map(|arm| (*metric, arm))).filter_map(sentence).collect()
 }
 
-fn is_asked_for(found: &Found<'_>, comparison: &Comparison) -> bool {
+fn is_asked_for(found: &JudgeFindings<'_>, comparison: &MetricComparison) -> bool {
     let fits = |metric: Metric, part: &Option<String>| metric == comparison.metric && *part == comparison.part;
     found.evaluation.goals.iter().any(|goal| fits(goal.metric, &goal.part))
         || found.evaluation.guards.iter().any(|guard| fits(guard.metric, &guard.part))
 }
 
 /// How much a comparison carries.
-fn strength(comparison: &Comparison) -> Vec<String> {
+fn strength(comparison: &MetricComparison) -> Vec<String> {
     let subject = capitalised(&subject(comparison.metric, comparison.part.as_deref()));
     let (cases, pairs) = (counted(comparison.cases, "case", "cases"), counted(comparison.pairs, "pair", "pairs"));
     let is_noisy = comparison.metric.is_noisy();
@@ -121,12 +121,12 @@ fn strength(comparison: &Comparison) -> Vec<String> {
 }
 
 /// Metrics that got worse and that nobody asked about.
-fn unguarded(found: &Found<'_>) -> Vec<String> {
-    let is_worse = |one: &&Comparison| one.direction == Direction::Worse && !is_asked_for(found, one);
-    let measures_checks = |one: &&Comparison| one.metric == Metric::Solved && found.checks.regressed > 0;
-    let is_told = |one: &&Comparison| {
+fn unguarded(found: &JudgeFindings<'_>) -> Vec<String> {
+    let is_worse = |one: &&MetricComparison| one.direction == Direction::Worse && !is_asked_for(found, one);
+    let measures_checks = |one: &&MetricComparison| one.metric == Metric::Solved && found.checks.regressed > 0;
+    let is_told = |one: &&MetricComparison| {
         // A metric that is asked about in a part is not told again for all parts, if that is the only one.
-        let same = |other: &&Comparison| other.metric == one.metric && other.pairs == one.pairs;
+        let same = |other: &&MetricComparison| other.metric == one.metric && other.pairs == one.pairs;
         found.statistics.iter().filter(same).any(|other| is_asked_for(found, other))
     };
     let worse = found.statistics.iter().filter(is_worse).filter(|one| one.units >= FEW || !one.metric.is_noisy());
@@ -140,10 +140,10 @@ fn unguarded(found: &Found<'_>) -> Vec<String> {
 }
 
 /// The more goals there are, the likelier one of them is met by chance.
-fn one_of_many(found: &Found<'_>) -> Option<String> {
+fn one_of_many(found: &JudgeFindings<'_>) -> Option<String> {
     let goals = &found.evaluation.goals;
     let is_met =
-        |goal: &&crate::evaluation::Goal| goal_standing(found.evaluation, goal, found.statistics) == GoalStanding::Met;
+        |goal: &&crate::evaluation::Goal| goal_status(found.evaluation, goal, found.statistics) == GoalStatus::Met;
     let met: Vec<_> = goals.iter().filter(is_met).collect();
     let bound = 0.05 / goals.len().max(1) as f64;
     let comparison = |goal: &&crate::evaluation::Goal| find(found.statistics, goal.metric, goal.part.as_deref());

@@ -4,14 +4,14 @@
 use crate::evaluation::{Evaluation, Goal, Guard};
 use crate::judge::statistics::FEW;
 use crate::measure::Metric;
-use crate::verdict::{Comparison, Direction, Ruling};
+use crate::verdict::{Direction, MetricComparison, VerdictRuling};
 
 /// Shares that differ by less are the same: 2 % wanted and 2 % found is enough.
 const ROUNDING: f64 = 1e-9;
 
 /// How a goal stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GoalStanding {
+pub enum GoalStatus {
     /// The interval lies on the good side, and the change is as large as wanted.
     Met,
     /// The interval lies on the good side, but the change is smaller than wanted.
@@ -28,7 +28,7 @@ pub enum GoalStanding {
     Unmeasured,
 }
 
-impl GoalStanding {
+impl GoalStatus {
     /// What it says, for people.
     pub fn words(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl GoalStanding {
 
 /// How a guard stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GuardStanding {
+pub enum GuardStatus {
     /// Not worse than its slack.
     Holds,
     /// Worse than its slack, but chance could explain it.
@@ -58,7 +58,7 @@ pub enum GuardStanding {
     Unmeasured,
 }
 
-impl GuardStanding {
+impl GuardStatus {
     /// What it says, for people.
     pub fn words(self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    pub(crate) fn of(comparison: &Comparison) -> Self {
+    pub(crate) fn of(comparison: &MetricComparison) -> Self {
         Self {
             metric: comparison.metric,
             units: comparison.units,
@@ -138,81 +138,85 @@ fn chances(evaluation: &Evaluation) -> usize {
 }
 
 /// How a goal stands.
-pub(crate) fn goal(goal: &Goal, evidence: Option<Evidence>) -> GoalStanding {
-    let Some(evidence) = evidence else { return GoalStanding::Unmeasured };
+pub(crate) fn goal(goal: &Goal, evidence: Option<Evidence>) -> GoalStatus {
+    let Some(evidence) = evidence else { return GoalStatus::Unmeasured };
     let [bad, good] = evidence.interval;
     if evidence.is_too_little() {
-        GoalStanding::TooFew
+        GoalStatus::TooFew
     } else if evidence.same {
-        GoalStanding::Unchanged
+        GoalStatus::Unchanged
     } else if good < 0.0 {
-        GoalStanding::Worse
+        GoalStatus::Worse
     } else if !evidence.is_enough_to_approve() {
-        GoalStanding::TooFew
+        GoalStatus::TooFew
     } else if bad <= 0.0 {
-        GoalStanding::Unclear
+        GoalStatus::Unclear
     } else if evidence.gain + ROUNDING < goal.by {
-        GoalStanding::Short
+        GoalStatus::Short
     } else {
-        GoalStanding::Met
+        GoalStatus::Met
     }
 }
 
 /// How a guard stands.
-pub(crate) fn guard(guard: &Guard, evidence: Option<Evidence>) -> GuardStanding {
-    let Some(evidence) = evidence else { return GuardStanding::Unmeasured };
+pub(crate) fn guard(guard: &Guard, evidence: Option<Evidence>) -> GuardStatus {
+    let Some(evidence) = evidence else { return GuardStatus::Unmeasured };
     if evidence.is_too_little() {
-        GuardStanding::TooFew
+        GuardStatus::TooFew
     } else if -evidence.gain <= guard.slack + ROUNDING {
-        GuardStanding::Holds
+        GuardStatus::Holds
     } else if !evidence.metric.is_noisy() || evidence.interval[1] < 0.0 {
         // What does not vary between two runs needs no interval to be worse.
-        GuardStanding::Broken
+        GuardStatus::Broken
     } else {
-        GuardStanding::Doubtful
+        GuardStatus::Doubtful
     }
 }
 
 /// How a goal of a judged evaluation stands.
-pub fn goal_standing(evaluation: &Evaluation, of: &Goal, statistics: &[Comparison]) -> GoalStanding {
+pub fn goal_status(evaluation: &Evaluation, of: &Goal, statistics: &[MetricComparison]) -> GoalStatus {
     let evidence = find(statistics, of.metric, of.part.as_deref()).map(Evidence::of);
     goal(of, evidence.map(|evidence| evidence.among(chances(evaluation))))
 }
 
 /// How a guard of a judged evaluation stands.
-pub fn guard_standing(of: &Guard, statistics: &[Comparison]) -> GuardStanding {
+pub fn guard_status(of: &Guard, statistics: &[MetricComparison]) -> GuardStatus {
     guard(of, find(statistics, of.metric, of.part.as_deref()).map(Evidence::of))
 }
 
 /// The comparison of a metric in a part, or in all.
-pub(crate) fn find<'a>(statistics: &'a [Comparison], metric: Metric, part: Option<&str>) -> Option<&'a Comparison> {
+pub(crate) fn find<'a>(
+    statistics: &'a [MetricComparison],
+    metric: Metric,
+    part: Option<&str>,
+) -> Option<&'a MetricComparison> {
     statistics.iter().find(|comparison| comparison.metric == metric && comparison.part.as_deref() == part)
 }
 
 /// The ruling that goals and guards alone come to. `evidence` is what is known of the goals in their
 /// order, then of the guards.
-pub(crate) fn rule(evaluation: &Evaluation, evidence: &[Option<Evidence>]) -> Ruling {
+pub(crate) fn rule(evaluation: &Evaluation, evidence: &[Option<Evidence>]) -> VerdictRuling {
     let (of_goals, of_guards) = evidence.split_at(evaluation.goals.len().min(evidence.len()));
     let (mut met, mut doubt, chances) = (false, false, chances(evaluation));
     for (of, evidence) in evaluation.guards.iter().zip(of_guards) {
         match guard(of, *evidence) {
-            GuardStanding::Broken => return Ruling::Reject,
-            GuardStanding::Holds => {}
-            GuardStanding::Doubtful | GuardStanding::TooFew | GuardStanding::Unmeasured => doubt = true,
+            GuardStatus::Broken => return VerdictRuling::Reject,
+            GuardStatus::Holds => {}
+            GuardStatus::Doubtful | GuardStatus::TooFew | GuardStatus::Unmeasured => doubt = true,
         }
     }
     for (of, evidence) in evaluation.goals.iter().zip(of_goals) {
         match goal(of, evidence.map(|evidence| evidence.among(chances))) {
-            GoalStanding::Met => met = true,
-            GoalStanding::Worse => doubt = true,
-            GoalStanding::Short
-            | GoalStanding::Unchanged
-            | GoalStanding::Unclear
-            | GoalStanding::TooFew
-            | GoalStanding::Unmeasured => {}
+            GoalStatus::Met => met = true,
+            GoalStatus::Worse => doubt = true,
+            GoalStatus::Short
+            | GoalStatus::Unchanged
+            | GoalStatus::Unclear
+            | GoalStatus::TooFew
+            | GoalStatus::Unmeasured => {}
         }
     }
-    if met && !doubt { Ruling::Approve } else { Ruling::NeedsRevision }
+    if met && !doubt { VerdictRuling::Approve } else { VerdictRuling::NeedsRevision }
 }
 
 #[cfg(test)]
@@ -227,13 +231,13 @@ mod tests {
     fn a_goal_is_met_by_an_interval_on_the_good_side_and_a_change_as_large_as_wanted() {
         let wanted = Goal { metric: Metric::KeptFacts, part: None, by: 0.1 };
         let stands = |gain, interval| goal(&wanted, evidence(Metric::KeptFacts, 20, gain, interval));
-        assert_eq!(stands(0.3, [0.2, 0.4]), GoalStanding::Met);
-        assert_eq!(stands(0.1, [0.05, 0.15]), GoalStanding::Met);
-        assert_eq!(stands(0.06, [0.05, 0.07]), GoalStanding::Short);
-        assert_eq!(stands(0.3, [0.0, 0.4]), GoalStanding::Unclear);
-        assert_eq!(stands(-0.3, [-0.4, -0.2]), GoalStanding::Worse);
-        assert_eq!(stands(0.0, [0.0, 0.0]), GoalStanding::Unchanged);
-        assert_eq!(goal(&wanted, None), GoalStanding::Unmeasured);
+        assert_eq!(stands(0.3, [0.2, 0.4]), GoalStatus::Met);
+        assert_eq!(stands(0.1, [0.05, 0.15]), GoalStatus::Met);
+        assert_eq!(stands(0.06, [0.05, 0.07]), GoalStatus::Short);
+        assert_eq!(stands(0.3, [0.0, 0.4]), GoalStatus::Unclear);
+        assert_eq!(stands(-0.3, [-0.4, -0.2]), GoalStatus::Worse);
+        assert_eq!(stands(0.0, [0.0, 0.0]), GoalStatus::Unchanged);
+        assert_eq!(goal(&wanted, None), GoalStatus::Unmeasured);
     }
 
     #[test]
@@ -241,12 +245,9 @@ mod tests {
         let wanted = Goal { metric: Metric::WallMicros, part: None, by: 0.0 };
         let near = evidence(Metric::WallMicros, 20, 0.1, [0.01, 0.19]).unwrap();
         let stands = |chances| goal(&wanted, Some(near.among(chances)));
-        assert_eq!(
-            (stands(1), stands(2), stands(30)),
-            (GoalStanding::Met, GoalStanding::Unclear, GoalStanding::Unclear)
-        );
+        assert_eq!((stands(1), stands(2), stands(30)), (GoalStatus::Met, GoalStatus::Unclear, GoalStatus::Unclear));
         let steady = evidence(Metric::KeptFacts, 20, 0.1, [0.01, 0.19]).unwrap();
-        assert_eq!(goal(&Goal { metric: Metric::KeptFacts, ..wanted }, Some(steady.among(30))), GoalStanding::Met);
+        assert_eq!(goal(&Goal { metric: Metric::KeptFacts, ..wanted }, Some(steady.among(30))), GoalStatus::Met);
         assert!((normal_quantile(0.025) - 1.96).abs() < 1e-3 && (normal_quantile(0.0005) - 3.2905).abs() < 1e-3);
     }
 
@@ -254,20 +255,20 @@ mod tests {
     fn a_goal_needs_five_units_noisy_or_not_and_worse_needs_none() {
         let wanted = |metric| Goal { metric, part: None, by: 0.1 };
         let stands = |metric| goal(&wanted(metric), evidence(metric, 4, 0.3, [0.2, 0.4]));
-        assert_eq!(stands(Metric::WallMicros), GoalStanding::TooFew);
-        assert_eq!(stands(Metric::Tokens), GoalStanding::TooFew);
+        assert_eq!(stands(Metric::WallMicros), GoalStatus::TooFew);
+        assert_eq!(stands(Metric::Tokens), GoalStatus::TooFew);
         let worse = goal(&wanted(Metric::Tokens), evidence(Metric::Tokens, 4, -0.3, [-0.4, -0.2]));
-        assert_eq!(worse, GoalStanding::Worse);
+        assert_eq!(worse, GoalStatus::Worse);
     }
 
     #[test]
     fn a_guard_of_a_noisy_metric_breaks_only_where_chance_cannot_explain_it() {
         let kept = |metric| Guard { metric, part: None, slack: 0.05 };
         let stands = |metric, gain, interval| guard(&kept(metric), evidence(metric, 20, gain, interval));
-        assert_eq!(stands(Metric::WallMicros, -0.2, [-0.3, -0.1]), GuardStanding::Broken);
-        assert_eq!(stands(Metric::WallMicros, -0.2, [-0.5, 0.1]), GuardStanding::Doubtful);
-        assert_eq!(stands(Metric::WallMicros, -0.04, [-0.05, -0.03]), GuardStanding::Holds);
-        assert_eq!(stands(Metric::Tokens, -0.2, [-0.5, 0.1]), GuardStanding::Broken);
-        assert_eq!(stands(Metric::Tokens, 0.2, [0.1, 0.3]), GuardStanding::Holds);
+        assert_eq!(stands(Metric::WallMicros, -0.2, [-0.3, -0.1]), GuardStatus::Broken);
+        assert_eq!(stands(Metric::WallMicros, -0.2, [-0.5, 0.1]), GuardStatus::Doubtful);
+        assert_eq!(stands(Metric::WallMicros, -0.04, [-0.05, -0.03]), GuardStatus::Holds);
+        assert_eq!(stands(Metric::Tokens, -0.2, [-0.5, 0.1]), GuardStatus::Broken);
+        assert_eq!(stands(Metric::Tokens, 0.2, [0.1, 0.3]), GuardStatus::Holds);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::evaluation::{EVALUATION_SCHEMA, Evaluation, Goal, Guard, Part, Speaker};
-use crate::measure::{Arm, Checked, Metric, Sample};
+use crate::evaluation::{BackendChoice, EVALUATION_SCHEMA, Evaluation, EvaluationPart, Goal, Guard};
+use crate::measure::{Arm, EvaluationSample, Metric, SampleCheck};
 
 /// An evaluation of one part, `p`, whose cases have any name.
 pub(crate) fn evaluation(repeat: u32) -> Evaluation {
@@ -12,7 +12,7 @@ pub(crate) fn evaluation(repeat: u32) -> Evaluation {
         title: "An evaluation".to_owned(),
         seed: 1,
         repeat,
-        speaker: Speaker::Reflex,
+        speaker: BackendChoice::Reflex,
         parts: vec![part("p")],
         goals: Vec::new(),
         guards: Vec::new(),
@@ -20,8 +20,14 @@ pub(crate) fn evaluation(repeat: u32) -> Evaluation {
 }
 
 /// A part whose cases have any name.
-pub(crate) fn part(name: &str) -> Part {
-    Part::Compress { name: name.to_owned(), sessions: 1, results: 7, result_bytes: 12_000, context_bytes: 24_000 }
+pub(crate) fn part(name: &str) -> EvaluationPart {
+    EvaluationPart::Compress {
+        name: name.to_owned(),
+        sessions: 1,
+        results: 7,
+        result_bytes: 12_000,
+        context_bytes: 24_000,
+    }
 }
 
 /// A goal in all parts.
@@ -35,14 +41,14 @@ pub(crate) fn guard(metric: Metric, slack: f64) -> Guard {
 }
 
 /// A sample of part `p` with one check that passed.
-pub(crate) fn sample(case: &str, repetition: u32, arm: Arm) -> Sample {
-    let checks = vec![Checked { name: "it ends".to_owned(), passed: true, found: None }];
+pub(crate) fn sample(case: &str, repetition: u32, arm: Arm) -> EvaluationSample {
+    let checks = vec![SampleCheck { name: "it ends".to_owned(), passed: true, found: None }];
     let (part, case) = ("p".to_owned(), case.to_owned());
-    Sample { part, case, repetition, arm, checks, metrics: BTreeMap::new(), failure: None }
+    EvaluationSample { part, case, repetition, arm, checks, metrics: BTreeMap::new(), failure: None }
 }
 
 /// Pairs of one metric, each a case of its own.
-pub(crate) fn pairs(metric: Metric, values: &[[f64; 2]]) -> Vec<Sample> {
+pub(crate) fn pairs(metric: Metric, values: &[[f64; 2]]) -> Vec<EvaluationSample> {
     let mut samples = Vec::new();
     for (index, values) in values.iter().enumerate() {
         for (arm, value) in Arm::BOTH.into_iter().zip(values) {
@@ -55,7 +61,7 @@ pub(crate) fn pairs(metric: Metric, values: &[[f64; 2]]) -> Vec<Sample> {
 }
 
 /// The same samples with the sides exchanged.
-pub(crate) fn swapped(samples: &[Sample]) -> Vec<Sample> {
+pub(crate) fn swapped(samples: &[EvaluationSample]) -> Vec<EvaluationSample> {
     let other = |arm| if arm == Arm::Baseline { Arm::Patched } else { Arm::Baseline };
-    samples.iter().map(|sample| Sample { arm: other(sample.arm), ..sample.clone() }).collect()
+    samples.iter().map(|sample| EvaluationSample { arm: other(sample.arm), ..sample.clone() }).collect()
 }

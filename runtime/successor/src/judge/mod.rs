@@ -24,18 +24,18 @@ pub(crate) mod pairs;
 pub mod statistics;
 pub(crate) mod summary;
 
-use crate::evaluation::{Evaluation, MAX_CONDITIONS, Part};
+use crate::evaluation::{Evaluation, EvaluationPart, MAX_CONDITIONS};
 use crate::judge::conditions::{Evidence, rule};
 use crate::judge::pairs::{Case, Outcome, Pairing, Tally, label};
-use crate::judge::statistics::{Compared, RESAMPLES, Scope, compare, count};
-use crate::measure::{Arm, Metric, Sample};
-use crate::verdict::{CheckCounts, Comparison, Ruling};
+use crate::judge::statistics::{Compared, MetricScope, RESAMPLES, compare, count};
+use crate::measure::{Arm, EvaluationSample, Metric};
+use crate::verdict::{CheckCounts, MetricComparison, VerdictRuling};
 
 /// What the judge found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
     /// The ruling.
-    pub verdict: Ruling,
+    pub verdict: VerdictRuling,
     /// The share of resampled evaluations that come to the same ruling; 1 where no chance is involved.
     pub confidence: f64,
     /// Why it was rejected, by a stable name; nothing where it was not.
@@ -47,14 +47,14 @@ pub struct Judgement {
     /// Checks, counted.
     pub checks: CheckCounts,
     /// Metrics, compared.
-    pub statistics: Vec<Comparison>,
+    pub statistics: Vec<MetricComparison>,
 }
 
 impl Judgement {
     /// A rejection without a comparison: the reason by a stable name, and in a sentence.
     pub fn rejected(reason: &str, sentence: impl Into<String>) -> Self {
         Self {
-            verdict: Ruling::Reject,
+            verdict: VerdictRuling::Reject,
             confidence: 1.0,
             reason: Some(reason.to_owned()),
             summary: sentence.into(),
@@ -66,7 +66,7 @@ impl Judgement {
 }
 
 /// Judges an evaluation by its samples. `seed` begins the resampling.
-pub fn judge(evaluation: &Evaluation, samples: &[Sample], seed: u64) -> Judgement {
+pub fn judge(evaluation: &Evaluation, samples: &[EvaluationSample], seed: u64) -> Judgement {
     let pairing = Pairing::of(evaluation, samples);
     if let Some(first) = pairing.flaws.first() {
         let mut judgement = Judgement::rejected(first.code(), first.sentence());
@@ -76,14 +76,14 @@ pub fn judge(evaluation: &Evaluation, samples: &[Sample], seed: u64) -> Judgemen
     }
     if evaluation.goals.len() + evaluation.guards.len() > MAX_CONDITIONS {
         let summary = format!("More than {MAX_CONDITIONS} goals and guards are not judged.");
-        return Judgement { verdict: Ruling::NeedsRevision, reason: None, ..Judgement::rejected("", summary) };
+        return Judgement { verdict: VerdictRuling::NeedsRevision, reason: None, ..Judgement::rejected("", summary) };
     }
     let asked = asked(evaluation);
     let compared: Vec<Compared> = compare(&pairing.cases, &scopes(&asked), seed).into_iter().flatten().collect();
-    let statistics: Vec<Comparison> = compared.iter().map(|one| one.comparison.clone()).collect();
+    let statistics: Vec<MetricComparison> = compared.iter().map(|one| one.comparison.clone()).collect();
     let tallies = pairing.tallies();
     let checks = count(&tallies);
-    let found = Found {
+    let found = JudgeFindings {
         evaluation,
         broken: broken(&asked, &pairing, &tallies),
         idle: idle_parts(evaluation, &pairing.cases),
@@ -93,14 +93,14 @@ pub fn judge(evaluation: &Evaluation, samples: &[Sample], seed: u64) -> Judgemen
         statistics: &statistics,
     };
     let (verdict, confidence) = decide(&found, &asked, &compared);
-    let broken_guard = || (verdict == Ruling::Reject).then_some("guard_broken");
+    let broken_guard = || (verdict == VerdictRuling::Reject).then_some("guard_broken");
     let reason = found.broken.first().map(Breakage::code).or_else(broken_guard).map(str::to_owned);
     let (summary, caveats) = (summary::of(&found, verdict), caveats::of(&found, verdict));
     Judgement { verdict, confidence, reason, summary, caveats, checks, statistics }
 }
 
 /// Everything that sentences are made of.
-pub(crate) struct Found<'a> {
+pub(crate) struct JudgeFindings<'a> {
     pub(crate) evaluation: &'a Evaluation,
     pub(crate) broken: Vec<Breakage>,
     /// Parts that did not run on both sides at all.
@@ -108,7 +108,7 @@ pub(crate) struct Found<'a> {
     pub(crate) cases: &'a [Case<'a>],
     pub(crate) tallies: &'a [Tally<'a>],
     pub(crate) checks: CheckCounts,
-    pub(crate) statistics: &'a [Comparison],
+    pub(crate) statistics: &'a [MetricComparison],
 }
 
 /// What a patch can break for certain.
@@ -133,15 +133,15 @@ impl Breakage {
 }
 
 /// What goals and guards ask for, in their order.
-fn asked(evaluation: &Evaluation) -> Vec<Scope> {
+fn asked(evaluation: &Evaluation) -> Vec<MetricScope> {
     let goals = evaluation.goals.iter().map(|goal| (goal.metric, goal.part.clone()));
     let guards = evaluation.guards.iter().map(|guard| (guard.metric, guard.part.clone()));
     goals.chain(guards).collect()
 }
 
 /// What is compared: what goals and guards ask for, then every metric over all parts.
-fn scopes(asked: &[Scope]) -> Vec<Scope> {
-    let mut scopes: Vec<Scope> = Vec::new();
+fn scopes(asked: &[MetricScope]) -> Vec<MetricScope> {
+    let mut scopes: Vec<MetricScope> = Vec::new();
     for scope in asked.iter().cloned().chain(Metric::ALL.map(|metric| (metric, None))) {
         if !scopes.contains(&scope) {
             scopes.push(scope);
@@ -150,7 +150,7 @@ fn scopes(asked: &[Scope]) -> Vec<Scope> {
     scopes
 }
 
-fn broken(asked: &[Scope], pairing: &Pairing<'_>, tallies: &[Tally<'_>]) -> Vec<Breakage> {
+fn broken(asked: &[MetricScope], pairing: &Pairing<'_>, tallies: &[Tally<'_>]) -> Vec<Breakage> {
     let fails =
         |case: &&Case<'_>| case.runs_in_the_baseline() && case.failures(Arm::Patched) > case.failures(Arm::Baseline);
     let failing = pairing.cases.iter().filter(fails).map(|case| Breakage::Fails(case.label()));
@@ -173,7 +173,7 @@ fn broken(asked: &[Scope], pairing: &Pairing<'_>, tallies: &[Tally<'_>]) -> Vec<
 /// Whether a pair that ran has a believable value in the baseline and none with the patch. To ignore such pairs would
 /// let a patch choose which ones count.
 fn hides(case: &Case<'_>, metric: Metric) -> bool {
-    let believable = |sample: &Sample| sample.metrics.get(&metric).is_some_and(|value| metric.can_be(*value));
+    let believable = |sample: &EvaluationSample| sample.metrics.get(&metric).is_some_and(|value| metric.can_be(*value));
     case.pairs.iter().filter(|pair| pair.ran()).any(|pair| believable(pair.baseline) && !believable(pair.patched))
 }
 
@@ -185,26 +185,27 @@ fn idle_parts<'a>(evaluation: &'a Evaluation, cases: &[Case<'_>]) -> Vec<&'a str
         .flat_map(|case| [(case.part, case.name), (case.part, "")])
         .collect();
     let tried: std::collections::BTreeSet<(&str, &str)> = cases.iter().map(|case| (case.part, case.name)).collect();
-    let is_idle = |part: &&Part| match part {
-        Part::Suite { name, tasks } => {
+    let is_idle = |part: &&EvaluationPart| match part {
+        EvaluationPart::Suite { name, tasks } => {
             !ran.contains(&(name.as_str(), "")) || tasks.iter().any(|task| !tried.contains(&(name, task.name.as_str())))
         }
         part => !ran.contains(&(part.name(), "")),
     };
-    evaluation.parts.iter().filter(is_idle).map(Part::name).collect()
+    evaluation.parts.iter().filter(is_idle).map(EvaluationPart::name).collect()
 }
 
-fn decide(found: &Found<'_>, asked: &[Scope], compared: &[Compared]) -> (Ruling, f64) {
+fn decide(found: &JudgeFindings<'_>, asked: &[MetricScope], compared: &[Compared]) -> (VerdictRuling, f64) {
     if !found.broken.is_empty() {
-        return (Ruling::Reject, 1.0);
+        return (VerdictRuling::Reject, 1.0);
     }
-    let is_of =
-        |one: &&Compared, (metric, part): &Scope| one.comparison.metric == *metric && one.comparison.part == *part;
+    let is_of = |one: &&Compared, (metric, part): &MetricScope| {
+        one.comparison.metric == *metric && one.comparison.part == *part
+    };
     let wanted: Vec<Option<&Compared>> =
         asked.iter().map(|scope| compared.iter().find(|one| is_of(one, scope))).collect();
     let cannot_approve = !found.idle.is_empty();
     let ruling = |evidence: &[Option<Evidence>]| match rule(found.evaluation, evidence) {
-        Ruling::Approve if cannot_approve => Ruling::NeedsRevision,
+        VerdictRuling::Approve if cannot_approve => VerdictRuling::NeedsRevision,
         ruling => ruling,
     };
     let seen: Vec<Option<Evidence>> = wanted.iter().map(|one| one.map(|one| Evidence::of(&one.comparison))).collect();

@@ -3,15 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::evaluation::{Evaluation, Part};
+use crate::evaluation::{Evaluation, EvaluationPart};
 use crate::judge::figures::line;
-use crate::measure::{Arm, Sample};
+use crate::measure::{Arm, EvaluationSample};
 
 /// Both sides of one repetition of a case.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pair<'a> {
-    pub(crate) baseline: &'a Sample,
-    pub(crate) patched: &'a Sample,
+    pub(crate) baseline: &'a EvaluationSample,
+    pub(crate) patched: &'a EvaluationSample,
 }
 
 impl Pair<'_> {
@@ -31,7 +31,7 @@ pub(crate) struct Case<'a> {
 
 impl<'a> Case<'a> {
     /// The samples of one side.
-    pub(crate) fn side(&self, arm: Arm) -> impl Iterator<Item = &'a Sample> {
+    pub(crate) fn side(&self, arm: Arm) -> impl Iterator<Item = &'a EvaluationSample> {
         self.pairs.iter().map(move |pair| match arm {
             Arm::Baseline => pair.baseline,
             Arm::Patched => pair.patched,
@@ -105,12 +105,12 @@ impl Flaw {
 
 impl<'a> Pairing<'a> {
     /// Puts samples in pairs and finds what is wrong with them.
-    pub(crate) fn of(evaluation: &Evaluation, samples: &'a [Sample]) -> Self {
-        let mut sorted: Vec<&Sample> = samples.iter().collect();
+    pub(crate) fn of(evaluation: &Evaluation, samples: &'a [EvaluationSample]) -> Self {
+        let mut sorted: Vec<&EvaluationSample> = samples.iter().collect();
         sorted.sort_by(|a, b| (&a.part, &a.case, a.repetition, a.arm).cmp(&(&b.part, &b.case, b.repetition, b.arm)));
         let mut pairing = Self { cases: Vec::new(), flaws: Vec::new() };
-        let same_case = |a: &&Sample, b: &&Sample| a.part == b.part && a.case == b.case;
-        let same_pair = |a: &&Sample, b: &&Sample| a.repetition == b.repetition;
+        let same_case = |a: &&EvaluationSample, b: &&EvaluationSample| a.part == b.part && a.case == b.case;
+        let same_pair = |a: &&EvaluationSample, b: &&EvaluationSample| a.repetition == b.repetition;
         let known = known_cases(evaluation);
         for samples in sorted.chunk_by(same_case) {
             let first = samples[0];
@@ -129,7 +129,7 @@ impl<'a> Pairing<'a> {
         pairing
     }
 
-    fn pair(&mut self, case: &mut Case<'a>, sides: &[&'a Sample], is_expected: bool) {
+    fn pair(&mut self, case: &mut Case<'a>, sides: &[&'a EvaluationSample], is_expected: bool) {
         let repetition = sides[0].repetition;
         let name = |arm: Arm| format!("Repetition {repetition} of {} ({})", case.label(), arm.name());
         if !is_expected {
@@ -159,9 +159,9 @@ fn known_cases(evaluation: &Evaluation) -> BTreeMap<&str, Option<BTreeSet<&str>>
     evaluation.parts.iter().map(|part| (part.name(), task_names(part))).collect()
 }
 
-fn task_names(part: &Part) -> Option<BTreeSet<&str>> {
+fn task_names(part: &EvaluationPart) -> Option<BTreeSet<&str>> {
     match part {
-        Part::Suite { tasks, .. } => Some(tasks.iter().map(|task| task.name.as_str()).collect()),
+        EvaluationPart::Suite { tasks, .. } => Some(tasks.iter().map(|task| task.name.as_str()).collect()),
         _ => None,
     }
 }
@@ -169,7 +169,7 @@ fn task_names(part: &Part) -> Option<BTreeSet<&str>> {
 fn unlike_checks(case: &Case<'_>) -> Option<Flaw> {
     let mut ran = case.pairs.iter().filter(|pair| pair.ran()).flat_map(|pair| [pair.baseline, pair.patched]);
     let first = ran.next()?;
-    let names = |sample: &Sample| sample.checks.iter().map(|check| check.name.clone()).collect::<Vec<_>>();
+    let names = |sample: &EvaluationSample| sample.checks.iter().map(|check| check.name.clone()).collect::<Vec<_>>();
     let wanted = names(first);
     ran.any(|sample| names(sample) != wanted).then(|| Flaw::ChecksDiffer(case.label()))
 }
@@ -223,8 +223,8 @@ impl Tally<'_> {
 fn tally<'a>(case: &Case<'a>) -> Vec<Tally<'a>> {
     let ran: Vec<&Pair<'a>> = case.pairs.iter().filter(|pair| pair.ran()).collect();
     let Some(first) = ran.first() else { return Vec::new() };
-    let passed = |sample: &Sample, index: usize| sample.checks.get(index).is_some_and(|check| check.passed);
-    let one = |(index, check): (usize, &'a crate::measure::Checked)| Tally {
+    let passed = |sample: &EvaluationSample, index: usize| sample.checks.get(index).is_some_and(|check| check.passed);
+    let one = |(index, check): (usize, &'a crate::measure::SampleCheck)| Tally {
         part: case.part,
         case: case.name,
         check: &check.name,
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use crate::judge::fixtures::{evaluation, sample};
 
-    fn codes(samples: &[Sample]) -> Vec<&'static str> {
+    fn codes(samples: &[EvaluationSample]) -> Vec<&'static str> {
         Pairing::of(&evaluation(2), samples).flaws.iter().map(Flaw::code).collect()
     }
 

@@ -8,7 +8,7 @@
 
 use crate::judge::pairs::{Case, Outcome, Pair, Tally};
 use crate::measure::Metric;
-use crate::verdict::{CheckCounts, Comparison, Direction};
+use crate::verdict::{CheckCounts, Direction, MetricComparison};
 
 /// How often an evaluation is resampled.
 pub const RESAMPLES: usize = 2_000;
@@ -24,13 +24,13 @@ const ROUNDING: f64 = 1e-9;
 const Z: f64 = 1.959_963_984_540_054;
 
 /// A metric in a part, or in all.
-pub type Scope = (Metric, Option<String>);
+pub type MetricScope = (Metric, Option<String>);
 
 /// A seeded stream of numbers: SplitMix64.
 #[derive(Debug, Clone)]
-pub struct Stream(u64);
+pub struct SplitMix64(u64);
 
-impl Stream {
+impl SplitMix64 {
     /// The stream that begins at `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -54,7 +54,7 @@ impl Stream {
 /// A comparison and what it would have been in each resample.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Compared {
-    pub(crate) comparison: Comparison,
+    pub(crate) comparison: MetricComparison,
     pub(crate) changes: Vec<f64>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn values(pair: &Pair<'_>, metric: Metric) -> Option<[f64; 2]> {
 
 /// Compares every scope over the pairs of the cases, which are sorted by part. A scope without a pair has no
 /// comparison.
-pub(crate) fn compare(cases: &[Case<'_>], scopes: &[Scope], seed: u64) -> Vec<Option<Compared>> {
+pub(crate) fn compare(cases: &[Case<'_>], scopes: &[MetricScope], seed: u64) -> Vec<Option<Compared>> {
     let parts: Vec<&[Case<'_>]> = cases.chunk_by(|a, b| a.part == b.part).collect();
     let mut metrics: Vec<Metric> = scopes.iter().map(|(metric, _)| *metric).collect();
     metrics.sort_unstable();
@@ -94,7 +94,7 @@ pub(crate) fn compare(cases: &[Case<'_>], scopes: &[Scope], seed: u64) -> Vec<Op
             columns.extend((column.pairs > 0).then_some(column));
         }
     }
-    let of_scope = |(metric, part): &Scope| -> Vec<usize> {
+    let of_scope = |(metric, part): &MetricScope| -> Vec<usize> {
         let fits = |column: &Column<'_>| column.metric == *metric && part.as_deref().is_none_or(|p| p == column.part);
         (0..columns.len()).filter(|index| fits(&columns[*index])).collect()
     };
@@ -164,7 +164,7 @@ impl<'a> Column<'a> {
 /// The change of every scope in every resample. Each part is resampled to its own size; all metrics of
 /// a resample go by the same draw, so that a whole evaluation can be judged in it.
 fn resample(strata: &[usize], columns: &[Column<'_>], chosen: &[Vec<usize>], seed: u64) -> Vec<Vec<f64>> {
-    let mut stream = Stream::new(seed);
+    let mut stream = SplitMix64::new(seed);
     let mut weights: Vec<Vec<f64>> = strata.iter().map(|units| vec![0.0; *units]).collect();
     let mut changes: Vec<Vec<f64>> = chosen.iter().map(|_| Vec::with_capacity(RESAMPLES)).collect();
     let mut sums = vec![[0.0; 2]; columns.len()];
@@ -215,12 +215,12 @@ fn change(baseline: f64, patched: f64) -> f64 {
     (difference / whole).clamp(-LARGEST_CHANGE, LARGEST_CHANGE)
 }
 
-fn summarise((metric, part): &Scope, columns: &[&Column<'_>], changes: &[f64], seed: u64) -> Comparison {
+fn summarise((metric, part): &MetricScope, columns: &[&Column<'_>], changes: &[f64], seed: u64) -> MetricComparison {
     let sum = |of: fn(&Column<'_>) -> usize| columns.iter().map(|column| of(column)).sum::<usize>();
     let (pairs, units) = (sum(|column| column.pairs), sum(|column| column.units));
     let before: f64 = columns.iter().flat_map(|column| &column.baseline).sum();
     let after: f64 = columns.iter().flat_map(|column| &column.patched).sum();
-    let mut comparison = Comparison {
+    let mut comparison = MetricComparison {
         metric: *metric,
         part: part.clone(),
         better: metric.better(),
@@ -301,7 +301,7 @@ fn sign_flip(differences: &[f64], seed: u64) -> f64 {
         let as_far = (0..all).filter(|signs| flipped(*signs).abs() >= found).count();
         return as_far as f64 / f64::from(all);
     }
-    let mut stream = Stream::new(seed.wrapping_add(1));
+    let mut stream = SplitMix64::new(seed.wrapping_add(1));
     let mut as_far = 1;
     for _ in 0..RESAMPLES {
         let mut lanes = [0.0; 4];

@@ -1,17 +1,17 @@
 //! The summary of a judgement: a few sentences that say what was found and why the ruling is what it is.
 
 use crate::evaluation::{Evaluation, Goal, Guard};
-use crate::judge::conditions::{GoalStanding, GuardStanding, find, goal_standing, guard_standing};
+use crate::judge::conditions::{GoalStatus, GuardStatus, find, goal_status, guard_status};
 use crate::judge::figures::{line, percent, quantity};
-use crate::judge::{Breakage, Found};
+use crate::judge::{Breakage, JudgeFindings};
 use crate::measure::Metric;
-use crate::verdict::{Comparison, Direction, Ruling};
+use crate::verdict::{Direction, MetricComparison, VerdictRuling};
 
 /// So many things of a kind are named; the others are counted.
 const NAMED: usize = 3;
 
 /// The summary.
-pub(crate) fn of(found: &Found<'_>, verdict: Ruling) -> String {
+pub(crate) fn of(found: &JudgeFindings<'_>, verdict: VerdictRuling) -> String {
     let mut sentences = Vec::new();
     sentences.extend(broken(found, "could not be run with the patch", |one| match one {
         Breakage::Fails(what) => Some(what),
@@ -41,8 +41,8 @@ pub(crate) fn of(found: &Found<'_>, verdict: Ruling) -> String {
     }
     if found.evaluation.goals.is_empty() {
         sentences.push("The evaluation has no goals, so nothing can be shown to be better.".to_owned());
-    } else if verdict == Ruling::NeedsRevision && found.idle.is_empty() {
-        let is_met = |goal: &Goal| goal_standing(found.evaluation, goal, found.statistics) == GoalStanding::Met;
+    } else if verdict == VerdictRuling::NeedsRevision && found.idle.is_empty() {
+        let is_met = |goal: &Goal| goal_status(found.evaluation, goal, found.statistics) == GoalStatus::Met;
         if !found.evaluation.goals.iter().any(is_met) {
             sentences.push("No goal is met.".to_owned());
         }
@@ -54,13 +54,17 @@ fn more(count: usize) -> String {
     if count > NAMED { format!(" and {} more", count - NAMED) } else { String::new() }
 }
 
-fn broken<'a>(found: &'a Found<'_>, what: &str, of: impl Fn(&'a Breakage) -> Option<&'a String>) -> Option<String> {
+fn broken<'a>(
+    found: &'a JudgeFindings<'_>,
+    what: &str,
+    of: impl Fn(&'a Breakage) -> Option<&'a String>,
+) -> Option<String> {
     let named: Vec<&str> = found.broken.iter().filter_map(of).map(String::as_str).collect();
     let first = capitalised(&named.iter().take(NAMED).copied().collect::<Vec<_>>().join(", "));
     (!named.is_empty()).then(|| format!("{first}{} {what}.", more(named.len())))
 }
 
-fn checks(found: &Found<'_>) -> Option<String> {
+fn checks(found: &JudgeFindings<'_>) -> Option<String> {
     let counts = found.checks;
     let (passed, before, total) = (counts.patched_passed, counts.baseline_passed, counts.total);
     match () {
@@ -77,43 +81,43 @@ fn checks(found: &Found<'_>) -> Option<String> {
     }
 }
 
-fn guard_sentence(guard: &Guard, statistics: &[Comparison]) -> Option<String> {
+fn guard_sentence(guard: &Guard, statistics: &[MetricComparison]) -> Option<String> {
     let subject = capitalised(&subject(guard.metric, guard.part.as_deref()));
-    let gain = find(statistics, guard.metric, guard.part.as_deref()).map_or(0.0, Comparison::gain);
-    match guard_standing(guard, statistics) {
-        GuardStanding::Holds => None,
-        GuardStanding::Broken => {
+    let gain = find(statistics, guard.metric, guard.part.as_deref()).map_or(0.0, MetricComparison::gain);
+    match guard_status(guard, statistics) {
+        GuardStatus::Holds => None,
+        GuardStatus::Broken => {
             Some(format!("{subject} got {} worse; {} is allowed.", percent(-gain), percent(guard.slack)))
         }
-        GuardStanding::Doubtful => Some(format!(
+        GuardStatus::Doubtful => Some(format!(
             "{subject} may have got worse ({}, {} is allowed), but chance could explain it.",
             percent(-gain),
             percent(guard.slack)
         )),
-        GuardStanding::TooFew => Some(format!("{subject} is guarded, but was measured too few times to tell.")),
-        GuardStanding::Unmeasured => Some(format!("{subject} is guarded, but was not measured.")),
+        GuardStatus::TooFew => Some(format!("{subject} is guarded, but was measured too few times to tell.")),
+        GuardStatus::Unmeasured => Some(format!("{subject} is guarded, but was not measured.")),
     }
 }
 
-fn goal_sentence(evaluation: &Evaluation, goal: &Goal, statistics: &[Comparison]) -> String {
+fn goal_sentence(evaluation: &Evaluation, goal: &Goal, statistics: &[MetricComparison]) -> String {
     let subject = capitalised(&subject(goal.metric, goal.part.as_deref()));
     let Some(comparison) = find(statistics, goal.metric, goal.part.as_deref()) else {
         return format!("{subject} was not measured.");
     };
-    match goal_standing(evaluation, goal, statistics) {
-        GoalStanding::Met => format!("{subject} {}.", moved(comparison)),
-        GoalStanding::Short => {
+    match goal_status(evaluation, goal, statistics) {
+        GoalStatus::Met => format!("{subject} {}.", moved(comparison)),
+        GoalStatus::Short => {
             format!("{subject} {}, less than the {} wanted.", moved(comparison), percent(goal.by))
         }
-        GoalStanding::TooFew => format!("{subject} was measured too few times to tell."),
-        GoalStanding::Unchanged | GoalStanding::Unclear | GoalStanding::Worse | GoalStanding::Unmeasured => {
+        GoalStatus::TooFew => format!("{subject} was measured too few times to tell."),
+        GoalStatus::Unchanged | GoalStatus::Unclear | GoalStatus::Worse | GoalStatus::Unmeasured => {
             format!("{subject} {}.", moved(comparison))
         }
     }
 }
 
 /// How a metric moved, as the end of a sentence.
-pub(crate) fn moved(comparison: &Comparison) -> String {
+pub(crate) fn moved(comparison: &MetricComparison) -> String {
     let gain = comparison.gain();
     let from_nothing = comparison.baseline == 0.0 && comparison.patched > 0.0;
     match comparison.direction {

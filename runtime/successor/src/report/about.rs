@@ -1,9 +1,9 @@
 //! What was judged, where and within which bounds: the patch, the base, budgets, walls, and how to do it again.
 
-use super::{Column, Report, more, row, table};
-use crate::evaluation::Part;
+use super::{Column, VerdictReport, more, row, table};
+use crate::evaluation::EvaluationPart;
 use crate::judge::figures::{bytes, counted, micros, number, percent};
-use crate::patch::Change;
+use crate::patch::PatchChange;
 use crate::report::chart::{bar, safe};
 
 /// The most layers, probes, parts or artifacts that are listed.
@@ -23,7 +23,7 @@ fn chips(of: &[String]) -> String {
     format!("<ul class=\"chips\">{}</ul>\n{}", items.concat(), more(of.len(), MAX_LISTED, "of them"))
 }
 
-impl Report<'_> {
+impl VerdictReport<'_> {
     pub(super) fn patched(&self) -> String {
         let changes: Vec<String> =
             self.patch.changes().iter().take(MAX_LISTED).map(|change| format!("<li>{}</li>\n", told(change))).collect();
@@ -137,30 +137,32 @@ impl Report<'_> {
 }
 
 /// What a change does, in a line.
-fn told(change: &Change) -> String {
+fn told(change: &PatchChange) -> String {
     match change {
-        Change::Constants { set } => {
+        PatchChange::Constants { set } => {
             let set = serde_json::to_string(set).unwrap_or_default();
             format!("constants: {}", code(&set))
         }
-        Change::Component { component, to } => format!("{} becomes {}", component.name(), code(to)),
-        Change::Role { content: Some(content), .. } => {
+        PatchChange::Component { component, to } => format!("{} becomes {}", component.name(), code(to)),
+        PatchChange::Role { content: Some(content), .. } => {
             format!("another role: <code>system.md</code>, {}", bytes(content.len() as f64))
         }
-        Change::Role { content: None, edits } => {
+        PatchChange::Role { content: None, edits } => {
             let shown =
                 edits.iter().take(3).map(|edit| format!("{} becomes {}", code(&edit.find), code(&edit.replace)));
             let shown: Vec<String> = shown.collect();
             let count = counted(edits.len(), "edit", "edits");
             format!("{count} of <code>system.md</code>: {}", shown.join("; "))
         }
-        Change::Tool { name, other: Some(other), .. } => format!("the tool {} becomes {}", code(name), code(other)),
-        Change::Tool { name, executable, .. } => {
+        PatchChange::Tool { name, other: Some(other), .. } => {
+            format!("the tool {} becomes {}", code(name), code(other))
+        }
+        PatchChange::Tool { name, executable, .. } => {
             let size = executable.as_ref().and_then(|one| one.program().ok()).map_or(0, |program| program.len());
             format!("the tool {} becomes a program of {}", code(name), bytes(size as f64))
         }
-        Change::Migration(migration) => format!("a migration: {}", code(&migration.up)),
-        Change::Files { set, remove } => {
+        PatchChange::Migration(migration) => format!("a migration: {}", code(&migration.up)),
+        PatchChange::Files { set, remove } => {
             let paths: Vec<String> = set.keys().chain(remove).take(8).map(|path| code(path)).collect();
             let (set, remove) = (counted(set.len(), "file", "files"), remove.len());
             format!("{set} written, {remove} removed: {}", paths.join(", "))
@@ -169,19 +171,19 @@ fn told(change: &Change) -> String {
 }
 
 /// What a part runs, in a few words.
-fn told_part(part: &Part) -> String {
+fn told_part(part: &EvaluationPart) -> String {
     let count = |count: u32, one: &str, many: &str| counted(count as usize, one, many);
     let what = match part {
-        Part::Suite { tasks, .. } => counted(tasks.len(), "task", "tasks"),
-        Part::Replay { last, .. } => format!("the last {} again", count(*last, "task", "tasks")),
-        Part::Compress { sessions, .. } => count(*sessions, "long session", "long sessions"),
-        Part::Curate { lives, skills, .. } => {
+        EvaluationPart::Suite { tasks, .. } => counted(tasks.len(), "task", "tasks"),
+        EvaluationPart::Replay { last, .. } => format!("the last {} again", count(*last, "task", "tasks")),
+        EvaluationPart::Compress { sessions, .. } => count(*sessions, "long session", "long sessions"),
+        EvaluationPart::Curate { lives, skills, .. } => {
             format!("{} of {} each", count(*lives, "life", "lives"), count(*skills, "skill", "skills"))
         }
-        Part::Calls { tool, calls, at_once, .. } => {
+        EvaluationPart::Calls { tool, calls, at_once, .. } => {
             format!("{} of {tool}, {at_once} at once", count(*calls, "call", "calls"))
         }
-        Part::Command { argv, .. } => format!("the command {}", argv.first().map_or("", String::as_str)),
+        EvaluationPart::Command { argv, .. } => format!("the command {}", argv.first().map_or("", String::as_str)),
     };
     format!("{}: {what}", part.name())
 }

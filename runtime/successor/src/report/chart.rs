@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use crate::judge::figures::{line, percent, quantity};
 use crate::measure::Metric;
-use crate::verdict::{Comparison, Direction};
+use crate::verdict::{Direction, MetricComparison};
 
 /// Up to so many cases have a row each; more are dots.
 const MAX_ROWS: usize = 16;
@@ -86,7 +86,7 @@ impl Scale {
 }
 
 /// The relative changes with their intervals, better to the right of the zero line.
-pub(crate) fn changes(id: &str, comparisons: &[&Comparison], wanted: &[Wanted]) -> String {
+pub(crate) fn changes(id: &str, comparisons: &[&MetricComparison], wanted: &[Wanted]) -> String {
     let shown = &comparisons[..comparisons.len().min(MAX_CHANGES)];
     let ends = || shown.iter().flat_map(|one| one.gain_interval().into_iter().chain([one.gain()]));
     let marks = || wanted.iter().map(|mark| mark.gain);
@@ -132,14 +132,14 @@ pub(crate) fn changes(id: &str, comparisons: &[&Comparison], wanted: &[Wanted]) 
 }
 
 /// How high a row is: the part has a line of its own, or a phone would not hold it.
-fn row_height(one: &Comparison) -> f64 {
+fn row_height(one: &MetricComparison) -> f64 {
     if one.part.is_some() { 63.0 } else { 48.0 }
 }
 
 fn change_row<'a>(
     body: &mut String,
     scale: &Scale,
-    one: &Comparison,
+    one: &MetricComparison,
     top: f64,
     marks: impl Iterator<Item = &'a Wanted>,
 ) {
@@ -183,7 +183,7 @@ fn change_row<'a>(
 }
 
 /// How a metric moved, in a few words.
-pub(crate) fn told(one: &Comparison) -> String {
+pub(crate) fn told(one: &MetricComparison) -> String {
     let size = percent(one.gain().abs());
     match one.direction {
         Direction::Better => format!("▲ {size} better"),
@@ -204,7 +204,7 @@ fn ticks(low: f64, high: f64, most: f64) -> Vec<f64> {
 }
 
 /// The cases of one metric before and after: a row each where they are few, dots where they are many.
-pub(crate) fn before_and_after(id: &str, one: &Comparison, points: &[Point]) -> String {
+pub(crate) fn before_and_after(id: &str, one: &MetricComparison, points: &[Point]) -> String {
     let values = || points.iter().flat_map(|point| [point.before, point.after]);
     let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
     let is_share = matches!(one.metric, Metric::Solved | Metric::KeptFacts);
@@ -235,7 +235,7 @@ pub(crate) fn split(metric: Metric, points: &[Point]) -> [usize; 3] {
     ["good", "bad", ""].map(|wanted| points.iter().filter(|point| class(metric, point) == wanted).count())
 }
 
-fn rows(id: &str, one: &Comparison, points: &[Point], low: f64, high: f64) -> String {
+fn rows(id: &str, one: &MetricComparison, points: &[Point], low: f64, high: f64) -> String {
     let scale = Scale { low, high, left: 37.0, right: 97.0 };
     let bottom = 20.0 * points.len() as f64 + 6.0;
     let mut body = axis(one.metric, &scale, bottom);
@@ -264,15 +264,15 @@ fn rows(id: &str, one: &Comparison, points: &[Point], low: f64, high: f64) -> St
     svg(id, bottom + 20.0, &title, &told_of(one, points), &body)
 }
 
-fn dots(id: &str, one: &Comparison, points: &[Point], low: f64, high: f64) -> String {
+fn dots(id: &str, one: &MetricComparison, points: &[Point], low: f64, high: f64) -> String {
     let (bottom, height) = (232.0, 220.0);
     let scale = Scale { low, high, left: 15.0, right: 99.0 };
     let down = |value: f64| bottom - height * ((value - low) / (high - low)).clamp(0.0, 1.0);
     let (corner, place) = match one.better {
-        crate::measure::Better::Lower => {
+        crate::measure::MetricPolarity::Lower => {
             ("0,100 100,100 100,0", "<text class=\"faint good end\" x=\"97%\" y=\"222\">better ◢</text>")
         }
-        crate::measure::Better::Higher => {
+        crate::measure::MetricPolarity::Higher => {
             ("0,100 0,0 100,0", "<text class=\"faint good\" x=\"17%\" y=\"26\">◤ better</text>")
         }
     };
@@ -307,7 +307,7 @@ fn dots(id: &str, one: &Comparison, points: &[Point], low: f64, high: f64) -> St
     svg(id, bottom + 38.0, &title, &told_of(one, points), &body)
 }
 
-fn told_of(one: &Comparison, points: &[Point]) -> String {
+fn told_of(one: &MetricComparison, points: &[Point]) -> String {
     let [better, worse, same] = split(one.metric, points);
     let [before, after] = [one.baseline, one.patched].map(|mean| quantity(one.metric, mean));
     format!("Mean {before} before and {after} with the patch. {better} cases better, {worse} worse, {same} the same.")

@@ -1,14 +1,14 @@
 //! What was found: goals and guards, charts, checks, statistics.
 
-use super::{Column, Report, more, row, table};
-use crate::judge::conditions::{GoalStanding, GuardStanding, find, goal_standing, guard_standing};
+use super::{Column, VerdictReport, more, row, table};
+use crate::judge::conditions::{GoalStatus, GuardStatus, find, goal_status, guard_status};
 use crate::judge::figures::{counted, number, percent, quantity, signed_percent};
 use crate::judge::pairs::{Case, Outcome, Pairing, Tally};
 use crate::judge::statistics::{RESAMPLES, values, wilson};
 use crate::judge::summary::capitalised;
-use crate::measure::{Metric, Sample};
+use crate::measure::{EvaluationSample, Metric};
 use crate::report::chart::{Point, Wanted, before_and_after, changes, safe, split, told};
-use crate::verdict::{Comparison, Direction};
+use crate::verdict::{Direction, MetricComparison};
 
 /// The most checks in the table.
 const MAX_CHECKS: usize = 100;
@@ -26,7 +26,7 @@ fn tag(tone: &str, words: &str) -> String {
     format!("<span class=\"tag {tone}\">{words}</span>")
 }
 
-fn found(comparison: Option<&Comparison>) -> String {
+fn found(comparison: Option<&MetricComparison>) -> String {
     let Some(one) = comparison else { return "–".to_owned() };
     let [low, high] = one.interval;
     if one.direction == Direction::Same {
@@ -40,12 +40,12 @@ fn found(comparison: Option<&Comparison>) -> String {
     )
 }
 
-impl Report<'_> {
+impl VerdictReport<'_> {
     /// Comparisons without those that only repeat another one for all parts.
-    fn shown(&self) -> Vec<&Comparison> {
+    fn shown(&self) -> Vec<&MetricComparison> {
         let all = &self.verdict.statistics;
-        let repeats = |one: &Comparison| {
-            let same = |other: &&Comparison| other.metric == one.metric && other.pairs == one.pairs;
+        let repeats = |one: &MetricComparison| {
+            let same = |other: &&MetricComparison| other.metric == one.metric && other.pairs == one.pairs;
             one.part.is_none() && all.iter().filter(same).any(|other| other.part.is_some())
         };
         all.iter().filter(|one| !repeats(one)).collect()
@@ -54,23 +54,23 @@ impl Report<'_> {
     pub(super) fn asked(&self) -> String {
         let (evaluation, statistics) = (self.evaluation, &self.verdict.statistics);
         let goals = evaluation.goals.iter().map(|goal| {
-            let standing = goal_standing(evaluation, goal, statistics);
+            let standing = goal_status(evaluation, goal, statistics);
             let tone = match standing {
-                GoalStanding::Met => "good",
-                GoalStanding::Worse => "bad",
-                GoalStanding::Short | GoalStanding::Unclear | GoalStanding::TooFew | GoalStanding::Unmeasured => "warn",
-                GoalStanding::Unchanged => "",
+                GoalStatus::Met => "good",
+                GoalStatus::Worse => "bad",
+                GoalStatus::Short | GoalStatus::Unclear | GoalStatus::TooFew | GoalStatus::Unmeasured => "warn",
+                GoalStatus::Unchanged => "",
             };
             let wanted =
                 if goal.by > 0.0 { format!("at least {} better", percent(goal.by)) } else { "better".to_owned() };
             ("Goal", goal.metric, goal.part.as_deref(), wanted, tag(tone, standing.words()))
         });
         let guards = evaluation.guards.iter().map(|guard| {
-            let standing = guard_standing(guard, statistics);
+            let standing = guard_status(guard, statistics);
             let tone = match standing {
-                GuardStanding::Holds => "good",
-                GuardStanding::Broken => "bad",
-                GuardStanding::Doubtful | GuardStanding::TooFew | GuardStanding::Unmeasured => "warn",
+                GuardStatus::Holds => "good",
+                GuardStatus::Broken => "bad",
+                GuardStatus::Doubtful | GuardStatus::TooFew | GuardStatus::Unmeasured => "warn",
             };
             let wanted = if guard.slack > 0.0 {
                 format!("at most {} worse", percent(guard.slack))
@@ -223,7 +223,7 @@ const STATISTICS: [Column; 8] = [
     Column::Words("Moved"),
 ];
 
-fn statistics_row(one: &Comparison) -> String {
+fn statistics_row(one: &MetricComparison) -> String {
     let tone = match one.direction {
         Direction::Better => "good",
         Direction::Worse => "bad",
@@ -243,7 +243,7 @@ fn statistics_row(one: &Comparison) -> String {
     row(&STATISTICS, &name, &[before, after, found(Some(one)), p, pairs, cases, tag(tone, words)])
 }
 
-fn card(index: usize, one: &Comparison, cases: &[Case<'_>]) -> Option<String> {
+fn card(index: usize, one: &MetricComparison, cases: &[Case<'_>]) -> Option<String> {
     let in_scope = |case: &&Case<'_>| one.part.as_deref().is_none_or(|part| part == case.part);
     let cases: Vec<&Case<'_>> = cases.iter().filter(in_scope).collect();
     // One case alone is shown by its repetitions.
@@ -278,7 +278,7 @@ fn card(index: usize, one: &Comparison, cases: &[Case<'_>]) -> Option<String> {
 }
 
 /// A metric with its part, on one line.
-fn in_words(one: &Comparison) -> String {
+fn in_words(one: &MetricComparison) -> String {
     let part = one.part.as_deref().map(|part| format!(" <span class=\"dim\">in {}</span>", safe(part, 40)));
     format!("{}{}", one.metric.title(), part.unwrap_or_default())
 }
@@ -333,7 +333,7 @@ fn case_name(part: &str, case: &str) -> String {
 
 /// Cases that could not be run.
 fn failures(cases: &[Case<'_>]) -> String {
-    let why = |sample: &Sample| sample.failure.as_deref().map(|why| format!("✗ {}", safe(why, 160)));
+    let why = |sample: &EvaluationSample| sample.failure.as_deref().map(|why| format!("✗ {}", safe(why, 160)));
     let cell = |why: Option<String>| why.unwrap_or_else(|| "✓ ran".to_owned());
     let failing: Vec<&Case<'_>> = cases.iter().filter(|case| case.pairs.iter().any(|pair| !pair.ran())).collect();
     if failing.is_empty() {

@@ -10,10 +10,10 @@ use crate::evaluation::Evaluation;
 use crate::judge::figures::{certainty, number};
 use crate::judge::pairs::Pairing;
 use crate::judge::statistics::RESAMPLES;
-use crate::measure::Sample;
+use crate::measure::EvaluationSample;
 use crate::patch::Patch;
 use crate::report::chart::safe;
-use crate::verdict::{Ruling, Verdict};
+use crate::verdict::{Verdict, VerdictRuling};
 
 /// The largest report.
 pub const MAX_REPORT_BYTES: usize = 1_000_000;
@@ -24,7 +24,7 @@ const STYLE: &str = include_str!("style.css");
 
 /// What a report is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Report<'a> {
+pub struct VerdictReport<'a> {
     /// The verdict.
     pub verdict: &'a Verdict,
     /// The patch it is about.
@@ -32,10 +32,10 @@ pub struct Report<'a> {
     /// What was run.
     pub evaluation: &'a Evaluation,
     /// What was measured.
-    pub samples: &'a [Sample],
+    pub samples: &'a [EvaluationSample],
 }
 
-impl Report<'_> {
+impl VerdictReport<'_> {
     /// The page.
     pub fn to_html(&self) -> String {
         let pairing = Pairing::of(self.evaluation, self.samples);
@@ -72,13 +72,13 @@ impl Report<'_> {
     fn ruling(&self) -> String {
         let verdict = self.verdict;
         let (tone, words, mark) = match verdict.verdict {
-            Ruling::Approve => ("good", "APPROVE", "M5 12.5l4.5 4.5L19 7.5"),
-            Ruling::Reject => ("bad", "REJECT", "M7 7l10 10M17 7L7 17"),
-            Ruling::NeedsRevision => ("warn", "NEEDS REVISION", "M12 6v7.5M12 17.5v.5"),
+            VerdictRuling::Approve => ("good", "APPROVE", "M5 12.5l4.5 4.5L19 7.5"),
+            VerdictRuling::Reject => ("bad", "REJECT", "M7 7l10 10M17 7L7 17"),
+            VerdictRuling::NeedsRevision => ("warn", "NEEDS REVISION", "M12 6v7.5M12 17.5v.5"),
         };
         let reason = verdict.reason.as_deref().filter(|reason| !reason.is_empty());
         let reason = reason.map(|reason| format!("<p><span class=\"tag bad\">{}</span></p>\n", safe(reason, 60)));
-        let is_certain = verdict.verdict == Ruling::Reject && verdict.reason.as_deref() != Some("guard_broken");
+        let is_certain = verdict.verdict == VerdictRuling::Reject && verdict.reason.as_deref() != Some("guard_broken");
         let meaning = if is_certain {
             "confidence: chance has no part in this ruling".to_owned()
         } else {

@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::budget::{Budget, Spent};
-use crate::clock::Moment;
+use crate::budget::{SuccessorBudget, SuccessorUsage};
+use crate::clock::Timestamp;
 use crate::evaluation::Goal;
 use crate::judge::fixtures::{evaluation, goal, guard, pairs};
 use crate::judge::judge;
-use crate::measure::{Arm, Checked, Metric};
-use crate::verdict::{Artifact, Base, Identity, VERDICT_SCHEMA, Walls};
+use crate::measure::{Arm, Metric, SampleCheck};
+use crate::verdict::{Artifact, PatchBase, RuntimeIdentity, SandboxSummary, VERDICT_SCHEMA};
 
 fn patch(title: &str, why: &str) -> Patch {
     // A patch with control characters is no patch.
@@ -28,9 +28,9 @@ fn patch(title: &str, why: &str) -> Patch {
 }
 
 /// The verdict of these samples, with every text that a worker or a file could choose set to `text`.
-fn verdict(evaluation: &Evaluation, samples: &[Sample], text: &str) -> Verdict {
+fn verdict(evaluation: &Evaluation, samples: &[EvaluationSample], text: &str) -> Verdict {
     let judged = judge(evaluation, samples, 7);
-    let at = Moment::parse("2026-11-16T03:04:05.678Z").unwrap();
+    let at = Timestamp::parse("2026-11-16T03:04:05.678Z").unwrap();
     Verdict {
         schema: VERDICT_SCHEMA.to_owned(),
         verdict: judged.verdict,
@@ -42,16 +42,21 @@ fn verdict(evaluation: &Evaluation, samples: &[Sample], text: &str) -> Verdict {
         left_out: Vec::new(),
         artifacts: vec![Artifact { kind: text.to_owned(), path: text.to_owned(), sha256: text.to_owned(), bytes: 9 }],
         reason: judged.reason,
-        base: Base {
+        base: PatchBase {
             brain: "1".parse().unwrap(),
             version: 4,
             bundle_hash: "0f".repeat(32).parse().unwrap(),
             touched: None,
         },
-        identity: Identity { before: text.to_owned(), after: None },
-        budget: Budget::default(),
-        spent: Spent { wall_millis: 94_300, cpu_millis: 120_000, memory_bytes: 300_000_000, ..Spent::default() },
-        walls: Walls {
+        identity: RuntimeIdentity { before: text.to_owned(), after: None },
+        budget: SuccessorBudget::default(),
+        spent: SuccessorUsage {
+            wall_millis: 94_300,
+            cpu_millis: 120_000,
+            memory_bytes: 300_000_000,
+            ..SuccessorUsage::default()
+        },
+        walls: SandboxSummary {
             tier: Some("own namespaces".to_owned()),
             layers: vec!["seccomp".to_owned(), text.to_owned()],
             canary: vec![text.to_owned()],
@@ -64,13 +69,13 @@ fn verdict(evaluation: &Evaluation, samples: &[Sample], text: &str) -> Verdict {
     }
 }
 
-fn page(evaluation: &Evaluation, samples: &[Sample], patch: &Patch, text: &str) -> String {
+fn page(evaluation: &Evaluation, samples: &[EvaluationSample], patch: &Patch, text: &str) -> String {
     let verdict = verdict(evaluation, samples, text);
-    Report { verdict: &verdict, patch, evaluation, samples }.to_html()
+    VerdictReport { verdict: &verdict, patch, evaluation, samples }.to_html()
 }
 
 /// Twelve cases with facts, tokens and a check; one of them regresses if `broken`.
-fn measured(broken: bool) -> (Evaluation, Vec<Sample>) {
+fn measured(broken: bool) -> (Evaluation, Vec<EvaluationSample>) {
     let values: Vec<[f64; 2]> = (0..12).map(|n| [0.4 + 0.01 * f64::from(n), 0.6 + 0.02 * f64::from(n)]).collect();
     let mut samples = pairs(Metric::KeptFacts, &values);
     for (index, sample) in samples.iter_mut().enumerate() {
@@ -80,7 +85,7 @@ fn measured(broken: bool) -> (Evaluation, Vec<Sample>) {
         sample.metrics.insert(Metric::Turns, 3.0);
         let passed = !(broken && is_patched && index == 1);
         let found = (!passed).then(|| "something else".to_owned());
-        sample.checks.push(Checked { name: "the answer has \"yes\"".to_owned(), passed, found });
+        sample.checks.push(SampleCheck { name: "the answer has \"yes\"".to_owned(), passed, found });
     }
     let goals = vec![goal(Metric::KeptFacts, 0.1)];
     (Evaluation { goals, guards: vec![guard(Metric::Tokens, 0.05)], ..evaluation(1) }, samples)
@@ -200,7 +205,7 @@ fn a_report_is_small_whatever_was_measured() {
                 );
             }
             sample.checks = (0..3)
-                .map(|_| Checked { name: long.clone(), passed: case % 2 == 0, found: Some(long.clone()) })
+                .map(|_| SampleCheck { name: long.clone(), passed: case % 2 == 0, found: Some(long.clone()) })
                 .collect();
             samples.push(sample);
         }
@@ -213,7 +218,7 @@ fn a_report_is_small_whatever_was_measured() {
     verdict.walls.layers = vec![long.clone(); 5_000];
     verdict.walls.canary = vec![long.clone(); 5_000];
     let patch = patch("t", "w");
-    let page = Report { verdict: &verdict, patch: &patch, evaluation: &evaluation, samples: &samples }.to_html();
+    let page = VerdictReport { verdict: &verdict, patch: &patch, evaluation: &evaluation, samples: &samples }.to_html();
     assert!(page.len() <= MAX_REPORT_BYTES, "{}", page.len());
     assert!(page.ends_with("</html>\n"));
 }

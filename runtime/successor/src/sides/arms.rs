@@ -4,35 +4,35 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use herm_sandbox::{Bind, How, Lease, Output, Program, Spec, Used};
+use herm_sandbox::{Bind, ExitReason, OutputMode, ResourceUsage, SandboxLease, SandboxProgram, SandboxSpec};
 
-use crate::budget::{Budget, Spent};
-use crate::evaluation::{Check, Evaluation, Part};
+use crate::budget::{SuccessorBudget, SuccessorUsage};
+use crate::evaluation::{Evaluation, EvaluationCheck, EvaluationPart};
 use crate::fork::Identities;
-use crate::measure::{Arm, Checked, Metric, Sample};
+use crate::measure::{Arm, EvaluationSample, Metric, SampleCheck};
 use crate::recent::Recent;
 use crate::sides::checking::Case;
-use crate::sides::side::{Around, Rejection, Side, limits};
-use crate::task::Status;
+use crate::sides::side::{ParentServices, Rejection, WorkerHandle, limits};
+use crate::task::TaskStatus;
 use crate::text;
-use crate::verdict::Walls;
+use crate::verdict::SandboxSummary;
 use crate::wire::{CaseResult, FromWorker, Setup, ToWorker};
 
 /// What both sides came to.
 #[derive(Debug, Default)]
-pub(crate) struct Run {
-    pub(crate) samples: Vec<Sample>,
+pub(crate) struct EvalResult {
+    pub(crate) samples: Vec<EvaluationSample>,
     pub(crate) caveats: Vec<String>,
     /// Recorded tasks in which someone else than the record had to speak.
     pub(crate) diverged: u32,
     /// Parts for which there is nothing to run.
     pub(crate) empty: Vec<String>,
-    pub(crate) walls: Walls,
-    pub(crate) spent: Spent,
+    pub(crate) walls: SandboxSummary,
+    pub(crate) spent: SuccessorUsage,
     /// What programs used.
-    programs: Used,
+    programs: ResourceUsage,
     /// What commands used, the largest of each.
-    commands: Spent,
+    commands: SuccessorUsage,
     /// Outputs of commands that are kept, and their bytes.
     outputs: (u32, u64),
     pub(crate) rejected: Option<Rejection>,
@@ -43,7 +43,7 @@ const MOST_OUTPUTS: u32 = 128;
 /// The most bytes of them.
 const MOST_OUTPUT_BYTES: u64 = 32 << 20;
 
-impl Run {
+impl EvalResult {
     /// Something a reader should know, once.
     fn caveat(&mut self, sentence: String) {
         if !self.caveats.contains(&sentence) {
@@ -53,13 +53,13 @@ impl Run {
 }
 
 /// An evaluation about to run.
-pub(crate) struct Arms<'a> {
+pub(crate) struct EvalRunner<'a> {
     pub(crate) evaluation: &'a Evaluation,
     /// What each side works on; only the patched one has a patch.
     pub(crate) setups: [Setup; 2],
-    pub(crate) leases: &'a [Lease; 2],
-    pub(crate) budget: &'a Budget,
-    pub(crate) around: Around<'a>,
+    pub(crate) leases: &'a [SandboxLease; 2],
+    pub(crate) budget: &'a SuccessorBudget,
+    pub(crate) services: ParentServices<'a>,
     /// What the brain is without the patch and with it, as the parent knows; nothing where the patch cannot be applied.
     pub(crate) identity: &'a Identities,
     /// The tasks that the brain did as it is now: no others are replayed.
@@ -68,25 +68,25 @@ pub(crate) struct Arms<'a> {
     pub(crate) outputs: &'a Path,
 }
 
-impl Arms<'_> {
+impl EvalRunner<'_> {
     /// Runs everything. Blocks.
-    pub(crate) fn run(self) -> Run {
+    pub(crate) fn run(self) -> EvalResult {
         let began = Instant::now();
-        let mut run = Run::default();
+        let mut run = EvalResult::default();
         let mut sides = Vec::new();
         let rejected = self.drive(&mut run, &mut sides, began).err();
         for side in &mut sides {
             // Nothing is left of a side that did not leave by itself.
             side.end();
             // Both lived at the same time.
-            run.spent.beside(&side.used());
+            run.spent.add_concurrent(&side.used());
         }
         // Programs ran while both sides lived, commands afterwards.
-        run.spent.beside(&run.programs);
+        run.spent.add_concurrent(&run.programs);
         let alone = run.commands;
         run.spent.after(&alone);
         run.spent.wall_millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        run.spent.micro_usd = self.around.micro_usd();
+        run.spent.micro_usd = self.services.micro_usd();
         // Each kept to its own share, and yet together they may have taken more.
         let beyond = run.spent.beyond(self.budget).map(|(name, unit, used, allowed)| {
             let sentence = format!("Both sides and their programs used {used} {unit}, and {allowed} were allowed.");
@@ -96,9 +96,9 @@ impl Arms<'_> {
         run
     }
 
-    fn drive(&self, run: &mut Run, sides: &mut Vec<Side>, began: Instant) -> Result<(), Rejection> {
+    fn drive(&self, run: &mut EvalResult, sides: &mut Vec<WorkerHandle>, began: Instant) -> Result<(), Rejection> {
         for (arm, lease) in Arm::BOTH.into_iter().zip(self.leases) {
-            sides.push(Side::spawn(arm, lease, self.budget)?);
+            sides.push(WorkerHandle::spawn(arm, lease, self.budget)?);
         }
         if let Some(side) = sides.last() {
             run.walls = walls(side);
@@ -106,7 +106,7 @@ impl Arms<'_> {
         let mut tasks = Vec::new();
         for (side, setup) in sides.iter_mut().zip(&self.setups) {
             let order = ToWorker::Setup(Box::new(setup.clone()));
-            match side.order(&order, &self.around)? {
+            match side.order(&order, &self.services)? {
                 FromWorker::Ready { identity, tasks: replayable } => {
                     let expected = match side.arm {
                         Arm::Baseline => (Some(&self.identity.0), Some(&self.identity.0)),
@@ -120,7 +120,8 @@ impl Arms<'_> {
                     if side.arm == Arm::Baseline {
                         let earlier;
                         (tasks, earlier) = self.recent.among(&replayable);
-                        let has_replays = self.evaluation.parts.iter().any(|part| matches!(part, Part::Replay { .. }));
+                        let has_replays =
+                            self.evaluation.parts.iter().any(|part| matches!(part, EvaluationPart::Replay { .. }));
                         if earlier > 0 && has_replays {
                             run.caveat(format!(
                                 "{earlier} tasks from before the brain was last changed are not replayed."
@@ -143,10 +144,10 @@ impl Arms<'_> {
             self.part(part, &tasks, run, sides)?;
         }
         for side in sides.iter_mut() {
-            side.leave()?;
+            side.shut_down()?;
         }
         for part in &self.evaluation.parts {
-            if let Part::Command { name, argv, exit } = part {
+            if let EvaluationPart::Command { name, argv, exit } = part {
                 for repetition in 0..self.evaluation.repeat {
                     for arm in order(repetition) {
                         let case = Case { part: name, name: "command", repetition, arm };
@@ -158,17 +159,23 @@ impl Arms<'_> {
         Ok(())
     }
 
-    fn part(&self, part: &Part, tasks: &[u64], run: &mut Run, sides: &mut [Side]) -> Result<(), Rejection> {
+    fn part(
+        &self,
+        part: &EvaluationPart,
+        tasks: &[u64],
+        run: &mut EvalResult,
+        sides: &mut [WorkerHandle],
+    ) -> Result<(), Rejection> {
         let seed = self.evaluation.seed;
         for repetition in 0..self.evaluation.repeat {
             match part {
-                Part::Suite { name, tasks } => {
+                EvaluationPart::Suite { name, tasks } => {
                     for (at, task) in (0..).zip(tasks) {
                         let case = Named { part: name, name: &task.name, repetition, turn: at };
                         self.pair(case, &task.checks, run, sides, |_| ToWorker::Task(Box::new(task.clone())))?;
                     }
                 }
-                Part::Replay { name, last } => {
+                EvaluationPart::Replay { name, last } => {
                     let wanted = tasks.iter().take(*last as usize);
                     if wanted.len() == 0 && repetition == 0 {
                         run.caveats.push(format!("Part “{name}” was left out: the brain keeps no task to replay."));
@@ -188,25 +195,25 @@ impl Arms<'_> {
                         )?;
                     }
                 }
-                Part::Compress { name, sessions, .. } => {
+                EvaluationPart::Compress { name, sessions, .. } => {
                     for session in 0..*sessions {
                         let case = Named { part: name, name: &format!("session {session}"), repetition, turn: session };
                         self.pair(case, &[], run, sides, |_| ToWorker::Compress { part: part.clone(), session, seed })?;
                     }
                 }
-                Part::Curate { name, lives, .. } => {
+                EvaluationPart::Curate { name, lives, .. } => {
                     for life in 0..*lives {
                         let case = Named { part: name, name: &format!("life {life}"), repetition, turn: life };
                         self.pair(case, &[], run, sides, |_| ToWorker::Curate { part: part.clone(), life, seed })?;
                     }
                 }
-                Part::Calls { name, tool, .. } => {
+                EvaluationPart::Calls { name, tool, .. } => {
                     let case = Named { part: name, name: tool, repetition, turn: 0 };
                     self.pair(case, &[], run, sides, |_| ToWorker::Calls(part.clone()))?;
                     succeeds_as_before(&mut run.samples);
                 }
                 // After the workers: it has the brain to itself.
-                Part::Command { .. } => {}
+                EvaluationPart::Command { .. } => {}
             }
         }
         Ok(())
@@ -216,9 +223,9 @@ impl Arms<'_> {
     fn pair(
         &self,
         named: Named<'_>,
-        checks: &[Check],
-        run: &mut Run,
-        sides: &mut [Side],
+        checks: &[EvaluationCheck],
+        run: &mut EvalResult,
+        sides: &mut [WorkerHandle],
         order_of: impl Fn(Arm) -> ToWorker,
     ) -> Result<(), Rejection> {
         let mut ended = [None, None];
@@ -231,7 +238,13 @@ impl Arms<'_> {
     }
 
     /// A recorded task: the baseline comes first, for it says what was asked.
-    fn replay(&self, named: Named<'_>, seq: u64, run: &mut Run, sides: &mut [Side]) -> Result<(), Rejection> {
+    fn replay(
+        &self,
+        named: Named<'_>,
+        seq: u64,
+        run: &mut EvalResult,
+        sides: &mut [WorkerHandle],
+    ) -> Result<(), Rejection> {
         let before = self.one(named, Arm::Baseline, &[], run, sides, &ToWorker::Replay { seq, asked: None })?;
         let asked = before.as_ref().map(|result| result.asked.clone());
         let after = self.one(named, Arm::Patched, &[], run, sides, &ToWorker::Replay { seq, asked })?;
@@ -245,9 +258,9 @@ impl Arms<'_> {
         &self,
         named: Named<'_>,
         arm: Arm,
-        checks: &[Check],
-        run: &mut Run,
-        sides: &mut [Side],
+        checks: &[EvaluationCheck],
+        run: &mut EvalResult,
+        sides: &mut [WorkerHandle],
         order: &ToWorker,
     ) -> Result<Option<CaseResult>, Rejection> {
         let Some(side) = sides.iter_mut().find(|side| side.arm == arm) else {
@@ -255,7 +268,7 @@ impl Arms<'_> {
         };
         let case = Case { part: named.part, name: named.name, repetition: named.repetition, arm };
         let began = Instant::now();
-        let said = side.order(order, &self.around);
+        let said = side.order(order, &self.services);
         let programs = side.programs().clone();
         run.programs.cpu += programs.cpu;
         run.programs.memory_peak = run.programs.memory_peak.max(programs.memory_peak);
@@ -284,7 +297,7 @@ impl Arms<'_> {
         case: Case<'_>,
         argv: &[String],
         exit: i32,
-        run: &mut Run,
+        run: &mut EvalResult,
         began: Instant,
     ) -> Result<(), Rejection> {
         let lease = &self.leases[usize::from(case.arm == Arm::Patched)];
@@ -294,18 +307,18 @@ impl Arms<'_> {
             return Err(Rejection::new("budget_wall", sentence));
         }
         let program = argv.first().map(String::as_str).unwrap_or_default();
-        let mut spec = Spec::new(Program::At(program.into()), lease);
+        let mut spec = SandboxSpec::new(SandboxProgram::At(program.into()), lease);
         spec.args = argv.iter().skip(1).cloned().collect();
         spec.binds = Bind::system();
         spec.environment = vec![
             ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
             ("HERM_SEED".to_owned(), self.evaluation.seed.to_string()),
         ];
-        spec.limits = herm_sandbox::Limits { wall: left, output: 1 << 20, ..limits(self.budget) };
+        spec.limits = herm_sandbox::SandboxLimits { wall: left, output: 1 << 20, ..limits(self.budget) };
         let said = self.outputs.join(format!("{}-{}-{}.txt", safe(case.part), case.repetition, case.arm.name()));
         if run.outputs.0 < MOST_OUTPUTS && run.outputs.1 < MOST_OUTPUT_BYTES {
             match crate::fsio::create_output(&said) {
-                Ok(file) => spec.stdout = Output::File(file),
+                Ok(file) => spec.stdout = OutputMode::File(file),
                 Err(error) => run.caveat(format!("Output of a command is not kept: {}", error.message())),
             }
         } else {
@@ -316,7 +329,7 @@ impl Arms<'_> {
         }
         let running = herm_sandbox::spawn(spec).map_err(|refusal| Rejection::of_refusal(&refusal))?;
         let ending = running.wait();
-        run.commands.larger(&ending.used);
+        run.commands.add_peaks(&ending.used);
         if let Ok(kept) = said.metadata() {
             run.outputs = (run.outputs.0 + 1, run.outputs.1 + kept.len());
         }
@@ -326,10 +339,10 @@ impl Arms<'_> {
             ..CaseResult::default()
         };
         let found = match ending.how {
-            How::Exited(code) if code == exit => None,
-            How::Exited(code) => Some(format!("it left with {code}")),
-            How::Signalled(signal) => Some(format!("signal {signal} ended it")),
-            How::Exceeded { budget, limit, .. } => {
+            ExitReason::Exited(code) if code == exit => None,
+            ExitReason::Exited(code) => Some(format!("it left with {code}")),
+            ExitReason::Signalled(signal) => Some(format!("signal {signal} ended it")),
+            ExitReason::Exceeded { budget, limit, .. } => {
                 return Err(Rejection::new(
                     format!("budget_{}", budget.name()),
                     format!(
@@ -339,13 +352,13 @@ impl Arms<'_> {
                     ),
                 ));
             }
-            How::Killed | How::Broken(_) => {
+            ExitReason::Killed | ExitReason::Broken(_) => {
                 return Err(Rejection::new("sandbox_broken", "The sandbox of a command broke."));
             }
         };
         let mut sample = case.ran(&[], &result, ending.used.wall);
         let passed = found.is_none();
-        sample.checks = vec![Checked { name: format!("it leaves with {exit}"), passed, found }];
+        sample.checks = vec![SampleCheck { name: format!("it leaves with {exit}"), passed, found }];
         sample.metrics.insert(Metric::Solved, f64::from(u8::from(passed)));
         run.samples.push(sample);
         Ok(())
@@ -367,10 +380,10 @@ fn order(turn: u32) -> [Arm; 2] {
     if turn.is_multiple_of(2) { [Arm::Baseline, Arm::Patched] } else { [Arm::Patched, Arm::Baseline] }
 }
 
-fn walls(side: &Side) -> Walls {
+fn walls(side: &WorkerHandle) -> SandboxSummary {
     let report = &side.report;
     let on = report.layers.iter().filter(|layer| layer.on);
-    Walls {
+    SandboxSummary {
         tier: Some(report.tier.name().to_owned()),
         layers: on.map(|layer| format!("{:?} ({})", layer.layer, layer.detail)).collect(),
         canary: report.canary.iter().map(|probe| probe.probe.clone()).collect(),
@@ -379,11 +392,11 @@ fn walls(side: &Side) -> Walls {
 
 /// A task that ends worse with the patch than without has become worse, whatever it saved on the way: every case of a
 /// task has this check, whether the evaluation asks for it or not.
-fn ends_as_before(samples: &mut [Sample], ended: [Option<Status>; 2]) {
+fn ends_as_before(samples: &mut [EvaluationSample], ended: [Option<TaskStatus>; 2]) {
     let rank = |status| match status {
-        Status::Converged => 0,
-        Status::Incomplete => 1,
-        Status::Failed => 2,
+        TaskStatus::Converged => 0,
+        TaskStatus::Incomplete => 1,
+        TaskStatus::Failed => 2,
     };
     let [Some(before), Some(after)] = ended else { return };
     let found =
@@ -392,7 +405,7 @@ fn ends_as_before(samples: &mut [Sample], ended: [Option<Status>; 2]) {
 }
 
 /// A tool that fails at once is fast: calls must not only return sooner, as many of them must succeed as before.
-fn succeeds_as_before(samples: &mut [Sample]) {
+fn succeeds_as_before(samples: &mut [EvaluationSample]) {
     let failed = |arm| {
         let mut of_arm = samples.iter().rev().take(2).filter(|sample| sample.arm == arm);
         of_arm.find_map(|sample| sample.metrics.get(&Metric::ToolErrors).copied())
@@ -403,11 +416,11 @@ fn succeeds_as_before(samples: &mut [Sample]) {
 }
 
 /// A check of the last two samples that the baseline passes, and the patched side unless something was found.
-fn as_before(samples: &mut [Sample], name: &str, found: Option<&str>) {
+fn as_before(samples: &mut [EvaluationSample], name: &str, found: Option<&str>) {
     let Some(at) = samples.len().checked_sub(2) else { return };
     for sample in samples.iter_mut().skip(at) {
         let found = found.filter(|_| sample.arm == Arm::Patched).map(str::to_owned);
-        sample.checks.push(Checked { name: name.to_owned(), passed: found.is_none(), found });
+        sample.checks.push(SampleCheck { name: name.to_owned(), passed: found.is_none(), found });
         let good = sample.checks.iter().filter(|check| check.passed).count() as f64;
         sample.metrics.insert(Metric::Solved, good / sample.checks.len() as f64);
     }

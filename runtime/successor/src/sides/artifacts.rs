@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use herm_sandbox::Lease;
+use herm_sandbox::SandboxLease;
 
 use crate::error::Result;
-use crate::fsio::{Kind, Root, Sync};
+use crate::fsio::{DirEntryKind, Root, SyncTiming};
 use crate::ids::RelPath;
 use crate::measure::Arm;
 
@@ -22,7 +22,7 @@ const MOST_DIRS: usize = 64;
 const MOST_DEPTH: usize = 8;
 
 /// Copies the artifacts of both sides below `to`; what was left behind, in words.
-pub(crate) fn collect(leases: &[Lease; 2], to: &Path) -> Result<Vec<String>> {
+pub(crate) fn collect(leases: &[SandboxLease; 2], to: &Path) -> Result<Vec<String>> {
     let target = Root::open(to)?;
     let mut left = Vec::new();
     for (arm, lease) in Arm::BOTH.into_iter().zip(leases) {
@@ -74,16 +74,16 @@ impl Taking {
                     continue;
                 };
                 match entry.kind {
-                    Kind::Dir if path.as_str().split('/').count() > MOST_DEPTH => {
+                    DirEntryKind::Dir if path.as_str().split('/').count() > MOST_DEPTH => {
                         self.leave("a directory that is too deep");
                     }
-                    Kind::Dir => dirs.push(Some(path)),
-                    Kind::File if self.files >= MOST_FILES => {
+                    DirEntryKind::Dir => dirs.push(Some(path)),
+                    DirEntryKind::File if self.files >= MOST_FILES => {
                         self.leave("more files");
                         return;
                     }
-                    Kind::File => self.copy(root, target, &path),
-                    Kind::Odd(what) => self.leave(what),
+                    DirEntryKind::File => self.copy(root, target, &path),
+                    DirEntryKind::Other(what) => self.leave(what),
                 }
             }
         }
@@ -98,7 +98,7 @@ impl Taking {
         self.files += 1;
         self.bytes += content.len() as u64;
         let to = format!("artifacts/{}/{path}", self.arm.name()).parse::<RelPath>();
-        if !to.is_ok_and(|to| target.replace(&to, &content, Sync::Later).is_ok()) {
+        if !to.is_ok_and(|to| target.replace(&to, &content, SyncTiming::Later).is_ok()) {
             self.leave("a file that cannot be kept");
         }
     }

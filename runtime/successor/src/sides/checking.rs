@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::evaluation::Check;
-use crate::measure::{Arm, Checked, Metric, Sample};
+use crate::evaluation::EvaluationCheck;
+use crate::measure::{Arm, EvaluationSample, Metric, SampleCheck};
 use crate::memory::EvidenceStatus;
 use crate::text;
 use crate::wire::CaseResult;
@@ -21,8 +21,8 @@ pub(crate) struct Case<'a> {
 }
 
 impl Case<'_> {
-    fn sample(self) -> Sample {
-        Sample {
+    fn sample(self) -> EvaluationSample {
+        EvaluationSample {
             part: self.part.to_owned(),
             case: self.name.to_owned(),
             repetition: self.repetition,
@@ -34,17 +34,17 @@ impl Case<'_> {
     }
 
     /// A case that could not be run. All its checks failed.
-    pub(crate) fn failed(self, checks: &[Check], why: String) -> Sample {
+    pub(crate) fn failed(self, checks: &[EvaluationCheck], why: String) -> EvaluationSample {
         let checks = checks
             .iter()
-            .map(|check| Checked { name: check.words(), passed: false, found: Some("it did not run".to_owned()) })
+            .map(|check| SampleCheck { name: check.words(), passed: false, found: Some("it did not run".to_owned()) })
             .collect();
-        Sample { checks, failure: Some(text::line(&why, 500)), ..self.sample() }
+        EvaluationSample { checks, failure: Some(text::line(&why, 500)), ..self.sample() }
     }
 
     /// A case that ran; `wall` is what the parent saw.
-    pub(crate) fn ran(self, checks: &[Check], result: &CaseResult, wall: Duration) -> Sample {
-        let checks: Vec<Checked> = checks.iter().map(|check| checked(check, result, wall)).collect();
+    pub(crate) fn ran(self, checks: &[EvaluationCheck], result: &CaseResult, wall: Duration) -> EvaluationSample {
+        let checks: Vec<SampleCheck> = checks.iter().map(|check| checked(check, result, wall)).collect();
         let mut metrics = BTreeMap::new();
         let mut put = |metric, value: Option<f64>| {
             if let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) {
@@ -70,26 +70,26 @@ impl Case<'_> {
         if !checks.is_empty() {
             put(Metric::Solved, Some(checks.iter().filter(|check| check.passed).count() as f64 / checks.len() as f64));
         }
-        Sample { checks, metrics, ..self.sample() }
+        EvaluationSample { checks, metrics, ..self.sample() }
     }
 }
 
-fn checked(check: &Check, result: &CaseResult, wall: Duration) -> Checked {
+fn checked(check: &EvaluationCheck, result: &CaseResult, wall: Duration) -> SampleCheck {
     let found = match check {
-        Check::Status(wanted) => match result.status {
+        EvaluationCheck::Status(wanted) => match result.status {
             Some(status) if status == *wanted => None,
             Some(status) => Some(format!("it ended {}", status.name())),
             None => Some("it did not end".to_owned()),
         },
-        Check::AnswerHas(wanted) => match &result.answer {
+        EvaluationCheck::AnswerHas(wanted) => match &result.answer {
             Some(answer) if answer.contains(wanted) => None,
             answer => Some(shown(answer.as_deref(), result)),
         },
-        Check::AnswerLacks(unwanted) => match &result.answer {
+        EvaluationCheck::AnswerLacks(unwanted) => match &result.answer {
             Some(answer) if !answer.contains(unwanted) => None,
             answer => Some(shown(answer.as_deref(), result)),
         },
-        Check::AnswerAt { pointer, equals } => {
+        EvaluationCheck::AnswerAt { pointer, equals } => {
             let answer: Option<Value> = result.answer.as_deref().and_then(|answer| serde_json::from_str(answer).ok());
             match answer.as_ref().and_then(|answer| answer.pointer(pointer)) {
                 Some(value) if value == equals => None,
@@ -97,17 +97,17 @@ fn checked(check: &Check, result: &CaseResult, wall: Duration) -> Checked {
                 None => Some("there is nothing".to_owned()),
             }
         }
-        Check::TurnsAtMost(most) => beyond(result.turns.map(u64::from), u64::from(*most), "turns"),
-        Check::CallsAtMost(most) => {
+        EvaluationCheck::TurnsAtMost(most) => beyond(result.turns.map(u64::from), u64::from(*most), "turns"),
+        EvaluationCheck::CallsAtMost(most) => {
             beyond(result.calls.as_ref().map(|calls| calls.len() as u64), u64::from(*most), "tool calls")
         }
-        Check::Called(tool) => (!ran(result, tool)).then(|| "it did not run".to_owned()),
-        Check::NotCalled(tool) => ran(result, tool).then(|| "it ran".to_owned()),
-        Check::TokensAtMost(most) => beyond(result.tokens, *most, "tokens"),
-        Check::MillisAtMost(most) => beyond(u64::try_from(wall.as_millis()).ok(), *most, "ms"),
-        Check::MemoryAtMost(most) => beyond(result.memory_bytes, *most, "bytes"),
+        EvaluationCheck::Called(tool) => (!ran(result, tool)).then(|| "it did not run".to_owned()),
+        EvaluationCheck::NotCalled(tool) => ran(result, tool).then(|| "it ran".to_owned()),
+        EvaluationCheck::TokensAtMost(most) => beyond(result.tokens, *most, "tokens"),
+        EvaluationCheck::MillisAtMost(most) => beyond(u64::try_from(wall.as_millis()).ok(), *most, "ms"),
+        EvaluationCheck::MemoryAtMost(most) => beyond(result.memory_bytes, *most, "bytes"),
     };
-    Checked { name: check.words(), passed: found.is_none(), found }
+    SampleCheck { name: check.words(), passed: found.is_none(), found }
 }
 
 fn ran(result: &CaseResult, tool: &str) -> bool {
@@ -131,7 +131,7 @@ fn shown(answer: Option<&str>, result: &CaseResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::{CallRecord, Status};
+    use crate::task::{CallRecord, TaskStatus};
 
     fn result() -> CaseResult {
         let call = |tool: &str, status| CallRecord {
@@ -142,7 +142,7 @@ mod tests {
             millis: 1,
         };
         CaseResult {
-            status: Some(Status::Converged),
+            status: Some(TaskStatus::Converged),
             answer: Some(r#"{"total": 7, "note": "fine"}"#.to_owned()),
             turns: Some(3),
             calls: Some(vec![call("scan", EvidenceStatus::Ok), call("fetch_url", EvidenceStatus::Refused)]),
@@ -154,27 +154,30 @@ mod tests {
 
     #[test]
     fn every_kind_of_check_can_pass_and_fail() {
-        let passes = |check: Check| checked(&check, &result(), Duration::from_millis(20)).passed;
+        let passes = |check: EvaluationCheck| checked(&check, &result(), Duration::from_millis(20)).passed;
         for (good, bad) in [
-            (Check::Status(Status::Converged), Check::Status(Status::Failed)),
-            (Check::AnswerHas("fine".into()), Check::AnswerHas("APPROVE".into())),
-            (Check::AnswerLacks("bad".into()), Check::AnswerLacks("fine".into())),
+            (EvaluationCheck::Status(TaskStatus::Converged), EvaluationCheck::Status(TaskStatus::Failed)),
+            (EvaluationCheck::AnswerHas("fine".into()), EvaluationCheck::AnswerHas("APPROVE".into())),
+            (EvaluationCheck::AnswerLacks("bad".into()), EvaluationCheck::AnswerLacks("fine".into())),
             (
-                Check::AnswerAt { pointer: "/total".into(), equals: 7.into() },
-                Check::AnswerAt { pointer: "/nothing".into(), equals: 7.into() },
+                EvaluationCheck::AnswerAt { pointer: "/total".into(), equals: 7.into() },
+                EvaluationCheck::AnswerAt { pointer: "/nothing".into(), equals: 7.into() },
             ),
-            (Check::TurnsAtMost(3), Check::TurnsAtMost(2)),
-            (Check::CallsAtMost(2), Check::CallsAtMost(1)),
-            (Check::Called("scan".into()), Check::Called("fetch_url".into())),
-            (Check::NotCalled("fetch_url".into()), Check::NotCalled("scan".into())),
-            (Check::TokensAtMost(900), Check::TokensAtMost(899)),
-            (Check::MillisAtMost(20), Check::MillisAtMost(19)),
-            (Check::MemoryAtMost(4_096), Check::MemoryAtMost(4_095)),
+            (EvaluationCheck::TurnsAtMost(3), EvaluationCheck::TurnsAtMost(2)),
+            (EvaluationCheck::CallsAtMost(2), EvaluationCheck::CallsAtMost(1)),
+            (EvaluationCheck::Called("scan".into()), EvaluationCheck::Called("fetch_url".into())),
+            (EvaluationCheck::NotCalled("fetch_url".into()), EvaluationCheck::NotCalled("scan".into())),
+            (EvaluationCheck::TokensAtMost(900), EvaluationCheck::TokensAtMost(899)),
+            (EvaluationCheck::MillisAtMost(20), EvaluationCheck::MillisAtMost(19)),
+            (EvaluationCheck::MemoryAtMost(4_096), EvaluationCheck::MemoryAtMost(4_095)),
         ] {
             assert!(passes(good.clone()) && !passes(bad.clone()), "{good:?} and {bad:?}");
         }
         let nothing = CaseResult::default();
-        assert!(!checked(&Check::AnswerLacks("x".into()), &nothing, Duration::ZERO).passed, "no answer lacks nothing");
+        assert!(
+            !checked(&EvaluationCheck::AnswerLacks("x".into()), &nothing, Duration::ZERO).passed,
+            "no answer lacks nothing"
+        );
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) enum Broken {
 }
 
 /// Who answers a worker.
-pub(super) trait Desk: Sync {
+pub(super) trait Responder: Sync {
     /// Answers a question, unless it is over before there is an answer. Nothing ends the conversation.
     fn reply(&self, ask: WireAsk, over: watch::Receiver<bool>) -> Option<Answer>;
 
@@ -42,7 +42,7 @@ pub(super) trait Desk: Sync {
 
 /// Sends an order and answers questions until the worker says what came of it, or one is not answered. What is still
 /// asked then is given up.
-pub(super) fn converse(stream: &UnixStream, order: &ToWorker, desk: &impl Desk) -> Result<FromWorker, Broken> {
+pub(super) fn converse(stream: &UnixStream, order: &ToWorker, desk: &impl Responder) -> Result<FromWorker, Broken> {
     let (over, room) = (watch::Sender::new(false), Room::default());
     let writing = Mutex::new(stream);
     // After a piece of a frame there can be no other; what is queued can still be read.
@@ -169,12 +169,12 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::backend::{ChatMessage, Purpose, Speaker};
+    use crate::backend::{ChatMessage, Purpose, Role};
 
     /// Knows no program, and answers questions as told.
-    struct Told<F>(F);
+    struct FixedResponder<F>(F);
 
-    impl<F: Fn(watch::Receiver<bool>) -> Option<Answer> + Sync> Desk for Told<F> {
+    impl<F: Fn(watch::Receiver<bool>) -> Option<Answer> + Sync> Responder for FixedResponder<F> {
         fn reply(&self, _: WireAsk, over: watch::Receiver<bool>) -> Option<Answer> {
             (self.0)(over)
         }
@@ -214,7 +214,7 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(bytes).unwrap();
         theirs.shutdown(Shutdown::Write).unwrap();
-        converse(&ours, &order(), &Told(|_| None))
+        converse(&ours, &order(), &FixedResponder(|_| None))
     }
 
     fn framed(body: &str) -> Vec<u8> {
@@ -243,7 +243,7 @@ mod tests {
             }
             wire::send(&mut inside, &done()).unwrap();
         });
-        let said = converse(&ours, &order(), &Told(|_| None));
+        let said = converse(&ours, &order(), &FixedResponder(|_| None));
         worker.join().unwrap();
         assert!(matches!(said, Ok(FromWorker::Failed(why)) if why == "that is all"));
     }
@@ -271,7 +271,7 @@ mod tests {
         let said = converse(
             &ours,
             &order(),
-            &Told(|_| {
+            &FixedResponder(|_| {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 together.wait();
                 now.fetch_sub(1, Ordering::SeqCst);
@@ -297,7 +297,7 @@ mod tests {
         let said = converse(
             &ours,
             &order(),
-            &Told(|mut over: watch::Receiver<bool>| {
+            &FixedResponder(|mut over: watch::Receiver<bool>| {
                 if count.fetch_add(1, Ordering::SeqCst) == 4 {
                     return None;
                 }
@@ -320,7 +320,7 @@ mod tests {
         let said = converse(
             &ours,
             &order(),
-            &Told(|mut over: watch::Receiver<bool>| {
+            &FixedResponder(|mut over: watch::Receiver<bool>| {
                 runtime.block_on(over.wait_for(|over| *over)).unwrap();
                 Some(no("it is over"))
             }),
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn a_question_of_many_small_things_is_counted_as_the_memory_it_takes() {
         let FromWorker::Ask { mut ask, .. } = question(1) else { panic!("a question") };
-        let empty = ChatMessage { role: Speaker::User, content: "".into() };
+        let empty = ChatMessage { role: Role::User, content: "".into() };
         ask.messages = vec![empty; 500_000];
         assert!(size(&ask) > MOST_BYTES_AT_ONCE);
         (ask.messages, ask.legal) = (Vec::new(), "[0]".repeat(80_000));
@@ -380,7 +380,7 @@ mod tests {
                 }
             }
         });
-        let said = converse(&ours, &order(), &Told(|_| None));
+        let said = converse(&ours, &order(), &FixedResponder(|_| None));
         worker.join().unwrap();
         assert!(matches!(said, Err(Broken::Gone | Broken::Forged(_))), "{said:?}");
     }

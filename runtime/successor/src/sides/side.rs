@@ -5,18 +5,21 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use herm_sandbox::{Ending, How, Lease, Program, Refusal, Running, SpawnReport, Spec, Used};
+use herm_sandbox::{
+    ExitReason, ResourceUsage, SandboxExit, SandboxLease, SandboxProcess, SandboxProgram, SandboxSpec, SpawnError,
+    SpawnReport,
+};
 use tokio::sync::watch;
 
 use crate::backend::{BackendError, ErrorClass};
 use crate::broker::Broker;
-use crate::budget::Budget;
+use crate::budget::SuccessorBudget;
 use crate::fork::ProgramsByDigest;
 use crate::inside::worker;
 use crate::measure::Arm;
-use crate::sides::conversation::{Broken, Desk, converse};
+use crate::sides::conversation::{Broken, Responder, converse};
 use crate::text;
-use crate::tool::Sandboxed;
+use crate::tool::SandboxedPrograms;
 use crate::wire::{self, Answer, FromWorker, ToWorker};
 
 /// How long one call of a program may take.
@@ -36,39 +39,40 @@ impl Rejection {
         Self { reason: reason.into(), sentence: sentence.into() }
     }
 
-    pub(crate) fn of_refusal(refusal: &Refusal) -> Self {
+    pub(crate) fn of_refusal(refusal: &SpawnError) -> Self {
         let reason = match refusal {
-            Refusal::Escaped { .. } => "sandbox_escaped",
-            Refusal::NotRegistered | Refusal::Unavailable { .. } | Refusal::Invalid { .. } | Refusal::Setup { .. } => {
-                "sandbox_unavailable"
-            }
+            SpawnError::Escaped { .. } => "sandbox_escaped",
+            SpawnError::NotRegistered
+            | SpawnError::Unavailable { .. }
+            | SpawnError::Invalid { .. }
+            | SpawnError::Setup { .. } => "sandbox_unavailable",
         };
         Self::new(reason, format!("No sandbox: {} ({}).", refusal.message(), refusal.hint()))
     }
 
-    fn of_ending(arm: Arm, ending: &Ending) -> Self {
+    fn of_ending(arm: Arm, ending: &SandboxExit) -> Self {
         let side = arm.name();
         match &ending.how {
-            How::Exceeded { budget, limit, used } => Self::new(
+            ExitReason::Exceeded { budget, limit, used } => Self::new(
                 format!("budget_{}", budget.name()),
                 format!("The {side} side crossed its budget of {limit} {} ({used} were used).", budget.unit()),
             ),
-            How::Exited(code) => Self::new("worker_died", format!("The {side} worker left with code {code}.")),
-            How::Signalled(signal) => {
+            ExitReason::Exited(code) => Self::new("worker_died", format!("The {side} worker left with code {code}.")),
+            ExitReason::Signalled(signal) => {
                 Self::new("worker_died", format!("The {side} worker was ended by signal {signal}."))
             }
-            How::Killed => Self::new("worker_died", format!("The {side} worker was ended.")),
-            How::Broken(why) => Self::new("sandbox_broken", format!("The {side} sandbox broke: {why}.")),
+            ExitReason::Killed => Self::new("worker_died", format!("The {side} worker was ended.")),
+            ExitReason::Broken(why) => Self::new("sandbox_broken", format!("The {side} sandbox broke: {why}.")),
         }
     }
 }
 
 /// What the parent does for its workers.
-pub(crate) struct Around<'a> {
+pub(crate) struct ParentServices<'a> {
     /// Who answers the baseline, and who the patched side: a patch may bring another backend.
     pub(crate) brokers: [Option<Arc<Broker>>; 2],
     /// Who runs programs.
-    pub(crate) sandboxes: &'a Sandboxed,
+    pub(crate) sandboxes: &'a SandboxedPrograms,
     /// The programs of the patch and of the brain, by their SHA-256. No other is run.
     pub(crate) programs: ProgramsByDigest,
     pub(crate) runtime: tokio::runtime::Handle,
@@ -76,51 +80,58 @@ pub(crate) struct Around<'a> {
     pub(crate) until: Instant,
 }
 
-impl Around<'_> {
+impl ParentServices<'_> {
     fn broker(&self, arm: Arm) -> Option<&Arc<Broker>> {
         self.brokers[usize::from(arm == Arm::Patched)].as_ref()
     }
 
     /// Whether a question of this side was refused for want of money.
     fn is_spent(&self, arm: Arm) -> bool {
-        self.broker(arm).is_some_and(|broker| broker.purse().refused)
+        self.broker(arm).is_some_and(|broker| broker.balance().refused)
     }
 
     /// What was spent on models; both sides have one purse.
     pub(crate) fn micro_usd(&self) -> u64 {
-        self.brokers.iter().flatten().next().map_or(0, |broker| broker.purse().spent)
+        self.brokers.iter().flatten().next().map_or(0, |broker| broker.balance().spent)
     }
 }
 
 /// A worker in its sandbox.
-pub(crate) struct Side {
+pub(crate) struct WorkerHandle {
     pub(crate) arm: Arm,
     pub(crate) report: SpawnReport,
-    running: Option<Running>,
+    running: Option<SandboxProcess>,
     stream: Option<UnixStream>,
-    ending: Option<Ending>,
+    ending: Option<SandboxExit>,
     /// What programs used that ran for this side since the last order.
-    programs: Used,
+    programs: ResourceUsage,
 }
 
-impl Side {
+impl WorkerHandle {
     /// Starts a worker on the copy of the brain in a lease.
-    pub(crate) fn spawn(arm: Arm, lease: &Lease, budget: &Budget) -> Result<Self, Rejection> {
+    pub(crate) fn spawn(arm: Arm, lease: &SandboxLease, budget: &SuccessorBudget) -> Result<Self, Rejection> {
         let (ours, theirs) = UnixStream::pair()
             .map_err(|source| Rejection::new("sandbox_unavailable", format!("No socket can be made: {source}.")))?;
-        let mut spec = Spec::new(Program::Ourselves, lease);
+        let mut spec = SandboxSpec::new(SandboxProgram::CurrentExe, lease);
         spec.limits = limits(budget);
         spec.args = vec![worker::ARGUMENT.to_owned(), worker::blocking_threads(spec.limits.processes).to_string()];
         spec.channel = Some(theirs.into());
         let running = herm_sandbox::spawn(spec).map_err(|refusal| Rejection::of_refusal(&refusal))?;
         let report = running.report.clone();
-        Ok(Self { arm, report, running: Some(running), stream: Some(ours), ending: None, programs: Used::default() })
+        Ok(Self {
+            arm,
+            report,
+            running: Some(running),
+            stream: Some(ours),
+            ending: None,
+            programs: ResourceUsage::default(),
+        })
     }
 
     /// Gives an order, answers what the worker asks meanwhile, and returns what came of it.
-    pub(crate) fn order(&mut self, order: &ToWorker, around: &Around<'_>) -> Result<FromWorker, Rejection> {
+    pub(crate) fn order(&mut self, order: &ToWorker, around: &ParentServices<'_>) -> Result<FromWorker, Rejection> {
         let arm = self.arm;
-        self.programs = Used::default();
+        self.programs = ResourceUsage::default();
         let Some(stream) = &self.stream else { return Err(self.gone()) };
         let answers = Answers { around, arm, programs: Mutex::default() };
         let said = converse(stream, order, &answers);
@@ -150,7 +161,7 @@ impl Side {
     }
 
     /// What programs used since the last order.
-    pub(crate) fn programs(&self) -> &Used {
+    pub(crate) fn programs(&self) -> &ResourceUsage {
         &self.programs
     }
 
@@ -164,13 +175,13 @@ impl Side {
     }
 
     /// Lets the worker leave, and waits until nothing of it is left.
-    pub(crate) fn leave(&mut self) -> Result<Used, Rejection> {
+    pub(crate) fn shut_down(&mut self) -> Result<ResourceUsage, Rejection> {
         drop(self.stream.take());
         if let Some(running) = self.running.take() {
             self.ending = Some(running.wait());
         }
         match &self.ending {
-            Some(Ending { how: How::Exited(0), used, .. }) => Ok(used.clone()),
+            Some(SandboxExit { how: ExitReason::Exited(0), used, .. }) => Ok(used.clone()),
             Some(ending) => Err(Rejection::of_ending(self.arm, ending)),
             None => Err(Rejection::new("worker_died", "A worker is gone.")),
         }
@@ -187,32 +198,32 @@ impl Side {
     }
 
     /// What it used, once it has ended.
-    pub(crate) fn used(&self) -> Used {
+    pub(crate) fn used(&self) -> ResourceUsage {
         self.ending.as_ref().map(|ending| ending.used.clone()).unwrap_or_default()
     }
 }
 
 /// What one side may take of a budget: both live at the same time and share it.
-pub(crate) fn limits(budget: &Budget) -> herm_sandbox::Limits {
-    herm_sandbox::Limits {
+pub(crate) fn limits(budget: &SuccessorBudget) -> herm_sandbox::SandboxLimits {
+    herm_sandbox::SandboxLimits {
         wall: Duration::from_secs(budget.wall_secs),
         cpu_percent: (budget.cpu_percent / 2).max(5),
         memory: budget.memory_bytes / 2,
         processes: budget.processes / 2,
         disk: budget.disk_bytes / 2,
         files: budget.files / 2,
-        ..herm_sandbox::Limits::default()
+        ..herm_sandbox::SandboxLimits::default()
     }
 }
 
 /// Who answers the worker of one side, and what its programs used.
 struct Answers<'a> {
-    around: &'a Around<'a>,
+    around: &'a ParentServices<'a>,
     arm: Arm,
-    programs: Mutex<Used>,
+    programs: Mutex<ResourceUsage>,
 }
 
-impl Desk for Answers<'_> {
+impl Responder for Answers<'_> {
     fn reply(&self, ask: wire::WireAsk, mut over: watch::Receiver<bool>) -> Option<Answer> {
         let refused = |why: &str| Some(Err(BackendError::new(ErrorClass::BadRequest, why)).into());
         let Some(broker) = self.around.broker(self.arm) else {

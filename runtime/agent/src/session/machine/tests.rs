@@ -7,16 +7,16 @@ use super::*;
 
 /// A machine in which one call of `recall` went well, and the role wants these keys of an answer.
 fn after_a_call(keys: &[&str]) -> Machine {
-    let rules = Rules {
+    let rules = SessionRules {
         tools: vec!["note".to_owned(), "recall".to_owned()],
         answer_keys: keys.iter().map(|key| (*key).to_owned()).collect(),
-        ..Rules::default()
+        ..SessionRules::default()
     };
     run_once(Machine::new(rules, "role".into(), "input".into()))
 }
 
 fn run_once(mut machine: Machine) -> Machine {
-    assert_eq!(machine.hear(r#"{"tool":"recall","args":{"query":"first"}}"#, Finish::Stop), Heard::Call);
+    assert_eq!(machine.hear(r#"{"tool":"recall","args":{"query":"first"}}"#, FinishReason::Stop), ReplyEffect::Call);
     machine.take(&ToolReport::new(EvidenceStatus::Ok, "nothing", "0 hits"));
     machine
 }
@@ -30,11 +30,11 @@ enum Led {
 }
 
 fn led(machine: &mut Machine, reply: &str) -> Led {
-    let heard = machine.hear(reply, Finish::Stop);
+    let heard = machine.hear(reply, FinishReason::Stop);
     match (heard, machine.next()) {
-        (Heard::Call, Next::Call(call)) => Led::Call(call.tool.clone(), Value::Object(call.args.clone())),
-        (Heard::Done, Next::Done(Stop { answer: Some(answer), .. })) => Led::Answer(answer.clone()),
-        (Heard::Nudged(text) | Heard::Refused { text, .. }, _) => Led::Told(text.to_string()),
+        (ReplyEffect::Call, Next::Call(call)) => Led::Call(call.tool.clone(), Value::Object(call.args.clone())),
+        (ReplyEffect::Done, Next::Done(Stop { answer: Some(answer), .. })) => Led::Answer(answer.clone()),
+        (ReplyEffect::Nudged(text) | ReplyEffect::Refused { text, .. }, _) => Led::Told(text.to_string()),
         (other, next) => panic!("{reply}: {other:?} {next:?}"),
     }
 }
@@ -61,7 +61,7 @@ fn calls_in_other_notations_are_made_and_the_conversation_keeps_their_text() {
     ] {
         let mut machine = after_a_call(&[]);
         assert_eq!(led(&mut machine, reply), recall(), "{reply}");
-        assert!(machine.said.contains(&Said::Reply(reply.into())), "{reply}");
+        assert!(machine.said.contains(&ConversationEntry::Reply(reply.into())), "{reply}");
     }
 }
 
@@ -102,10 +102,10 @@ fn a_call_of_a_tool_that_is_not_there_is_refused_in_every_sure_notation() {
 #[test]
 fn arguments_that_cannot_be_used_are_told_of() {
     for (reply, said) in [
-        (r#"{"name":"recall","arguments":"the weather"}"#, Problem::ArgsTextNotJson),
-        (r#"{"action":"recall","action_input":"the weather"}"#, Problem::ArgsTextNotJson),
-        (r#"{"tool":"recall","args":{"query":"x","query":"y"}}"#, Problem::RepeatedArgument),
-        (r#"{"name":"recall","arguments":{"query":{"a":1,"a":1}}}"#, Problem::RepeatedArgument),
+        (r#"{"name":"recall","arguments":"the weather"}"#, ObjectProblem::ArgsTextNotJson),
+        (r#"{"action":"recall","action_input":"the weather"}"#, ObjectProblem::ArgsTextNotJson),
+        (r#"{"tool":"recall","args":{"query":"x","query":"y"}}"#, ObjectProblem::RepeatedArgument),
+        (r#"{"name":"recall","arguments":{"query":{"a":1,"a":1}}}"#, ObjectProblem::RepeatedArgument),
     ] {
         assert_eq!(reads(reply), Led::Told(said.advice().to_owned()), "{reply}");
     }
@@ -156,7 +156,7 @@ fn an_answer_beside_something_unreadable_is_asked_for_again_while_tools_may_be_c
         assert_eq!(reads(reply), Led::Told(MIXED.to_owned()), "{reply}");
     }
     let mut machine = run_once(Machine::new(
-        Rules { turns: 2, tools: vec!["recall".to_owned()], ..Rules::default() },
+        SessionRules { turns: 2, tools: vec!["recall".to_owned()], ..SessionRules::default() },
         "role".into(),
         "input".into(),
     ));
@@ -186,7 +186,7 @@ fn an_answer_that_was_sent_back_counts_if_nothing_better_comes() {
         let mut machine = after_a_call(&["findings"]);
         assert!(matches!(led(&mut machine, r#"{"summary":"x"}"#), Led::Told(_)));
         match reason {
-            StopReason::Ceiling => (0..6).for_each(|_| drop(machine.hear("prose", Finish::Stop))),
+            StopReason::Ceiling => (0..6).for_each(|_| drop(machine.hear("prose", FinishReason::Stop))),
             other => machine.end(other, "gone"),
         }
         let Next::Done(stop) = machine.next() else { panic!("not done") };
@@ -211,18 +211,18 @@ fn of_several_objects_the_complete_one_is_the_answer() {
 
 #[test]
 fn nothing_is_asked_for_again_on_the_last_turn() {
-    let rules = Rules { turns: 1, answer_keys: vec!["summary".to_owned()], ..Rules::default() };
+    let rules = SessionRules { turns: 1, answer_keys: vec!["summary".to_owned()], ..SessionRules::default() };
     let mut machine = Machine::new(rules, "role".into(), "input".into());
     assert_eq!(led(&mut machine, "{}"), Led::Answer("{}".to_owned()));
 }
 
 #[test]
 fn the_first_edition_chooses_as_it_always_did() {
-    let rules = Rules {
+    let rules = SessionRules {
         tools: vec!["recall".to_owned()],
         reading: Edition::First,
         answer_keys: vec!["summary".to_owned()],
-        ..Rules::default()
+        ..SessionRules::default()
     };
     for (reply, answer) in [
         (r#"{"id":7} {"tool":"recall","args":{}}"#, r#"{"id":7}"#),
@@ -312,9 +312,9 @@ fn a_call_in_another_notation_on_the_last_turn_is_not_the_answer() {
     for reply in
         [r#"{"name":"recall","arguments":{"query":"x"}}"#, r#"{"action":"recall","action_input":{"query":"x"}}"#]
     {
-        let rules = Rules { tools: vec!["recall".to_owned()], turns: 2, ..Rules::default() };
+        let rules = SessionRules { tools: vec!["recall".to_owned()], turns: 2, ..SessionRules::default() };
         let mut machine = run_once(Machine::new(rules, "role".into(), "input".into()));
-        machine.hear(reply, Finish::Stop);
+        machine.hear(reply, FinishReason::Stop);
         let Next::Done(stop) = machine.next() else { panic!("{reply}: the last turn was used up") };
         assert_eq!((stop.reason, &stop.answer), (StopReason::Ceiling, &None), "{reply}");
     }
@@ -322,7 +322,11 @@ fn a_call_in_another_notation_on_the_last_turn_is_not_the_answer() {
 
 #[test]
 fn before_any_tool_has_run_what_looks_like_an_answer_and_a_call_is_a_call() {
-    let rules = Rules { tools: vec!["recall".to_owned()], answer_keys: vec!["name".to_owned()], ..Rules::default() };
+    let rules = SessionRules {
+        tools: vec!["recall".to_owned()],
+        answer_keys: vec!["name".to_owned()],
+        ..SessionRules::default()
+    };
     let mut machine = Machine::new(rules, "role".into(), "input".into());
     assert_eq!(led(&mut machine, r#"{"name":"recall","arguments":{"query":"x"}}"#), recall());
 }
@@ -384,9 +388,9 @@ fn taken_wrongly(reply: &str) -> Option<String> {
         }
     }
     // Nor is it where nothing but an answer is legal. `{}` says nothing, and nothing of the call.
-    let rules = Rules { tools: vec!["recall".to_owned()], turns: 2, ..Rules::default() };
+    let rules = SessionRules { tools: vec!["recall".to_owned()], turns: 2, ..SessionRules::default() };
     let mut last = run_once(Machine::new(rules, "role".into(), "input".into()));
-    last.hear(reply, Finish::Stop);
+    last.hear(reply, FinishReason::Stop);
     match last.next() {
         Next::Done(Stop { answer: Some(answer), .. }) if answer != "{}" => {
             Some(format!("{reply:?} is at last the answer {answer}"))

@@ -22,13 +22,13 @@ pub(super) fn next_meant(text: &str, at: usize) -> usize {
 /// Where the next end of a line and of a comment is, so that nobody looks for it twice.
 #[derive(Default)]
 pub(super) struct Comments {
-    line: Option<Known>,
-    block: Option<Known>,
+    line: Option<CachedMark>,
+    block: Option<CachedMark>,
 }
 
 /// Between `from` and `mark` there is no other mark; it ends at `end`.
 #[derive(Clone, Copy)]
-struct Known {
+struct CachedMark {
     from: usize,
     mark: usize,
     end: usize,
@@ -47,7 +47,7 @@ impl Comments {
         }
         let found = text.get(from..)?.find(mark).map(|found| from + found);
         let end = found.map_or(text.len(), |found| found + mark.len());
-        *known = Some(Known { from, mark: found.unwrap_or(end), end });
+        *known = Some(CachedMark { from, mark: found.unwrap_or(end), end });
         Some(end)
     }
 

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::outline::{Kept, arguments};
-use super::{Edition, Object, Problem, broken};
+use super::outline::{CheckedValue, arguments};
+use super::{Edition, Object, ObjectProblem, broken};
 
 /// A call in the notation of another harness.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +19,7 @@ pub struct ForeignCall {
     /// The name of the tool, without the prefix `functions.`.
     pub tool: String,
     /// The arguments, or what is wrong with them.
-    pub args: Result<Map<String, Value>, Problem>,
+    pub args: Result<Map<String, Value>, ObjectProblem>,
 }
 
 /// Keys that name the tool.
@@ -277,15 +277,19 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What an object without the key `tool` is.
-pub(super) fn object<'r>(entries: &[(String, Kept)], text: Cow<'r, str>, announced: &Announced<'_>) -> Object<'r> {
+pub(super) fn object<'r>(
+    entries: &[(String, CheckedValue)],
+    text: Cow<'r, str>,
+    announced: &Announced<'_>,
+) -> Object<'r> {
     let repaired = matches!(text, Cow::Owned(_));
     let mut calls = Vec::new();
     collect(entries, None, &mut calls);
     let sure = calls.iter().any(|(_, sure)| *sure);
     let mut calls: Vec<ForeignCall> = calls.into_iter().map(|(call, _)| call).collect();
     match announced {
-        Announced::Parameter => return broken(Problem::ForeignMarkup),
-        Announced::Call if calls.is_empty() => return broken(Problem::ForeignMarkup),
+        Announced::Parameter => return broken(ObjectProblem::ForeignMarkup),
+        Announced::Call if calls.is_empty() => return broken(ObjectProblem::ForeignMarkup),
         Announced::Arguments { tool, .. } if calls.is_empty() => {
             let mut args = Map::new();
             let mut repeated = false;
@@ -293,7 +297,7 @@ pub(super) fn object<'r>(entries: &[(String, Kept)], text: Cow<'r, str>, announc
                 repeated |= kept.repeated;
                 repeated |= args.insert(key.clone(), kept.value.clone()).is_some();
             }
-            let args = if repeated { Err(Problem::RepeatedArgument) } else { Ok(args) };
+            let args = if repeated { Err(ObjectProblem::RepeatedArgument) } else { Ok(args) };
             calls.push(ForeignCall { tool: plain_name(tool), args });
         }
         _ if calls.is_empty() => return Object::Final { text, repaired },
@@ -305,7 +309,7 @@ pub(super) fn object<'r>(entries: &[(String, Kept)], text: Cow<'r, str>, announc
 }
 
 /// The calls that an object stands for, and whether it can be nothing else.
-fn collect(entries: &[(String, Kept)], inside: Option<Sure>, calls: &mut Vec<(ForeignCall, bool)>) {
+fn collect(entries: &[(String, CheckedValue)], inside: Option<Sure>, calls: &mut Vec<(ForeignCall, bool)>) {
     let says_type = |wanted: &[&str]| {
         let type_of = entries.iter().find(|(key, _)| key == "type").and_then(|(_, kept)| kept.value.as_str());
         type_of.is_some_and(|found| wanted.contains(&found))
@@ -331,8 +335,9 @@ fn collect(entries: &[(String, Kept)], inside: Option<Sure>, calls: &mut Vec<(Fo
         for value in inner {
             if let Value::Object(map) = value {
                 // Which of the inner objects has a key twice is not known; then each of them may.
-                let kept = |value: &Value| Kept { value: value.clone(), repeated: kept.repeated };
-                let entries: Vec<(String, Kept)> = map.iter().map(|(key, value)| (key.clone(), kept(value))).collect();
+                let kept = |value: &Value| CheckedValue { value: value.clone(), repeated: kept.repeated };
+                let entries: Vec<(String, CheckedValue)> =
+                    map.iter().map(|(key, value)| (key.clone(), kept(value))).collect();
                 collect(&entries, Some(sure), calls);
             }
         }
@@ -344,7 +349,7 @@ fn collect(entries: &[(String, Kept)], inside: Option<Sure>, calls: &mut Vec<(Fo
 struct Sure(bool);
 
 /// A name and arguments in one object.
-fn flat(entries: &[(String, Kept)], sure: bool) -> Option<ForeignCall> {
+fn flat(entries: &[(String, CheckedValue)], sure: bool) -> Option<ForeignCall> {
     let get = |wanted: &str| entries.iter().find(|(key, _)| key == wanted).map(|(_, kept)| kept);
     let name = NAMES.iter().find_map(|key| get(key)?.value.as_str())?;
     let held = SURE_ARGUMENTS.iter().find_map(|key| get(key));
@@ -357,7 +362,7 @@ fn flat(entries: &[(String, Kept)], sure: bool) -> Option<ForeignCall> {
     };
     let twice = |key: &str| entries.iter().filter(|(other, _)| other == key).count() > 1;
     let args = match NAMES.iter().chain(&SURE_ARGUMENTS).chain(&LIKELY_ARGUMENTS).any(|key| twice(key)) {
-        true => Err(Problem::RepeatedKey),
+        true => Err(ObjectProblem::RepeatedKey),
         false => args,
     };
     Some(ForeignCall { tool: plain_name(name), args })

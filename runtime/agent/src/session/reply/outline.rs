@@ -7,7 +7,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::foreign::{self, Announced};
-use super::{Edition, Object, Problem, broken};
+use super::{Edition, Object, ObjectProblem, broken};
 
 /// Keys beside `tool` and `args` in which models like to talk. They are no arguments.
 const REMARKS: [&str; 3] = ["thought", "reasoning", "comment"];
@@ -17,7 +17,7 @@ const OTHER_ARGS: [&str; 6] = ["arguments", "parameters", "params", "input", "to
 
 /// The entries of an object in the order of the text; a key that occurs twice is there twice.
 #[derive(Default)]
-pub(super) struct Outline(Vec<(String, Kept)>);
+pub(super) struct Outline(Vec<(String, CheckedValue)>);
 
 impl Outline {
     /// What the object is. `text` is its source, owned if and only if it was repaired.
@@ -25,7 +25,7 @@ impl Outline {
         let repaired = matches!(text, Cow::Owned(_));
         let count = |wanted: &str| self.0.iter().filter(|(key, _)| key == wanted).count();
         if count("tool") > 1 || count("args") > 1 {
-            return broken(Problem::RepeatedKey);
+            return broken(ObjectProblem::RepeatedKey);
         }
         if count("tool") == 0 {
             if edition == Edition::First {
@@ -39,17 +39,18 @@ impl Outline {
             Some(entries.remove(at).1)
         };
         let (tool, args) = (take("tool").unwrap_or_default(), take("args"));
-        let Value::String(tool) = tool.value else { return broken(Problem::ToolNotText) };
-        let loose: Vec<&(String, Kept)> = entries.iter().filter(|(key, _)| !REMARKS.contains(&key.as_str())).collect();
+        let Value::String(tool) = tool.value else { return broken(ObjectProblem::ToolNotText) };
+        let loose: Vec<&(String, CheckedValue)> =
+            entries.iter().filter(|(key, _)| !REMARKS.contains(&key.as_str())).collect();
         let args = match (args, loose.as_slice()) {
             (None, [(key, args)]) if edition == Edition::Second && OTHER_ARGS.contains(&key.as_str()) => {
                 // Under a name of its own, text may be an argument and not the arguments.
                 arguments(Some(args.clone()), edition).map_err(|problem| match problem {
-                    Problem::RepeatedArgument => problem,
-                    _ => Problem::LooseArguments,
+                    ObjectProblem::RepeatedArgument => problem,
+                    _ => ObjectProblem::LooseArguments,
                 })
             }
-            (None, [_, ..]) => Err(Problem::LooseArguments),
+            (None, [_, ..]) => Err(ObjectProblem::LooseArguments),
             (args, _) => arguments(args, edition),
         };
         match args {
@@ -60,19 +61,19 @@ impl Outline {
 }
 
 /// The arguments of a call. Some models write them as JSON inside a string, which has only one meaning.
-pub(super) fn arguments(args: Option<Kept>, edition: Edition) -> Result<Map<String, Value>, Problem> {
+pub(super) fn arguments(args: Option<CheckedValue>, edition: Edition) -> Result<Map<String, Value>, ObjectProblem> {
     let Some(args) = args else { return Ok(Map::new()) };
-    let repeated = |kept: &Kept| kept.repeated && edition == Edition::Second;
+    let repeated = |kept: &CheckedValue| kept.repeated && edition == Edition::Second;
     match args {
-        kept if repeated(&kept) => Err(Problem::RepeatedArgument),
-        Kept { value: Value::Null, .. } => Ok(Map::new()),
-        Kept { value: Value::Object(args), .. } => Ok(args),
-        Kept { value: Value::String(text), .. } => match serde_json::from_str::<Kept>(&text) {
-            Ok(kept) if repeated(&kept) => Err(Problem::RepeatedArgument),
-            Ok(Kept { value: Value::Object(args), .. }) => Ok(args),
-            _ => Err(Problem::ArgsTextNotJson),
+        kept if repeated(&kept) => Err(ObjectProblem::RepeatedArgument),
+        CheckedValue { value: Value::Null, .. } => Ok(Map::new()),
+        CheckedValue { value: Value::Object(args), .. } => Ok(args),
+        CheckedValue { value: Value::String(text), .. } => match serde_json::from_str::<CheckedValue>(&text) {
+            Ok(kept) if repeated(&kept) => Err(ObjectProblem::RepeatedArgument),
+            Ok(CheckedValue { value: Value::Object(args), .. }) => Ok(args),
+            _ => Err(ObjectProblem::ArgsTextNotJson),
         },
-        _ => Err(Problem::ArgsNotObject),
+        _ => Err(ObjectProblem::ArgsNotObject),
     }
 }
 
@@ -102,18 +103,18 @@ impl<'de> Visitor<'de> for OutlineVisitor {
 
 /// A value, and whether a key occurs twice in one of its objects: a [`Value`] alone forgets the first of the two.
 #[derive(Default, Clone)]
-pub(super) struct Kept {
+pub(super) struct CheckedValue {
     pub(super) value: Value,
     pub(super) repeated: bool,
 }
 
-impl From<Value> for Kept {
+impl From<Value> for CheckedValue {
     fn from(value: Value) -> Self {
         Self { value, repeated: false }
     }
 }
 
-impl<'de> Deserialize<'de> for Kept {
+impl<'de> Deserialize<'de> for CheckedValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(KeptVisitor)
     }
@@ -122,55 +123,55 @@ impl<'de> Deserialize<'de> for Kept {
 struct KeptVisitor;
 
 impl<'de> Visitor<'de> for KeptVisitor {
-    type Value = Kept;
+    type Value = CheckedValue;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("any JSON value")
     }
 
-    fn visit_unit<E>(self) -> Result<Kept, E> {
-        Ok(Kept::default())
+    fn visit_unit<E>(self) -> Result<CheckedValue, E> {
+        Ok(CheckedValue::default())
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Kept, E> {
+    fn visit_bool<E>(self, value: bool) -> Result<CheckedValue, E> {
         Ok(Value::from(value).into())
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Kept, E> {
+    fn visit_i64<E>(self, value: i64) -> Result<CheckedValue, E> {
         Ok(Value::from(value).into())
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Kept, E> {
+    fn visit_u64<E>(self, value: u64) -> Result<CheckedValue, E> {
         Ok(Value::from(value).into())
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Kept, E> {
+    fn visit_f64<E>(self, value: f64) -> Result<CheckedValue, E> {
         Ok(Value::from(value).into())
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Kept, E> {
+    fn visit_str<E>(self, value: &str) -> Result<CheckedValue, E> {
         Ok(Value::from(value).into())
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Kept, E> {
+    fn visit_string<E>(self, value: String) -> Result<CheckedValue, E> {
         Ok(Value::from(value).into())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Kept, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<CheckedValue, A::Error> {
         let (mut items, mut repeated) = (Vec::new(), false);
-        while let Some(item) = seq.next_element::<Kept>()? {
+        while let Some(item) = seq.next_element::<CheckedValue>()? {
             repeated |= item.repeated;
             items.push(item.value);
         }
-        Ok(Kept { value: Value::Array(items), repeated })
+        Ok(CheckedValue { value: Value::Array(items), repeated })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kept, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CheckedValue, A::Error> {
         let (mut entries, mut repeated) = (Map::new(), false);
-        while let Some((key, kept)) = map.next_entry::<String, Kept>()? {
+        while let Some((key, kept)) = map.next_entry::<String, CheckedValue>()? {
             repeated |= kept.repeated;
             repeated |= entries.insert(key, kept.value).is_some();
         }
-        Ok(Kept { value: Value::Object(entries), repeated })
+        Ok(CheckedValue { value: Value::Object(entries), repeated })
     }
 }

@@ -50,7 +50,7 @@ macro_rules! cases {
             #[test]
             fn $name() {
                 let objects = vec![$($object),*];
-                assert_eq!(read($reply, false), Reading { objects, end: End::$end, left_out: 0 });
+                assert_eq!(read($reply, false), ParsedReply { objects, end: ReplyEnd::$end, left_out: 0 });
             }
         )*
     };
@@ -83,9 +83,9 @@ mod finding {
             r#"{"a":"\\"} {"b":"\\\"}"}"# => [answer(r#"{"a":"\\"}"#), answer(r#"{"b":"\\\"}"}"#)], Clean;
         unicode_escapes_are_decoded_in_calls:
             r#"{"t\u006fol":"\u00e9","args":{"a":"\ud83d\ude00"}}"# => [call("é", json!({"a": "😀"}))], Clean;
-        a_lone_surrogate_is_not_json: r#"{"a":"\ud800"}"# => [broken(Problem::NotJson)], Clean;
+        a_lone_surrogate_is_not_json: r#"{"a":"\ud800"}"# => [broken(ObjectProblem::NotJson)], Clean;
         an_escaped_nul_is_text: r#"{"tool":"x","args":{"a":"\u0000"}}"# => [call("x", json!({"a": "\0"}))], Clean;
-        a_nul_outside_strings_is_not_json: "{\"a\":\0 1}" => [broken(Problem::NotJson)], Clean;
+        a_nul_outside_strings_is_not_json: "{\"a\":\0 1}" => [broken(ObjectProblem::NotJson)], Clean;
         a_nul_in_prose_is_prose: "\0{\"a\":1}\0" => [answer("{\"a\":1}")], Clean;
         a_byte_order_mark_is_passed: "\u{feff}{\"a\":1}" => [answer("{\"a\":1}")], Clean;
         a_fence_after_a_byte_order_mark_counts: "\u{feff}```rust\n{\"a\":1}\n```" => [], Clean;
@@ -93,21 +93,21 @@ mod finding {
             "Look:\r\n```json\r\n{\"tool\":\"x\",\r\n\"args\":{}}\r\n```\r\n" => [call("x", json!({}))], Clean;
         many_bytes_per_character_do_no_harm:
             "é😀{\"é😀\":\"\\\\é\"}é" => [answer("{\"é😀\":\"\\\\é\"}")], Clean;
-        a_backslash_before_a_long_character_is_not_json: "{\"a\":\"\\é\"} é" => [broken(Problem::NotJson)], Clean;
+        a_backslash_before_a_long_character_is_not_json: "{\"a\":\"\\é\"} é" => [broken(ObjectProblem::NotJson)], Clean;
         odd_blanks_and_key_order_of_a_final_are_kept:
             "x {\t\"z\" :\r\n 1 ,\n\"a\":[ ] , \"z\":2.50E+1 } y" =>
             [answer("{\t\"z\" :\r\n 1 ,\n\"a\":[ ] , \"z\":2.50E+1 }")], Clean;
         long_numbers_of_a_final_are_kept:
             r#"{"a":123456789012345678901234567890.10,"b":-0,"c":1e-400}"# =>
             [answer(r#"{"a":123456789012345678901234567890.10,"b":-0,"c":1e-400}"#)], Clean;
-        a_number_out_of_range_is_not_json: r#"{"a":[1e400]}"# => [broken(Problem::NotJson)], Clean;
+        a_number_out_of_range_is_not_json: r#"{"a":[1e400]}"# => [broken(ObjectProblem::NotJson)], Clean;
         json_tags_around_are_text: "<json>{\"a\":1}</json>" => [answer("{\"a\":1}")], Clean;
     }
 
     #[test]
     fn the_text_of_a_strict_final_is_borrowed_from_the_reply() {
         let reply = "é {\"a\": 1 } é";
-        let Reading { objects, .. } = read(reply, false);
+        let ParsedReply { objects, .. } = read(reply, false);
         let [Object::Final { text: Cow::Borrowed(text), .. }] = objects.as_slice() else { panic!("{objects:?}") };
         assert_eq!(text.as_ptr(), reply["é ".len()..].as_ptr());
     }
@@ -146,7 +146,7 @@ mod thoughts {
         an_unfinished_tag_is_text: "{\"a\":1}</think" => [answer("{\"a\":1}")], Clean;
         a_closing_tag_inside_a_broken_object_still_ends_the_thought:
             "{\"tool\":\"x\"} {\"a\": hm </think> } {\"b\":2}" =>
-            [broken(Problem::NotJson), answer("{\"b\":2}")], Clean;
+            [broken(ObjectProblem::NotJson), answer("{\"b\":2}")], Clean;
         a_closing_tag_inside_an_open_object_still_ends_the_thought:
             "{\"tool\":\"x\"} {\"a\": hm </think> {\"b\":2}" => [], Truncated;
         a_closing_tag_inside_an_open_fence_still_ends_the_thought:
@@ -174,12 +174,12 @@ mod braces {
         a_call_behind_a_no_break_space_is_a_call:
             "{\u{a0}\"tool\":\"x\",\"args\":{\"a\":1}}" => [mended_call("x", json!({"a": 1}))], Clean;
         an_object_without_quotes_around_its_keys_lends_nothing:
-            "{tool: \"x\", args: {\"a\":1}} {\"b\":2}" => [broken(Problem::NotJson), answer("{\"b\":2}")], Clean;
+            "{tool: \"x\", args: {\"a\":1}} {\"b\":2}" => [broken(ObjectProblem::NotJson), answer("{\"b\":2}")], Clean;
         code_without_quotes_around_its_keys_is_passed_over:
             "{color: red, inner: {\"a\":1}} {\"b\":2}" => [answer("{\"b\":2}")], Clean;
         an_open_object_without_quotes_around_its_keys_lends_nothing:
             "{tool: \"x\", args: {\"a\":1}" => [], Truncated;
-        an_object_in_typographic_quotes_lends_nothing: "{“tool”: “x”, “args”: {\"a\":1}}" => [broken(Problem::NotJson)], Clean;
+        an_object_in_typographic_quotes_lends_nothing: "{“tool”: “x”, “args”: {\"a\":1}}" => [broken(ObjectProblem::NotJson)], Clean;
         code_lends_no_answer: "fn f() { return {\"a\":1}; } {\"b\":2}" => [answer("{\"b\":2}")], Clean;
         a_call_in_braces_of_prose_is_a_call: "{so: I call} {see {\"tool\":\"x\"}}" => [call("x", json!({}))], Clean;
         an_emoticon_does_no_harm: ":{ sad. {\"a\":1}" => [answer("{\"a\":1}")], Clean;
@@ -204,7 +204,11 @@ mod truncation {
     #[test]
     fn a_cut_reply_holds_nothing() {
         for reply in ["", "{\"tool\":\"x\",\"args\":{}}", "{\"a\":1} {\"b\":", "<think>", "prose"] {
-            assert_eq!(read(reply, true), Reading { objects: vec![], end: End::Truncated, left_out: 0 }, "{reply}");
+            assert_eq!(
+                read(reply, true),
+                ParsedReply { objects: vec![], end: ReplyEnd::Truncated, left_out: 0 },
+                "{reply}"
+            );
         }
     }
 
@@ -224,8 +228,8 @@ mod truncation {
                     let prefix = &whole[..before.len() + end];
                     // A brace with nothing after it is still a junk brace.
                     let is_open = call[..end].trim().len() > 1;
-                    let end = if is_open { End::Truncated } else { End::Clean };
-                    assert_eq!(read(prefix, false), Reading { objects: vec![], end, left_out: 0 }, "{prefix}");
+                    let end = if is_open { ReplyEnd::Truncated } else { ReplyEnd::Clean };
+                    assert_eq!(read(prefix, false), ParsedReply { objects: vec![], end, left_out: 0 }, "{prefix}");
                 }
             }
         }
@@ -239,30 +243,30 @@ mod repairs {
         trailing_commas_are_dropped:
             "{\"a\":[1,2 , ],\"b\":{\"c\":\",}\",\n},}" => [mended("{\"a\":[1,2  ],\"b\":{\"c\":\",}\"\n}}")], Clean;
         a_repaired_call_says_so: "{\"tool\":\"x\",\"args\":{\"a\":1,},}" => [mended_call("x", json!({"a": 1}))], Clean;
-        a_trailing_comma_without_a_value_is_not_repaired: "{\"a\":[,]}" => [broken(Problem::NotJson)], Clean;
-        a_trailing_comma_after_a_colon_is_not_repaired: "{\"a\":,}" => [broken(Problem::NotJson)], Clean;
-        two_trailing_commas_are_not_repaired: "{\"a\":1,,}" => [broken(Problem::NotJson)], Clean;
+        a_trailing_comma_without_a_value_is_not_repaired: "{\"a\":[,]}" => [broken(ObjectProblem::NotJson)], Clean;
+        a_trailing_comma_after_a_colon_is_not_repaired: "{\"a\":,}" => [broken(ObjectProblem::NotJson)], Clean;
+        two_trailing_commas_are_not_repaired: "{\"a\":1,,}" => [broken(ObjectProblem::NotJson)], Clean;
         single_quotes_become_double_quotes:
             "{'tool': 'x' , 'args': {'a': ['b','c']}}" => [mended_call("x", json!({"a": ["b", "c"]}))], Clean;
         braces_in_single_quoted_strings_are_text:
             "{'a':'}{','b':1} {}" => [mended("{\"a\":\"}{\",\"b\":1}"), answer("{}")], Clean;
         an_escaped_apostrophe_loses_its_backslash: r"{'a':'it\'s \\\n'}" => [mended(r#"{"a":"it's \\\n"}"#)], Clean;
         an_apostrophe_in_a_single_quoted_string_is_not_repaired:
-            "{'a':'it's'} {\"b\":2}" => [broken(Problem::NotJson), answer("{\"b\":2}")], Clean;
+            "{'a':'it's'} {\"b\":2}" => [broken(ObjectProblem::NotJson), answer("{\"b\":2}")], Clean;
         a_plural_apostrophe_before_a_comma_is_not_repaired:
-            "{'a':'the dogs', he said'} {\"b\":2}" => [broken(Problem::NotJson), answer("{\"b\":2}")], Clean;
+            "{'a':'the dogs', he said'} {\"b\":2}" => [broken(ObjectProblem::NotJson), answer("{\"b\":2}")], Clean;
         a_needless_escape_of_an_apostrophe_loses_its_backslash:
             r#"{"a":"it\'s \\' \"\'"}"# => [mended(r#"{"a":"it's \\' \"'"}"#)], Clean;
-        a_single_quoted_string_after_a_value_is_not_repaired: "{'a':1 'b':2}" => [broken(Problem::NotJson)], Clean;
-        mixed_quotes_are_not_repaired: "{\"a\":'b'}" => [broken(Problem::NotJson)], Clean;
+        a_single_quoted_string_after_a_value_is_not_repaired: "{'a':1 'b':2}" => [broken(ObjectProblem::NotJson)], Clean;
+        mixed_quotes_are_not_repaired: "{\"a\":'b'}" => [broken(ObjectProblem::NotJson)], Clean;
         a_double_quote_in_a_single_quoted_string_is_not_repaired:
-            "{'a':'say \"hi\"'}" => [broken(Problem::NotJson)], Clean;
+            "{'a':'say \"hi\"'}" => [broken(ObjectProblem::NotJson)], Clean;
         apostrophes_in_double_quoted_strings_are_text: "{\"a\":\"it's '}\"}" => [answer("{\"a\":\"it's '}\"}")], Clean;
         raw_line_breaks_in_strings_are_escaped:
             "{\"a\":\"1\r\n\t2\",\n\"b\":\"\u{f}\u{10}\u{1f}\0\"}" =>
             [mended("{\"a\":\"1\\r\\n\\t2\",\n\"b\":\"\\u000f\\u0010\\u001f\\u0000\"}")], Clean;
         raw_line_breaks_in_single_quoted_strings_are_escaped: "{'a':'1\n2'}" => [mended("{\"a\":\"1\\n2\"}")], Clean;
-        a_raw_line_break_after_a_backslash_is_not_repaired: "{\"a\":\"1\\\n2\"}" => [broken(Problem::NotJson)], Clean;
+        a_raw_line_break_after_a_backslash_is_not_repaired: "{\"a\":\"1\\\n2\"}" => [broken(ObjectProblem::NotJson)], Clean;
         all_repairs_work_together:
             "{'a':'1\n2',\n'b':['c',],}" => [mended("{\"a\":\"1\\n2\",\n\"b\":[\"c\"]}")], Clean;
         comments_are_taken_out:
@@ -271,16 +275,16 @@ mod repairs {
         a_comment_that_never_ends_leaves_the_object_open: "{\"a\":1 /* }" => [], Truncated;
         the_end_of_a_thought_in_a_comment_ends_the_thought:
             "{\"tool\":\"x\"} {\"a\":1 // </think>\n}" => [mended("{\"a\":1  }")], Clean;
-        bare_keys_are_not_repaired: "{\"a\":1,b:2}" => [broken(Problem::NotJson)], Clean;
-        words_of_other_languages_are_not_repaired: "{'a':None,'b':True}" => [broken(Problem::NotJson)], Clean;
-        a_missing_bracket_is_not_repaired: "{\"a\":[1,2}" => [broken(Problem::NotJson)], Clean;
-        a_missing_comma_is_not_repaired: "{\"a\":1 \"b\":2}" => [broken(Problem::NotJson)], Clean;
+        bare_keys_are_not_repaired: "{\"a\":1,b:2}" => [broken(ObjectProblem::NotJson)], Clean;
+        words_of_other_languages_are_not_repaired: "{'a':None,'b':True}" => [broken(ObjectProblem::NotJson)], Clean;
+        a_missing_bracket_is_not_repaired: "{\"a\":[1,2}" => [broken(ObjectProblem::NotJson)], Clean;
+        a_missing_comma_is_not_repaired: "{\"a\":1 \"b\":2}" => [broken(ObjectProblem::NotJson)], Clean;
         nothing_inside_a_broken_object_is_found:
             "{\"a\": hm, \"b\":{\"tool\":\"x\",\"args\":{}}} {\"c\":3}" =>
-            [broken(Problem::NotJson), answer("{\"c\":3}")], Clean;
+            [broken(ObjectProblem::NotJson), answer("{\"c\":3}")], Clean;
         a_single_quoted_brace_does_not_end_a_broken_object:
             "{\"a\":'}', \"b\":{\"tool\":\"x\",\"args\":{}}} {\"c\":3}" =>
-            [broken(Problem::NotJson), answer("{\"c\":3}")], Clean;
+            [broken(ObjectProblem::NotJson), answer("{\"c\":3}")], Clean;
     }
 }
 
@@ -334,8 +338,8 @@ mod kinds {
     use super::*;
 
     cases! {
-        a_tool_that_is_not_a_string_is_broken: r#"{"tool":1,"args":{}}"# => [broken(Problem::ToolNotText)], Clean;
-        a_tool_that_is_null_is_broken: r#"{"tool":null}"# => [broken(Problem::ToolNotText)], Clean;
+        a_tool_that_is_not_a_string_is_broken: r#"{"tool":1,"args":{}}"# => [broken(ObjectProblem::ToolNotText)], Clean;
+        a_tool_that_is_null_is_broken: r#"{"tool":null}"# => [broken(ObjectProblem::ToolNotText)], Clean;
         a_tool_name_is_kept_as_it_is: r#"{"tool":" X ","args":{}}"# => [call(" X ", json!({}))], Clean;
         a_tool_name_may_be_empty: r#"{"tool":""}"# => [call("", json!({}))], Clean;
         missing_args_are_empty: r#"{"tool":"x"}"# => [call("x", json!({}))], Clean;
@@ -343,58 +347,58 @@ mod kinds {
         args_may_come_first: r#"{"args":{"a":1},"tool":"x"}"# => [call("x", json!({"a": 1}))], Clean;
         remarks_are_no_arguments:
             r#"{"thought":"a","reasoning":"b","comment":"c","tool":"x"}"# => [call("x", json!({}))], Clean;
-        arguments_beside_the_tool_are_broken: r#"{"tool":"x","path":"y"}"# => [broken(Problem::LooseArguments)], Clean;
+        arguments_beside_the_tool_are_broken: r#"{"tool":"x","path":"y"}"# => [broken(ObjectProblem::LooseArguments)], Clean;
         other_keys_beside_args_are_ignored:
             r#"{"tool":"x","args":{"a":1},"id":2}"# => [call("x", json!({"a": 1}))], Clean;
         args_as_text_are_parsed: r#"{"tool":"x","args":" {\"a\":1}\n"}"# => [call("x", json!({"a": 1}))], Clean;
-        args_as_prose_are_broken: r#"{"tool":"x","args":"a"}"# => [broken(Problem::ArgsTextNotJson)], Clean;
-        args_as_empty_text_are_broken: r#"{"tool":"x","args":""}"# => [broken(Problem::ArgsTextNotJson)], Clean;
-        args_as_text_of_null_are_broken: r#"{"tool":"x","args":"null"}"# => [broken(Problem::ArgsTextNotJson)], Clean;
-        args_as_text_of_an_array_are_broken: r#"{"tool":"x","args":"[]"}"# => [broken(Problem::ArgsTextNotJson)], Clean;
+        args_as_prose_are_broken: r#"{"tool":"x","args":"a"}"# => [broken(ObjectProblem::ArgsTextNotJson)], Clean;
+        args_as_empty_text_are_broken: r#"{"tool":"x","args":""}"# => [broken(ObjectProblem::ArgsTextNotJson)], Clean;
+        args_as_text_of_null_are_broken: r#"{"tool":"x","args":"null"}"# => [broken(ObjectProblem::ArgsTextNotJson)], Clean;
+        args_as_text_of_an_array_are_broken: r#"{"tool":"x","args":"[]"}"# => [broken(ObjectProblem::ArgsTextNotJson)], Clean;
         args_as_text_of_two_objects_are_broken:
-            r#"{"tool":"x","args":"{}{}"}"# => [broken(Problem::ArgsTextNotJson)], Clean;
+            r#"{"tool":"x","args":"{}{}"}"# => [broken(ObjectProblem::ArgsTextNotJson)], Clean;
         args_as_text_with_a_fault_are_broken:
-            r#"{"tool":"x","args":"{\"a\":1,}"}"# => [broken(Problem::ArgsTextNotJson)], Clean;
-        args_as_an_array_are_broken: r#"{"tool":"x","args":[{}]}"# => [broken(Problem::ArgsNotObject)], Clean;
-        args_as_a_number_are_broken: r#"{"tool":"x","args":1}"# => [broken(Problem::ArgsNotObject)], Clean;
-        args_as_a_boolean_are_broken: r#"{"tool":"x","args":false}"# => [broken(Problem::ArgsNotObject)], Clean;
-        two_tools_are_broken: r#"{"tool":"x","args":{},"tool":"y"}"# => [broken(Problem::RepeatedKey)], Clean;
+            r#"{"tool":"x","args":"{\"a\":1,}"}"# => [broken(ObjectProblem::ArgsTextNotJson)], Clean;
+        args_as_an_array_are_broken: r#"{"tool":"x","args":[{}]}"# => [broken(ObjectProblem::ArgsNotObject)], Clean;
+        args_as_a_number_are_broken: r#"{"tool":"x","args":1}"# => [broken(ObjectProblem::ArgsNotObject)], Clean;
+        args_as_a_boolean_are_broken: r#"{"tool":"x","args":false}"# => [broken(ObjectProblem::ArgsNotObject)], Clean;
+        two_tools_are_broken: r#"{"tool":"x","args":{},"tool":"y"}"# => [broken(ObjectProblem::RepeatedKey)], Clean;
         two_tools_are_broken_even_if_one_is_escaped:
-            r#"{"tool":"x","args":{},"\u0074ool":"x"}"# => [broken(Problem::RepeatedKey)], Clean;
-        two_args_are_broken: r#"{"tool":"x","args":{},"args":null}"# => [broken(Problem::RepeatedKey)], Clean;
-        two_args_are_broken_even_without_a_tool: r#"{"args":{},"args":{}}"# => [broken(Problem::RepeatedKey)], Clean;
-        two_null_tools_are_broken: r#"{"tool":null,"tool":"x"}"# => [broken(Problem::RepeatedKey)], Clean;
+            r#"{"tool":"x","args":{},"\u0074ool":"x"}"# => [broken(ObjectProblem::RepeatedKey)], Clean;
+        two_args_are_broken: r#"{"tool":"x","args":{},"args":null}"# => [broken(ObjectProblem::RepeatedKey)], Clean;
+        two_args_are_broken_even_without_a_tool: r#"{"args":{},"args":{}}"# => [broken(ObjectProblem::RepeatedKey)], Clean;
+        two_null_tools_are_broken: r#"{"tool":null,"tool":"x"}"# => [broken(ObjectProblem::RepeatedKey)], Clean;
         other_keys_may_repeat: r#"{"a":1,"a":2}"# => [answer(r#"{"a":1,"a":2}"#)], Clean;
         a_tool_deeper_inside_makes_no_call: r#"{"a":{"tool":1}}"# => [answer(r#"{"a":{"tool":1}}"#)], Clean;
         a_tool_in_capitals_makes_no_call: r#"{"Tool":"x"}"# => [answer(r#"{"Tool":"x"}"#)], Clean;
         args_alone_make_no_call: r#"{"args":{}}"# => [answer(r#"{"args":{}}"#)], Clean;
         a_key_that_occurs_twice_in_args_is_refused:
-            r#"{"tool":"x","args":{"a":1,"a":2}}"# => [broken(Problem::RepeatedArgument)], Clean;
+            r#"{"tool":"x","args":{"a":1,"a":2}}"# => [broken(ObjectProblem::RepeatedArgument)], Clean;
         a_key_that_occurs_twice_deep_in_args_is_refused:
-            r#"{"tool":"x","args":{"a":[{"b":{"c":1,"\u0063":1}}]}}"# => [broken(Problem::RepeatedArgument)], Clean;
+            r#"{"tool":"x","args":{"a":[{"b":{"c":1,"\u0063":1}}]}}"# => [broken(ObjectProblem::RepeatedArgument)], Clean;
         a_key_that_occurs_twice_in_args_as_text_is_refused:
-            r#"{"tool":"x","args":"{\"a\":1,\"a\":1}"}"# => [broken(Problem::RepeatedArgument)], Clean;
+            r#"{"tool":"x","args":"{\"a\":1,\"a\":1}"}"# => [broken(ObjectProblem::RepeatedArgument)], Clean;
         a_key_may_occur_in_two_objects_of_args:
             r#"{"tool":"x","args":{"a":{"b":1},"c":{"b":1}}}"# =>
             [call("x", json!({"a": {"b": 1}, "c": {"b": 1}}))], Clean;
         arguments_of_a_tool_may_have_another_name:
             r#"{"tool":"x","parameters":{"a":1},"thought":"t"}"# => [call("x", json!({"a": 1}))], Clean;
         text_under_another_name_is_no_arguments:
-            r#"{"tool":"x","input":"a"}"# => [broken(Problem::LooseArguments)], Clean;
+            r#"{"tool":"x","input":"a"}"# => [broken(ObjectProblem::LooseArguments)], Clean;
     }
 
     #[test]
     fn every_problem_has_one_sentence_of_advice() {
         let problems = [
-            Problem::NotJson,
-            Problem::ToolNotText,
-            Problem::ArgsNotObject,
-            Problem::ArgsTextNotJson,
-            Problem::LooseArguments,
-            Problem::RepeatedKey,
-            Problem::RepeatedArgument,
-            Problem::ForeignMarkup,
-            Problem::TooDeep,
+            ObjectProblem::NotJson,
+            ObjectProblem::ToolNotText,
+            ObjectProblem::ArgsNotObject,
+            ObjectProblem::ArgsTextNotJson,
+            ObjectProblem::LooseArguments,
+            ObjectProblem::RepeatedKey,
+            ObjectProblem::RepeatedArgument,
+            ObjectProblem::ForeignMarkup,
+            ObjectProblem::TooDeep,
         ];
         for problem in problems {
             let advice = problem.advice();
@@ -419,7 +423,7 @@ mod limits {
         let nested = |levels: usize| format!("{{\"a\":{}1{}}}", "[".repeat(levels - 1), "]".repeat(levels - 1));
         assert_eq!(read(&nested(DEEPEST), false).objects, [answer(&nested(DEEPEST))]);
         assert!(serde_json::from_str::<Value>(&nested(DEEPEST)).is_ok());
-        assert_eq!(read(&nested(DEEPEST + 1), false).objects, [broken(Problem::TooDeep)]);
+        assert_eq!(read(&nested(DEEPEST + 1), false).objects, [broken(ObjectProblem::TooDeep)]);
         assert!(serde_json::from_str::<Value>(&nested(DEEPEST + 1)).is_err());
     }
 
@@ -439,10 +443,10 @@ mod limits {
     fn very_deep_objects_do_no_harm() {
         let levels = 1 << 18;
         let reply = format!("{}1{} {{}}", "{\"a\":".repeat(levels), "}".repeat(levels));
-        assert_eq!(read(&reply, false).objects, [broken(Problem::TooDeep), answer("{}")]);
+        assert_eq!(read(&reply, false).objects, [broken(ObjectProblem::TooDeep), answer("{}")]);
         let args = format!("{{\\\"a\\\":{}", "[".repeat(levels));
         let reply = format!("{{\"tool\":\"x\",\"args\":\"{args}\"}}");
-        assert_eq!(read(&reply, false).objects, [broken(Problem::ArgsTextNotJson)]);
+        assert_eq!(read(&reply, false).objects, [broken(ObjectProblem::ArgsTextNotJson)]);
     }
 
     #[test]
@@ -459,7 +463,10 @@ mod limits {
     #[test]
     fn a_lone_closing_tag_drops_the_count_too() {
         let reply = format!("{}</think>{{\"a\":1}}", "{}".repeat(100));
-        assert_eq!(read(&reply, false), Reading { objects: vec![answer("{\"a\":1}")], end: End::Clean, left_out: 0 });
+        assert_eq!(
+            read(&reply, false),
+            ParsedReply { objects: vec![answer("{\"a\":1}")], end: ReplyEnd::Clean, left_out: 0 }
+        );
     }
 
     #[test]
@@ -548,7 +555,7 @@ fn assert_sound(reply: &str) {
             assert_eq!(*repaired, !source.contains(&text.as_ptr()), "{text}");
         }
     }
-    assert_eq!(read(reply, true), Reading { objects: vec![], end: End::Truncated, left_out: 0 });
+    assert_eq!(read(reply, true), ParsedReply { objects: vec![], end: ReplyEnd::Truncated, left_out: 0 });
 }
 
 /// Any JSON value, a few levels deep.
@@ -652,7 +659,7 @@ proptest! {
         let text = if pretty { format!("{object:#}") } else { object.to_string() };
         let reply = format!("{before}{text}{after}");
         assert_sound(&reply);
-        prop_assert_eq!(read(&reply, false), Reading { objects: vec![answer(&text)], end: End::Clean, left_out: 0 });
+        prop_assert_eq!(read(&reply, false), ParsedReply { objects: vec![answer(&text)], end: ReplyEnd::Clean, left_out: 0 });
     }
 
     #[test]
@@ -666,7 +673,7 @@ proptest! {
         prop_assert_eq!(read(&reply, false).objects, [call(&tool, args)]);
         for (end, _) in text.char_indices().skip(2) {
             let reading = read(&text[..end], false);
-            prop_assert!(reading.objects.is_empty() && reading.end == End::Truncated, "{}", &text[..end]);
+            prop_assert!(reading.objects.is_empty() && reading.end == ReplyEnd::Truncated, "{}", &text[..end]);
         }
     }
 
@@ -675,7 +682,7 @@ proptest! {
         let object = Value::Object(object);
         let mut text = String::new();
         print_faulty(&object, if single { '\'' } else { '"' }, &mut text);
-        let Reading { objects, .. } = read(&text, false);
+        let ParsedReply { objects, .. } = read(&text, false);
         let [Object::Final { text: mended, .. }] = objects.as_slice() else { panic!("{text}: {objects:?}") };
         prop_assert_eq!(serde_json::from_str::<Value>(mended).ok(), Some(object), "{}", text);
     }
@@ -684,7 +691,7 @@ proptest! {
     fn what_stands_inside_a_broken_object_is_never_found(object in any_final(), inner in any_final()) {
         let inner = json!({"tool": "x", "args": inner, "rest": object});
         let text = format!("{{\"a\": {inner} no json, \"b\": {inner}}}");
-        prop_assert_eq!(read(&text, false).objects, [broken(Problem::NotJson)]);
+        prop_assert_eq!(read(&text, false).objects, [broken(ObjectProblem::NotJson)]);
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::skill::{guard, rules};
 use herm_agent::backend::Completion;
 use session::Turn;
-use session::synthesis::{self, Lesson};
+use session::synthesis::{self, SynthesizedSkill};
 
 /// The turns of a session, as the transcript keeps them.
 fn turns(seed: &Seed, failing: &str) -> Vec<Turn> {
@@ -13,7 +13,7 @@ fn turns(seed: &Seed, failing: &str) -> Vec<Turn> {
     let mut turns = Vec::new();
     scene.run(|tool, args| {
         let report = if tool == failing { failed("gone") } else { seed.call(tool, args) };
-        let call = session::machine::Call { tool: tool.to_owned(), args: args.clone() };
+        let call = session::machine::ToolCall { tool: tool.to_owned(), args: args.clone() };
         turns.push(Turn { reply: completion(String::new()), call: Some(call), report: Some(report.clone()) });
         report
     });
@@ -22,17 +22,17 @@ fn turns(seed: &Seed, failing: &str) -> Vec<Turn> {
 
 fn completion(text: String) -> Completion {
     let model = "reflex-1 (no language model)".to_owned();
-    Completion { text, finish: Finish::Stop, model, tokens: None, attestation: None }
+    Completion { text, finish: FinishReason::Stop, model, tokens: None, attestation: None }
 }
 
-fn decide(seed: &Seed, failing: &str, skills: &[SkillCard], archived: &[&str]) -> (Value, Option<Lesson>) {
+fn decide(seed: &Seed, failing: &str, skills: &[SkillSummary], archived: &[&str]) -> (Value, Option<SynthesizedSkill>) {
     let archived: Vec<_> = archived.iter().map(|slug| slug.parse().unwrap()).collect();
     let answer = run(seed, 8).stop.answer.unwrap();
     let turns = turns(seed, failing);
-    let ask = synthesis::question(&seed.input(), &turns, &answer, skills, &archived, &Limits::default(), false);
+    let ask = synthesis::question(&seed.input(), &turns, &answer, skills, &archived, &TaskLimits::default(), false);
     let text = reply(&ask);
     let value: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(problems(&ask.legal, &value), Vec::<String>::new());
+    assert_eq!(problems(&ask.reply_schema, &value), Vec::<String>::new());
     (value, synthesis::decide(&completion(text), Default::default()).unwrap())
 }
 
@@ -44,7 +44,7 @@ fn a_procedure_is_named_after_its_patterns_and_breaks_no_rule() {
         (&CLAUSE, "check-termination-imbalance-and-unilateral-change"),
     ] {
         let (value, decision) = decide(seed, "", &seed.skills(), &[]);
-        let Some(Lesson { slug, description, body }) = decision else { panic!("{value}") };
+        let Some(SynthesizedSkill { slug, description, body }) = decision else { panic!("{value}") };
         assert_eq!((slug.as_str(), value["action"].as_str()), (expected, Some("create")));
         assert!(rules::is_valid_name(slug.as_str()) && description.starts_with("Use when scan hits "), "{description}");
         assert_eq!(guard::objections(&format!("{description}\n{body}")), Vec::new());
@@ -55,14 +55,14 @@ fn a_procedure_is_named_after_its_patterns_and_breaks_no_rule() {
 #[test]
 fn nothing_is_written_twice() {
     let (value, _) = decide(&AUDIT, "", &AUDIT.skills(), &[]);
-    let written = SkillCard {
+    let written = SkillSummary {
         slug: value["name"].as_str().unwrap().parse().unwrap(),
         description: value["description"].as_str().unwrap().into(),
         category: None,
         external: false,
     };
     assert_eq!(decide(&AUDIT, "", std::slice::from_ref(&written), &[]).1, None);
-    let renamed = SkillCard { slug: "my-own-name".parse().unwrap(), ..written };
+    let renamed = SkillSummary { slug: "my-own-name".parse().unwrap(), ..written };
     let (value, decision) = decide(&AUDIT, "", &[renamed], &[]);
     assert_eq!((decision, value["reason"].as_str()), (None, Some("the skill my-own-name covers these patterns")));
 }

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::reply;
-use herm_agent::backend::{Ask, Finish, Purpose};
+use herm_agent::backend::{CompletionRequest, FinishReason, Purpose};
 use herm_agent::{session, task, tool};
 use herm_brain::memory::EvidenceStatus;
-use session::machine::{Legal, Machine, Next, Rules, Stop};
-use session::prompt::{self, Prompt, Shown};
-use task::Limits;
-use tool::{Card, Permission, SkillCard, ToolReport};
+use session::machine::{Legal, Machine, Next, SessionRules, Stop};
+use session::prompt::{self, Prompt, PromptSkills};
+use task::TaskLimits;
+use tool::{Permission, SkillSummary, ToolReport, ToolSpec};
 
 /// A seed agent with a task, and the places where a scan hits.
 pub(super) struct Seed {
@@ -146,7 +146,7 @@ impl Seed {
         text + "[first lines only: call with `name` for a whole pattern]\n"
     }
 
-    pub(super) fn skills(&self) -> Vec<SkillCard> {
+    pub(super) fn skills(&self) -> Vec<SkillSummary> {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../seed/agents").join(self.agent).join("skills");
         let mut cards = Vec::new();
         for entry in std::fs::read_dir(root).unwrap() {
@@ -154,7 +154,7 @@ impl Seed {
             let file = if path.is_dir() { path.join("SKILL.md") } else { path.clone() };
             let text = std::fs::read_to_string(file).unwrap();
             let description = text.lines().find_map(|line| line.strip_prefix("description: ")).unwrap().to_owned();
-            cards.push(SkillCard {
+            cards.push(SkillSummary {
                 slug: path.file_stem().unwrap().to_str().unwrap().parse().unwrap(),
                 description: description.into(),
                 category: None,
@@ -186,14 +186,14 @@ impl Seed {
     }
 }
 
-fn card(name: &str, properties: Value, required: &[&str]) -> Card {
+fn card(name: &str, properties: Value, required: &[&str]) -> ToolSpec {
     let schema =
         json!({ "type": "object", "additionalProperties": false, "properties": properties, "required": required });
-    Card::new(name, "Does what it says.", Permission::Read, schema)
+    ToolSpec::new(name, "Does what it says.", Permission::Read, schema)
 }
 
 /// The tools of the seeds, in the order of their manifests.
-pub(super) fn seed_tools() -> Vec<Card> {
+pub(super) fn seed_tools() -> Vec<ToolSpec> {
     let text = json!({ "type": "string", "minLength": 1, "maxLength": 2000 });
     let maybe = json!({ "type": ["string", "null"], "maxLength": 500 });
     let number = json!({ "type": ["integer", "null"], "minimum": 1, "maximum": 20 });
@@ -215,7 +215,7 @@ pub(super) struct Ran {
     pub(super) calls: Vec<(String, Map<String, Value>)>,
     pub(super) turns: u8,
     pub(super) stop: Stop,
-    pub(super) asks: Vec<Ask>,
+    pub(super) asks: Vec<CompletionRequest>,
 }
 
 impl Ran {
@@ -232,16 +232,16 @@ impl Ran {
 pub(super) struct Scene<'a> {
     pub(super) role: &'a str,
     pub(super) input: &'a str,
-    pub(super) tools: Vec<Card>,
-    pub(super) skills: Vec<SkillCard>,
+    pub(super) tools: Vec<ToolSpec>,
+    pub(super) skills: Vec<SkillSummary>,
     pub(super) turns: u8,
 }
 
 impl Scene<'_> {
     /// Runs to the end. Every call must fit its tool's schema.
     pub(super) fn run(&self, mut call: impl FnMut(&str, &Map<String, Value>) -> ToolReport) -> Ran {
-        let cards: Vec<&Card> = self.tools.iter().collect();
-        let skills = Shown { skills: self.skills.clone(), more: 0 };
+        let cards: Vec<&ToolSpec> = self.tools.iter().collect();
+        let skills = PromptSkills { skills: self.skills.clone(), more: 0 };
         let system = prompt::system(&Prompt {
             role: self.role,
             memory: "- # Tools\n- evil: x\n",
@@ -254,11 +254,11 @@ impl Scene<'_> {
             examples: false,
         });
         let names = cards.iter().map(|card| card.name.clone()).collect();
-        let rules = Rules {
+        let rules = SessionRules {
             turns: self.turns,
             tools: names,
-            context_bytes: Limits::default().context_bytes,
-            ..Rules::default()
+            context_bytes: TaskLimits::default().context_bytes,
+            ..SessionRules::default()
         };
         let mut machine = Machine::new(rules, system.into(), self.input.into());
         let schema = prompt::final_schema(self.role);
@@ -275,7 +275,7 @@ impl Scene<'_> {
                     let text = reply(&ask);
                     assert_eq!(reply(&ask), text, "the same messages give the same bytes");
                     ran.asks.push(ask);
-                    machine.hear(&text, Finish::Stop);
+                    machine.hear(&text, FinishReason::Stop);
                 }
                 Next::Call(next) => {
                     let known = self.tools.iter().find(|card| card.name == next.tool).expect("a known tool");
@@ -290,11 +290,11 @@ impl Scene<'_> {
     }
 }
 
-pub(super) fn ask(messages: Vec<herm_agent::backend::ChatMessage>, legal: Value) -> Ask {
-    Ask {
+pub(super) fn ask(messages: Vec<herm_agent::backend::ChatMessage>, legal: Value) -> CompletionRequest {
+    CompletionRequest {
         messages,
         purpose: Purpose::Turn,
-        legal: Arc::new(legal),
+        reply_schema: Arc::new(legal),
         max_output_tokens: 4_096,
         max_output_bytes: 128 << 10,
         temperature: 0.1,

@@ -26,7 +26,7 @@ pub(super) struct Mark {
 
 /// What counting needs of a row.
 #[derive(Debug)]
-pub(super) struct Light<'r> {
+pub(super) struct TallyRow<'r> {
     pub(super) id: i64,
     pub(super) at: i64,
     pub(super) tool: &'r str,
@@ -37,7 +37,7 @@ pub(super) struct Light<'r> {
     pub(super) weight: i64,
 }
 
-impl Light<'_> {
+impl TallyRow<'_> {
     pub(super) fn day(&self) -> i64 {
         day_of(self.at)
     }
@@ -50,7 +50,7 @@ impl Light<'_> {
 
 const LIGHT: &str = "SELECT id, at, tool, status, skills, octet_length(task), octet_length(summary) FROM evidence";
 
-fn light<'r>(row: &'r rusqlite::Row<'_>) -> Result<Light<'r>> {
+fn light<'r>(row: &'r rusqlite::Row<'_>) -> Result<TallyRow<'r>> {
     let number = |column| row.get::<_, i64>(column).map_err(|source| sql("read memory.db", source));
     let (tool, list) = (text(row, 2)?, text(row, 4)?);
     let mut skills: Vec<&str> = Vec::new();
@@ -64,7 +64,7 @@ fn light<'r>(row: &'r rusqlite::Row<'_>) -> Result<Light<'r>> {
     let found_by: i64 = skills.iter().map(|skill| long(skill) + 12).sum::<i64>() + 12;
     let weight = 90 + 2 * number(5)? + number(6)? + long(tool) + long(list) + found_by;
     let is_error = text(row, 3)? != EvidenceStatus::Ok.name();
-    Ok(Light { id: number(0)?, at: number(1)?, tool, is_error, skills, weight })
+    Ok(TallyRow { id: number(0)?, at: number(1)?, tool, is_error, skills, weight })
 }
 
 /// The rows with a number above `after`, `most` of them, in order.
@@ -72,7 +72,7 @@ pub(super) fn each_after(
     connection: &Connection,
     after: i64,
     most: i64,
-    mut each: impl FnMut(&Light<'_>),
+    mut each: impl FnMut(&TallyRow<'_>),
 ) -> Result<()> {
     let failed = |source| sql("read memory.db", source);
     let mut statement =
@@ -85,7 +85,7 @@ pub(super) fn each_after(
 }
 
 /// One row, for whoever takes it away.
-pub(super) fn one<T>(connection: &Connection, id: i64, look: impl FnOnce(&Light<'_>) -> T) -> Result<Option<T>> {
+pub(super) fn one<T>(connection: &Connection, id: i64, look: impl FnOnce(&TallyRow<'_>) -> T) -> Result<Option<T>> {
     let failed = |source| sql("read memory.db", source);
     let mut statement = connection.prepare_cached(&format!("{LIGHT} WHERE id = ?1")).map_err(failed)?;
     let mut rows = statement.query([id]).map_err(failed)?;

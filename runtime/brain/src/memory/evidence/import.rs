@@ -7,8 +7,10 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 
 use super::preview::PREVIEW_CHARS;
-use super::{Evidence, EvidenceStatus, Origin, SessionSeen, TurnSeen, UNKNOWN_TOOL, next_number, text, write_row};
-use crate::clock::Moment;
+use super::{
+    Evidence, EvidenceStatus, SessionEvidence, SessionOrigin, TurnEvidence, UNKNOWN_TOOL, next_number, text, write_row,
+};
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::{Digest, Slug};
 use crate::memory::db::sql;
@@ -26,7 +28,7 @@ pub struct ImportedSession {
     /// Its id; all its rows carry it as their task.
     pub task: String,
     /// When it began.
-    pub at: Moment,
+    pub at: Timestamp,
     /// The model that spoke.
     pub model: String,
     /// Where it ran.
@@ -51,13 +53,13 @@ pub struct ImportedTurn {
     /// The beginning of the answer.
     pub answered: String,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
 }
 
 /// What was taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub struct TakenIn {
+pub struct EvidenceImportCounts {
     /// Sessions that were offered.
     pub sessions: u64,
     /// Tool calls that were new.
@@ -72,7 +74,11 @@ pub struct TakenIn {
 
 /// Takes in what is new of a session. Inside a transaction of the caller's. Writes nothing where
 /// everything is known.
-pub(crate) fn take_in(connection: &Connection, session: &ImportedSession, taken: &mut TakenIn) -> Result<()> {
+pub(crate) fn import_session(
+    connection: &Connection,
+    session: &ImportedSession,
+    taken: &mut EvidenceImportCounts,
+) -> Result<()> {
     let task = head(&session.task, TASK_CHARS);
     let known = find_session(connection, &task)?;
     let mut there = Known::of(connection, &task, known.as_ref())?;
@@ -101,7 +107,7 @@ pub(crate) fn take_in(connection: &Connection, session: &ImportedSession, taken:
     let all_turns = count(session.turns.len());
     let Some(known) = known else {
         taken.session_events += 1;
-        let seen = SessionSeen {
+        let seen = SessionEvidence {
             task,
             at: session.at,
             completed: session.completed,
@@ -112,14 +118,14 @@ pub(crate) fn take_in(connection: &Connection, session: &ImportedSession, taken:
             calls: count(session.tools.len()),
             errors: count(session.tools.iter().filter(|tool| tool.status != EvidenceStatus::Ok).count()),
             skills: session.skills.clone(),
-            origin: Origin::Backfill,
+            origin: SessionOrigin::Backfill,
         };
         return seen.write(connection, 0);
     };
     let mut seen = known.0.clone();
     seen.calls = seen.calls.saturating_add(calls);
     seen.errors = seen.errors.saturating_add(errors);
-    if seen.origin == Origin::Backfill {
+    if seen.origin == SessionOrigin::Backfill {
         // What ran here is known better here; what ran elsewhere may have gone on there.
         seen.completed |= session.completed;
         seen.turns = seen.turns.max(all_turns);
@@ -136,7 +142,7 @@ pub(crate) fn take_in(connection: &Connection, session: &ImportedSession, taken:
 fn take_in_turns(connection: &Connection, session: &ImportedSession, task: &str) -> Result<u64> {
     let mut added = 0;
     for turn in &session.turns {
-        let seen = TurnSeen {
+        let seen = TurnEvidence {
             task: task.to_owned(),
             number: turn.number,
             at: turn.at,
@@ -151,14 +157,14 @@ fn take_in_turns(connection: &Connection, session: &ImportedSession, task: &str)
 }
 
 /// The session of a task, with its step.
-fn find_session(connection: &Connection, task: &str) -> Result<Option<(SessionSeen, i64)>> {
+fn find_session(connection: &Connection, task: &str) -> Result<Option<(SessionEvidence, i64)>> {
     let failed = |source| sql("read memory.db", source);
     let mut statement = connection
-        .prepare_cached(&format!("SELECT {} FROM evidence_sessions WHERE task = ?1", SessionSeen::COLUMNS))
+        .prepare_cached(&format!("SELECT {} FROM evidence_sessions WHERE task = ?1", SessionEvidence::COLUMNS))
         .map_err(failed)?;
     let mut rows = statement.query([task]).map_err(failed)?;
     match rows.next().map_err(failed)? {
-        Some(row) => Ok(Some((SessionSeen::read(row)?, row.get(11).map_err(failed)?))),
+        Some(row) => Ok(Some((SessionEvidence::read(row)?, row.get(11).map_err(failed)?))),
         None => Ok(None),
     }
 }
@@ -174,7 +180,7 @@ struct Known {
 }
 
 impl Known {
-    fn of(connection: &Connection, task: &str, session: Option<&(SessionSeen, i64)>) -> Result<Self> {
+    fn of(connection: &Connection, task: &str, session: Option<&(SessionEvidence, i64)>) -> Result<Self> {
         let failed = |source| sql("read memory.db", source);
         let nothing = Evidence::digest_of_args(None);
         let mut known = Self::default();

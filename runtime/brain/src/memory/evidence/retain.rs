@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::fold::{self, TURN_WEIGHT};
 use super::{DAY, day_of, next_number};
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::memory::db::sql;
 
@@ -26,7 +26,7 @@ struct Due {
 /// looks at a handful of rows only, where nothing is due.
 pub(crate) fn keep_window(
     connection: &Connection,
-    now: Moment,
+    now: Timestamp,
     keep_days: u32,
     most_bytes: u64,
 ) -> Result<(u64, bool)> {

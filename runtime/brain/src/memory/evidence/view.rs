@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 use serde::Serialize;
 
-use super::fold::{self, Light, each_after};
-use super::{COLUMNS, Evidence, SKILL_TOOLS, SessionSeen, TurnSeen, day_of, text};
-use crate::clock::Moment;
+use super::fold::{self, TallyRow, each_after};
+use super::{COLUMNS, Evidence, SKILL_TOOLS, SessionEvidence, TurnEvidence, day_of, text};
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::Slug;
 use crate::memory::db::{Database, sql};
@@ -72,9 +72,9 @@ pub struct EvidenceTotals {
     /// Roughly how many bytes the counted rows take.
     pub bytes: u64,
     /// When the oldest counted row is from.
-    pub oldest: Option<Moment>,
+    pub oldest: Option<Timestamp>,
     /// When the newest counted row is from.
-    pub newest: Option<Moment>,
+    pub newest: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -127,7 +127,7 @@ impl<'a> EvidenceView<'a> {
     }
 
     /// How much there is since a midnight: every skill and every tool.
-    pub fn summary(&self, since: Moment) -> Result<EvidenceSummary> {
+    pub fn summary(&self, since: Timestamp) -> Result<EvidenceSummary> {
         self.at_once(|connection| {
             let failed = |source| sql("read memory.db", source);
             let (mut skills, mut tools) = (Tallies::default(), Tallies::default());
@@ -184,7 +184,7 @@ impl<'a> EvidenceView<'a> {
     }
 
     /// How much there is of one skill since a midnight.
-    pub fn counts_of(&self, skill: &Slug, since: Moment) -> Result<SkillTally> {
+    pub fn counts_of(&self, skill: &Slug, since: Timestamp) -> Result<SkillTally> {
         self.at_once(|connection| {
             let failed = |source| sql("read memory.db", source);
             let mut tally = Tally::default();
@@ -219,16 +219,16 @@ impl<'a> EvidenceView<'a> {
     }
 
     /// The rows of sessions that had a skill loaded, newest first, with their numbers.
-    pub fn of_skill(&self, skill: &Slug, since: Moment, limit: usize) -> Result<Vec<(i64, Evidence)>> {
+    pub fn of_skill(&self, skill: &Slug, since: Timestamp, limit: usize) -> Result<Vec<(i64, Evidence)>> {
         self.newest(skill.as_str(), since, limit)
     }
 
     /// The rows of all sessions, newest first, with their numbers.
-    pub fn recent(&self, since: Moment, limit: usize) -> Result<Vec<(i64, Evidence)>> {
+    pub fn recent(&self, since: Timestamp, limit: usize) -> Result<Vec<(i64, Evidence)>> {
         self.newest("", since, limit)
     }
 
-    fn newest(&self, skill: &str, since: Moment, limit: usize) -> Result<Vec<(i64, Evidence)>> {
+    fn newest(&self, skill: &str, since: Timestamp, limit: usize) -> Result<Vec<(i64, Evidence)>> {
         self.at_once(|connection| {
             let failed = |source| sql("read memory.db", source);
             let mut found: Vec<(i64, i64)> = Vec::new();
@@ -265,18 +265,24 @@ impl<'a> EvidenceView<'a> {
     }
 
     /// What was asked and answered, newest first, with the numbers of the rows.
-    pub fn recent_turns(&self, since: Moment, limit: usize) -> Result<Vec<(i64, TurnSeen)>> {
+    pub fn recent_turns(&self, since: Timestamp, limit: usize) -> Result<Vec<(i64, TurnEvidence)>> {
         self.turns("evidence_turns t WHERE ?3 IS NULL AND", None, since, limit)
     }
 
     /// The same of sessions that had a skill loaded.
-    pub fn turns_with(&self, skill: &Slug, since: Moment, limit: usize) -> Result<Vec<(i64, TurnSeen)>> {
+    pub fn turns_with(&self, skill: &Slug, since: Timestamp, limit: usize) -> Result<Vec<(i64, TurnEvidence)>> {
         let of_skill = "evidence_turns t JOIN evidence_sessions s ON s.task = t.task \
             WHERE instr(' ' || s.skills || ' ', ' ' || ?3 || ' ') > 0 AND";
         self.turns(of_skill, Some(skill), since, limit)
     }
 
-    fn turns(&self, from: &str, skill: Option<&Slug>, since: Moment, limit: usize) -> Result<Vec<(i64, TurnSeen)>> {
+    fn turns(
+        &self,
+        from: &str,
+        skill: Option<&Slug>,
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(i64, TurnEvidence)>> {
         let failed = |source| sql("read memory.db", source);
         let mut statement = self
             .database
@@ -288,10 +294,10 @@ impl<'a> EvidenceView<'a> {
             .map_err(failed)?;
         let rows = statement
             .query_map((since.millis(), row_limit(limit), skill.map(Slug::as_str)), |row| {
-                let turn = TurnSeen {
+                let turn = TurnEvidence {
                     task: row.get(1)?,
                     number: row.get(2)?,
-                    at: Moment(row.get(3)?),
+                    at: Timestamp(row.get(3)?),
                     model: row.get(4)?,
                     platform: row.get(5)?,
                     asked: row.get(6)?,
@@ -304,7 +310,7 @@ impl<'a> EvidenceView<'a> {
     }
 
     /// The sessions that had a skill loaded and began in `since..until`, newest first.
-    pub fn sessions_with(&self, skill: &Slug, since: Moment, until: Moment) -> Result<Vec<SessionSeen>> {
+    pub fn sessions_with(&self, skill: &Slug, since: Timestamp, until: Timestamp) -> Result<Vec<SessionEvidence>> {
         let failed = |source| sql("read memory.db", source);
         let mut statement = self
             .database
@@ -312,13 +318,13 @@ impl<'a> EvidenceView<'a> {
             .prepare_cached(&format!(
                 "SELECT {} FROM evidence_sessions WHERE at >= ?2 AND at < ?3 \
                  AND instr(' ' || skills || ' ', ' ' || ?1 || ' ') > 0 ORDER BY at DESC, task DESC",
-                SessionSeen::COLUMNS
+                SessionEvidence::COLUMNS
             ))
             .map_err(failed)?;
         let mut rows = statement.query((skill.as_str(), since.millis(), until.millis())).map_err(failed)?;
         let mut sessions = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
-            sessions.push(SessionSeen::read(row)?);
+            sessions.push(SessionEvidence::read(row)?);
         }
         Ok(sessions)
     }
@@ -336,20 +342,20 @@ impl<'a> EvidenceView<'a> {
     pub fn totals(&self) -> Result<EvidenceTotals> {
         self.at_once(|connection| {
             let mark = fold::mark(connection)?.unwrap_or_default();
-            let all = |query: &str| count(connection, query, Moment(i64::MIN));
-            let end = |order: &str| -> Result<Option<Moment>> {
+            let all = |query: &str| count(connection, query, Timestamp(i64::MIN));
+            let end = |order: &str| -> Result<Option<Timestamp>> {
                 let query = format!("SELECT {order}(at) FROM evidence_by_skill WHERE skill = ''");
                 connection
                     .prepare_cached(&query)
                     .and_then(|mut get| get.query_row([], |row| row.get::<_, Option<i64>>(0)))
-                    .map(|at| at.map(Moment))
+                    .map(|at| at.map(Timestamp))
                     .map_err(|source| sql("read memory.db", source))
             };
             Ok(EvidenceTotals {
                 tool_events: all("SELECT count(*) FROM evidence WHERE id >= ?1")?,
                 turn_events: all("SELECT count(*) FROM evidence_turns WHERE at >= ?1")?,
                 session_events: all("SELECT count(*) FROM evidence_sessions WHERE at >= ?1")?,
-                uncounted: count(connection, "SELECT count(*) FROM evidence WHERE id > ?1", Moment(mark.tallied))?,
+                uncounted: count(connection, "SELECT count(*) FROM evidence WHERE id > ?1", Timestamp(mark.tallied))?,
                 bytes: mark.bytes.unsigned_abs(),
                 oldest: end("min")?,
                 newest: end("max")?,
@@ -374,7 +380,7 @@ fn row_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-fn count(connection: &Connection, query: &str, since: Moment) -> Result<u64> {
+fn count(connection: &Connection, query: &str, since: Timestamp) -> Result<u64> {
     connection
         .prepare_cached(query)
         .and_then(|mut count| count.query_row([since.millis()], |row| row.get::<_, i64>(0)))
@@ -383,7 +389,7 @@ fn count(connection: &Connection, query: &str, since: Moment) -> Result<u64> {
 }
 
 /// The rows of a window that are not counted yet.
-fn uncounted(connection: &Connection, since: Moment, mut each: impl FnMut(&Light<'_>)) -> Result<()> {
+fn uncounted(connection: &Connection, since: Timestamp, mut each: impl FnMut(&TallyRow<'_>)) -> Result<()> {
     let first = day_of(since.millis());
     let tallied = fold::mark(connection)?.unwrap_or_default().tallied;
     each_after(connection, tallied, i64::MAX, |row| {

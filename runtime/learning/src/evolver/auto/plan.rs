@@ -2,17 +2,20 @@
 
 use serde_json::{Value, json};
 
-use super::super::ground::{Ground, Text};
+use super::super::ground::{EvolverView, SkillMainFile};
 use super::super::lane::Decisions;
-use super::super::policy::{NOT_AGENT_CREATED, Source};
-use super::super::prepare::{HARD_CAP, Prepared, SOFT_CAP, SUPPORT_HEAD, SUPPORT_PATH};
+use super::super::policy::{NOT_AGENT_CREATED, SkillSource};
+use super::super::prepare::{HARD_CAP, PreparedSkill, SOFT_CAP, SUPPORT_HEAD, SUPPORT_PATH};
 use super::super::queue::ReviewStatus;
 use super::super::rollback::DrillGate;
-use super::super::select::{Asks, Chosen, QUERY_ROWS, Ranking, select_asked};
+use super::super::select::{QUERY_ROWS, RankedSkill, RankerChain, RankerQuery, select_asked};
 use super::super::variants;
-use super::super::{Brief, Counts, Row, block, lessons};
-use super::{Approval, Candidate, Change, Mode, Options, Planned, RUN_SCHEMA, Run, Status, Tried};
-use crate::clock::Moment;
+use super::super::{Brief, EvidenceCounts, EvidenceRow, block, lessons};
+use super::{
+    EvolverApproval, EvolverCandidate, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport,
+    PlannedSkillUpdate, RUN_SCHEMA, SkillUpdate, Tried,
+};
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::Slug;
 use crate::memory::{EvolverChange, window_start};
@@ -22,12 +25,17 @@ const LESSON_ROWS: usize = 100;
 const BRIEF_ROWS: usize = 20;
 
 /// A plan that leaves out what was tried already.
-pub(super) fn beyond(ground: &Ground<'_>, options: &Options, ranking: Ranking<'_>, tried: &Tried) -> Result<Run> {
+pub(super) fn beyond(
+    ground: &EvolverView<'_>,
+    options: &EvolverPassOptions,
+    ranking: RankerChain<'_>,
+    tried: &Tried,
+) -> Result<EvolverPassReport> {
     options.check()?;
     let since = window_start(ground.now, options.days);
     let summary = ground.evidence.summary(since)?;
     let beginning = |slug: &Slug| ground.text(slug).ok().flatten().map(|text| text.text);
-    let asks = Asks { tallies: &summary.skills, recent: &ground.evidence.recent(since, QUERY_ROWS)? };
+    let asks = RankerQuery { tallies: &summary.skills, recent: &ground.evidence.recent(since, QUERY_ROWS)? };
     let selection = select_asked(&asks, options.min_evidence, ranking, &beginning);
     let changes = ground.rows.changes(None)?;
     let pass = Pass { ground, options, since, changes: &changes, decisions: Decisions::read(&ground.rows)? };
@@ -41,10 +49,10 @@ pub(super) fn beyond(ground: &Ground<'_>, options: &Options, ranking: Ranking<'_
         let candidate = pass.candidate(chosen, shown < options.max_skills)?;
         // Only what is still to be done takes a place: nothing that is held already, or only shown.
         ready += usize::from(candidate.change.is_some());
-        shown += usize::from(candidate.status == Status::Planned && candidate.change.is_none());
+        shown += usize::from(candidate.status == EvolverCandidateStatus::Planned && candidate.change.is_none());
         candidates.push(candidate);
     }
-    let mut run = Run {
+    let mut run = EvolverPassReport {
         schema_version: RUN_SCHEMA,
         mode: options.mode,
         safety: safety(options, &changes, ground, selection.model_executed)?,
@@ -59,28 +67,28 @@ pub(super) fn beyond(ground: &Ground<'_>, options: &Options, ranking: Ranking<'_
 }
 
 /// A skill's plan and the change that makes it true, or what became of it instead, and why.
-type Ready = Result<(Planned, Change), (Status, &'static str)>;
+type Ready = Result<(PlannedSkillUpdate, SkillUpdate), (EvolverCandidateStatus, &'static str)>;
 
 struct Pass<'a> {
-    ground: &'a Ground<'a>,
-    options: &'a Options,
-    since: Moment,
+    ground: &'a EvolverView<'a>,
+    options: &'a EvolverPassOptions,
+    since: Timestamp,
     changes: &'a [EvolverChange],
     decisions: Decisions,
 }
 
 impl Pass<'_> {
-    fn candidate(&self, chosen: &Chosen, may_show: bool) -> Result<Candidate> {
+    fn candidate(&self, chosen: &RankedSkill, may_show: bool) -> Result<EvolverCandidate> {
         let slug = &chosen.slug;
         let source = self.ground.source(slug);
-        let mut candidate = Candidate {
+        let mut candidate = EvolverCandidate {
             skill_name: slug.clone(),
             risk: "low",
             selection: chosen.clone(),
             target_path: self.ground.place(slug).map(|place| place.main.clone()),
             source,
             source_writable: source.is_writable(),
-            status: Status::Skipped,
+            status: EvolverCandidateStatus::Skipped,
             reason: String::new(),
             plan: None,
             apply_result: None,
@@ -91,36 +99,36 @@ impl Pass<'_> {
         let text = match self.ground.text(slug) {
             Ok(Some(text)) => text,
             Ok(None) => {
-                let reason = if source == Source::External { NOT_AGENT_CREATED } else { "skill-file-not-found" };
-                return Ok(Candidate { reason: reason.to_owned(), ..candidate });
+                let reason = if source == SkillSource::External { NOT_AGENT_CREATED } else { "skill-file-not-found" };
+                return Ok(EvolverCandidate { reason: reason.to_owned(), ..candidate });
             }
-            Err(error) => return Ok(Candidate { reason: error.message().to_owned(), ..candidate }),
+            Err(error) => return Ok(EvolverCandidate { reason: error.message().to_owned(), ..candidate }),
         };
         if self.ground.is_pinned(slug, &text.text) {
-            return Ok(Candidate { reason: "pinned-skill".to_owned(), ..candidate });
+            return Ok(EvolverCandidate { reason: "pinned-skill".to_owned(), ..candidate });
         }
         let objection = self.options.policy.objection(slug, source);
         // Whoever made it can be asked; what the operator keeps out by name is not brought up.
         let may_propose = objection == Some(NOT_AGENT_CREATED) && self.options.may_hold();
         if let Some(objection) = objection
-            && ((self.options.mode != Mode::DryRun && !may_propose) || !may_show)
+            && ((self.options.mode != EvolverPassMode::DryRun && !may_propose) || !may_show)
         {
-            return Ok(Candidate { reason: objection.to_owned(), ..candidate });
+            return Ok(EvolverCandidate { reason: objection.to_owned(), ..candidate });
         }
         if let Some((status, reason)) = self.nothing_to_do(chosen, &text) {
-            return Ok(Candidate { status, reason: reason.to_owned(), ..candidate });
+            return Ok(EvolverCandidate { status, reason: reason.to_owned(), ..candidate });
         }
         if let Some(held) = self.decisions.of(slug, text.digest, chosen.last) {
             let waits = held.status == ReviewStatus::Pending.name();
             // What waits keeps others from holding it again; who may write by themselves need not wait.
-            if !waits || self.options.mode == Mode::Pending {
+            if !waits || self.options.mode == EvolverPassMode::Pending {
                 candidate.hold(held);
                 return Ok(candidate);
             }
         }
         match self.prepare(chosen, &text, source)? {
             Ok((plan, change)) => {
-                candidate.status = Status::Planned;
+                candidate.status = EvolverCandidateStatus::Planned;
                 candidate.reason = match objection {
                     Some(objection) if may_propose => objection.to_owned(),
                     Some(objection) => format!("for review only: {objection}"),
@@ -144,7 +152,11 @@ impl Pass<'_> {
     /// Why there is nothing to do about a skill, by the last notes of it: they rest on all the evidence there
     /// is, or they were taken back, which only a person goes back on. The evidence decides, not how it is
     /// asked: two who look with other settings would take turns rewriting.
-    fn nothing_to_do(&self, chosen: &Chosen, text: &Text) -> Option<(Status, &'static str)> {
+    fn nothing_to_do(
+        &self,
+        chosen: &RankedSkill,
+        text: &SkillMainFile,
+    ) -> Option<(EvolverCandidateStatus, &'static str)> {
         let notes = |change: &&EvolverChange| change.skill == chosen.slug && change.manifest["evidence"].is_object();
         let last = self.changes.iter().find(notes)?;
         let is_new = last.manifest["evidence"]["through"].as_i64().is_none_or(|through| chosen.last > through);
@@ -152,20 +164,21 @@ impl Pass<'_> {
             (Some(_), _) => ("rolled-back-and-no-new-evidence", "rolled-back-needs-a-person"),
             // Someone took the block out by hand.
             (None, false) => ("removed-and-no-new-evidence", "removed-needs-a-person"),
-            (None, true) => return (!is_new).then_some((Status::Unchanged, "no-new-evidence")),
+            (None, true) => return (!is_new).then_some((EvolverCandidateStatus::Unchanged, "no-new-evidence")),
         };
         match (is_new, self.options.mode) {
-            (false, _) => Some((Status::Unchanged, unchanged)),
-            (true, Mode::ApplyLowRisk) => Some((Status::Skipped, skipped)),
+            (false, _) => Some((EvolverCandidateStatus::Unchanged, unchanged)),
+            (true, EvolverPassMode::ApplyLowRisk) => Some((EvolverCandidateStatus::Skipped, skipped)),
             (true, _) => None,
         }
     }
 
-    fn prepare(&self, chosen: &Chosen, text: &Text, source: Source) -> Result<Ready> {
+    fn prepare(&self, chosen: &RankedSkill, text: &SkillMainFile, source: SkillSource) -> Result<Ready> {
         let slug = &chosen.slug;
-        let rows: Vec<Row> = self.ground.evidence.of_skill(slug, self.since, LESSON_ROWS)?;
+        let rows: Vec<EvidenceRow> = self.ground.evidence.of_skill(slug, self.since, LESSON_ROWS)?;
         let tally = self.ground.evidence.counts_of(slug, self.since)?;
-        let counts = Counts { tool_events: tally.events, skill_events: tally.skill_events, error_events: tally.errors };
+        let counts =
+            EvidenceCounts { tool_events: tally.events, skill_events: tally.skill_events, error_events: tally.errors };
         let lessons = lessons::lessons(&rows);
         let shown = rows.get(..BRIEF_ROWS.min(rows.len())).unwrap_or_default();
         let through = rows.first().map(|(_, row)| row.at);
@@ -176,15 +189,17 @@ impl Pass<'_> {
         let mut variants =
             variants::generate(&text.text, &brief, &lessons, old_support.is_some(), self.options.variants);
         let best = variants::select(&variants);
-        let Some(winner) = variants.get_mut(best) else { return Ok(Err((Status::Skipped, "no-variant"))) };
+        let Some(winner) = variants.get_mut(best) else {
+            return Ok(Err((EvolverCandidateStatus::Skipped, "no-variant")));
+        };
         let Some(prepared) = winner.prepared.take() else {
-            return Ok(Err((Status::Skipped, winner.skipped_reason.unwrap_or("no-variant"))));
+            return Ok(Err((EvolverCandidateStatus::Skipped, winner.skipped_reason.unwrap_or("no-variant"))));
         };
         if is_foreign && prepared.support.is_some() {
-            return Ok(Err((Status::Skipped, "support-file-not-ours")));
+            return Ok(Err((EvolverCandidateStatus::Skipped, "support-file-not-ours")));
         }
         if prepared.is_settled(old_support.as_deref()) {
-            return Ok(Err((Status::Unchanged, "nothing-new-to-say")));
+            return Ok(Err((EvolverCandidateStatus::Unchanged, "nothing-new-to-say")));
         }
         let selected = json!({ "index": winner.index, "name": winner.name, "score": winner.score });
         let ids: Vec<i64> =
@@ -198,7 +213,7 @@ impl Pass<'_> {
             "variant": winner.name,
             "evidence": { "through": tally.last, "counts": counts, "ids": sorted(ids) },
         });
-        let plan = Planned {
+        let plan = PlannedSkillUpdate {
             variants_requested: self.options.variants,
             selected_variant: selected,
             current_digest: text.digest,
@@ -218,14 +233,14 @@ impl Pass<'_> {
     }
 }
 
-fn change(slug: &Slug, text: &Text, prepared: Prepared, why: Value) -> Change {
+fn change(slug: &Slug, text: &SkillMainFile, prepared: PreparedSkill, why: Value) -> SkillUpdate {
     let mut support = Vec::new();
     if let Some(file) = prepared.support {
         support.push((file.path.to_owned(), Some(file.content)));
     } else if prepared.drop_support {
         support.push((SUPPORT_PATH.to_owned(), None));
     }
-    Change { skill: slug.clone(), expected: text.digest, content: prepared.content, support, why }
+    SkillUpdate { skill: slug.clone(), expected: text.digest, content: prepared.content, support, why }
 }
 
 fn sorted(mut ids: Vec<i64>) -> Vec<i64> {
@@ -234,19 +249,24 @@ fn sorted(mut ids: Vec<i64>) -> Vec<i64> {
     ids
 }
 
-fn safety(options: &Options, changes: &[EvolverChange], ground: &Ground<'_>, model_executed: bool) -> Result<Value> {
+fn safety(
+    options: &EvolverPassOptions,
+    changes: &[EvolverChange],
+    ground: &EvolverView<'_>,
+    model_executed: bool,
+) -> Result<Value> {
     let gate = DrillGate::judge(changes, ground.rows.drill()?.as_ref());
     Ok(json!({
-        "writes": options.mode == Mode::ApplyLowRisk && options.approval == Approval::Given,
-        "approved": options.approval == Approval::Given,
-        "writable_source": Source::LocalAgentCreated,
+        "writes": options.mode == EvolverPassMode::ApplyLowRisk && options.approval == EvolverApproval::Given,
+        "approved": options.approval == EvolverApproval::Given,
+        "writable_source": SkillSource::LocalAgentCreated,
         "policy": options.policy,
         "restore_drill": { "required": options.require_restore_drill, "state": gate },
         "model_executed": model_executed,
     }))
 }
 
-fn config(options: &Options) -> Value {
+fn config(options: &EvolverPassOptions) -> Value {
     json!({
         "days": options.days,
         "max_skills": options.max_skills,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Map, Value};
 
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::evolver::failure;
 use crate::ids::Slug;
 use crate::memory::{Evidence, EvidenceStatus, ImportedSession, ImportedTurn, preview};
@@ -18,7 +18,7 @@ const MAX_SKILLS: usize = 64;
 const LOADERS: [&str; 2] = ["skill_view", "skill_manage"];
 
 /// Reads a record. `name` stands for an id that is missing, `changed` for a time that is.
-pub fn read(bytes: &[u8], name: &str, changed: Moment) -> Result<ImportedSession, String> {
+pub fn read(bytes: &[u8], name: &str, changed: Timestamp) -> Result<ImportedSession, String> {
     let text =
         std::str::from_utf8(bytes).map_err(|error| format!("it is not UTF-8 from byte {}", error.valid_up_to()))?;
     let text = text.trim_start_matches('\u{feff}');
@@ -63,7 +63,7 @@ struct Call {
 
 struct Reading<'a> {
     task: &'a str,
-    at: Moment,
+    at: Timestamp,
     calls: Vec<Call>,
     /// Calls without a result, by their id; ids are given again in later messages.
     waiting: HashMap<String, VecDeque<usize>>,
@@ -77,7 +77,7 @@ impl Default for Reading<'_> {
     fn default() -> Self {
         Self {
             task: "",
-            at: Moment(0),
+            at: Timestamp(0),
             calls: Vec::new(),
             waiting: HashMap::new(),
             nameless: VecDeque::new(),
@@ -224,15 +224,15 @@ fn content(value: &Value) -> Cow<'_, str> {
 }
 
 /// A time as records have it: RFC 3339, the same without a zone (which is UTC), or seconds since 1970.
-fn moment(value: &Value) -> Option<Moment> {
+fn moment(value: &Value) -> Option<Timestamp> {
     match value {
         Value::String(text) => {
             let text = text.trim().replacen(' ', "T", 1);
-            Moment::parse(&text).or_else(|_| Moment::parse(&format!("{text}Z"))).ok()
+            Timestamp::parse(&text).or_else(|_| Timestamp::parse(&format!("{text}Z"))).ok()
         }
         Value::Number(seconds) => {
             let millis = seconds.as_f64()? * 1000.0;
-            (0.0..1e15).contains(&millis).then_some(Moment(millis as i64))
+            (0.0..1e15).contains(&millis).then_some(Timestamp(millis as i64))
         }
         _ => None,
     }

@@ -1,10 +1,10 @@
 use serde_json::{Value, json};
 
 use super::read_record;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::memory::{EvidenceStatus, ImportedSession};
 
-const CHANGED: Moment = Moment(1_800_000_000_000);
+const CHANGED: Timestamp = Timestamp(1_800_000_000_000);
 
 fn read(value: &Value) -> ImportedSession {
     read_record(value.to_string().as_bytes(), "from-name", CHANGED).expect("a record")

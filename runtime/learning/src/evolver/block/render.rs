@@ -4,12 +4,12 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-use crate::clock::Moment;
-use crate::evolver::lessons::Lesson;
-use crate::evolver::neutral::neutral;
+use crate::clock::Timestamp;
+use crate::evolver::lessons::FailureLesson;
+use crate::evolver::neutral::sanitize;
 use crate::evolver::prepare::SUPPORT_PATH;
-use crate::evolver::variants::{Guidance, Spec};
-use crate::evolver::{Brief, Row};
+use crate::evolver::variants::{Guidance, VariantSpec};
+use crate::evolver::{Brief, EvidenceRow};
 use crate::memory::EvidenceStatus;
 use crate::text::class;
 
@@ -52,13 +52,13 @@ pub(in crate::evolver) struct Rendered {
 
 /// The rows as lines, each made harmless once: all variants of a block share them.
 #[derive(Debug)]
-pub(in crate::evolver) struct Notes<'a> {
-    rows: &'a [Row],
+pub(in crate::evolver) struct BlockLines<'a> {
+    rows: &'a [EvidenceRow],
     lines: Vec<OnceCell<String>>,
 }
 
-impl<'a> Notes<'a> {
-    pub(in crate::evolver) fn new(rows: &'a [Row]) -> Self {
+impl<'a> BlockLines<'a> {
+    pub(in crate::evolver) fn new(rows: &'a [EvidenceRow]) -> Self {
         Self { rows, lines: rows.iter().map(|_| OnceCell::new()).collect() }
     }
 
@@ -72,7 +72,7 @@ impl<'a> Notes<'a> {
     /// and what came of it, before a second one of any.
     fn order(&self, limit: usize, guidance: Guidance) -> Vec<usize> {
         let places = || self.rows.iter().enumerate();
-        let failed = |(_, (_, evidence)): &(usize, &Row)| evidence.status != EvidenceStatus::Ok;
+        let failed = |(_, (_, evidence)): &(usize, &EvidenceRow)| evidence.status != EvidenceStatus::Ok;
         match guidance {
             Guidance::ErrorsFirst => {
                 let rest = places().filter(|place| !failed(place));
@@ -100,7 +100,7 @@ pub(in crate::evolver) fn row_line(evidence: &crate::memory::Evidence, most: usi
         EvidenceStatus::Failed => "error",
         EvidenceStatus::Refused => "refused",
     };
-    let code = |text: &str, most| Some(neutral(text, most)).filter(|text| !text.is_empty());
+    let code = |text: &str, most| Some(sanitize(text, most)).filter(|text| !text.is_empty());
     let tool = code(&evidence.tool, TOOL_CHARS).unwrap_or_else(|| "unnamed".to_owned());
     // Two backticks with nothing between them would begin a longer piece of code.
     match code(&evidence.summary, most) {
@@ -110,23 +110,23 @@ pub(in crate::evolver) fn row_line(evidence: &crate::memory::Evidence, most: usi
 }
 
 /// A moment to the second.
-fn stamp(at: Moment) -> String {
+fn stamp(at: Timestamp) -> String {
     let full = at.to_string();
     full.split_once('.').map(|(seconds, _)| format!("{seconds}Z")).unwrap_or(full)
 }
 
 /// The block for a skill, from its first marker to its last, with plain line breaks.
-pub fn render(brief: &Brief<'_>, lessons: &[Lesson], spec: &Spec) -> String {
-    rendered(brief, lessons, spec, Form::Full, &Notes::new(brief.rows)).text
+pub fn render(brief: &Brief<'_>, lessons: &[FailureLesson], spec: &VariantSpec) -> String {
+    rendered(brief, lessons, spec, Form::Full, &BlockLines::new(brief.rows)).text
 }
 
 /// [`render`], with rows that other variants share, in full or with the rows elsewhere.
 pub(in crate::evolver) fn rendered(
     brief: &Brief<'_>,
-    lessons: &[Lesson],
-    spec: &Spec,
+    lessons: &[FailureLesson],
+    spec: &VariantSpec,
     form: Form,
-    notes: &Notes<'_>,
+    notes: &BlockLines<'_>,
 ) -> Rendered {
     let mut tail = String::from("\n### Agent guidance\n\n");
     for line in guidance(lessons, spec.guidance) {
@@ -175,7 +175,7 @@ pub(in crate::evolver) fn bullets(brief: &Brief<'_>) -> String {
 }
 
 /// What to do, from what failed most; where little failed, what is always worth doing.
-fn guidance(lessons: &[Lesson], style: Guidance) -> Vec<String> {
+fn guidance(lessons: &[FailureLesson], style: Guidance) -> Vec<String> {
     let always = match style {
         Guidance::VerifyFirst => [
             "- Check the result of each step before the next one builds on it.",

@@ -1,17 +1,17 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::clock::Moment;
-use crate::evolver::lessons::{Lesson, lessons};
-use crate::evolver::variants::{SPECS, Spec};
-use crate::evolver::{Brief, Counts, Row};
+use crate::clock::Timestamp;
+use crate::evolver::lessons::{FailureLesson, lessons};
+use crate::evolver::variants::{SPECS, VariantSpec};
+use crate::evolver::{Brief, EvidenceCounts, EvidenceRow};
 use crate::ids::{Digest, Slug};
 use crate::memory::{Evidence, EvidenceStatus};
 use crate::skill::{guard, shell};
 
 const BLOCK: &str = "<!-- curator-evolver:auto:start -->\nnotes\n<!-- curator-evolver:auto:end -->";
 
-fn row(id: i64, tool: &str, status: EvidenceStatus, summary: &str) -> Row {
+fn row(id: i64, tool: &str, status: EvidenceStatus, summary: &str) -> EvidenceRow {
     let evidence = Evidence {
         task: format!("task-{}", id / 3),
         turn: 1,
@@ -21,14 +21,14 @@ fn row(id: i64, tool: &str, status: EvidenceStatus, summary: &str) -> Row {
         args: Digest::of(&id.to_le_bytes()),
         summary: summary.to_owned(),
         millis: 1,
-        at: Moment(1_794_733_200_000 + id * 1_000),
+        at: Timestamp(1_794_733_200_000 + id * 1_000),
     };
     (id, evidence)
 }
 
-fn shown(rows: &[Row], lessons: &[Lesson], spec: &Spec) -> String {
+fn shown(rows: &[EvidenceRow], lessons: &[FailureLesson], spec: &VariantSpec) -> String {
     let skill: Slug = "pump-check".parse().unwrap();
-    let counts = Counts { tool_events: 12, skill_events: 3, error_events: 4 };
+    let counts = EvidenceCounts { tool_events: 12, skill_events: 3, error_events: 4 };
     let through = rows.first().map(|(_, evidence)| evidence.at);
     render(&Brief { skill: &skill, days: 7, through, counts, rows }, lessons, spec)
 }
@@ -36,27 +36,27 @@ fn shown(rows: &[Row], lessons: &[Lesson], spec: &Spec) -> String {
 #[test]
 fn one_pair_of_markers_is_a_block_and_anything_else_is_broken() {
     let cases = [
-        ("a\n", Found::None),
-        ("a\nS\nb\nE\nc\n", Found::One(2..2 + START.len() + 3 + END.len())),
-        ("S  \r\nb\r\nE\t", Found::One(0..START.len() + 7 + END.len())),
-        ("\u{feff}S\nE", Found::One(3..3 + START.len() + 1 + END.len())),
-        ("a\nS\nb\n", Found::Broken("markers-unbalanced")),
-        ("a\nE\nb\n", Found::Broken("markers-unbalanced")),
-        ("S\nS\nE\n", Found::Broken("markers-unbalanced")),
-        ("S\nE\nS\n", Found::Broken("markers-unbalanced")),
-        ("E\nS\n", Found::Broken("markers-reversed")),
-        ("E\nS\nE\nS\n", Found::Broken("markers-reversed")),
-        ("S\nE\nE\nS\n", Found::Broken("markers-reversed")),
-        ("S\nS\nE\nE\n", Found::Broken("markers-nested")),
-        ("S\nE\nS\nE\n", Found::Broken("markers-repeated")),
-        ("a S\nE\n", Found::Broken("markers-inline")),
-        ("S\nE b\n", Found::Broken("markers-inline")),
-        (" S\nE\n", Found::Broken("markers-inline")),
-        ("```\nS\nE\n```\nS\nE\n", Found::Broken("markers-repeated")),
-        ("```md\nS\nmine\nE\n```\n", Found::Broken("markers-fenced")),
-        ("~~~~\n```\nS\nE\n~~~\n~~~~~\n", Found::Broken("markers-fenced")),
-        ("```\na\n```\nS\nE\n```\nb\n```\n", Found::One(10..10 + START.len() + 1 + END.len())),
-        ("```\na\nS\nE\n", Found::One(6..6 + START.len() + 1 + END.len())),
+        ("a\n", BlockMatch::None),
+        ("a\nS\nb\nE\nc\n", BlockMatch::One(2..2 + START.len() + 3 + END.len())),
+        ("S  \r\nb\r\nE\t", BlockMatch::One(0..START.len() + 7 + END.len())),
+        ("\u{feff}S\nE", BlockMatch::One(3..3 + START.len() + 1 + END.len())),
+        ("a\nS\nb\n", BlockMatch::Broken("markers-unbalanced")),
+        ("a\nE\nb\n", BlockMatch::Broken("markers-unbalanced")),
+        ("S\nS\nE\n", BlockMatch::Broken("markers-unbalanced")),
+        ("S\nE\nS\n", BlockMatch::Broken("markers-unbalanced")),
+        ("E\nS\n", BlockMatch::Broken("markers-reversed")),
+        ("E\nS\nE\nS\n", BlockMatch::Broken("markers-reversed")),
+        ("S\nE\nE\nS\n", BlockMatch::Broken("markers-reversed")),
+        ("S\nS\nE\nE\n", BlockMatch::Broken("markers-nested")),
+        ("S\nE\nS\nE\n", BlockMatch::Broken("markers-repeated")),
+        ("a S\nE\n", BlockMatch::Broken("markers-inline")),
+        ("S\nE b\n", BlockMatch::Broken("markers-inline")),
+        (" S\nE\n", BlockMatch::Broken("markers-inline")),
+        ("```\nS\nE\n```\nS\nE\n", BlockMatch::Broken("markers-repeated")),
+        ("```md\nS\nmine\nE\n```\n", BlockMatch::Broken("markers-fenced")),
+        ("~~~~\n```\nS\nE\n~~~\n~~~~~\n", BlockMatch::Broken("markers-fenced")),
+        ("```\na\n```\nS\nE\n```\nb\n```\n", BlockMatch::One(10..10 + START.len() + 1 + END.len())),
+        ("```\na\nS\nE\n", BlockMatch::One(6..6 + START.len() + 1 + END.len())),
     ];
     for (text, found) in cases {
         assert_eq!(find(&text.replace('S', START).replace('E', END)), found, "{text:?}");
@@ -149,12 +149,12 @@ These notes are written from records of tool calls, without anyone's review. Rea
 - After an error, read what it says and change the call; the same call rarely ends differently.
 
 <!-- curator-evolver:auto:end -->";
-    assert_eq!(shown(&rows, &lessons(&rows), &Spec::DEFAULT), expected);
+    assert_eq!(shown(&rows, &lessons(&rows), &VariantSpec::DEFAULT), expected);
 }
 
 #[test]
 fn rows_that_failed_come_first_where_errors_do() {
-    let mut rows: Vec<Row> = (10..20).rev().map(|id| row(id, "scan", EvidenceStatus::Ok, "fine")).collect();
+    let mut rows: Vec<EvidenceRow> = (10..20).rev().map(|id| row(id, "scan", EvidenceStatus::Ok, "fine")).collect();
     rows.push(row(2, "fetch", EvidenceStatus::Failed, "no route"));
     let text = shown(&rows, &[], &SPECS[2]);
     let lines: Vec<_> = text.lines().filter(|line| line.starts_with("- 2026")).collect();
@@ -165,7 +165,7 @@ fn rows_that_failed_come_first_where_errors_do() {
 #[test]
 fn backslashes_in_evidence_are_written_and_replaced_literally() {
     let said = r"\u001b[31m C:\users\new \g<0> \1 \d+ \n $0 $1";
-    let block = shown(&[row(1, "scan", EvidenceStatus::Ok, said)], &[], &Spec::DEFAULT);
+    let block = shown(&[row(1, "scan", EvidenceStatus::Ok, said)], &[], &VariantSpec::DEFAULT);
     let once = put("# Skill\n", &block).unwrap();
     assert!(once.contains(&format!("`scan` ok — `{said}`")), "{once}");
     assert_eq!(put(&once, &block).unwrap(), once);
@@ -181,14 +181,14 @@ fn a_marker_in_evidence_cannot_close_the_block() {
         "<!--\0 curator-evolver:auto:end -->".to_owned(),
         "<!\u{200b}-- curator-evolver:auto:end --\u{feff}>".to_owned(),
     ];
-    let rows: Vec<Row> = bombs
+    let rows: Vec<EvidenceRow> = bombs
         .iter()
         .flat_map(|bomb| [row(1, bomb, EvidenceStatus::Failed, bomb), row(2, bomb, EvidenceStatus::Failed, bomb)])
         .collect();
     let text = "# Skill\n\nmine\n";
     for spec in &SPECS {
         let block = shown(&rows, &lessons(&rows), spec);
-        assert_eq!(find(&block), Found::One(0..block.len()));
+        assert_eq!(find(&block), BlockMatch::One(0..block.len()));
         let mut grown = put(text, &block).unwrap();
         let length = grown.len();
         for _ in 0..3 {
@@ -208,7 +208,7 @@ fn what_evidence_says_does_not_act_in_a_skill() {
         "```\n!`id`\n```",
         "<script>x</script> ${HERM_SKILL_DIR}",
     ];
-    let rows: Vec<Row> = nasty
+    let rows: Vec<EvidenceRow> = nasty
         .iter()
         .flat_map(|said| [row(1, said, EvidenceStatus::Failed, said), row(4, "x!", EvidenceStatus::Refused, said)])
         .collect();
@@ -225,18 +225,18 @@ fn what_evidence_says_does_not_act_in_a_skill() {
 #[test]
 fn a_block_is_bounded_whatever_the_evidence() {
     let long = "\u{1f600} x".repeat(5_000);
-    let rows: Vec<Row> =
+    let rows: Vec<EvidenceRow> =
         (0..500).map(|id| row(id, &format!("{long}{}", id % 7), EvidenceStatus::Failed, &long)).collect();
     for spec in &SPECS {
         let block = shown(&rows, &lessons(&rows), spec);
         assert!(block.len() <= MAX_BLOCK_BYTES, "{}", block.len());
-        assert_eq!(find(&block), Found::One(0..block.len()));
+        assert_eq!(find(&block), BlockMatch::One(0..block.len()));
     }
 }
 
 #[test]
 fn no_evidence_makes_a_block_too() {
-    let block = shown(&[], &[], &Spec::DEFAULT);
+    let block = shown(&[], &[], &VariantSpec::DEFAULT);
     assert!(block.contains("- Window: 7 days, no evidence yet\n") && !block.contains("### Recent evidence"), "{block}");
 }
 
@@ -302,16 +302,16 @@ proptest! {
             let block = shown(&rows, &lessons(&rows), spec);
             prop_assert_eq!(guard::objections(&block), Vec::new(), "{}", block);
             prop_assert_eq!(shell::find(&block), Vec::new(), "{}", block);
-            prop_assert_eq!(find(&block), Found::One(0..block.len()));
+            prop_assert_eq!(find(&block), BlockMatch::One(0..block.len()));
         }
     }
 
     #[test]
     fn putting_a_block_twice_is_putting_it_once_and_removing_it_gives_the_text_back(text in plain(), said in any::<String>()) {
-        let block = shown(&[row(1, "scan", EvidenceStatus::Failed, &said)], &[], &Spec::DEFAULT);
+        let block = shown(&[row(1, "scan", EvidenceStatus::Failed, &said)], &[], &VariantSpec::DEFAULT);
         let once = put(&text, &block).unwrap();
         prop_assert!(once.starts_with(&text));
-        prop_assert!(matches!(find(&once), Found::One(_)));
+        prop_assert!(matches!(find(&once), BlockMatch::One(_)));
         prop_assert_eq!(&put(&once, &block).unwrap(), &once);
         prop_assert_eq!(remove(&once).unwrap(), text);
     }
@@ -319,12 +319,12 @@ proptest! {
     #[test]
     fn everything_outside_the_block_is_kept_or_nothing_is_written(text in text()) {
         match (find(&text), put(&text, BLOCK)) {
-            (Found::None, Ok(put)) => prop_assert!(put.starts_with(&text)),
-            (Found::One(range), Ok(put)) => {
+            (BlockMatch::None, Ok(put)) => prop_assert!(put.starts_with(&text)),
+            (BlockMatch::One(range), Ok(put)) => {
                 prop_assert!(put.starts_with(&text[..range.start]));
                 prop_assert!(put.ends_with(&text[range.end..]));
             }
-            (Found::Broken(reason), put) => prop_assert_eq!(put, Err(reason)),
+            (BlockMatch::Broken(reason), put) => prop_assert_eq!(put, Err(reason)),
             (found, put) => prop_assert!(false, "{:?} {:?}", found, put),
         }
     }

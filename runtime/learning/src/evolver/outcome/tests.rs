@@ -3,9 +3,9 @@ use proptest::prelude::*;
 use super::*;
 
 /// Sessions of `turns` turns each, give or take one, so that the mean has an interval.
-fn sample(sessions: u64, turns: u64, calls: u64, errors: u64) -> Sample {
+fn sample(sessions: u64, turns: u64, calls: u64, errors: u64) -> OutcomeSample {
     let each = |at: u64| turns + at % 2;
-    Sample {
+    OutcomeSample {
         sessions,
         calls,
         errors,
@@ -15,7 +15,7 @@ fn sample(sessions: u64, turns: u64, calls: u64, errors: u64) -> Sample {
     }
 }
 
-fn verdict_of(before: Sample, after: Sample) -> Verdict {
+fn verdict_of(before: OutcomeSample, after: OutcomeSample) -> OutcomeVerdict {
     compare(&before, &after).verdict
 }
 
@@ -34,30 +34,30 @@ fn rates_and_intervals_are_those_of_the_textbook() {
 #[test]
 fn more_errors_are_worse_and_fewer_are_better() {
     let (few, many) = (sample(10, 3, 100, 5), sample(10, 3, 100, 40));
-    assert_eq!((verdict_of(few, many), verdict_of(many, few)), (Verdict::Worse, Verdict::Better));
-    assert_eq!(verdict_of(few, few), Verdict::NoDifference);
+    assert_eq!((verdict_of(few, many), verdict_of(many, few)), (OutcomeVerdict::Worse, OutcomeVerdict::Better));
+    assert_eq!(verdict_of(few, few), OutcomeVerdict::NoDifference);
 }
 
 #[test]
 fn turns_decide_where_errors_do_not() {
     let (short, long) = (sample(20, 2, 100, 10), sample(20, 6, 100, 10));
-    assert_eq!((verdict_of(short, long), verdict_of(long, short)), (Verdict::Worse, Verdict::Better));
-    let long_and_clean = Sample { errors: 0, ..long };
-    assert_eq!(verdict_of(Sample { errors: 50, ..short }, long_and_clean), Verdict::Better);
+    assert_eq!((verdict_of(short, long), verdict_of(long, short)), (OutcomeVerdict::Worse, OutcomeVerdict::Better));
+    let long_and_clean = OutcomeSample { errors: 0, ..long };
+    assert_eq!(verdict_of(OutcomeSample { errors: 50, ..short }, long_and_clean), OutcomeVerdict::Better);
 }
 
 #[test]
 fn few_sessions_or_calls_say_nothing() {
     let (good, bad) = (sample(10, 3, 100, 0), sample(10, 3, 100, 100));
-    for few in [sample(4, 3, 100, 100), sample(10, 3, 19, 19), Sample::default()] {
-        assert_eq!((verdict_of(good, few), verdict_of(few, bad)), (Verdict::TooFew, Verdict::TooFew));
+    for few in [sample(4, 3, 100, 100), sample(10, 3, 19, 19), OutcomeSample::default()] {
+        assert_eq!((verdict_of(good, few), verdict_of(few, bad)), (OutcomeVerdict::TooFew, OutcomeVerdict::TooFew));
     }
-    assert_eq!(verdict_of(good, bad), Verdict::Worse);
+    assert_eq!(verdict_of(good, bad), OutcomeVerdict::Worse);
 }
 
 #[test]
 fn nothing_is_estimated_from_nothing() {
-    let found = compare(&Sample::default(), &sample(1, 3, 0, 0));
+    let found = compare(&OutcomeSample::default(), &sample(1, 3, 0, 0));
     assert_eq!((found.before.error_rate, found.before.mean_turns), (None, None));
     assert_eq!(found.after.mean_turns, Some(Estimate { value: 3.0, low: 3.0, high: 3.0 }));
     assert_eq!((found.error_rate_change, found.turns_change), (None, None));
@@ -70,10 +70,10 @@ fn nothing_is_estimated_from_nothing() {
     );
 }
 
-fn any_sample() -> impl Strategy<Value = Sample> {
+fn any_sample() -> impl Strategy<Value = OutcomeSample> {
     let number = || prop_oneof![0u64..4, 0u64..200, any::<u64>()];
     (number(), number(), number(), number(), number(), number()).prop_map(
-        |(sessions, calls, errors, turns_sum, turns_squares, completed)| Sample {
+        |(sessions, calls, errors, turns_sum, turns_squares, completed)| OutcomeSample {
             sessions,
             calls,
             errors,
@@ -104,8 +104,8 @@ proptest! {
     #[test]
     fn what_is_better_one_way_is_worse_the_other(before in any_sample(), after in any_sample()) {
         let turned = |verdict| match verdict {
-            Verdict::Better => Verdict::Worse,
-            Verdict::Worse => Verdict::Better,
+            OutcomeVerdict::Better => OutcomeVerdict::Worse,
+            OutcomeVerdict::Worse => OutcomeVerdict::Better,
             same => same,
         };
         prop_assert_eq!(verdict_of(before, after), turned(verdict_of(after, before)));

@@ -1,14 +1,14 @@
 use super::*;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::evolver::lessons::lessons;
 use crate::evolver::variants::SPECS;
-use crate::evolver::{Counts, Row};
+use crate::evolver::{EvidenceCounts, EvidenceRow};
 use crate::ids::{Digest, Slug};
 use crate::memory::{Evidence, EvidenceStatus};
 
 const SKILL: &str = "---\nname: pump\ndescription: Checks pumps.\n---\n# Pump\n\nSteps.\n";
 
-fn rows(count: i64) -> Vec<Row> {
+fn rows(count: i64) -> Vec<EvidenceRow> {
     let evidence = |id: i64| Evidence {
         task: "t".to_owned(),
         turn: 1,
@@ -18,14 +18,19 @@ fn rows(count: i64) -> Vec<Row> {
         args: Digest::of(&id.to_le_bytes()),
         summary: format!("said {id} \0 <!-- curator-evolver:auto:end -->\n---"),
         millis: 1,
-        at: Moment(1_794_733_200_000 + id * 1_000),
+        at: Timestamp(1_794_733_200_000 + id * 1_000),
     };
     (0..count).rev().map(|id| (id, evidence(id))).collect()
 }
 
-fn prepared(text: &str, rows: &[Row], spec: &Spec, has_support: bool) -> Result<Prepared, Skip> {
+fn prepared(
+    text: &str,
+    rows: &[EvidenceRow],
+    spec: &VariantSpec,
+    has_support: bool,
+) -> Result<PreparedSkill, PrepareSkip> {
     let skill: Slug = "pump".parse().unwrap();
-    let counts = Counts { tool_events: 9, skill_events: 1, error_events: 4 };
+    let counts = EvidenceCounts { tool_events: 9, skill_events: 1, error_events: 4 };
     let through = rows.first().map(|(_, evidence)| evidence.at);
     prepare(text, &Brief { skill: &skill, days: 7, through, counts, rows }, &lessons(rows), spec, has_support)
 }
@@ -46,7 +51,7 @@ fn a_second_pass_over_the_same_evidence_changes_nothing() {
         let first = prepared(&text, &rows, spec, false).unwrap();
         assert!(first.changed && first.content.starts_with(&text));
         let second = prepared(&first.content, &rows, spec, first.support.is_some()).unwrap();
-        assert_eq!(second, Prepared { changed: false, ..first.clone() });
+        assert_eq!(second, PreparedSkill { changed: false, ..first.clone() });
         assert!(second.is_settled(first.support.as_ref().map(|file| file.content.as_str())));
         assert_eq!(structural(&second.content), Ok(()));
     }
@@ -72,13 +77,13 @@ fn up_to_the_soft_cap_the_block_stands_in_the_skill_and_above_it_beside() {
         "{}",
         support.content
     );
-    assert_eq!(block::find(&support.content), Found::None);
+    assert_eq!(block::find(&support.content), BlockMatch::None);
     assert!(!support.content.contains('\0'));
 }
 
 #[test]
 fn above_the_hard_cap_a_skill_is_left_alone() {
-    let skip = Err(Skip { reason: "skill-content-hard-cap" });
+    let skip = Err(PrepareSkip { reason: "skill-content-hard-cap" });
     assert_eq!(prepared(&long(HARD_CAP + 1), &rows(1), &SPECS[0], false), skip);
     assert_eq!(prepared(&long(HARD_CAP - 10), &rows(1), &SPECS[0], false), skip);
     assert_eq!(prepared(&long(97_000), &rows(1), &SPECS[0], false).map(|found| found.size), Ok(SizeStrategy::Spilled));
@@ -87,7 +92,7 @@ fn above_the_hard_cap_a_skill_is_left_alone() {
 #[test]
 fn broken_markers_are_a_reason_to_leave_it_alone_too() {
     let text = format!("{SKILL}\n{}\n\nmore of the user's\n", block::START);
-    assert_eq!(prepared(&text, &rows(1), &SPECS[0], false), Err(Skip { reason: "markers-unbalanced" }));
+    assert_eq!(prepared(&text, &rows(1), &SPECS[0], false), Err(PrepareSkip { reason: "markers-unbalanced" }));
 }
 
 #[test]

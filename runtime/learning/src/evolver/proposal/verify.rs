@@ -41,7 +41,7 @@ impl fmt::Debug for Facts<'_> {
 
 /// Whether a proposal holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct ProposalVerdict {
     /// The form of this document.
     pub schema_version: &'static str,
     /// Whether every check passed.
@@ -57,7 +57,7 @@ pub struct Verdict {
 const POLICY: &str = "a proposal that passes may be read by a person; it applies nothing by itself";
 
 /// Judges a proposal.
-pub fn verify(proposal: &Value, facts: &Facts<'_>) -> Verdict {
+pub fn verify(proposal: &Value, facts: &Facts<'_>) -> ProposalVerdict {
     let results = [
         ("schema_version", schema(proposal)),
         ("dry_run", flag(proposal, "dry_run", true)),
@@ -74,7 +74,7 @@ pub fn verify(proposal: &Value, facts: &Facts<'_>) -> Verdict {
     let mut failures: Vec<String> = results.into_iter().filter_map(|(_, result)| result.err()).collect();
     // Two checks may fail for the same reason.
     failures.dedup();
-    Verdict { schema_version: SCHEMA_VERSION, passed: failures.is_empty(), checks, failures, policy: POLICY }
+    ProposalVerdict { schema_version: SCHEMA_VERSION, passed: failures.is_empty(), checks, failures, policy: POLICY }
 }
 
 /// A value as it is shown in a reason.

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::evolver::Row;
+use crate::evolver::EvidenceRow;
 use crate::ids::Slug;
 use crate::memory::EvidenceStatus;
 
@@ -12,7 +12,7 @@ const ROW_REF: &str = "evidence:";
 
 /// One thing that was seen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Observation {
+pub struct MiningObservation {
     /// What was said or came out.
     pub text: String,
     /// Where it is from.
@@ -27,7 +27,7 @@ pub struct Observation {
     pub skill_chars: Option<u64>,
 }
 
-impl Observation {
+impl MiningObservation {
     /// The skill, by the name it has in a brain.
     pub(super) fn target(&self) -> Option<Slug> {
         let given = self.target_skill.as_deref()?;
@@ -69,7 +69,7 @@ impl Observation {
     }
 }
 
-impl<'de> Deserialize<'de> for Observation {
+impl<'de> Deserialize<'de> for MiningObservation {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::from_json(&Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
@@ -104,11 +104,11 @@ fn count(value: &Value) -> Result<u64, String> {
 }
 
 /// What a row of evidence suggests looking at; `None` where the call went well.
-pub fn from_evidence(row: &Row) -> Option<Observation> {
+pub fn from_evidence(row: &EvidenceRow) -> Option<MiningObservation> {
     let (number, evidence) = row;
     match evidence.status {
         EvidenceStatus::Ok => None,
-        EvidenceStatus::Failed | EvidenceStatus::Refused => Some(Observation {
+        EvidenceStatus::Failed | EvidenceStatus::Refused => Some(MiningObservation {
             text: evidence.summary.clone(),
             refs: vec![format!("{ROW_REF}{number}")],
             // With several skills loaded, nobody can say which of them it was about.

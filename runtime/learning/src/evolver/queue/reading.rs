@@ -1,6 +1,6 @@
 //! Observations from lines of JSON. A line that is no observation is reported and stops nothing.
 
-use super::{Candidate, Observation, mine};
+use super::{MiningObservation, ReviewCandidate, mine};
 
 /// The longest line.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
@@ -9,17 +9,17 @@ pub const MAX_LINES: usize = 100_000;
 
 /// What was mined from lines.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Mined {
+pub struct MiningReport {
     /// The candidates, in the order of their lines.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<ReviewCandidate>,
     /// The lines that are no observations: their number, from 1, and why.
     pub bad: Vec<(usize, String)>,
 }
 
 /// Mines every line. Empty lines are passed over.
-pub fn read_lines(input: &[u8]) -> Mined {
+pub fn read_lines(input: &[u8]) -> MiningReport {
     let input = input.strip_prefix(b"\xef\xbb\xbf").unwrap_or(input);
-    let mut mined = Mined::default();
+    let mut mined = MiningReport::default();
     for (index, line) in input.split(|byte| *byte == b'\n').enumerate() {
         let number = index + 1;
         if index == MAX_LINES {
@@ -38,7 +38,7 @@ pub fn read_lines(input: &[u8]) -> Mined {
     mined
 }
 
-fn observe(line: &[u8]) -> Result<Option<Observation>, String> {
+fn observe(line: &[u8]) -> Result<Option<MiningObservation>, String> {
     if line.len() > MAX_LINE_BYTES {
         return Err(format!("it is longer than {MAX_LINE_BYTES} bytes"));
     }
@@ -50,5 +50,5 @@ fn observe(line: &[u8]) -> Result<Option<Observation>, String> {
         serde_json::error::Category::Eof => "it is cut off: not a whole JSON object".to_owned(),
         _ => format!("it is not JSON: {error}"),
     })?;
-    Observation::from_json(&value).map(Some)
+    MiningObservation::from_json(&value).map(Some)
 }

@@ -1,10 +1,10 @@
 use super::*;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::memory::{Evidence, EvidenceStatus};
 use proptest::prelude::*;
 
-fn seen(text: &str) -> Observation {
-    Observation { text: text.to_owned(), refs: vec!["session:1".to_owned()], ..Observation::default() }
+fn seen(text: &str) -> MiningObservation {
+    MiningObservation { text: text.to_owned(), refs: vec!["session:1".to_owned()], ..MiningObservation::default() }
 }
 
 fn kind(text: &str) -> (CandidateKind, f64) {
@@ -12,7 +12,7 @@ fn kind(text: &str) -> (CandidateKind, f64) {
     (candidate.kind, candidate.confidence)
 }
 
-fn row(number: i64, status: EvidenceStatus, skills: &[&str], summary: &str) -> crate::evolver::Row {
+fn row(number: i64, status: EvidenceStatus, skills: &[&str], summary: &str) -> crate::evolver::EvidenceRow {
     let evidence = Evidence {
         task: "t-1".to_owned(),
         turn: 1,
@@ -22,7 +22,7 @@ fn row(number: i64, status: EvidenceStatus, skills: &[&str], summary: &str) -> c
         args: Digest::of(b"{}"),
         summary: summary.to_owned(),
         millis: 3,
-        at: Moment(0),
+        at: Timestamp(0),
     };
     (number, evidence)
 }
@@ -31,7 +31,7 @@ const STEPS: &str = "1. open the valve\n2. wait for pressure\n3. close it";
 
 #[test]
 fn a_candidate_says_everything_and_needs_a_person() {
-    let observation = Observation {
+    let observation = MiningObservation {
         text: "connection refused".to_owned(),
         refs: vec!["b".to_owned(), "a".to_owned(), "b".to_owned()],
         target_skill: Some("pump".to_owned()),
@@ -56,7 +56,7 @@ fn a_candidate_says_everything_and_needs_a_person() {
         })
     );
     candidate.check().unwrap();
-    assert_eq!(serde_json::from_value::<Candidate>(json!(candidate)).unwrap(), candidate);
+    assert_eq!(serde_json::from_value::<ReviewCandidate>(json!(candidate)).unwrap(), candidate);
 }
 
 #[test]
@@ -78,16 +78,17 @@ fn the_first_rule_that_fits_decides() {
 fn a_listing_of_a_file_is_nothing_unless_it_failed_or_its_size_is_known() {
     let listing = "  1|# Title\n  2|never mind\n";
     assert_eq!(mine(&seen(listing)).kind, CandidateKind::Ignore);
-    assert_ne!(mine(&Observation { is_error: true, ..seen(listing) }).kind, CandidateKind::Ignore);
-    let large = Observation { skill_chars: Some(95_000), ..seen(listing) };
+    assert_ne!(mine(&MiningObservation { is_error: true, ..seen(listing) }).kind, CandidateKind::Ignore);
+    let large = MiningObservation { skill_chars: Some(95_000), ..seen(listing) };
     assert_eq!(mine(&large).kind, CandidateKind::SkillUpdate);
     assert_eq!(kind("1|one line").1, 0.1, "one is no listing");
 }
 
 #[test]
 fn a_skill_near_its_cap_is_to_be_split_and_not_added_to() {
-    let of =
-        |chars| mine(&Observation { skill_chars: Some(chars), target_skill: Some("pump".to_owned()), ..seen(STEPS) });
+    let of = |chars| {
+        mine(&MiningObservation { skill_chars: Some(chars), target_skill: Some("pump".to_owned()), ..seen(STEPS) })
+    };
     let candidate = of(90_000);
     assert_eq!((candidate.kind, candidate.confidence), (CandidateKind::SkillUpdate, 0.7));
     assert_eq!(candidate.title, "Make room in pump before more is added");
@@ -165,7 +166,7 @@ fn a_way_to_do_things_updates_its_skill_or_makes_one() {
         "首先检查压力，然后重启",
     ] {
         assert_eq!(kind(text), (CandidateKind::SkillNew, 0.65), "{text}");
-        let targeted = mine(&Observation { target_skill: Some("pump".to_owned()), ..seen(text) });
+        let targeted = mine(&MiningObservation { target_skill: Some("pump".to_owned()), ..seen(text) });
         assert_eq!((targeted.kind, targeted.confidence), (CandidateKind::SkillUpdate, 0.65), "{text}");
     }
     for text in ["version 1. is out", "then and next", "use `x`", "first `a b", "costs 3. and 7. more"] {
@@ -197,7 +198,7 @@ fn the_words_of_a_json_result_are_found() {
 
 #[test]
 fn ids_cover_the_text_and_nothing_that_is_only_when() {
-    let failure = |text: &str| Observation { tool: Some("t".to_owned()), is_error: true, ..seen(text) };
+    let failure = |text: &str| MiningObservation { tool: Some("t".to_owned()), is_error: true, ..seen(text) };
     let prefix = "the same long beginning ".repeat(20);
     let (one, two) = (mine(&failure(&format!("{prefix}a"))), mine(&failure(&format!("{prefix}b"))));
     assert_eq!((&one.title, &one.rationale, &one.evidence_refs), (&two.title, &two.rationale, &two.evidence_refs));
@@ -205,13 +206,16 @@ fn ids_cover_the_text_and_nothing_that_is_only_when() {
     assert_eq!(mine(&failure("x")), mine(&failure("x")));
     let reordered = |refs: &[&str]| {
         let refs = refs.iter().map(|one| (*one).to_owned()).collect();
-        mine(&Observation { refs, ..failure("x") }).id
+        mine(&MiningObservation { refs, ..failure("x") }).id
     };
     assert_eq!(reordered(&["a", "b"]), reordered(&["b", "a", "b"]));
     assert_ne!(reordered(&["a", "b"]), reordered(&["ab"]));
     assert_eq!(reordered(&["evidence:1"]), reordered(&["evidence:2"]), "the same failure seen again");
-    assert_ne!(mine(&failure("x")).id, mine(&Observation { tool: Some("u".to_owned()), ..failure("x") }).id);
-    assert_ne!(mine(&failure("x")).id, mine(&Observation { target_skill: Some("u".to_owned()), ..failure("x") }).id);
+    assert_ne!(mine(&failure("x")).id, mine(&MiningObservation { tool: Some("u".to_owned()), ..failure("x") }).id);
+    assert_ne!(
+        mine(&failure("x")).id,
+        mine(&MiningObservation { target_skill: Some("u".to_owned()), ..failure("x") }).id
+    );
 }
 
 #[test]
@@ -230,7 +234,7 @@ fn failures_of_the_evidence_feed_the_queue_and_nothing_else_does() {
 
 #[test]
 fn a_target_that_is_no_skill_name_becomes_the_nearest_one_and_is_kept() {
-    let of = |name: &str| mine(&Observation { target_skill: Some(name.to_owned()), ..seen(STEPS) });
+    let of = |name: &str| mine(&MiningObservation { target_skill: Some(name.to_owned()), ..seen(STEPS) });
     let near = of("My Pump!");
     assert_eq!(near.target_skill.as_ref().map(Slug::as_str), Some("my-pump"));
     assert_eq!(near.metadata.get("target_given"), Some(&json!("My Pump!")));
@@ -243,7 +247,7 @@ fn what_is_shown_is_one_bounded_line_without_secrets() {
     let key = format!("sk-ant-{}", "a1B2".repeat(8));
     let text = format!("Never use\n\n{key}\u{1b}[31m \u{202e}here {}", "x".repeat(500));
     let refs = vec![format!("log\n{key}"); 3];
-    let candidate = mine(&Observation { refs, tool: Some(format!("{key}\n")), ..seen(&text) });
+    let candidate = mine(&MiningObservation { refs, tool: Some(format!("{key}\n")), ..seen(&text) });
     let shown = json!(candidate).to_string();
     assert!(!shown.contains(&key) && !shown.contains("\\n") && !shown.contains('\u{202e}'), "{shown}");
     assert!(
@@ -257,7 +261,7 @@ fn what_is_shown_is_one_bounded_line_without_secrets() {
 #[test]
 fn a_candidate_that_claims_to_need_no_person_is_refused() {
     let good = mine(&seen("Never push"));
-    let spoilt: [fn(&mut Candidate); 7] = [
+    let spoilt: [fn(&mut ReviewCandidate); 7] = [
         |one| one.auto_apply_allowed = true,
         |one| one.requires_human_review = false,
         |one| one.confidence = f64::NAN,
@@ -276,7 +280,7 @@ fn a_candidate_that_claims_to_need_no_person_is_refused() {
 #[test]
 fn a_held_change_names_its_digests_and_is_one_of_its_own() {
     let (skill, before) = ("pump".parse::<Slug>().unwrap(), Digest::of(b"before"));
-    let of = |content: &[u8]| Candidate::change(&skill, before, Digest::of(content), Some(3), "3 failures");
+    let of = |content: &[u8]| ReviewCandidate::change(&skill, before, Digest::of(content), Some(3), "3 failures");
     let change = of(b"after");
     change.check().unwrap();
     assert_eq!(change.change_digests(), Some((before, Digest::of(b"after"))));
@@ -299,14 +303,14 @@ fn names_of_kinds_and_statuses_are_stable() {
 
 #[test]
 fn fields_are_read_leniently_and_wrong_types_are_named() {
-    let read = |json: &str| Observation::from_json(&serde_json::from_str(json).unwrap());
-    assert_eq!(read("{}"), Ok(Observation::default()));
+    let read = |json: &str| MiningObservation::from_json(&serde_json::from_str(json).unwrap());
+    assert_eq!(read("{}"), Ok(MiningObservation::default()));
     assert_eq!(
         read(
             r#"{"text": {"output": "x"}, "evidence_ref": 7, "evidence_refs": ["a", null, 3], "target_skill": "pump",
                 "tool_name": "t", "is_error": "True", "skill_md_size": "12", "more": []}"#
         ),
-        Ok(Observation {
+        Ok(MiningObservation {
             text: r#"{"output":"x"}"#.to_owned(),
             refs: vec!["7".to_owned(), "a".to_owned(), "3".to_owned()],
             target_skill: Some("pump".to_owned()),
@@ -362,7 +366,7 @@ proptest! {
     fn whatever_is_seen_gives_one_candidate_that_may_be_stored(
         text in "(?s).{0,300}", tool in prop::option::of(".{0,80}"), target in prop::option::of(".{0,80}"), is_error: bool,
     ) {
-        let observation = Observation { tool, target_skill: target, is_error, ..seen(&text) };
+        let observation = MiningObservation { tool, target_skill: target, is_error, ..seen(&text) };
         let candidate = mine(&observation);
         prop_assert!(candidate.check().is_ok(), "{:?}", candidate);
         prop_assert_eq!(mine(&observation), candidate);

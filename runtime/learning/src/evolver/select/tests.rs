@@ -33,10 +33,10 @@ fn text(_: &Slug) -> Option<String> {
 
 #[test]
 fn evidence_decides_who_is_eligible_and_a_ranker_only_their_order() {
-    let plain = select(&tallies(), 2, Ranking::default(), &text);
+    let plain = select(&tallies(), 2, RankerChain::default(), &text);
     assert_eq!((plain.mode, names(&plain)), ("deterministic-evidence", vec!["pump", "valve", "gauge"]));
     let ranker = Fixed("fixed", vec![0.1, 0.2, 0.9]);
-    let ranked = select(&tallies(), 2, Ranking { ranker: Some(&ranker), reranker: None }, &text);
+    let ranked = select(&tallies(), 2, RankerChain { ranker: Some(&ranker), reranker: None }, &text);
     assert_eq!((ranked.mode, names(&ranked)), ("ranked", vec!["gauge", "valve", "pump"]));
     assert_eq!(ranked.eligible_skill_count, 3, "rare stays out, whatever a model thinks of it");
 }
@@ -44,7 +44,7 @@ fn evidence_decides_who_is_eligible_and_a_ranker_only_their_order() {
 #[test]
 fn a_second_ranker_has_the_last_word_and_the_first_score_is_kept() {
     let (first, second) = (Fixed("a", vec![0.1, 0.2, 0.9]), Fixed("b", vec![3.0, 2.0, 1.0]));
-    let ranking = Ranking { ranker: Some(&first), reranker: Some(&second) };
+    let ranking = RankerChain { ranker: Some(&first), reranker: Some(&second) };
     let selection = select(&tallies(), 2, ranking, &text);
     assert_eq!((selection.mode, names(&selection)), ("ranked-reranked", vec!["pump", "valve", "gauge"]));
     assert_eq!(selection.order[0].first_score, Some(0.1));
@@ -54,7 +54,7 @@ fn a_second_ranker_has_the_last_word_and_the_first_score_is_kept() {
 fn a_ranker_that_fails_leaves_the_order_of_the_evidence_and_says_so() {
     for scores in [vec![], vec![1.0], vec![f64::NAN, 0.0, 0.0]] {
         let ranker = Fixed("broken", scores);
-        let selection = select(&tallies(), 2, Ranking { ranker: Some(&ranker), reranker: None }, &text);
+        let selection = select(&tallies(), 2, RankerChain { ranker: Some(&ranker), reranker: None }, &text);
         assert_eq!((selection.mode, selection.fallback), ("ranking-unavailable", Some("deterministic-evidence")));
         assert_eq!(names(&selection), ["pump", "valve", "gauge"]);
         assert!(selection.error.is_some());
@@ -65,7 +65,7 @@ fn a_ranker_that_fails_leaves_the_order_of_the_evidence_and_says_so() {
 fn a_skill_without_a_text_comes_after_the_ranked_ones() {
     let ranker = Fixed("fixed", vec![0.1, 0.2]);
     let only_some = |slug: &Slug| (slug.as_str() != "pump").then(|| "text".to_owned());
-    let selection = select(&tallies(), 2, Ranking { ranker: Some(&ranker), reranker: None }, &only_some);
+    let selection = select(&tallies(), 2, RankerChain { ranker: Some(&ranker), reranker: None }, &only_some);
     assert_eq!(names(&selection), ["gauge", "valve", "pump"]);
 }
 
@@ -93,7 +93,7 @@ fn a_second_ranker_looks_only_at_the_best_and_the_others_follow() {
     }
     let many: Vec<SkillTally> = (0..40).map(|at| tally(&format!("skill-{at:02}"), 40 - at, 0)).collect();
     let (first, second) = (Fixed("first", (0..40).map(|at| -f64::from(at)).collect()), Counted(Vec::new().into()));
-    let selection = select(&many, 1, Ranking { ranker: Some(&first), reranker: Some(&second) }, &text);
+    let selection = select(&many, 1, RankerChain { ranker: Some(&first), reranker: Some(&second) }, &text);
     assert_eq!(*second.0.lock().unwrap(), [RERANKED]);
     let expected: Vec<String> = (0..25).rev().chain(25..40).map(|at| format!("skill-{at:02}")).collect();
     assert_eq!(names(&selection), expected);
@@ -115,7 +115,7 @@ fn a_ranker_sees_as_much_of_a_text_as_it_asks_for() {
             Ok(texts.iter().map(|text| text.chars().count() as f64).collect())
         }
     }
-    let selection = select(&tallies(), 2, Ranking { ranker: Some(&Wide), reranker: None }, &text);
+    let selection = select(&tallies(), 2, RankerChain { ranker: Some(&Wide), reranker: None }, &text);
     assert!((2_000.0..=2_001.0).contains(&selection.order[0].score), "{:?}", selection.order[0]);
 }
 
@@ -182,7 +182,7 @@ proptest! {
             events[at].2.then(|| format!("text of {slug}"))
         };
         let eligible: Vec<SkillTally> = tallies.iter().filter(|tally| tally.events >= least).cloned().collect();
-        let ranking = Ranking {
+        let ranking = RankerChain {
             ranker: first.as_ref().map(|one| one as &dyn Ranker),
             reranker: second.as_ref().map(|one| one as &dyn Ranker),
         };
@@ -197,7 +197,7 @@ proptest! {
         prop_assert_eq!(chosen, expected);
         prop_assert!(selection.order.iter().all(|one| one.score.is_finite()));
         if selection.mode == "ranking-unavailable" {
-            let plain = select(&tallies, least, Ranking::default(), &has_text);
+            let plain = select(&tallies, least, RankerChain::default(), &has_text);
             prop_assert_eq!(&selection.order, &plain.order, "the order of the evidence stands");
             prop_assert!(selection.error.is_some() && selection.fallback == Some("deterministic-evidence"));
         }
@@ -221,7 +221,7 @@ impl Ranker for Model {
     }
 }
 
-fn evidence(id: i64, skills: &[&str], status: crate::memory::EvidenceStatus, summary: &str) -> Row {
+fn evidence(id: i64, skills: &[&str], status: crate::memory::EvidenceStatus, summary: &str) -> EvidenceRow {
     let row = crate::memory::Evidence {
         task: "t".to_owned(),
         turn: 1,
@@ -231,7 +231,7 @@ fn evidence(id: i64, skills: &[&str], status: crate::memory::EvidenceStatus, sum
         args: crate::ids::Digest::of(b"x"),
         summary: summary.to_owned(),
         millis: 1,
-        at: crate::clock::Moment(id),
+        at: crate::clock::Timestamp(id),
     };
     (id, row)
 }
@@ -241,12 +241,12 @@ fn rankers_are_asked_with_counts_and_with_what_happened_last() {
     use crate::memory::EvidenceStatus::{Failed, Ok as Fine};
     let tallies = tallies();
     let (known, few) = (&tallies[0].skill, "not-eligible");
-    let rows: Vec<Row> = std::iter::once(evidence(99, &[few], Fine, "nobody asks for this"))
+    let rows: Vec<EvidenceRow> = std::iter::once(evidence(99, &[few], Fine, "nobody asks for this"))
         .chain((0..25).map(|n| evidence(50 - n, &[known.as_str()], Failed, &format!("gateway timeout {n}"))))
         .collect();
     let model = Model::default();
-    let ranking = Ranking { ranker: Some(&model), reranker: None };
-    let selection = select_asked(&Asks { tallies: &tallies, recent: &rows }, 2, ranking, &text);
+    let ranking = RankerChain { ranker: Some(&model), reranker: None };
+    let selection = select_asked(&RankerQuery { tallies: &tallies, recent: &rows }, 2, ranking, &text);
     let asked = model.0.lock().unwrap().clone();
     let query = &asked[0];
     assert!(query.contains(&format!("{known} events={} errors={}", tallies[0].events, tallies[0].errors)), "{query}");
@@ -259,13 +259,13 @@ fn rankers_are_asked_with_counts_and_with_what_happened_last() {
 #[test]
 fn whether_a_model_was_run_is_told_as_it_was() {
     let model = Model::default();
-    let absent = Absent::new("reranker", "nothing is configured");
+    let absent = UnavailableRanker::new("reranker", "nothing is configured");
     let asked = |ranker: Option<&dyn Ranker>, reranker: Option<&dyn Ranker>| {
-        let selection = select(&tallies(), 2, Ranking { ranker, reranker }, &text);
+        let selection = select(&tallies(), 2, RankerChain { ranker, reranker }, &text);
         (selection.mode, selection.model_executed, selection.rankers)
     };
     assert_eq!(asked(None, None), ("deterministic-evidence", false, vec![]));
-    assert_eq!(asked(Some(&Lexical), None), ("ranked", false, vec!["lexical".to_owned()]));
+    assert_eq!(asked(Some(&LexicalRanker), None), ("ranked", false, vec!["lexical".to_owned()]));
     assert_eq!(asked(Some(&model), None), ("ranked", true, vec!["model".to_owned()]));
     assert_eq!(asked(Some(&absent), None), ("ranking-unavailable", false, vec![]));
     // It ran, although nothing came of it; and only who is there is named.

@@ -1,14 +1,14 @@
 use super::*;
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::evolver::lessons::lessons;
 use crate::evolver::prepare::prepare;
-use crate::evolver::{Counts, Row};
+use crate::evolver::{EvidenceCounts, EvidenceRow};
 use crate::ids::{Digest, Slug};
 use crate::memory::Evidence;
 
 const SKILL: &str = "---\nname: pump\ndescription: Checks pumps.\n---\n# Pump\n\nSteps.\n";
 
-fn row(id: i64, status: EvidenceStatus, summary: &str) -> Row {
+fn row(id: i64, status: EvidenceStatus, summary: &str) -> EvidenceRow {
     let evidence = Evidence {
         task: "t".to_owned(),
         turn: 1,
@@ -18,18 +18,18 @@ fn row(id: i64, status: EvidenceStatus, summary: &str) -> Row {
         args: Digest::of(&id.to_le_bytes()),
         summary: summary.to_owned(),
         millis: 1,
-        at: Moment(1_794_733_200_000 + id * 1_000),
+        at: Timestamp(1_794_733_200_000 + id * 1_000),
     };
     (id, evidence)
 }
 
-fn with<T>(rows: &[Row], use_it: impl FnOnce(&Brief<'_>) -> T) -> T {
+fn with<T>(rows: &[EvidenceRow], use_it: impl FnOnce(&Brief<'_>) -> T) -> T {
     let skill: Slug = "pump".parse().unwrap();
-    let counts = Counts { tool_events: 9, skill_events: 1, error_events: 4 };
+    let counts = EvidenceCounts { tool_events: 9, skill_events: 1, error_events: 4 };
     use_it(&Brief { skill: &skill, days: 7, through: None, counts, rows })
 }
 
-fn generated(text: &str, rows: &[Row], n: usize) -> Vec<Variant> {
+fn generated(text: &str, rows: &[EvidenceRow], n: usize) -> Vec<Variant> {
     with(rows, |brief| generate(text, brief, &lessons(rows), false, n))
 }
 
@@ -37,7 +37,7 @@ fn selected(variants: &[Variant]) -> Vec<usize> {
     variants.iter().filter(|variant| variant.selected).map(|variant| variant.index).collect()
 }
 
-fn fine(count: i64) -> Vec<Row> {
+fn fine(count: i64) -> Vec<EvidenceRow> {
     let said = "a page of some length that says what was found there, and a little more than that ".repeat(3);
     (0..count).rev().map(|id| row(id, EvidenceStatus::Ok, &said)).collect()
 }
@@ -47,7 +47,8 @@ fn the_first_of_one_is_the_default_to_the_byte() {
     for text in [SKILL.to_owned(), format!("{SKILL}{}\n", "x".repeat(90_000))] {
         let rows = fine(9);
         let variants = generated(&text, &rows, 1);
-        let default = with(&rows, |brief| prepare(&text, brief, &lessons(&rows), &Spec::DEFAULT, false)).unwrap();
+        let default =
+            with(&rows, |brief| prepare(&text, brief, &lessons(&rows), &VariantSpec::DEFAULT, false)).unwrap();
         assert_eq!(variants.iter().map(|variant| variant.prepared.clone()).collect::<Vec<_>>(), [Some(default)]);
     }
 }

@@ -1,8 +1,8 @@
 //! A house full of things: a family of tasks of one kind. Every thing is on one list, and the role does not say which.
 
 use async_trait::async_trait;
-use herm::successor::statistics::Stream;
-use herm::tool::{Card, Context, Output, Permission, Tool};
+use herm::successor::statistics::SplitMix64;
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
 use herm::{Error, Result};
 use serde_json::{Map, Value, json};
 
@@ -102,7 +102,7 @@ pub(super) fn things(count: usize) -> Result<Vec<Thing>> {
     if count > NAMES.len() {
         return Err(Error::invalid(format!("there are {} tasks in this family", NAMES.len())));
     }
-    let mut stream = Stream::new(9);
+    let mut stream = SplitMix64::new(9);
     Ok(NAMES.iter().take(count).map(|name| Thing { name, number: 10 + stream.below(80) }).collect())
 }
 
@@ -116,7 +116,7 @@ pub(super) fn skill() -> String {
 
 /// The tool of the house.
 pub(super) struct FindThing {
-    card: Card,
+    card: ToolSpec,
     things: Vec<Thing>,
 }
 
@@ -127,7 +127,7 @@ impl FindThing {
             "properties": { "thing": { "type": "string", "maxLength": 24 }, "list": { "enum": LISTS } },
         });
         let about = "Says in which box a thing lies. Each list knows the things of one place.";
-        let card = Card::new("find_thing", about, Permission::Read, schema).worked(
+        let card = ToolSpec::new("find_thing", about, Permission::Read, schema).with_few_shot(
             "Where is the chair?",
             json!({ "thing": "chair", "list": "kitchen" }),
             "The chair is in box 95.",
@@ -139,15 +139,15 @@ impl FindThing {
 
 #[async_trait]
 impl Tool for FindThing {
-    fn card(&self) -> &Card {
+    fn spec(&self) -> &ToolSpec {
         &self.card
     }
 
-    async fn call(&self, args: Map<String, Value>, _: &Context) -> Result<Output> {
+    async fn call(&self, args: Map<String, Value>, _: &ToolContext) -> Result<ToolOutput> {
         let text = |name: &str| args.get(name).and_then(Value::as_str).unwrap_or_default();
         let (name, list) = (text("thing").trim().to_lowercase(), text("list"));
         match self.things.iter().find(|thing| thing.name == name).filter(|_| list == RIGHT) {
-            Some(thing) => Ok(Output::new(format!("The {name} is in box {}.", thing.number), "found")),
+            Some(thing) => Ok(ToolOutput::new(format!("The {name} is in box {}.", thing.number), "found")),
             None => Err(Error::not_found(format!("the list {list} has no {name}; ask another list"))),
         }
     }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use herm::backend::{Backend, Router};
 use herm::tool::Toolbox;
-use herm::{Brain, BrainId, Error, Harness, Layout, Opening, Reader, Result, Seed, Source, Status, Task, fsio};
+use herm::{
+    Brain, BrainId, BrainOptions, BrainSource, Error, Harness, Layout, Reader, Result, Seed, Task, TaskStatus, fsio,
+};
 use serde_json::json;
 
 use self::house::{FindThing, ROLE, Thing, skill, things};
@@ -32,7 +34,7 @@ pub(super) fn run(settings: &Settings, command: &Demo) -> Result<Answer> {
         return Err(Error::invalid(format!("a family has at least {LEAST_TASKS} tasks")));
     }
     let id: BrainId = "1".parse()?;
-    let speaker = backends::speaker(settings, &id, &arguments.backend, arguments.model.as_deref())?;
+    let speaker = backends::backend_named(settings, &id, &arguments.backend, arguments.model.as_deref())?;
     let place = std::env::temp_dir().join(format!("herm-demo-{}", std::process::id()));
     let measured = in_runtime(measure(&place, &id, &speaker, &things));
     fsio::remove_tree(&place)?;
@@ -62,7 +64,7 @@ async fn measure(
             }
             let outcome = harness.run(id, Task::new(thing.question())).await?;
             let answer = outcome.answer.as_deref().unwrap_or_default();
-            let solved = outcome.status == Status::Converged && thing.is_in(answer);
+            let solved = outcome.status == TaskStatus::Converged && thing.is_in(answer);
             arm.model = outcome.model.clone().or(arm.model);
             arm.measured.push(Measured {
                 solved,
@@ -83,8 +85,9 @@ async fn measure(
     run("first half, learning", &learner, true, cold).await?;
     run("self-written skill", &learner, false, warm).await?;
     let index = Reader::open(&learner, id)?.skills()?;
-    let read =
-        |entry: &herm::skill::Entry| fsio::read_regular(&learner.brain(id).join(entry.place.main.as_str()), 1 << 20);
+    let read = |entry: &herm::skill::SkillEntry| {
+        fsio::read_regular(&learner.brain(id).join(entry.place.main.as_str()), 1 << 20)
+    };
     let written = index.entries().map(read).collect::<Result<Vec<_>>>()?;
     Ok((arms, written.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect()))
 }
@@ -95,7 +98,8 @@ fn made(place: &Path, name: &str, id: &BrainId, skill: Option<&str>) -> Result<L
     if let Some(skill) = skill {
         files.push(("skills/find-a-thing.md", skill.as_bytes()));
     }
-    let (brain, _) = Brain::hydrate(&layout, id, &Source::Seed(Seed { id, files: &files }), &Opening::default())?;
+    let (brain, _) =
+        Brain::hydrate(&layout, id, &BrainSource::Seed(Seed { id, files: &files }), &BrainOptions::default())?;
     brain.close()?;
     Ok(layout)
 }

@@ -1,6 +1,6 @@
 //! What came of it, with how sure one can be.
 
-use herm::successor::statistics::{Stream, wilson};
+use herm::successor::statistics::{SplitMix64, wilson};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ fn mean(values: &[f64]) -> (f64, [f64; 2]) {
         return (0.0, [0.0, 0.0]);
     }
     let of = |sum: f64| sum / values.len() as f64;
-    let mut stream = Stream::new(1);
+    let mut stream = SplitMix64::new(1);
     let mut draws: Vec<f64> = (0..RESAMPLES)
         .map(|_| of((0..values.len()).filter_map(|_| values.get(stream.below(values.len()))).sum()))
         .collect();

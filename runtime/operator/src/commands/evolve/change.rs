@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use herm::brain::OnChanged;
-use herm::evolver::Ground;
-use herm::evolver::apply::{self, Applied, Approval, Change};
+use herm::evolver::EvolverView;
+use herm::evolver::apply::{self, EvolverApproval, SkillApplyResult, SkillUpdate};
 use herm::evolver::prepare::HARD_CAP;
-use herm::evolver::rollback::{self, Drilled, Mark, RolledBack};
+use herm::evolver::rollback::{self, DrillCheck, DrillReport, RollbackReport};
 use herm::{BrainId, Digest, Error, Result, Slug, fsio};
 use serde_json::json;
 
@@ -26,19 +26,19 @@ pub(super) fn apply(settings: &Settings, arguments: &cli::Apply) -> Result<Answe
             .hint("save it as UTF-8")
             .because(source)
     })?;
-    let approval = if arguments.approve { Approval::Given } else { Approval::Missing };
+    let approval = if arguments.approve { EvolverApproval::Given } else { EvolverApproval::Missing };
     let verification = verification(&arguments.verifiers)?;
     let (applied, unfinished) = owning(settings, &id, |brain| {
-        let source = Ground::of_brain(brain)?.source(&skill);
+        let source = EvolverView::of_brain(brain)?.source(&skill);
         let why = json!({ "what": "reviewed text", "by": "operator", "source": source });
-        let change = Change { skill: skill.clone(), expected, content, support: Vec::new(), why };
+        let change = SkillUpdate { skill: skill.clone(), expected, content, support: Vec::new(), why };
         apply::apply(brain, &change, approval, &verification)
     })?;
     let answer = Answer::new(applied_text(&id, &applied), with_id(&id, &applied)?);
     Ok(answer.unfinished(unfinished).code(applied_code(&applied)))
 }
 
-pub(super) fn applied_text(id: &BrainId, applied: &Applied) -> String {
+pub(super) fn applied_text(id: &BrainId, applied: &SkillApplyResult) -> String {
     let skill = &applied.skill;
     let mut text = match (&applied.settled, applied.manifest) {
         (Some(settled), Some(step)) => format!(
@@ -59,7 +59,7 @@ pub(super) fn applied_text(id: &BrainId, applied: &Applied) -> String {
     text
 }
 
-pub(super) fn applied_code(applied: &Applied) -> u8 {
+pub(super) fn applied_code(applied: &SkillApplyResult) -> u8 {
     match applied.reason {
         "applied" | "unchanged" => exit::DONE,
         "approval-required" => exit::REFUSED,
@@ -76,7 +76,7 @@ pub(super) fn rollback(settings: &Settings, id: &BrainId, manifest: i64, force: 
     Ok(answer.unfinished(unfinished).code(rolled_back_code(&done)))
 }
 
-pub(super) fn rolled_back_text(id: &BrainId, done: &RolledBack) -> String {
+pub(super) fn rolled_back_text(id: &BrainId, done: &RollbackReport) -> String {
     match (&done.settled, done.reason) {
         (Some(settled), _) => {
             let files: String = done.files.iter().map(|file| format!("  put back: {file}\n")).collect();
@@ -91,7 +91,7 @@ pub(super) fn rolled_back_text(id: &BrainId, done: &RolledBack) -> String {
     }
 }
 
-pub(super) fn rolled_back_code(done: &RolledBack) -> u8 {
+pub(super) fn rolled_back_code(done: &RollbackReport) -> u8 {
     match done.rolled_back || done.reason == "already-as-before" {
         true => exit::DONE,
         false => exit::CONFLICT,
@@ -101,20 +101,20 @@ pub(super) fn rolled_back_code(done: &RolledBack) -> u8 {
 pub(super) fn drill(settings: &Settings, id: &BrainId, manifest: i64, into: Option<&Path>) -> Result<Answer> {
     let (drilled, unfinished) = owning(settings, id, |brain| match into {
         Some(into) => rollback::drill(brain, manifest, into),
-        None => rollback::drill_aside(brain, manifest),
+        None => rollback::drill_in_staging(brain, manifest),
     })?;
     let code = if drilled.status == "pass" { exit::DONE } else { exit::NEGATIVE };
     Ok(Answer::new(drilled_text(&drilled), with_id(id, &drilled)?).unfinished(unfinished).code(code))
 }
 
-fn drilled_text(drilled: &Drilled) -> String {
+fn drilled_text(drilled: &DrillReport) -> String {
     let mut text = format!("the drill of step {}: {}\n", drilled.manifest, drilled.status);
     for (check, mark) in &drilled.checks {
         let mark = match mark {
-            Mark::Pass => "pass",
-            Mark::Warn => "warn",
-            Mark::Fail => "fail",
-            Mark::Skipped => "nothing to check",
+            DrillCheck::Pass => "pass",
+            DrillCheck::Warn => "warn",
+            DrillCheck::Fail => "fail",
+            DrillCheck::Skipped => "nothing to check",
         };
         text.push_str(&format!("  {check}: {mark}\n"));
     }

@@ -1,8 +1,8 @@
 //! What there is to see, without the brain's lock.
 
-use herm::evolver::report::{self, ChangeOutcome, Report};
+use herm::evolver::report::{self, ChangeOutcome, EvidenceReport};
 use herm::evolver::select::{by_words, ranked_for};
-use herm::evolver::{Estimate, Verdict, lessons};
+use herm::evolver::{Estimate, OutcomeVerdict, lessons};
 use herm::memory::window_start;
 use herm::{BrainId, Digest, Result, Slug};
 use serde_json::json;
@@ -96,7 +96,7 @@ pub(super) fn analyze(settings: &Settings, arguments: &Analyze) -> Result<Answer
     })
 }
 
-fn report_text(report: &Report) -> String {
+fn report_text(report: &EvidenceReport) -> String {
     let summary = &report.summary;
     let mut text = format!(
         "{} days: {} tool events, {} of them failed, {} about skills; {} turns, {} sessions\n",
@@ -146,10 +146,10 @@ fn outcome_line(change: &ChangeOutcome) -> String {
     };
     let (before, after) = (&change.outcome.before, &change.outcome.after);
     let verdict = match change.outcome.verdict {
-        Verdict::TooFew => "too few sessions to say",
-        Verdict::NoDifference => "no difference",
-        Verdict::Better => "better",
-        Verdict::Worse => "worse",
+        OutcomeVerdict::TooFew => "too few sessions to say",
+        OutcomeVerdict::NoDifference => "no difference",
+        OutcomeVerdict::Better => "better",
+        OutcomeVerdict::Worse => "worse",
     };
     let then = match (change.rolled_back_at, change.proposed_rollback) {
         (Some(_), _) => ", taken back since",

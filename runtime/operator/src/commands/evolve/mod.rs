@@ -16,8 +16,8 @@ mod timer;
 use std::path::PathBuf;
 
 use herm::brain::OnDrift;
-use herm::evolver::Ground;
-use herm::evolver::verification::Verification;
+use herm::evolver::EvolverView;
+use herm::evolver::verification::VerificationOptions;
 use herm::{Brain, BrainId, Clock as _, Error, Reader, Result, Slug, SystemClock};
 use serde_json::{Value, json};
 
@@ -50,9 +50,9 @@ pub(super) fn run(settings: &Settings, command: &Evolve) -> Result<Answer> {
 }
 
 /// Looks at a brain, without its lock.
-fn looking<T>(settings: &Settings, id: &BrainId, look: impl FnOnce(&Ground<'_>) -> Result<T>) -> Result<T> {
+fn looking<T>(settings: &Settings, id: &BrainId, look: impl FnOnce(&EvolverView<'_>) -> Result<T>) -> Result<T> {
     let reader = Reader::open(&settings.layout, id)?;
-    let ground = Ground::of_reader(&reader, SystemClock.now())?.with_external(external(settings)?);
+    let ground = EvolverView::of_reader(&reader, SystemClock.now())?.with_external(external(settings)?);
     look(&ground)
 }
 
@@ -64,7 +64,7 @@ fn owning<T>(
     work: impl FnOnce(&mut Brain) -> Result<T>,
 ) -> Result<(T, Option<String>)> {
     settings.while_leased(id, || {
-        let mut brain = Brain::open(&settings.layout, id, &settings.opening(OnDrift::Refuse))?;
+        let mut brain = Brain::open(&settings.layout, id, &settings.open_options(OnDrift::Refuse))?;
         let done = work(&mut brain);
         let unfinished = finish(brain);
         Ok((done?, unfinished?))
@@ -81,17 +81,17 @@ fn default_sessions() -> Option<PathBuf> {
 
 /// The skills of external directories, by name.
 pub(crate) fn external(settings: &Settings) -> Result<Vec<Slug>> {
-    let mut shelf = settings.skills().shelf()?;
+    let mut shelf = settings.skills().skill_dirs()?;
     shelf.update()?;
     Ok(shelf.entries().map(|shelved| shelved.entry.place.slug.clone()).collect())
 }
 
-fn verification(said: &Verifiers) -> Result<Verification> {
+fn verification(said: &Verifiers) -> Result<VerificationOptions> {
     let directory = match &said.verify_cwd {
         None => None,
         Some(dir) => Some(dir.canonicalize().map_err(|source| Error::io("open", dir, source))?),
     };
-    Ok(Verification {
+    Ok(VerificationOptions {
         staged: said.staged_verify,
         pre_verify: said.pre_verify_command.clone(),
         verify: said.verify_command.clone(),

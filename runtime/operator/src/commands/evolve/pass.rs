@@ -1,10 +1,10 @@
 //! A pass over the skills with enough evidence, and taking in evidence from elsewhere.
 
-use herm::evolver::apply::Approval;
-use herm::evolver::auto::{self, Mode, Options, Run, Status};
-use herm::evolver::backfill::{self, Backfilled, Scope};
-use herm::evolver::policy::{NOT_AGENT_CREATED, Policy};
-use herm::evolver::routine::{self, Routine};
+use herm::evolver::apply::EvolverApproval;
+use herm::evolver::auto::{self, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport};
+use herm::evolver::backfill::{self, BackfillReport, BackfillScope};
+use herm::evolver::policy::{EvolverPolicy, NOT_AGENT_CREATED};
+use herm::evolver::routine::{self, EvolverRoundOptions};
 use herm::{BrainId, Error, Result};
 use serde_json::json;
 
@@ -15,8 +15,8 @@ use crate::config::Settings;
 use crate::exit;
 use crate::output::{Answer, columns, cut};
 
-pub(super) fn policy(said: &cli::Policy) -> Policy {
-    Policy {
+pub(super) fn policy(said: &cli::Policy) -> EvolverPolicy {
+    EvolverPolicy {
         protect_core_skills: !said.no_protect_core_skills,
         allow: said.allow_auto_apply_skill.clone(),
         block: said.block_auto_apply_skill.clone(),
@@ -26,18 +26,18 @@ pub(super) fn policy(said: &cli::Policy) -> Policy {
 pub(super) fn auto_run(settings: &Settings, arguments: &AutoRun) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
     let mode = match (arguments.apply_low_risk, arguments.hold) {
-        (true, _) => Mode::ApplyLowRisk,
-        (false, true) => Mode::Pending,
-        (false, false) => Mode::DryRun,
+        (true, _) => EvolverPassMode::ApplyLowRisk,
+        (false, true) => EvolverPassMode::Pending,
+        (false, false) => EvolverPassMode::DryRun,
     };
-    let options = Options {
+    let options = EvolverPassOptions {
         days: arguments.days,
         max_skills: arguments.max_skills,
         min_evidence: arguments.min_evidence,
         variants: arguments.variants,
         policy: settings.evolver().policy(policy(&arguments.policy)),
         mode,
-        approval: if arguments.approve_auto_apply { Approval::Given } else { Approval::Missing },
+        approval: if arguments.approve_auto_apply { EvolverApproval::Given } else { EvolverApproval::Missing },
         verification: verification(&arguments.verifiers)?,
         require_restore_drill: arguments.require_restore_drill,
     };
@@ -49,12 +49,12 @@ pub(super) fn auto_run(settings: &Settings, arguments: &AutoRun) -> Result<Answe
     let mut rollbacks = Vec::new();
     let (run, unfinished) = match mode {
         // Looking needs no lock.
-        Mode::DryRun => (looking(settings, &id, |ground| auto::plan(ground, &options, ranking))?, None),
-        Mode::Pending | Mode::ApplyLowRisk => {
+        EvolverPassMode::DryRun => (looking(settings, &id, |ground| auto::plan(ground, &options, ranking))?, None),
+        EvolverPassMode::Pending | EvolverPassMode::ApplyLowRisk => {
             let external = external(settings)?;
-            let routine = Routine { options, ..settings.evolver().routine()? };
+            let routine = EvolverRoundOptions { options, ..settings.evolver().routine()? };
             let (evolved, unfinished) =
-                owning(settings, &id, |brain| routine::round(brain, &routine, ranking, &external))?;
+                owning(settings, &id, |brain| routine::run(brain, &routine, ranking, &external))?;
             let run = evolved.run.ok_or_else(|| Error::internal("the evolver did not pass"))?;
             rollbacks = evolved.rollbacks_proposed;
             (run, unfinished)
@@ -77,7 +77,7 @@ pub(super) fn auto_run(settings: &Settings, arguments: &AutoRun) -> Result<Answe
     Ok(answer.unfinished(unfinished).code(run_code(&run)))
 }
 
-fn run_code(run: &Run) -> u8 {
+fn run_code(run: &EvolverPassReport) -> u8 {
     let was = |reason: &str| run.candidates.iter().any(|one| one.reason == reason);
     match (was("auto-approval-required"), was("verify-failed") || run.error.is_some()) {
         (true, _) => exit::REFUSED,
@@ -86,18 +86,18 @@ fn run_code(run: &Run) -> u8 {
     }
 }
 
-fn run_text(id: &BrainId, run: &Run) -> String {
+fn run_text(id: &BrainId, run: &EvolverPassReport) -> String {
     if run.candidates.is_empty() {
         return "no skill has enough evidence\n".to_owned();
     }
     let mut rows = vec![["SKILL", "SOURCE", "STATUS", "EVENTS", "WHY"].map(str::to_owned).to_vec()];
     for one in &run.candidates {
         let status = match one.status {
-            Status::Planned => "planned",
-            Status::Applied => "applied",
-            Status::Pending => "held",
-            Status::Unchanged => "unchanged",
-            Status::Skipped => "skipped",
+            EvolverCandidateStatus::Planned => "planned",
+            EvolverCandidateStatus::Applied => "applied",
+            EvolverCandidateStatus::Pending => "held",
+            EvolverCandidateStatus::Unchanged => "unchanged",
+            EvolverCandidateStatus::Skipped => "skipped",
         };
         let (skill, source) = (one.skill_name.to_string(), one.source.name().to_owned());
         rows.push(vec![skill, source, status.to_owned(), one.selection.events.to_string(), cut(&one.reason, 80)]);
@@ -109,7 +109,8 @@ fn run_text(id: &BrainId, run: &Run) -> String {
     if let (Some(error), Some(fallback)) = (&run.selection.error, run.selection.fallback) {
         text.push_str(&format!("not ranked: {error}; the order is {fallback}\n"));
     }
-    let waiting = run.candidates.iter().filter(|one| one.status == Status::Skipped && one.held.is_some());
+    let waiting =
+        run.candidates.iter().filter(|one| one.status == EvolverCandidateStatus::Skipped && one.held.is_some());
     let waiting = waiting.filter(|one| one.reason == NOT_AGENT_CREATED).count();
     if waiting > 0 {
         text.push_str(&format!("{waiting} not the agent's own, held for a person: `herm evolve queue list {id}`\n"));
@@ -121,9 +122,11 @@ fn run_text(id: &BrainId, run: &Run) -> String {
         text.push_str(&format!("{left} more with enough evidence: raise --max-skills, or run again later\n"));
     }
     let next = match run.mode {
-        Mode::DryRun => "nothing was written: add --apply-low-risk --approve-auto-apply, or --hold\n".to_owned(),
-        Mode::Pending => format!("accept what is held with `herm evolve queue accept {id} ENTRY`\n"),
-        Mode::ApplyLowRisk => String::new(),
+        EvolverPassMode::DryRun => {
+            "nothing was written: add --apply-low-risk --approve-auto-apply, or --hold\n".to_owned()
+        }
+        EvolverPassMode::Pending => format!("accept what is held with `herm evolve queue accept {id} ENTRY`\n"),
+        EvolverPassMode::ApplyLowRisk => String::new(),
     };
     text.push_str(&next);
     text
@@ -131,7 +134,7 @@ fn run_text(id: &BrainId, run: &Run) -> String {
 
 pub(super) fn backfill(settings: &Settings, arguments: &cli::Backfill) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
-    let scope = Scope { days: check_days(arguments.days)?, limit: arguments.limit };
+    let scope = BackfillScope { days: check_days(arguments.days)?, limit: arguments.limit };
     if scope.limit == Some(0) {
         return Err(Error::invalid("--limit is 0, which takes in nothing").hint("leave it out for all"));
     }
@@ -143,7 +146,7 @@ pub(super) fn backfill(settings: &Settings, arguments: &cli::Backfill) -> Result
     Ok(Answer::new(backfilled_text(&done), with_id(&id, &done)?).unfinished(unfinished).code(code))
 }
 
-pub(super) fn backfilled_text(done: &Backfilled) -> String {
+pub(super) fn backfilled_text(done: &BackfillReport) -> String {
     let mut text = format!(
         "{} records: {} taken in, {} too old, {} not readable\n\
          new: {} tool events, {} turns, {} sessions; {} tool events were known\n",

@@ -1,8 +1,8 @@
 //! Who ranks: the models of `[semantic]`, else words.
 
 use herm::Result;
-use herm::evolver::select::{Absent, Lexical, Ranker, Ranking};
-use herm::evolver::semantic::{ByMeaning, ByReading};
+use herm::evolver::select::{LexicalRanker, Ranker, RankerChain, UnavailableRanker};
+use herm::evolver::semantic::{CrossEncoderRanker, EmbeddingRanker};
 use herm::semantic::is_built_in;
 
 use crate::config::Settings;
@@ -26,30 +26,32 @@ impl Rankers {
         let running = models.running()?;
         let mut remark = running.remark().map(str::to_owned);
         let ranker: Box<dyn Ranker> = match models.embedder() {
-            Ok(Some(embedder)) => Box::new(ByMeaning::new(embedder, running)),
+            Ok(Some(embedder)) => Box::new(EmbeddingRanker::new(embedder, running)),
             Ok(None) => {
                 remark = Some(format!("{NO_EMBEDDER}; until then words in common rank"));
-                Box::new(Lexical)
+                Box::new(LexicalRanker)
             }
             Err(_) if !is_built_in() => {
                 remark = Some(format!("{NOT_BUILT_IN}; until then words in common rank"));
-                Box::new(Lexical)
+                Box::new(LexicalRanker)
             }
-            Err(error) => Box::new(Absent::new("embedder", error.message())),
+            Err(error) => Box::new(UnavailableRanker::new("embedder", error.message())),
         };
         let reranker: Box<dyn Ranker> = match models.reranker() {
-            Ok(Some(reranker)) => Box::new(ByReading::new(reranker, running)),
-            Ok(None) => Box::new(Absent::new("reranker", NO_RERANKER)),
-            Err(_) if !is_built_in() => Box::new(Absent::new("reranker", format!("no reranker: {NOT_BUILT_IN}"))),
-            Err(error) => Box::new(Absent::new("reranker", error.message())),
+            Ok(Some(reranker)) => Box::new(CrossEncoderRanker::new(reranker, running)),
+            Ok(None) => Box::new(UnavailableRanker::new("reranker", NO_RERANKER)),
+            Err(_) if !is_built_in() => {
+                Box::new(UnavailableRanker::new("reranker", format!("no reranker: {NOT_BUILT_IN}")))
+            }
+            Err(error) => Box::new(UnavailableRanker::new("reranker", error.message())),
         };
         Ok(Self { ranker, reranker, remark })
     }
 
     /// Nobody but words: what there is where no model is asked for.
     pub(super) fn by_words() -> Self {
-        let reranker = Box::new(Absent::new("reranker", NO_RERANKER));
-        Self { ranker: Box::new(Lexical), reranker, remark: None }
+        let reranker = Box::new(UnavailableRanker::new("reranker", NO_RERANKER));
+        Self { ranker: Box::new(LexicalRanker), reranker, remark: None }
     }
 
     /// The names of those that are there.
@@ -63,7 +65,7 @@ impl Rankers {
     }
 
     fn there(&self) -> impl Iterator<Item = &dyn Ranker> {
-        [self.ranker.as_ref(), self.reranker.as_ref()].into_iter().filter(|ranker| ranker.is_there())
+        [self.ranker.as_ref(), self.reranker.as_ref()].into_iter().filter(|ranker| ranker.is_available())
     }
 
     /// What a person should know where they rank.
@@ -72,8 +74,8 @@ impl Rankers {
     }
 
     /// The first, and the second where it is wished for.
-    pub(super) fn ranking(&self, ranks: bool, reranks: bool) -> Ranking<'_> {
-        Ranking {
+    pub(super) fn ranking(&self, ranks: bool, reranks: bool) -> RankerChain<'_> {
+        RankerChain {
             ranker: ranks.then_some(self.ranker.as_ref()),
             reranker: (ranks && reranks).then_some(self.reranker.as_ref()),
         }

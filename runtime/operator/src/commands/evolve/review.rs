@@ -6,13 +6,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use herm::evolver::proposal::{self, Facts, ProposalInput};
-use herm::evolver::queue::{self, Candidate, CandidateKind, ReviewStatus};
-use herm::evolver::{Counts, lane};
+use herm::evolver::queue::{self, CandidateKind, ReviewCandidate, ReviewStatus};
+use herm::evolver::{EvidenceCounts, lane};
 use herm::fsio;
 use herm::memory::{EvidenceView, QueueRow, window_start};
-use herm::skill::change::{Act, Proposed};
+use herm::skill::change::{SkillAction, SkillProposal};
 use herm::text::diff;
-use herm::{Brain, BrainId, Error, Moment, Reader, Result, Slug};
+use herm::{Brain, BrainId, Error, Reader, Result, Slug, Timestamp};
 use serde_json::{Value, json};
 
 use super::{check_days, looking, owning, verification, with_id};
@@ -40,7 +40,8 @@ pub(super) fn propose(settings: &Settings, arguments: &Propose) -> Result<Answer
         let since = window_start(ground.now, days);
         let rows = ground.evidence.of_skill(&skill, since, PROPOSAL_ROWS)?;
         let tally = ground.evidence.counts_of(&skill, since)?;
-        let counts = Counts { tool_events: tally.events, skill_events: tally.skill_events, error_events: tally.errors };
+        let counts =
+            EvidenceCounts { tool_events: tally.events, skill_events: tally.skill_events, error_events: tally.errors };
         let text = ground.text(&skill)?;
         if text.is_none() && rows.is_empty() {
             return Err(super::unknown_skill(&id, &skill));
@@ -148,11 +149,11 @@ pub(super) fn mine(settings: &Settings, arguments: &Mine) -> Result<Answer> {
         Some(path) => Some(queue::read_lines(&fsio::read_regular(path, MAX_OBSERVATIONS)?)),
     };
     let bad = read.as_ref().map(|mined| mined.bad.clone()).unwrap_or_default();
-    let mine = |evidence: &EvidenceView<'_>, now: Moment| match read {
+    let mine = |evidence: &EvidenceView<'_>, now: Timestamp| match read {
         Some(mined) => Ok(mined.candidates),
-        None => lane::mined(evidence, window_start(now, days)),
+        None => lane::mine_evidence(evidence, window_start(now, days)),
     };
-    let worth = |candidates: &[Candidate]| -> Vec<Candidate> {
+    let worth = |candidates: &[ReviewCandidate]| -> Vec<ReviewCandidate> {
         candidates.iter().filter(|one| one.kind != CandidateKind::Ignore).cloned().collect()
     };
     let ((candidates, new), unfinished) = match arguments.dry_run {
@@ -225,14 +226,14 @@ pub(super) fn queue(settings: &Settings, command: &Queue) -> Result<Answer> {
             })?;
             let (accepted, entry) = accepted;
             let text = match &accepted {
-                lane::Accepted::Change(applied) => super::change::applied_text(&id, applied),
-                lane::Accepted::Rollback(rolled_back) => super::change::rolled_back_text(&id, rolled_back),
-                lane::Accepted::Noted => format!("accepted {entry}: the work itself is a person's\n"),
+                lane::ReviewOutcome::Change(applied) => super::change::applied_text(&id, applied),
+                lane::ReviewOutcome::Rollback(rolled_back) => super::change::rolled_back_text(&id, rolled_back),
+                lane::ReviewOutcome::Noted => format!("accepted {entry}: the work itself is a person's\n"),
             };
             let code = match &accepted {
-                lane::Accepted::Change(applied) => super::change::applied_code(applied),
-                lane::Accepted::Rollback(rolled_back) => super::change::rolled_back_code(rolled_back),
-                lane::Accepted::Noted => exit::DONE,
+                lane::ReviewOutcome::Change(applied) => super::change::applied_code(applied),
+                lane::ReviewOutcome::Rollback(rolled_back) => super::change::rolled_back_code(rolled_back),
+                lane::ReviewOutcome::Noted => exit::DONE,
             };
             let json = json!({ "id": id, "entry": entry, "done": accepted.is_done(), "result": to_json(&accepted)? });
             Ok(Answer::new(text, json).unfinished(unfinished).code(code))
@@ -266,7 +267,7 @@ fn list(
             table.push(vec![short, row.kind.clone(), row.status.clone(), title, why]);
         }
         let text = if rows.is_empty() { "nothing waits\n".to_owned() } else { columns(&table) };
-        let shown: Vec<Value> = rows.iter().map(lane::shown).collect();
+        let shown: Vec<Value> = rows.iter().map(lane::to_json).collect();
         let json = json!({ "id": id, "status": status, "kind": kind, "count": shown.len(), "queue": shown });
         Ok(Answer::new(text, json))
     })
@@ -278,8 +279,8 @@ fn show(settings: &Settings, id: &BrainId, entry: &str) -> Result<Answer> {
     let row = reader.evolver_rows().queued(&found.id)?.unwrap_or(found);
     let word = |name: &str| row.entry[name].as_str().unwrap_or_default().to_owned();
     let mut text = format!("{}  {}  {}\n{}\n{}\n", row.id, row.kind, row.status, word("title"), word("rationale"));
-    let mut json = lane::shown(&row);
-    if let Some(would) = would(&row, |skill| looking(settings, id, |ground| ground.text(skill)))? {
+    let mut json = lane::to_json(&row);
+    if let Some(would) = accept_preview(&row, |skill| looking(settings, id, |ground| ground.text(skill)))? {
         text.push_str(&format!("\n{}", would.diff));
         if !would.stands {
             text.push_str("the skill was changed since: this change can no longer be made\n");
@@ -291,7 +292,7 @@ fn show(settings: &Settings, id: &BrainId, entry: &str) -> Result<Answer> {
 }
 
 /// What accepting a change would do.
-pub(crate) struct Would {
+pub(crate) struct AcceptPreview {
     /// What it does to the skill's text, and to the files beside it.
     pub(crate) diff: String,
     /// Whether the skill is still as it was when the change was thought of.
@@ -299,19 +300,21 @@ pub(crate) struct Would {
 }
 
 /// What accepting an entry of the queue would do; nothing where it is no change.
-pub(crate) fn would(
+pub(crate) fn accept_preview(
     row: &QueueRow,
-    text: impl FnOnce(&Slug) -> Result<Option<herm::evolver::Text>>,
-) -> Result<Option<Would>> {
-    let Some(Proposed { change, act, .. }) = lane::proposed_of(row) else { return Ok(None) };
+    text: impl FnOnce(&Slug) -> Result<Option<herm::evolver::SkillMainFile>>,
+) -> Result<Option<AcceptPreview>> {
+    let Some(SkillProposal { change, act, .. }) = lane::proposed_of(row) else { return Ok(None) };
     let now = text(&change.skill)?;
     let stands = match (act, &now) {
-        (Act::Edit | Act::Archive, now) => now.as_ref().is_some_and(|now| now.digest == change.expected),
-        (Act::Create | Act::Restore, now) => now.is_none(),
+        (SkillAction::Edit | SkillAction::Archive, now) => {
+            now.as_ref().is_some_and(|now| now.digest == change.expected)
+        }
+        (SkillAction::Create | SkillAction::Restore, now) => now.is_none(),
     };
     let before = now.map(|now| now.text).unwrap_or_default();
     let mut diff = match act {
-        Act::Archive => format!("moves {} to the archive\n", change.skill),
+        SkillAction::Archive => format!("moves {} to the archive\n", change.skill),
         _ => diff::unified(&before, &change.content, CONTEXT),
     };
     for (file, content) in &change.support {
@@ -323,7 +326,7 @@ pub(crate) fn would(
             }
         }
     }
-    Ok(Some(Would { diff, stands }))
+    Ok(Some(AcceptPreview { diff, stands }))
 }
 
 /// The entry whose id begins like this.

@@ -1,7 +1,7 @@
 //! The timer that lets the evolver pass by itself.
 
-use herm::evolver::auto::Options;
-use herm::evolver::backfill::{self, Scope};
+use herm::evolver::auto::EvolverPassOptions;
+use herm::evolver::backfill::{self, BackfillScope};
 use herm::{BrainId, Error, Reader, Result};
 use serde_json::json;
 
@@ -13,12 +13,13 @@ use crate::config::Settings;
 use crate::exit;
 use crate::output::Answer;
 use crate::timer::{
-    self, Activation, Enabling, Installed, Machine, Schedule, Scheduler, Stopping, TimerPlan, Uninstalled, carried,
+    self, Activation, EnableOptions, Installed, Machine, Schedule, Scheduler, StopOptions, TimerPlan, Uninstalled,
+    carried,
 };
 
 pub(super) fn install_auto(settings: &Settings, arguments: &InstallAuto) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
-    let enabling = if arguments.enable { Enabling::Now } else { Enabling::FilesOnly };
+    let enabling = if arguments.enable { EnableOptions::Now } else { EnableOptions::FilesOnly };
     let (plan, withheld) = plan(settings, &id, &arguments.timer)?;
     let scheduler = Scheduler::of_this_machine();
     let installed = timer::install(&plan, scheduler, enabling, &Machine::here()?)?;
@@ -33,7 +34,7 @@ pub(super) fn install_auto(settings: &Settings, arguments: &InstallAuto) -> Resu
 
 pub(super) fn bootstrap(settings: &Settings, arguments: &Bootstrap) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
-    let scope = Scope { days: check_days(arguments.days)?, limit: None };
+    let scope = BackfillScope { days: check_days(arguments.days)?, limit: None };
     let mut said = arguments.timer.clone();
     said.policy.semantic_candidates |= arguments.semantic;
     said.policy.rerank_candidates |= arguments.semantic;
@@ -49,7 +50,7 @@ pub(super) fn bootstrap(settings: &Settings, arguments: &Bootstrap) -> Result<An
             (Some(done), unfinished)
         }
     };
-    let enabling = if arguments.no_enable { Enabling::FilesOnly } else { Enabling::Now };
+    let enabling = if arguments.no_enable { EnableOptions::FilesOnly } else { EnableOptions::Now };
     let scheduler = Scheduler::of_this_machine();
     let installed = timer::install(&plan, scheduler, enabling, &machine)?;
     let mut text = match &backfilled {
@@ -81,7 +82,7 @@ pub(super) fn bootstrap(settings: &Settings, arguments: &Bootstrap) -> Result<An
 }
 
 pub(super) fn uninstall_auto(id: &BrainId, keep_enabled: bool) -> Result<Answer> {
-    let stopping = if keep_enabled { Stopping::FilesOnly } else { Stopping::Now };
+    let stopping = if keep_enabled { StopOptions::FilesOnly } else { StopOptions::Now };
     let done = timer::uninstall(id, Scheduler::of_this_machine(), stopping, &Machine::here()?)?;
     let Uninstalled { removed, activation, .. } = &done;
     let mut text = match removed.is_empty() {
@@ -102,8 +103,8 @@ fn plan(settings: &Settings, id: &BrainId, said: &Timer) -> Result<(TimerPlan, V
         return Err(Error::refused("the configuration turns the evolver off, and a timer would turn it on again")
             .hint("change mode in [evolver], or leave the timer out"));
     }
-    let usual = Options::default();
-    let options = Options {
+    let usual = EvolverPassOptions::default();
+    let options = EvolverPassOptions {
         days: said.window_days.unwrap_or(usual.days),
         max_skills: said.max_skills.unwrap_or(usual.max_skills),
         min_evidence: said.min_evidence.unwrap_or(usual.min_evidence),

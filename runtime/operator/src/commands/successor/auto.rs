@@ -1,13 +1,13 @@
 //! `herm successor audit` and `herm successor auto`: a verdict checked by a second successor, and the loop that finds,
 //! drafts, judges, checks and, behind the gates, applies.
 
-use herm::successor::audit::{self, Auditing, Weight};
-use herm::successor::auto::{self, AutoRun, Decision, Mode};
+use herm::successor::audit::{self, AuditOptions, AuditSeverity};
+use herm::successor::auto::{self, PatchLoopMode, PatchLoopRun, StageDecision};
 use herm::{BrainId, Result};
 use serde_json::json;
 
 use super::super::{in_runtime, to_json};
-use super::doors::OperatorsDoors;
+use super::doors::OperatorGates;
 use super::{budget, harness, read_evaluation};
 use crate::cli::{Audit, Auto};
 use crate::config::Settings;
@@ -16,7 +16,7 @@ use crate::output::Answer;
 
 pub(super) fn audit(settings: &Settings, arguments: &Audit) -> Result<Answer> {
     let held_out = arguments.held_out.as_deref().map(read_evaluation).transpose()?;
-    let auditing = Auditing { held_out, budget: budget(&arguments.budget)? };
+    let auditing = AuditOptions { held_out, budget: budget(&arguments.budget)? };
     let audit = in_runtime(async { audit::audit(&harness(settings)?, &arguments.verdict, auditing).await })?;
     let about = audit.about.strip_prefix("sha256:").unwrap_or(&audit.about);
     let mut text = format!(
@@ -36,8 +36,8 @@ pub(super) fn audit(settings: &Settings, arguments: &Audit) -> Result<Answer> {
     }
     for finding in &audit.findings {
         let weight = match finding.weight {
-            Weight::Fault => "fault",
-            Weight::Caveat => "caveat",
+            AuditSeverity::Fault => "fault",
+            AuditSeverity::Caveat => "caveat",
         };
         text.push_str(&format!("{weight}: {}\n", finding.sentence));
     }
@@ -47,8 +47,8 @@ pub(super) fn audit(settings: &Settings, arguments: &Audit) -> Result<Answer> {
 
 pub(super) fn run(settings: &Settings, arguments: &Auto) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
-    let how = auto::Auto {
-        mode: if arguments.dry_run { Mode::DryRun } else { Mode::Live },
+    let how = auto::PatchLoopOptions {
+        mode: if arguments.dry_run { PatchLoopMode::DryRun } else { PatchLoopMode::Live },
         tasks: arguments.tasks,
         budget: budget(&arguments.budget)?,
         held_out: arguments.held_out.as_deref().map(read_evaluation).transpose()?,
@@ -58,28 +58,30 @@ pub(super) fn run(settings: &Settings, arguments: &Auto) -> Result<Answer> {
     };
     let run = in_runtime(async {
         let harness = harness(settings)?;
-        let doors = OperatorsDoors::new(settings);
+        let doors = OperatorGates::new(settings);
         let run = auto::run(&harness, &id, &how, &doors).await;
         harness.shutdown().await?;
         run
     })?;
-    let code = if run.ended() == Decision::Against { exit::NEGATIVE } else { exit::DONE };
+    let code = if run.ended() == StageDecision::Against { exit::NEGATIVE } else { exit::DONE };
     Ok(Answer::new(text_of(&run), to_json(&run)?).code(code))
 }
 
 /// A run for people: a stage, what it decided, why.
-fn text_of(run: &AutoRun) -> String {
+fn text_of(run: &PatchLoopRun) -> String {
     let mut text = match run.mode {
-        Mode::DryRun => format!("brain {}: a dry run; nothing is asked for, applied or taken back\n", run.brain),
-        Mode::Live => format!("brain {}\n", run.brain),
+        PatchLoopMode::DryRun => {
+            format!("brain {}: a dry run; nothing is asked for, applied or taken back\n", run.brain)
+        }
+        PatchLoopMode::Live => format!("brain {}\n", run.brain),
     };
     for record in &run.stages {
         let mark = match record.decision {
-            Decision::Go => "✓",
-            Decision::Nothing => "·",
-            Decision::Wait => "…",
-            Decision::Against => "✗",
-            Decision::NotReached => " ",
+            StageDecision::Go => "✓",
+            StageDecision::Nothing => "·",
+            StageDecision::Wait => "…",
+            StageDecision::Against => "✗",
+            StageDecision::NotReached => " ",
         };
         text.push_str(&format!("{mark} {:<9}{}\n", record.stage.name(), record.why));
         let sentences = record.output["sentences"].as_array().map(Vec::as_slice).unwrap_or_default();

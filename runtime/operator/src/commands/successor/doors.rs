@@ -2,11 +2,11 @@
 //! commands that people use as well.
 
 use async_trait::async_trait;
-use herm::successor::Record;
+use herm::successor::VerdictRecord;
 use herm::successor::audit::CONSENSUS_FILE;
-use herm::successor::auto::{Doors, GateStanding};
-use herm::successor::gate::vote::Tally;
-use herm::successor::gate::{self, Decision, Mesh, NonceBook, SignedConsensus, Stewards};
+use herm::successor::auto::{GateStatus, PatchGates};
+use herm::successor::gate::vote::VoteTally;
+use herm::successor::gate::{self, ApprovalDecision, Mesh, NonceStore, SignedConsensus, Stewards};
 use herm::{BrainId, Clock as _, Error, Result, SystemClock, fsio};
 
 use super::gates;
@@ -17,11 +17,11 @@ use crate::output::Answer;
 const MOST: u64 = 8 << 20;
 
 /// The gates of this operator.
-pub(super) struct OperatorsDoors {
+pub(super) struct OperatorGates {
     settings: Settings,
 }
 
-impl OperatorsDoors {
+impl OperatorGates {
     /// As the settings say.
     pub(super) fn new(settings: &Settings) -> Self {
         Self { settings: settings.clone() }
@@ -43,14 +43,14 @@ impl OperatorsDoors {
 }
 
 #[async_trait]
-impl Doors for OperatorsDoors {
-    async fn look(&self, record: &Record) -> Result<GateStanding> {
+impl PatchGates for OperatorGates {
+    async fn look(&self, record: &VerdictRecord) -> Result<GateStatus> {
         let (settings, record) = (self.settings.clone(), record.clone());
         let looking = tokio::task::spawn_blocking(move || standing(&settings, &record));
         looking.await.map_err(|_| Error::internal("looking at a gate was interrupted"))?
     }
 
-    async fn ask(&self, record: &Record) -> Result<GateStanding> {
+    async fn ask(&self, record: &VerdictRecord) -> Result<GateStatus> {
         let gates = self.settings.gates()?;
         // Of a mesh that too few answered for, nothing is known: it is asked again.
         let is_open = |mesh: &Mesh| Ok::<_, Error>(counted(record, mesh)?.is_none_or(|(tally, _)| !tally.is_decided()));
@@ -61,7 +61,7 @@ impl Doors for OperatorsDoors {
         self.look(record).await
     }
 
-    async fn apply(&self, record: &Record) -> Result<u64> {
+    async fn apply(&self, record: &VerdictRecord) -> Result<u64> {
         let name = record.name.clone();
         self.version_after(move |settings| gates::apply(settings, &name)).await
     }
@@ -73,26 +73,26 @@ impl Doors for OperatorsDoors {
 }
 
 /// How the gates stand for a verdict: the first that does not open says so.
-pub(crate) fn standing(settings: &Settings, record: &Record) -> Result<GateStanding> {
+pub(crate) fn standing(settings: &Settings, record: &VerdictRecord) -> Result<GateStatus> {
     let gates = settings.gates()?;
     let mut opened = Vec::new();
     if gates.gate.needs_steward() {
         match of_steward(settings, record, &gates.stewards)? {
-            GateStanding::Open { by } => opened.push(by),
+            GateStatus::Open { by } => opened.push(by),
             other => return Ok(other),
         }
     }
     if let (true, Some(mesh)) = (gates.gate.needs_mesh(), &gates.mesh) {
         match of_mesh(record, mesh)? {
-            GateStanding::Open { by } => opened.push(by),
+            GateStatus::Open { by } => opened.push(by),
             other => return Ok(other),
         }
     }
-    Ok(GateStanding::Open { by: opened.join(" and ") })
+    Ok(GateStatus::Open { by: opened.join(" and ") })
 }
 
-fn of_steward(settings: &Settings, record: &Record, stewards: &Stewards) -> Result<GateStanding> {
-    let waiting = |why: &str| GateStanding::Waiting {
+fn of_steward(settings: &Settings, record: &VerdictRecord, stewards: &Stewards) -> Result<GateStatus> {
+    let waiting = |why: &str| GateStatus::Waiting {
         whom: "a steward".to_owned(),
         how: format!("{why}`herm successor approve {} --key FILE`, then run this again", record.name),
     };
@@ -102,13 +102,13 @@ fn of_steward(settings: &Settings, record: &Record, stewards: &Stewards) -> Resu
     let (hash, now) = (record.verdict.hash()?, SystemClock.now());
     let decisions = gates::decisions(settings, record)?;
     if let Some(rejection) = gate::rejection(&decisions, &hash, stewards, now) {
-        let note = rejection.said().note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-        return Ok(GateStanding::Shut { why: format!("the steward {} rejected it{note}", rejection.key()) });
+        let note = rejection.predicate().note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+        return Ok(GateStatus::Shut { why: format!("the steward {} rejected it{note}", rejection.key()) });
     }
-    let nonces = NonceBook::open(&settings.layout)?;
+    let nonces = NonceStore::open(&settings.layout)?;
     let mut standing = waiting("read the report, ");
-    for approval in decisions.iter().filter(|one| one.said().decision == Decision::Approve) {
-        let said = approval.said();
+    for approval in decisions.iter().filter(|one| one.predicate().decision == ApprovalDecision::Approve) {
+        let said = approval.predicate();
         standing = if !stewards.has(approval.key()) {
             waiting("whoever signed is no steward here; ")
         } else if said.verdict_hash != hash || said.base != record.verdict.base {
@@ -118,15 +118,15 @@ fn of_steward(settings: &Settings, record: &Record, stewards: &Stewards) -> Resu
         } else if nonces.is_spent(approval.key(), &said.nonce)? {
             waiting("the approval was used before; ")
         } else {
-            return Ok(GateStanding::Open { by: format!("the steward {} approved", approval.key()) });
+            return Ok(GateStatus::Open { by: format!("the steward {} approved", approval.key()) });
         };
     }
     Ok(standing)
 }
 
-fn of_mesh(record: &Record, mesh: &Mesh) -> Result<GateStanding> {
+fn of_mesh(record: &VerdictRecord, mesh: &Mesh) -> Result<GateStatus> {
     let waiting =
-        |how: String| GateStanding::Waiting { whom: format!("the {} members of the mesh", mesh.members().len()), how };
+        |how: String| GateStatus::Waiting { whom: format!("the {} members of the mesh", mesh.members().len()), how };
     let Some((tally, is_ours)) = counted(record, mesh)? else {
         return Ok(waiting(format!("`herm successor propose {}` asks them", record.name)));
     };
@@ -134,21 +134,21 @@ fn of_mesh(record: &Record, mesh: &Mesh) -> Result<GateStanding> {
         return Ok(waiting(format!("too few answered ({}); run this again when they are back", tally.words())));
     }
     Ok(match tally.passed && is_ours {
-        true => GateStanding::Open { by: format!("the mesh agreed, {}", tally.words()) },
-        false => GateStanding::Shut { why: format!("the mesh did not agree: {}", tally.words()) },
+        true => GateStatus::Open { by: format!("the mesh agreed, {}", tally.words()) },
+        false => GateStatus::Shut { why: format!("the mesh did not agree: {}", tally.words()) },
     })
 }
 
 /// What the mesh said last, counted again, and whether it is about this verdict's patch and brain.
-fn counted(record: &Record, mesh: &Mesh) -> Result<Option<(Tally, bool)>> {
+fn counted(record: &VerdictRecord, mesh: &Mesh) -> Result<Option<(VoteTally, bool)>> {
     let Some(line) = document(record, CONSENSUS_FILE)? else { return Ok(None) };
     let consensus = SignedConsensus::parse(&line)?;
-    let about = &consensus.said().about;
+    let about = &consensus.predicate().about;
     let is_ours = about.patch_hash == record.verdict.patch_hash && about.base.moved(&record.verdict.base).is_none();
     Ok(Some((consensus.recount(mesh)?, is_ours)))
 }
 
-fn document(record: &Record, name: &str) -> Result<Option<String>> {
+fn document(record: &VerdictRecord, name: &str) -> Result<Option<String>> {
     let path = record.path.join(name);
     if path.symlink_metadata().is_err() {
         return Ok(None);

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::fsio::{self, Root, Sync};
+use herm::fsio::{self, Root, SyncTiming};
 use herm::ids::SystemRandom;
 use herm::receipt::Signer;
 use herm::successor::audit::{APPROVAL_FILE as APPROVAL, CONSENSUS_FILE as CONSENSUS};
 use herm::successor::gate::{
-    self, Approval, Brought, Decision, DecisionBook, EpochBook, Gate, HttpTransport, Node, NodeParts, NonceBook,
-    SignedApproval, SignedConsensus,
+    self, ApprovalDecision, DecisionStore, Gate, GateEvidence, HttpTransport, MeshNode, MeshNodeParts, NonceStore,
+    SignedApproval, SignedConsensus, StewardApproval, VoteStore,
 };
-use herm::successor::{Record, Records, Ruling, base_beside, lineage};
+use herm::successor::{VerdictRecord, VerdictRuling, VerdictStore, base_from_reader, lineage};
 use herm::{BrainId, Clock as _, Error, ErrorKind, Harness, Reader, Result, SystemClock};
 use serde_json::{Value, json};
 
@@ -35,25 +35,25 @@ pub(super) fn show_key(file: &Path) -> Result<Answer> {
 
 /// Signs a decision about a verdict with a steward's key, and keeps it: for the gate among those of all stewards, and
 /// beside the verdict as the last one.
-pub(super) fn decide(settings: &Settings, arguments: &Decide, decision: Decision) -> Result<Answer> {
-    let record = Records::new(&settings.layout).find(&arguments.verdict)?;
+pub(super) fn decide(settings: &Settings, arguments: &Decide, decision: ApprovalDecision) -> Result<Answer> {
+    let record = VerdictStore::new(&settings.layout).find(&arguments.verdict)?;
     let signer = Signer::load(&arguments.key)?;
     let lasts = Duration::from_secs(arguments.hours.unwrap_or(USUAL_HOURS).saturating_mul(3_600));
-    let mut said = Approval::new(&record.verdict, decision, SystemClock.now(), lasts, &SystemRandom)?;
+    let mut said = StewardApproval::new(&record.verdict, decision, SystemClock.now(), lasts, &SystemRandom)?;
     if let Some(note) = &arguments.note {
         said = said.noting(note);
     }
     let signed = said.sign(&signer)?;
     let line = signed.to_line()?;
-    DecisionBook::open(&settings.layout)?.keep(&signed)?;
-    Root::open(&record.path)?.replace(&APPROVAL.parse()?, line.as_bytes(), Sync::Now)?;
-    let word = if decision == Decision::Approve { "approved" } else { "rejected" };
+    DecisionStore::open(&settings.layout)?.keep(&signed)?;
+    Root::open(&record.path)?.replace(&APPROVAL.parse()?, line.as_bytes(), SyncTiming::Now)?;
+    let word = if decision == ApprovalDecision::Approve { "approved" } else { "rejected" };
     let ruling = record.verdict.verdict.name();
     let text = format!(
         "{word}: {} of {} until {}\nthe verdict is {ruling}\n",
         record.patch.title(),
         record.name,
-        signed.said().expires_at
+        signed.predicate().expires_at
     );
     let warnings = warnings(settings, &record, &signed)?;
     let json = json!({
@@ -68,16 +68,16 @@ pub(super) fn decide(settings: &Settings, arguments: &Decide, decision: Decision
 }
 
 /// What a steward should know who has just signed.
-fn warnings(settings: &Settings, record: &Record, signed: &SignedApproval) -> Result<Vec<String>> {
+fn warnings(settings: &Settings, record: &VerdictRecord, signed: &SignedApproval) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let stewards = settings.gates()?.stewards;
     if !stewards.has(signed.key()) {
         warnings.push(format!("{} is no steward here: no gate will open for it", signed.key()));
     }
-    if signed.said().decision == Decision::Reject {
+    if signed.predicate().decision == ApprovalDecision::Reject {
         return Ok(warnings);
     }
-    if record.verdict.verdict != Ruling::Approve {
+    if record.verdict.verdict != VerdictRuling::Approve {
         warnings.push(format!("the verdict is {}: no gate opens for that", record.verdict.verdict.name()));
     }
     // A steward's machine may have no key of an operator, and gets none by this.
@@ -86,20 +86,20 @@ fn warnings(settings: &Settings, record: &Record, signed: &SignedApproval) -> Re
         let (by, own) = (record.envelope.keyid().unwrap_or("nobody"), own.as_deref().unwrap_or("without a key"));
         warnings.push(format!("{by} signed the verdict, not this operator ({own}): it cannot be applied here"));
     }
-    let decisions = DecisionBook::open(&settings.layout)?.about(&record.verdict.hash()?)?;
+    let decisions = DecisionStore::open(&settings.layout)?.about(&record.verdict.hash()?)?;
     if let Some(other) = gate::rejection(&decisions, &record.verdict.hash()?, &stewards, SystemClock.now()) {
         warnings.push(format!(
             "the steward {} rejected it: the gate stays shut until {}",
             other.key(),
-            other.said().expires_at
+            other.predicate().expires_at
         ));
     }
     Ok(warnings)
 }
 
 /// Every decision about a verdict: those that were signed here, and one that was put beside it.
-pub(super) fn decisions(settings: &Settings, record: &Record) -> Result<Vec<SignedApproval>> {
-    let mut decisions = DecisionBook::open(&settings.layout)?.about(&record.verdict.hash()?)?;
+pub(super) fn decisions(settings: &Settings, record: &VerdictRecord) -> Result<Vec<SignedApproval>> {
+    let mut decisions = DecisionStore::open(&settings.layout)?.about(&record.verdict.hash()?)?;
     if record.path.join(APPROVAL).symlink_metadata().is_ok() {
         decisions.push(SignedApproval::parse(&document(record, APPROVAL, "herm successor approve")?)?);
     }
@@ -112,18 +112,18 @@ fn value(line: &str) -> Result<Value> {
 
 /// Asks the mesh about the patch of a verdict, and keeps what came of it beside the verdict.
 pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -> Result<Answer> {
-    let record = Records::new(&settings.layout).find(wanted)?;
+    let record = VerdictStore::new(&settings.layout).find(wanted)?;
     let gates = settings.gates()?;
     let members = gates.mesh.ok_or_else(|| {
         Error::invalid("there is no mesh to ask").hint("name its members in `[mesh.members]` of the configuration")
     })?;
     let within = Duration::from_secs(seconds.unwrap_or(900));
     let concluded = in_runtime(async {
-        let node = Node::new(NodeParts {
+        let node = MeshNode::new(MeshNodeParts {
             mesh: members.clone(),
             signer: settings.signer.get()?.clone(),
-            book: EpochBook::open(&settings.layout)?,
-            verifier: verifier(&harness(settings)?, settings.said.mesh.clone().unwrap_or_default().verifying()?),
+            book: VoteStore::open(&settings.layout)?,
+            verifier: verifier(&harness(settings)?, settings.config.mesh.clone().unwrap_or_default().verifying()?),
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
         })?;
@@ -131,15 +131,15 @@ pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -
         node.propose(&record.verdict, &record.patch, &record.evaluation, &transport, within).await
     })?;
     let signed = concluded.consensus;
-    Root::open(&record.path)?.replace(&CONSENSUS.parse()?, signed.to_line()?.as_bytes(), Sync::Now)?;
-    let tally = &signed.said().tally;
+    Root::open(&record.path)?.replace(&CONSENSUS.parse()?, signed.to_line()?.as_bytes(), SyncTiming::Now)?;
+    let tally = &signed.predicate().tally;
     let mut text = format!("{}\n", tally.words());
     let names = |key: &str| {
         let member = members.members().iter().find(|member| member.key.to_string() == key);
         member.map_or_else(|| key.to_owned(), |member| member.name.clone())
     };
     // Whoever is not in step is named: silent, with another brain, or not told what came of it.
-    for one in &signed.said().silent {
+    for one in &signed.predicate().silent {
         text.push_str(&format!("no vote of {}: {}\n", one.name, one.why));
     }
     for one in &tally.not_counted {
@@ -151,7 +151,7 @@ pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -
     let mut json = json!({
         "verdict": record.name,
         "tally": to_json(tally)?,
-        "silent": to_json(&signed.said().silent)?,
+        "silent": to_json(&signed.predicate().silent)?,
         "untold": to_json(&concluded.untold)?,
         "consensus": value(&signed.to_line()?)?,
     });
@@ -171,7 +171,7 @@ pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -
 
 /// Applies the patch of a verdict whose gates are open; by the server, where it holds the brain.
 pub(super) fn apply(settings: &Settings, wanted: &str) -> Result<Answer> {
-    let record = Records::new(&settings.layout).find(wanted)?;
+    let record = VerdictStore::new(&settings.layout).find(wanted)?;
     let here = beside_a_server(settings);
     let applied = here.while_leased(&record.verdict.base.brain, || {
         on_a_thread(async {
@@ -206,7 +206,7 @@ fn or_the_server(settings: &Settings, done: Result<Answer>, request: impl FnOnce
 
 /// Applies the patch of a verdict with a harness that can own its brain. An approval is good for one time: it is not used
 /// up for what could not be done anyway.
-pub(crate) async fn apply_with(harness: &Harness, settings: &Settings, record: &Record) -> Result<Answer> {
+pub(crate) async fn apply_with(harness: &Harness, settings: &Settings, record: &VerdictRecord) -> Result<Answer> {
     if record.envelope.keyid() != Some(settings.signer.get()?.public().to_string().as_str()) {
         return Err(Error::refused("the verdict is not one that this operator signed")
             .hint("evaluate the patch here: a verdict counts where it was made"));
@@ -249,10 +249,10 @@ fn step_of(settings: &Settings, brain: &BrainId) -> Result<i64> {
 }
 
 /// Asks every gate that must open.
-fn open_gates(settings: &Settings, record: &Record) -> Result<gate::Passed> {
+fn open_gates(settings: &Settings, record: &VerdictRecord) -> Result<gate::GatePass> {
     let gates = settings.gates()?;
-    let base_now = base_beside(&Reader::open(&settings.layout, &record.verdict.base.brain)?, &record.patch)?;
-    let mut nonces = NonceBook::open(&settings.layout)?;
+    let base_now = base_from_reader(&Reader::open(&settings.layout, &record.verdict.base.brain)?, &record.patch)?;
+    let mut nonces = NonceStore::open(&settings.layout)?;
     let decisions = match gates.gate.needs_steward() {
         true => Some(decisions(settings, record)?),
         false => None,
@@ -264,20 +264,20 @@ fn open_gates(settings: &Settings, record: &Record) -> Result<gate::Passed> {
         true => Some(SignedConsensus::parse(&document(record, CONSENSUS, "herm successor propose")?)?),
         false => None,
     };
-    let epochs = EpochBook::open(&settings.layout)?;
-    let brought = Brought {
+    let epochs = VoteStore::open(&settings.layout)?;
+    let brought = GateEvidence {
         decisions: decisions.as_deref().map(|decisions| (decisions, &gates.stewards)),
         consensus: consensus.as_ref().zip(gates.mesh.as_ref()).map(|(signed, mesh)| (signed, mesh, &epochs)),
     };
     gate::pass(gates.gate, brought, &record.verdict, &base_now, SystemClock.now(), &mut nonces)
 }
 
-fn missing(record: &Record, name: &str, command: &str) -> Error {
+fn missing(record: &VerdictRecord, name: &str, command: &str) -> Error {
     Error::refused(format!("the gate stays shut: verdict {} has no {name}", record.name))
         .hint(format!("run `{command} {}` first", record.name))
 }
 
-fn document(record: &Record, name: &str, command: &str) -> Result<String> {
+fn document(record: &VerdictRecord, name: &str, command: &str) -> Result<String> {
     let path: PathBuf = record.path.join(name);
     let bytes = fsio::read_regular(Path::new(&path), 8 << 20).map_err(|_| missing(record, name, command))?;
     String::from_utf8(bytes).map_err(|_| Error::corrupt(format!("{name} is not text")).hint("make it again"))

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use herm::fsio::{self, OsLock, Root, Sync};
+use herm::fsio::{self, OsLock, Root, SyncTiming};
 use herm::ids::{RelPath, SystemRandom};
 use herm::successor::gate::Nonce;
 use herm::{BrainId, Error, ErrorKind, Layout, Result};
@@ -144,5 +144,5 @@ pub(crate) fn answer(layout: &Layout, name: &str, done: &Result<Answer>) -> Resu
         },
     };
     let line = serde_json::to_vec(&reply).map_err(|source| Error::internal("an answer is JSON").because(source))?;
-    place(layout)?.replace(&format!("{name}{ANSWER}").parse()?, &line, Sync::Later)
+    place(layout)?.replace(&format!("{name}{ANSWER}").parse()?, &line, SyncTiming::Later)
 }

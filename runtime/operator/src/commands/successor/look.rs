@@ -1,6 +1,6 @@
 //! What there is of verdicts, and what is removed of them.
 
-use herm::successor::{Direction, Patch, Records, Verdict, detector, sweep};
+use herm::successor::{Direction, Patch, Verdict, VerdictStore, detector, sweep};
 use herm::{Error, Result, brain, fsio};
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ fn figure(value: f64) -> String {
 }
 
 pub(super) fn list(settings: &Settings) -> Result<Answer> {
-    let (records, unreadable) = Records::new(&settings.layout).all()?;
+    let (records, unreadable) = VerdictStore::new(&settings.layout).all()?;
     let mut rows =
         vec![["VERDICT", "RULING", "CONFIDENCE", "BRAIN", "VERSION", "WHEN", "PATCH"].map(str::to_owned).to_vec()];
     let mut listed = Vec::new();
@@ -116,7 +116,7 @@ pub(super) fn list(settings: &Settings) -> Result<Answer> {
 }
 
 pub(super) fn show(settings: &Settings, wanted: &str) -> Result<Answer> {
-    let record = Records::new(&settings.layout).find(wanted)?;
+    let record = VerdictStore::new(&settings.layout).find(wanted)?;
     let mut text = summary(&record.patch, &record.verdict)?;
     let signed = record.envelope.keyid().unwrap_or_default().to_owned();
     text.push_str(&format!("signed by {signed}\nreport: {}\n", record.path.join("report.html").display()));
@@ -171,7 +171,7 @@ pub(super) fn drafts(settings: &Settings, id: Option<&str>) -> Result<Answer> {
 }
 
 pub(super) fn destroy(settings: &Settings, wanted: &str) -> Result<Answer> {
-    let path = Records::new(&settings.layout).remove(wanted)?;
+    let path = VerdictStore::new(&settings.layout).remove(wanted)?;
     Ok(Answer::new(format!("removed {}\n", path.display()), json!({ "removed": path })))
 }
 

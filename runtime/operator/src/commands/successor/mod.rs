@@ -9,8 +9,8 @@ mod look;
 use std::path::Path;
 
 use herm::fsio;
-use herm::successor::gate::Decision;
-use herm::successor::{Budget, Evaluation, MAX_PATCH_BYTES, Patch, Ruling, SuccessorFork};
+use herm::successor::gate::ApprovalDecision;
+use herm::successor::{Evaluation, MAX_PATCH_BYTES, Patch, SuccessorBudget, SuccessorFork, VerdictRuling};
 use herm::{BrainId, Error, Harness, Result};
 use serde_json::json;
 
@@ -33,8 +33,8 @@ pub(super) fn run(settings: &Settings, command: &Successor) -> Result<Answer> {
         Successor::Drafts { id } => look::drafts(settings, id.as_deref()),
         Successor::Show { verdict } => look::show(settings, verdict),
         Successor::Key { file } => gates::show_key(file),
-        Successor::Approve(arguments) => gates::decide(settings, arguments, Decision::Approve),
-        Successor::Reject(arguments) => gates::decide(settings, arguments, Decision::Reject),
+        Successor::Approve(arguments) => gates::decide(settings, arguments, ApprovalDecision::Approve),
+        Successor::Reject(arguments) => gates::decide(settings, arguments, ApprovalDecision::Reject),
         Successor::Propose { verdict, within } => gates::propose(settings, verdict, *within),
         Successor::Apply { verdict } => gates::apply(settings, verdict),
         Successor::Rollback { id, step } => gates::rollback(settings, id, *step),
@@ -67,7 +67,7 @@ fn evaluate(settings: &Settings, arguments: &Evaluate) -> Result<Answer> {
         text.push_str(&format!("report: {}\n", saved.join("report.html").display()));
         json["directory"] = json!(saved);
     }
-    let code = if verdict.verdict == Ruling::Approve { exit::DONE } else { exit::NEGATIVE };
+    let code = if verdict.verdict == VerdictRuling::Approve { exit::DONE } else { exit::NEGATIVE };
     Ok(Answer::new(text, json).code(code))
 }
 
@@ -81,8 +81,8 @@ pub(super) fn read_evaluation(path: &Path) -> Result<Evaluation> {
     Evaluation::parse(&fsio::read_regular(path, MAX_EVALUATION_BYTES)?)
 }
 
-fn budget(flags: &BudgetFlags) -> Result<Budget> {
-    let usual = Budget::default();
+fn budget(flags: &BudgetFlags) -> Result<SuccessorBudget> {
+    let usual = SuccessorBudget::default();
     let micro_usd = match flags.money {
         None => usual.micro_usd,
         Some(dollars) if (0.0..=1e6).contains(&dollars) => (dollars * 1e6).round() as u64,
@@ -91,7 +91,7 @@ fn budget(flags: &BudgetFlags) -> Result<Budget> {
         }
     };
     let megabytes = |said: Option<u64>, usual: u64| said.map_or(usual, |megabytes| megabytes.saturating_mul(1_000_000));
-    let budget = Budget {
+    let budget = SuccessorBudget {
         wall_secs: flags.wall.unwrap_or(usual.wall_secs),
         micro_usd,
         disk_bytes: megabytes(flags.disk, usual.disk_bytes),

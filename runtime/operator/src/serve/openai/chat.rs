@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::super::problem::{Answered, Problem};
+use super::super::problem::{HandlerResult, Problem};
 
 /// What a client sends. Fields that mean nothing here are passed over.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -51,7 +51,7 @@ pub(crate) struct ChatMessage {
 }
 
 impl ChatMessage {
-    fn text(&self) -> Answered<String> {
+    fn text(&self) -> HandlerResult<String> {
         match &self.content {
             Value::String(text) => Ok(text.clone()),
             Value::Null => Ok(String::new()),
@@ -76,7 +76,7 @@ impl ChatMessage {
 
 impl ChatRequest {
     /// Refuses what cannot be had here.
-    pub(super) fn check(&self) -> Answered<()> {
+    pub(super) fn check(&self) -> HandlerResult<()> {
         match self.n {
             None | Some(1) => Ok(()),
             Some(n) => Err(Problem::invalid(format!("n is {n}, and an agent gives one answer"))),
@@ -94,7 +94,7 @@ impl ChatRequest {
     }
 
     /// The task: the last message, with what was said before it as context.
-    pub(super) fn input(&self) -> Answered<String> {
+    pub(super) fn input(&self) -> HandlerResult<String> {
         let Some((last, earlier)) = self.messages.split_last() else {
             return Err(Problem::invalid("there are no messages"));
         };

@@ -20,7 +20,7 @@ pub(crate) use chat::ChatRequest;
 use super::app::App;
 use super::body::Payload;
 use super::caller::Caller;
-use super::live::{Ended, Live};
+use super::live::{LiveTask, TaskResult};
 use super::problem::Problem;
 use super::tasks::{Accepted, Job, Leaving, LimitsRequest, OnDisconnect, TaskRequest, accept};
 use super::view::TaskView;
@@ -117,7 +117,7 @@ pub(crate) async fn completions(
     match accept(&app, &caller, job, &headers).await? {
         Accepted::Known(view) => {
             let problem = view.problem.as_ref().filter(|_| view.outcome.is_none()).map(Problem::read_back);
-            let ended = caller.hears_end(&Ended { view: *view, problem });
+            let ended = caller.redact_end(&TaskResult { view: *view, problem });
             match request.stream {
                 true => Ok(sse(stream::iter(head.pieces(&ended, with_usage)))),
                 false => head.whole(&ended),
@@ -129,7 +129,7 @@ pub(crate) async fn completions(
         Accepted::Live(live, leaving) => {
             let ended = live.ended().await;
             leaving.stays();
-            head.whole(&caller.hears_end(&ended))
+            head.whole(&caller.redact_end(&ended))
         }
     }
 }
@@ -142,7 +142,7 @@ struct Head {
 
 impl Head {
     /// The answer in one piece.
-    fn whole(&self, ended: &Ended) -> Result<Response, OpenAiError> {
+    fn whole(&self, ended: &TaskResult) -> Result<Response, OpenAiError> {
         if let Some(problem) = &ended.problem {
             return Err(problem.clone().into());
         }
@@ -182,7 +182,7 @@ impl Head {
     }
 
     /// The answer, piece by piece.
-    fn pieces(&self, ended: &Ended, with_usage: bool) -> Vec<String> {
+    fn pieces(&self, ended: &TaskResult, with_usage: bool) -> Vec<String> {
         let view = &ended.view;
         let failed = |error: OpenAiError| vec![error.document().to_string()];
         if let Some(problem) = &ended.problem {
@@ -215,7 +215,7 @@ impl Head {
 
     fn stream(
         self,
-        live: Arc<Live>,
+        live: Arc<LiveTask>,
         leaving: Leaving,
         with_usage: bool,
         caller: Caller,
@@ -226,7 +226,7 @@ impl Head {
             let ended = live.ended().await;
             leaving.stays();
             drop(following);
-            stream::iter(self.pieces(&caller.hears_end(&ended), with_usage))
+            stream::iter(self.pieces(&caller.redact_end(&ended), with_usage))
         });
         sse(stream::iter([first]).chain(rest.flatten()))
     }

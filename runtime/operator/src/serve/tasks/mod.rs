@@ -24,10 +24,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::app::App;
-use super::body::{Asked, Payload, page};
+use super::body::{Payload, QueryParams, page};
 use super::caller::Caller;
-use super::live::Live;
-use super::problem::{Answered, Problem, ProblemDocument};
+use super::live::LiveTask;
+use super::problem::{HandlerResult, Problem, ProblemDocument};
 use super::view::TaskView;
 use crate::book::keys::Operation;
 use crate::book::tasks::{self as rows, Wanted};
@@ -59,19 +59,19 @@ pub(crate) async fn submit(
     Path(id): Path<String>,
     headers: HeaderMap,
     Payload(request): Payload<TaskRequest>,
-) -> Answered<Response> {
+) -> HandlerResult<Response> {
     caller.needs(Operation::Run)?;
     let agent = caller.agent(&id)?;
     let later = prefers_async(&headers);
     let idempotency = idempotency_key(&headers)?;
     let job = Job::new(&app, &caller, agent, request, idempotency, later)?;
     match accept(&app, &caller, job, &headers).await? {
-        Accepted::Known(view) if later => Ok(accepted(caller.sees_of(*view))),
-        Accepted::Known(view) if wants_events(&headers) => Ok(stream::only_end(&caller.sees_of(*view))),
-        Accepted::Known(view) => finished(&caller.sees_of(*view)),
+        Accepted::Known(view) if later => Ok(accepted(caller.redact_view(*view))),
+        Accepted::Known(view) if wants_events(&headers) => Ok(stream::only_end(&caller.redact_view(*view))),
+        Accepted::Known(view) => finished(&caller.redact_view(*view)),
         Accepted::Live(live, leaving) if later => {
             leaving.stays();
-            Ok(accepted(caller.sees_of(live.view())))
+            Ok(accepted(caller.redact_view(live.view())))
         }
         Accepted::Live(live, leaving) if wants_events(&headers) => Ok(events_of(&app, &caller, live, 0, Some(leaving))),
         Accepted::Live(live, leaving) => {
@@ -79,7 +79,7 @@ pub(crate) async fn submit(
             leaving.stays();
             match &ended.problem {
                 Some(problem) => Err(problem.clone()),
-                None => finished(&caller.sees_of(ended.view.clone())),
+                None => finished(&caller.redact_view(ended.view.clone())),
             }
         }
     }
@@ -93,7 +93,7 @@ fn accepted(view: TaskView) -> Response {
 }
 
 /// The answer to a task that is over, the first time and every time after.
-fn finished(view: &TaskView) -> Answered<Response> {
+fn finished(view: &TaskView) -> HandlerResult<Response> {
     if let Some(problem) = view.problem.as_ref().filter(|_| view.outcome.is_none()) {
         return Err(Problem::read_back(problem));
     }
@@ -106,10 +106,10 @@ fn finished(view: &TaskView) -> Answered<Response> {
 
 /// Cancels a task whose caller leaves, where that was asked for.
 #[derive(Debug)]
-pub(crate) struct Leaving(Option<Arc<Live>>);
+pub(crate) struct Leaving(Option<Arc<LiveTask>>);
 
 impl Leaving {
-    pub(crate) fn new(live: Arc<Live>, on_disconnect: OnDisconnect) -> Self {
+    pub(crate) fn new(live: Arc<LiveTask>, on_disconnect: OnDisconnect) -> Self {
         Self((on_disconnect == OnDisconnect::Cancel).then_some(live))
     }
 
@@ -137,7 +137,7 @@ fn wants_events(headers: &HeaderMap) -> bool {
     said.flat_map(|text| text.split(',')).any(|part| part.trim().to_ascii_lowercase().starts_with("text/event-stream"))
 }
 
-pub(crate) fn idempotency_key(headers: &HeaderMap) -> Answered<Option<String>> {
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> HandlerResult<Option<String>> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     match value.to_str() {
         Ok(text) if (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) => {
@@ -183,8 +183,8 @@ pub(crate) struct TaskList {
 pub(crate) async fn list(
     State(app): State<App>,
     caller: Caller,
-    Asked(asked): Asked<ListQuery>,
-) -> Answered<Json<TaskList>> {
+    QueryParams(asked): QueryParams<ListQuery>,
+) -> HandlerResult<Json<TaskList>> {
     let limit = page(asked.limit, 50, 200)?;
     if let Some(state) = asked.state.as_deref()
         && !["queued", "running", "done", "cancelled", "failed"].contains(&state)
@@ -206,9 +206,9 @@ pub(crate) async fn list(
         limit,
     };
     // Before the book is read: one that ends meanwhile is written down first, and then no longer here.
-    let here = app.hall.tasks();
+    let here = app.queue.tasks();
     let listed = wanted.clone();
-    let found = app.book.list(move |connection| rows::list(connection, &listed)).await?;
+    let found = app.db.list(move |connection| rows::list(connection, &listed)).await?;
     let mut tasks: Vec<TaskView> = found.into_iter().map(TaskView::of_row).collect();
     // Those that are not written down yet are known here.
     for live in here {
@@ -229,26 +229,26 @@ pub(crate) async fn list(
     let more = tasks.len() >= limit;
     tasks.truncate(limit);
     let next = tasks.last().filter(|_| more).map(|last| last.task.clone());
-    let tasks = tasks.into_iter().map(|task| caller.sees_of(task)).collect();
+    let tasks = tasks.into_iter().map(|task| caller.redact_view(task)).collect();
     Ok(Json(TaskList { tasks, next }))
 }
 
 /// A task that this caller may know of: one that lives, or one of the book.
-pub(crate) enum Found {
-    Live(Arc<Live>),
+pub(crate) enum TaskLookup {
+    Live(Arc<LiveTask>),
     Kept(Box<TaskView>),
 }
 
-pub(crate) fn find(app: &App, caller: &Caller, text: &str) -> Answered<Found> {
+pub(crate) fn find(app: &App, caller: &Caller, text: &str) -> HandlerResult<TaskLookup> {
     let missing = || Problem::not_found("there is no such task").hint("see your tasks with `GET /v1/tasks`");
     let id: TaskId = text.parse().map_err(|_| missing())?;
-    if let Some(live) = app.hall.task(&id) {
+    if let Some(live) = app.queue.task(&id) {
         let is_theirs = caller.owns(&live.owner) && caller.sees(&live.agent);
-        return if is_theirs { Ok(Found::Live(live)) } else { Err(missing()) };
+        return if is_theirs { Ok(TaskLookup::Live(live)) } else { Err(missing()) };
     }
-    match app.book.read(|connection| rows::get(connection, &id))? {
+    match app.db.read(|connection| rows::get(connection, &id))? {
         Some(row) if caller.owns(&row.owner) && caller.sees(&row.agent) => {
-            Ok(Found::Kept(Box::new(TaskView::of_row(row))))
+            Ok(TaskLookup::Kept(Box::new(TaskView::of_row(row))))
         }
         _ => Err(missing()),
     }
@@ -263,10 +263,14 @@ pub(crate) fn find(app: &App, caller: &Caller, text: &str) -> Answered<Found> {
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn show(State(app): State<App>, caller: Caller, Path(task): Path<String>) -> Answered<Json<TaskView>> {
-    Ok(Json(caller.sees_of(match find(&app, &caller, &task)? {
-        Found::Live(live) => live.view(),
-        Found::Kept(view) => *view,
+pub(crate) async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(task): Path<String>,
+) -> HandlerResult<Json<TaskView>> {
+    Ok(Json(caller.redact_view(match find(&app, &caller, &task)? {
+        TaskLookup::Live(live) => live.view(),
+        TaskLookup::Kept(view) => *view,
     })))
 }
 
@@ -287,12 +291,12 @@ pub(crate) async fn follow(
     caller: Caller,
     Path(task): Path<String>,
     headers: HeaderMap,
-) -> Answered<Response> {
+) -> HandlerResult<Response> {
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
     let from = last.and_then(|text| text.parse().ok()).unwrap_or(0);
     Ok(match find(&app, &caller, &task)? {
-        Found::Live(live) => events_of(&app, &caller, live, from, None),
-        Found::Kept(view) => stream::only_end(&caller.sees_of(*view)),
+        TaskLookup::Live(live) => events_of(&app, &caller, live, from, None),
+        TaskLookup::Kept(view) => stream::only_end(&caller.redact_view(*view)),
     })
 }
 
@@ -305,28 +309,32 @@ pub(crate) async fn follow(
         (status = "4XX", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn cancel(State(app): State<App>, caller: Caller, Path(task): Path<String>) -> Answered<Response> {
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    Path(task): Path<String>,
+) -> HandlerResult<Response> {
     caller.needs(Operation::Run)?;
     let over = |state: &str| {
         Problem::new(StatusCode::CONFLICT, "conflict", format!("the task is over already: {state}"))
             .hint("look at it with `GET /v1/tasks/{task}`")
     };
     match find(&app, &caller, &task)? {
-        Found::Kept(view) if view.finished_at.is_none() => {
+        TaskLookup::Kept(view) if view.finished_at.is_none() => {
             // Left by an earlier process and not taken up yet: so it never is.
             let id = view.task.parse()?;
-            app.book.write(move |connection| rows::cancel(connection, &id)).await?;
+            app.db.write(move |connection| rows::cancel(connection, &id)).await?;
             Ok((StatusCode::ACCEPTED, Json(*view)).into_response())
         }
-        Found::Kept(view) => Err(over(&view.state)),
-        Found::Live(live) => {
+        TaskLookup::Kept(view) => Err(over(&view.state)),
+        TaskLookup::Live(live) => {
             let view = live.view();
             if view.finished_at.is_some() {
                 return Err(over(&view.state));
             }
             if live.durable {
                 let id = live.id.clone();
-                app.book.write(move |connection| rows::cancel(connection, &id)).await?;
+                app.db.write(move |connection| rows::cancel(connection, &id)).await?;
             }
             live.cancel.cancel();
             Ok((StatusCode::ACCEPTED, Json(live.view())).into_response())

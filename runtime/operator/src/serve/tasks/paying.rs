@@ -3,17 +3,17 @@
 
 use async_trait::async_trait;
 use herm::TaskId;
-use herm::session::Release;
+use herm::session::AnswerRelease;
 use tokio::sync::Mutex;
 
 use super::super::app::App;
-use super::super::payment::Paid;
+use super::super::payment::VerifiedPayment;
 use super::super::problem::Problem;
 use super::running::Backoff;
 use crate::book::payments;
 
 /// Where the payment of a task is.
-pub(super) struct Till {
+pub(super) struct TaskPayment {
     app: App,
     task: TaskId,
     state: Mutex<Payment>,
@@ -23,22 +23,22 @@ pub(super) struct Till {
 #[derive(Debug, Clone)]
 pub(super) enum Payment {
     /// It was shown and is good; nothing is taken.
-    Shown(std::sync::Arc<Paid>),
+    Shown(std::sync::Arc<VerifiedPayment>),
     /// It was taken: what the facilitator said.
     Taken(String),
     /// It was not taken, and why.
     Refused(Problem),
 }
 
-impl std::fmt::Debug for Till {
+impl std::fmt::Debug for TaskPayment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Till").field("task", &self.task).finish_non_exhaustive()
     }
 }
 
-impl Till {
+impl TaskPayment {
     /// A payment that was shown.
-    pub(super) fn shown(app: &App, task: &TaskId, paid: Paid) -> Self {
+    pub(super) fn shown(app: &App, task: &TaskId, paid: VerifiedPayment) -> Self {
         Self::new(app, task, Payment::Shown(paid.into()))
     }
 
@@ -61,7 +61,7 @@ impl Till {
         let mut backoff = Backoff::default();
         loop {
             let (task, said) = (self.task.clone(), response.to_owned());
-            let written = self.app.book.write(move |connection| payments::take(connection, &task, &said)).await;
+            let written = self.app.db.write(move |connection| payments::take(connection, &task, &said)).await;
             match written {
                 Err(error) if error.is_passing() => {
                     tracing::warn!(task = %self.task, %error, "a payment that was taken is not written down yet");
@@ -78,7 +78,7 @@ impl Till {
 }
 
 #[async_trait]
-impl Release for Till {
+impl AnswerRelease for TaskPayment {
     async fn release(&self) -> Result<(), String> {
         let mut state = self.state.lock().await;
         let settled = match &*state {

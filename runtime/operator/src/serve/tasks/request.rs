@@ -1,10 +1,10 @@
 //! What is asked for, checked against what is allowed.
 
-use herm::Limits;
+use herm::TaskLimits;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::super::problem::{Answered, Problem};
+use super::super::problem::{HandlerResult, Problem};
 
 /// A task as it is asked for.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
@@ -56,8 +56,8 @@ pub(crate) struct LimitsRequest {
 
 impl LimitsRequest {
     /// The limits in force: the operator's, lowered.
-    pub(crate) fn lower(&self, allowed: &Limits) -> Answered<Limits> {
-        let limits = Limits {
+    pub(crate) fn lower(&self, allowed: &TaskLimits) -> HandlerResult<TaskLimits> {
+        let limits = TaskLimits {
             turns: lower("turns", self.turns, Some(allowed.turns))?.unwrap_or(allowed.turns),
             deadline_secs: lower("deadlineSecs", self.deadline_secs, Some(allowed.deadline_secs))?
                 .unwrap_or(allowed.deadline_secs),
@@ -76,7 +76,7 @@ fn lower<T: PartialOrd + Copy + std::fmt::Display>(
     name: &str,
     wish: Option<T>,
     allowed: Option<T>,
-) -> Answered<Option<T>> {
+) -> HandlerResult<Option<T>> {
     match (wish, allowed) {
         (Some(wish), Some(allowed)) if wish > allowed => {
             Err(Problem::invalid(format!("limits.{name} is {wish}, and at most {allowed} is allowed here"))

@@ -3,27 +3,27 @@
 
 use std::sync::Arc;
 
-use herm::harness::Spent;
+use herm::harness::TaskCost;
 use herm::memory::QueueRow;
 use herm::session::Transcript;
-use herm::task::SkillMove;
+use herm::task::ChangedSkill;
 use herm::tool::SkillChange;
-use herm::{BrainId, Reader, Result, Status, TaskId};
+use herm::{BrainId, Reader, Result, TaskId, TaskStatus};
 use serde_json::{Value, json};
 
 use super::super::app::App;
-use super::super::live::Live;
-use super::paying::Till;
+use super::super::live::LiveTask;
+use super::paying::TaskPayment;
 use super::request::OnDisconnect;
-use super::run::{Job, What, start};
-use super::running::{Backoff, Running};
+use super::run::{Job, TaskPayload, start};
+use super::running::{Backoff, TaskExecution};
 use crate::book::payments;
 use crate::book::tasks::{self as rows, End, State, TaskRow};
 
 /// Takes up what was left; how many are run again. What cannot be taken up for what the machine lacks now is tried again
 /// beside the server's work.
 pub(crate) async fn resume(app: &App) -> Result<usize> {
-    let left = app.book.read(rows::unfinished)?;
+    let left = app.db.read(rows::unfinished)?;
     let mut again = 0;
     for mut row in left {
         match take_up(app, &mut row).await {
@@ -48,7 +48,7 @@ async fn keep_taking_up(app: App, mut row: TaskRow) {
             return;
         }
         // It may have been cancelled since, or be over.
-        row = match app.book.read(|connection| rows::get(connection, &row.id)) {
+        row = match app.db.read(|connection| rows::get(connection, &row.id)) {
             // A payment that was taken a moment ago may not be in the book yet.
             Ok(Some(now)) if now.finished_at.is_none() => TaskRow { payment: now.payment.or(row.payment), ..now },
             Ok(_) => return,
@@ -83,8 +83,8 @@ async fn finish(app: &App, mut end: End, row: &mut TaskRow) -> Result<()> {
     // Taken before the step was settled, as it always is now; a first edition took it after.
     if row.payment.is_none()
         && billable
-        && let Some(gate) = &app.gate
-        && let Some(payment) = app.book.read(|connection| payments::open(connection, &row.id))?
+        && let Some(gate) = &app.paywall
+        && let Some(payment) = app.db.read(|connection| payments::open(connection, &row.id))?
     {
         match gate.taken_up(payment).settle().await {
             Ok(response) => row.payment = Some(response),
@@ -101,7 +101,7 @@ async fn finish(app: &App, mut end: End, row: &mut TaskRow) -> Result<()> {
         payments::close(connection, &id)?;
         rows::finish(connection, &id, key.as_deref(), &end)
     };
-    app.book.write(write).await
+    app.db.write(write).await
 }
 
 /// How a task ended, if it did; `None` where it is to be run.
@@ -136,15 +136,15 @@ pub(super) fn in_brain(app: &App, agent: &BrainId, id: &TaskId) -> Result<Option
 }
 
 /// An end without anything to tell.
-fn nothing(state: State, at: herm::Moment) -> End {
+fn nothing(state: State, at: herm::Timestamp) -> End {
     let (status, outcome, problem, payment) = (None, None, None, None);
     End { state, status, outcome, problem, payment, may_be_tried_again: false, micro_usd: 0, at }
 }
 
 /// The outcome of a settled task, from its transcript and its receipt.
 fn read_back(reader: &Reader, id: &TaskId, status: &str) -> Result<Value> {
-    let mut outcome = json!({ "status": status, "billable": status == Status::Converged.name() });
-    let Some(kept) = reader.kept_task(id)? else {
+    let mut outcome = json!({ "status": status, "billable": status == TaskStatus::Converged.name() });
+    let Some(kept) = reader.stored_task(id)? else {
         outcome["message"] = json!("the task was settled; its transcript is no longer kept");
         return Ok(outcome);
     };
@@ -178,7 +178,7 @@ fn read_back(reader: &Reader, id: &TaskId, status: &str) -> Result<Value> {
 }
 
 /// What a task proposed to do to skills, from the review queue.
-fn proposed_by(reader: &Reader, id: &TaskId) -> Result<Vec<SkillMove>> {
+fn proposed_by(reader: &Reader, id: &TaskId) -> Result<Vec<ChangedSkill>> {
     let rows = reader.evolver_rows().queue(None, Some(QueueRow::CHANGE))?;
     let of_task = rows.into_iter().filter(|row| row.entry["metadata"]["task"] == json!(id));
     let moves = of_task.filter_map(|row| {
@@ -187,7 +187,7 @@ fn proposed_by(reader: &Reader, id: &TaskId) -> Result<Vec<SkillMove>> {
             Some("archive") => SkillChange::Archived,
             _ => SkillChange::Changed,
         };
-        Some(SkillMove { slug: row.skill?, change })
+        Some(ChangedSkill { slug: row.skill?, change })
     });
     Ok(moves.collect())
 }
@@ -198,7 +198,7 @@ fn slugs(loaded: &Value) -> Value {
 
 /// Runs a task that was accepted and changed nothing; whether it could be read.
 fn run_again(app: &App, row: TaskRow) -> Result<bool> {
-    let Some(what) = row.request.as_deref().and_then(|text| serde_json::from_str::<What>(text).ok()) else {
+    let Some(what) = row.request.as_deref().and_then(|text| serde_json::from_str::<TaskPayload>(text).ok()) else {
         tracing::warn!(task = %row.id, "a task was left and cannot be read");
         return Ok(false);
     };
@@ -213,18 +213,21 @@ fn run_again(app: &App, row: TaskRow) -> Result<bool> {
         durable: true,
         on_disconnect: OnDisconnect::Continue,
     };
-    let held = app.book.read(|connection| payments::open(connection, &job.id))?;
-    let held = held.zip(app.gate.as_ref()).map(|(payment, gate)| gate.taken_up(payment));
+    let held = app.db.read(|connection| payments::open(connection, &job.id))?;
+    let held = held.zip(app.paywall.as_ref()).map(|(payment, gate)| gate.taken_up(payment));
     let till = match (row.payment, held) {
-        (Some(response), _) => Some(Till::taken(app, &job.id, response)),
-        (None, Some(paid)) => Some(Till::shown(app, &job.id, paid)),
+        (Some(response), _) => Some(TaskPayment::taken(app, &job.id, response)),
+        (None, Some(paid)) => Some(TaskPayment::shown(app, &job.id, paid)),
         (None, None) => None,
     };
     let reserved = job.key.as_deref().zip(job.what.limits.micro_usd);
     let reserved = reserved.map(|(key, amount)| app.money.reserve_again(key, amount));
-    let live = Arc::new(Live::new(row.id, row.agent, row.owner, true, row.created_at));
-    let ticket = app.hall.enter_again(Arc::clone(&live));
+    let live = Arc::new(LiveTask::new(row.id, row.agent, row.owner, true, row.created_at));
+    let ticket = app.queue.enter_again(Arc::clone(&live));
     let (app, till, parent) = (app.clone(), till.map(Arc::new), None);
-    start(Running { app, job, live, till, reserved, parent, spent: Spent::default(), earlier: row.tries }, ticket);
+    start(
+        TaskExecution { app, job, live, till, reserved, parent, spent: TaskCost::default(), earlier: row.tries },
+        ticket,
+    );
     Ok(true)
 }

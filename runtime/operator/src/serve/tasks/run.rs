@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode};
-use herm::harness::Spent;
-use herm::task::Keep;
-use herm::{BrainId, Digest, Error, Limits, SubscriberId, Task, TaskId};
+use herm::harness::TaskCost;
+use herm::task::SettleMode;
+use herm::{BrainId, Digest, Error, SubscriberId, Task, TaskId, TaskLimits};
 use serde::{Deserialize, Serialize};
 
 use super::super::app::App;
 use super::super::caller::{Caller, no_agent};
-use super::super::hall::Ticket;
-use super::super::live::Live;
-use super::super::payment::Paid;
-use super::super::problem::{Answered, Problem};
+use super::super::hall::Admission;
+use super::super::live::LiveTask;
+use super::super::payment::VerifiedPayment;
+use super::super::problem::{HandlerResult, Problem};
 use super::super::view::TaskView;
 use super::Leaving;
-use super::paying::Till;
+use super::paying::TaskPayment;
 use super::request::{OnDisconnect, TaskRequest};
-use super::running::Running;
+use super::running::TaskExecution;
 use crate::book::payments;
-use crate::book::tasks::{self as rows, Kept, State, TaskRow, Tries};
+use crate::book::tasks::{self as rows, InsertResult, State, TaskRow, Tries};
 
 /// A task that is to run.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub(crate) struct Job {
     pub(in crate::serve) agent: BrainId,
     pub(super) owner: String,
     pub(super) key: Option<String>,
-    pub(in crate::serve) what: What,
+    pub(in crate::serve) what: TaskPayload,
     pub(super) idempotency: Option<[u8; 32]>,
     /// The digest of what was asked, as it was asked.
     pub(super) digest: [u8; 32],
@@ -42,9 +42,9 @@ pub(crate) struct Job {
 /// What is to be done, as the book keeps it until it is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::serve) struct What {
+pub(in crate::serve) struct TaskPayload {
     pub(in crate::serve) input: String,
-    pub(super) limits: Limits,
+    pub(super) limits: TaskLimits,
     pub(super) dry_run: bool,
     pub(super) subscriber: Option<SubscriberId>,
 }
@@ -58,12 +58,16 @@ impl Job {
         request: TaskRequest,
         idempotency: Option<String>,
         later: bool,
-    ) -> Answered<Self> {
+    ) -> HandlerResult<Self> {
         // As it was sent: what the operator allows may be another thing tomorrow, and the task is still the same.
         let asked = serde_json::to_vec(&(&agent, &request)).unwrap_or_default();
         let limits = request.limits.unwrap_or_default().lower(&app.task_limits)?;
-        let what =
-            What { input: request.input, limits, dry_run: request.dry_run, subscriber: caller.subscriber().cloned() };
+        let what = TaskPayload {
+            input: request.input,
+            limits,
+            dry_run: request.dry_run,
+            subscriber: caller.subscriber().cloned(),
+        };
         let owner = caller.owner();
         let idempotency = idempotency.map(|key| {
             let mut hasher = blake3::Hasher::new_derive_key("herm idempotency v1");
@@ -77,7 +81,7 @@ impl Job {
             key: caller.key().map(|key| key.id.clone()),
             what,
             digest: *Digest::of(&asked).bytes(),
-            durable: later || idempotency.is_some() || app.gate.is_some(),
+            durable: later || idempotency.is_some() || app.paywall.is_some(),
             idempotency,
             on_disconnect: request.on_disconnect,
         };
@@ -92,12 +96,12 @@ impl Job {
             subscriber: self.what.subscriber.clone(),
             input: self.what.input.clone(),
             limits: self.what.limits.clone(),
-            keep: if self.what.dry_run { Keep::DryRun } else { Keep::Settle },
+            keep: if self.what.dry_run { SettleMode::DryRun } else { SettleMode::Settle },
             ..Task::default()
         }
     }
 
-    pub(super) fn row(&self, live: &Live, state: State) -> herm::Result<TaskRow> {
+    pub(super) fn row(&self, live: &LiveTask, state: State) -> herm::Result<TaskRow> {
         Ok(TaskRow {
             id: self.id.clone(),
             agent: self.agent.clone(),
@@ -129,19 +133,19 @@ impl Job {
 /// A task that was accepted, now or before.
 pub(crate) enum Accepted {
     /// It waits or runs; the caller who leaves may take it along.
-    Live(Arc<Live>, Leaving),
+    Live(Arc<LiveTask>, Leaving),
     /// It is over: its idempotency key is known.
     Known(Box<TaskView>),
 }
 
 /// Accepts a task: checks that it can run here, that there is room and money, writes it down where it must outlive the
 /// process, and lets it run. Once there is a place for it, that is finished whoever still waits.
-pub(crate) async fn accept(app: &App, caller: &Caller, job: Job, headers: &HeaderMap) -> Answered<Accepted> {
+pub(crate) async fn accept(app: &App, caller: &Caller, job: Job, headers: &HeaderMap) -> HandlerResult<Accepted> {
     if app.is_closing() {
         return Err(Error::unavailable("the server is stopping").hint("try again in a moment").into());
     }
     if let Some(key) = job.idempotency
-        && let Some(known) = app.book.read(|connection| rows::known(connection, &key))?
+        && let Some(known) = app.db.read(|connection| rows::known(connection, &key))?
     {
         return known_task(app, &job, known);
     }
@@ -153,15 +157,15 @@ pub(crate) async fn accept(app: &App, caller: &Caller, job: Job, headers: &Heade
             .hint("try again later")
             .into());
     }
-    let paid = match &app.gate {
+    let paid = match &app.paywall {
         Some(gate) => Some(gate.admit(headers, &job.agent).await?),
         None => None,
     };
     let now = app.clock.now();
-    let live = Arc::new(Live::new(job.id.clone(), job.agent.clone(), job.owner.clone(), job.durable, now));
+    let live = Arc::new(LiveTask::new(job.id.clone(), job.agent.clone(), job.owner.clone(), job.durable, now));
     let leaving = Leaving::new(Arc::clone(&live), job.on_disconnect);
     let parent = headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let taking = TakingIn { app: app.clone(), caller: caller.clone(), live: Arc::clone(&live), paid, parent };
+    let taking = TaskIntake { app: app.clone(), caller: caller.clone(), live: Arc::clone(&live), paid, parent };
     let taken = tokio::spawn(taking.take(job)).await;
     match taken.map_err(|_| Error::internal("accepting a task was interrupted"))?? {
         None => Ok(Accepted::Live(live, leaving)),
@@ -173,40 +177,49 @@ pub(crate) async fn accept(app: &App, caller: &Caller, job: Job, headers: &Heade
 }
 
 /// A task on its way in.
-struct TakingIn {
+struct TaskIntake {
     app: App,
     caller: Caller,
-    live: Arc<Live>,
-    paid: Option<Paid>,
+    live: Arc<LiveTask>,
+    paid: Option<VerifiedPayment>,
     parent: Option<String>,
 }
 
-impl TakingIn {
+impl TaskIntake {
     /// Takes a task in; or says which one it is, if its idempotency key came in meanwhile.
-    async fn take(self, mut job: Job) -> Answered<Option<(Job, TaskRow)>> {
+    async fn take(self, mut job: Job) -> HandlerResult<Option<(Job, TaskRow)>> {
         let Self { app, caller, live, paid, parent } = self;
         let reserved = app.money.reserve(&app, &caller, &mut job.what.limits)?;
-        let ticket = app.hall.enter(Arc::clone(&live), caller.share())?;
+        let ticket = app.queue.enter(Arc::clone(&live), caller.share())?;
         if job.durable {
             let kept = match job.row(&live, State::Queued) {
                 Ok(row) => write_in(&app, row, paid.as_ref()).await,
                 Err(error) => Err(error),
             };
             match kept {
-                Ok(Kept::New) => {}
-                Ok(Kept::Known(known)) => {
-                    app.hall.forget(&job.id);
+                Ok(InsertResult::New) => {}
+                Ok(InsertResult::Known(known)) => {
+                    app.queue.forget(&job.id);
                     return Ok(Some((job, *known)));
                 }
                 Err(error) => {
-                    app.hall.forget(&job.id);
+                    app.queue.forget(&job.id);
                     return Err(error.into());
                 }
             }
         }
-        let till = paid.map(|paid| Arc::new(Till::shown(&app, &job.id, paid)));
+        let till = paid.map(|paid| Arc::new(TaskPayment::shown(&app, &job.id, paid)));
         start(
-            Running { app, job, live, till, reserved, parent, spent: Spent::default(), earlier: Tries::default() },
+            TaskExecution {
+                app,
+                job,
+                live,
+                till,
+                reserved,
+                parent,
+                spent: TaskCost::default(),
+                earlier: Tries::default(),
+            },
             ticket,
         );
         Ok(None)
@@ -214,12 +227,12 @@ impl TakingIn {
 }
 
 /// Writes a task down with its payment, which must be a new one.
-async fn write_in(app: &App, row: TaskRow, paid: Option<&Paid>) -> herm::Result<Kept> {
+async fn write_in(app: &App, row: TaskRow, paid: Option<&VerifiedPayment>) -> herm::Result<InsertResult> {
     let payment = paid.map(|paid| (paid.id(), paid.payment().clone()));
-    app.book
+    app.db
         .write(move |connection| {
             let kept = rows::add(connection, &row)?;
-            if let (Kept::New, Some((id, payment))) = (&kept, payment) {
+            if let (InsertResult::New, Some((id, payment))) = (&kept, payment) {
                 payments::add(connection, &id, &row.id, &payment, row.created_at)?;
             }
             Ok(kept)
@@ -228,25 +241,25 @@ async fn write_in(app: &App, row: TaskRow, paid: Option<&Paid>) -> herm::Result<
 }
 
 /// What a task is whose idempotency key was seen before.
-fn known_task(app: &App, job: &Job, known: TaskRow) -> Answered<Accepted> {
+fn known_task(app: &App, job: &Job, known: TaskRow) -> HandlerResult<Accepted> {
     if known.digest != job.digest {
         return Err(Problem::new(StatusCode::CONFLICT, "conflict", "this Idempotency-Key was used for another task")
             .hint("use a new key for a new task"));
     }
     if known.finished_at.is_none()
-        && let Some(live) = app.hall.task(&known.id)
+        && let Some(live) = app.queue.task(&known.id)
     {
         // Someone else's task to take along: the one who came first decides.
         let leaving = Leaving::new(Arc::clone(&live), OnDisconnect::Continue);
         return Ok(Accepted::Live(live, leaving));
     }
     // It may have ended between the two looks.
-    let row = app.book.read(|connection| rows::get(connection, &known.id))?.unwrap_or(known);
+    let row = app.db.read(|connection| rows::get(connection, &known.id))?.unwrap_or(known);
     Ok(Accepted::Known(Box::new(TaskView::of_row(row))))
 }
 
 /// Lets a task run, whoever still waits for it.
-pub(super) fn start(running: Running, ticket: Ticket) {
+pub(super) fn start(running: TaskExecution, ticket: Admission) {
     let live = Arc::clone(&running.live);
     let handle = tokio::spawn(running.run(ticket));
     live.set_abort(handle.abort_handle());
@@ -257,10 +270,10 @@ mod tests {
     use async_trait::async_trait;
     use clap::Parser as _;
     use herm::Harness;
-    use herm::backend::{Ask, Backend, BackendError, Completion};
+    use herm::backend::{Backend, BackendError, Completion, CompletionRequest};
 
     use super::*;
-    use crate::book::Book;
+    use crate::book::ServerDb;
     use crate::book::keys::Keyring;
     use crate::cli::Cli;
     use crate::config::Settings;
@@ -275,7 +288,7 @@ mod tests {
             "panicking"
         }
 
-        async fn complete(&self, _: &Ask) -> Result<Completion, BackendError> {
+        async fn complete(&self, _: &CompletionRequest) -> Result<Completion, BackendError> {
             panic!("as no backend should")
         }
     }
@@ -288,7 +301,7 @@ mod tests {
         let place = |path: &std::path::Path| path.to_str().unwrap().to_owned();
         let cli = Cli::try_parse_from(["herm", "--config", &place(&config), "--brains", &place(&brains), "serve"]);
         let settings = Settings::load(&cli.unwrap()).unwrap();
-        let mut parts = parts(&settings, Book::open(&settings.layout).unwrap(), Keyring::default()).await.unwrap();
+        let mut parts = parts(&settings, ServerDb::open(&settings.layout).unwrap(), Keyring::default()).await.unwrap();
         let calm = parts.harness.clone();
         parts.harness = Harness::builder().brains(&brains).backend(Panicking).build().unwrap();
         let app = App::new(parts);
@@ -306,13 +319,13 @@ mod tests {
             let problem = ended.problem.as_ref().expect("a problem");
             assert_eq!((problem.status, problem.detail.as_str()), (500, "running this task panicked"));
             // It is written down like any other end, and nobody waits for it any more.
-            while app.hall.task(&id).is_some() {
+            while app.queue.task(&id).is_some() {
                 tokio::task::yield_now().await;
             }
-            let row = app.book.read(|connection| rows::get(connection, &id)).unwrap().expect("a row");
+            let row = app.db.read(|connection| rows::get(connection, &id)).unwrap().expect("a row");
             assert_eq!((row.state.as_str(), row.outcome), ("failed", None));
         }
-        let depth = app.hall.depth();
+        let depth = app.queue.depth();
         assert_eq!((depth.running, depth.waiting), (0, 0));
         app.harness.shutdown().await.unwrap();
         // The brain is as it was before, and works.

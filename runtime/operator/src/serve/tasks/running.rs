@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use futures_util::FutureExt as _;
-use herm::harness::Spent;
-use herm::session::Release;
-use herm::{Error, ErrorKind, Event, Outcome, Result, Status, Watch};
+use herm::harness::TaskCost;
+use herm::session::AnswerRelease;
+use herm::{Error, ErrorKind, Outcome, Result, RunOptions, TaskEvent, TaskStatus};
 use serde_json::Value;
 
 use super::super::app::App;
 use super::super::asking::Asking;
-use super::super::hall::Ticket;
-use super::super::live::{Ended, Live};
+use super::super::hall::Admission;
+use super::super::live::{LiveTask, TaskResult};
 use super::super::money::Reserved;
 use super::super::problem::Problem;
 use super::super::traces::TaskTrace;
 use super::super::view::{OutcomeView, TaskView};
-use super::paying::{Payment, Till};
+use super::paying::{Payment, TaskPayment};
 use super::restart;
 use super::run::Job;
 use crate::book::payments;
@@ -50,36 +50,36 @@ impl Backoff {
 }
 
 /// A task with everything it needs to run.
-pub(super) struct Running {
+pub(super) struct TaskExecution {
     pub(super) app: App,
     pub(super) job: Job,
-    pub(super) live: Arc<Live>,
+    pub(super) live: Arc<LiveTask>,
     /// Its payment, where tasks are paid for.
-    pub(super) till: Option<Arc<Till>>,
+    pub(super) till: Option<Arc<TaskPayment>>,
     pub(super) reserved: Option<Reserved>,
     /// The caller's own trace, as `traceparent` says it.
     pub(super) parent: Option<String>,
     /// What this try has cost, whatever comes of it.
-    pub(super) spent: Spent,
+    pub(super) spent: TaskCost,
     /// What tries before it have cost.
     pub(super) earlier: Tries,
 }
 
 /// How a task ended, before anyone is told.
-enum Came {
-    To(Box<Outcome>),
+enum RunResult {
+    Outcome(Box<Outcome>),
     /// Its step was settled, though the try that did it ended with an error: how it went, and its outcome.
-    ToWhatTheBrainHas(String, Value),
-    ToNothing(State, Problem),
+    AlreadySettled(String, Value),
+    Failed(State, Problem),
     /// It is left for the next process.
-    Left,
+    Detached,
 }
 
 /// So often a task asks the model: each time costs what the first did.
 const MOST_ATTEMPTS: u32 = 5;
 
 /// When a task is tried again.
-struct Trying {
+struct RetryState {
     durable: bool,
     deadline: Duration,
     began: Instant,
@@ -89,7 +89,7 @@ struct Trying {
     counted: u32,
 }
 
-impl Trying {
+impl RetryState {
     /// Whether a task that cannot have its brain is given up: like one that waits for its turn.
     fn is_late(&self) -> bool {
         self.began.elapsed() >= self.deadline
@@ -108,38 +108,38 @@ impl Trying {
     }
 }
 
-impl Running {
-    pub(super) async fn run(mut self, ticket: Ticket) {
+impl TaskExecution {
+    pub(super) async fn run(mut self, ticket: Admission) {
         let came = AssertUnwindSafe(self.come(ticket)).catch_unwind().await;
         let came = came
-            .unwrap_or_else(|_| Came::ToNothing(State::Failed, Error::internal("running this task panicked").into()));
+            .unwrap_or_else(|_| RunResult::Failed(State::Failed, Error::internal("running this task panicked").into()));
         let payment = match &self.till {
             Some(till) => Some(till.payment().await),
             None => None,
         };
         let (is_in_brain, (end, ended)) = match (came, payment) {
-            (Came::Left, _) => {
+            (RunResult::Detached, _) => {
                 if self.live.started_at().is_some() {
                     // What cannot be written now was written before, unless the machine could not then either.
                     let _ = self.note().await;
                 }
                 self.live.leave();
-                self.app.hall.forget(&self.job.id);
+                self.app.queue.forget(&self.job.id);
                 return;
             }
             // What is not paid for is not handed out, now or later.
-            (Came::To(_) | Came::ToWhatTheBrainHas(..), Some(Payment::Refused(unsettled))) => {
+            (RunResult::Outcome(_) | RunResult::AlreadySettled(..), Some(Payment::Refused(unsettled))) => {
                 let (end, ended) = self.nothing(State::Failed, unsettled);
                 (true, (End { may_be_tried_again: false, ..end }, ended))
             }
-            (Came::To(outcome), payment) => (outcome.settled.is_some(), self.outcome(&outcome, payment)),
-            (Came::ToWhatTheBrainHas(status, outcome), payment) => (true, self.read_back(status, outcome, payment)),
+            (RunResult::Outcome(outcome), payment) => (outcome.settled.is_some(), self.outcome(&outcome, payment)),
+            (RunResult::AlreadySettled(status, outcome), payment) => (true, self.read_back(status, outcome, payment)),
             // Who paid finds the payment under the same key.
-            (Came::ToNothing(state, problem), Some(Payment::Taken(_))) => {
+            (RunResult::Failed(state, problem), Some(Payment::Taken(_))) => {
                 let (end, ended) = self.nothing(state, problem);
                 (false, (End { may_be_tried_again: false, ..end }, ended))
             }
-            (Came::ToNothing(state, problem), _) => (false, self.nothing(state, problem)),
+            (RunResult::Failed(state, problem), _) => (false, self.nothing(state, problem)),
         };
         // What the brain has stays so, whatever becomes of the book, and nobody was promised more of a task that is not in
         // it. Anything else could come out differently after a kill, and is told when it is on the disk.
@@ -150,25 +150,25 @@ impl Running {
             self.write_down(&end).await;
             self.live.end(ended);
         }
-        self.app.hall.forget(&self.job.id);
+        self.app.queue.forget(&self.job.id);
         drop(self.reserved);
     }
 
-    async fn come(&mut self, ticket: Ticket) -> Came {
+    async fn come(&mut self, ticket: Admission) -> RunResult {
         let app = self.app.clone();
         let mut closing = app.closing.subscribe();
         let waited = tokio::select! {
             biased;
-            () = self.live.cancel.asked() => None,
+            () = self.live.cancel.wait_cancelled() => None,
             _ = closing.wait_for(|closing| *closing) => return self.stopped(),
-            turn = tokio::time::timeout(self.job.what.limits.deadline(), ticket.turn()) => Some(turn),
+            turn = tokio::time::timeout(self.job.what.limits.deadline(), ticket.acquire()) => Some(turn),
         };
         let _turn = match waited {
             Some(Ok(turn)) => turn,
             Some(Err(_)) => {
                 let error = Error::unavailable(format!("agent {} was busy until the deadline", self.job.agent))
                     .hint("try again later, or with a later deadline");
-                return Came::ToNothing(State::Failed, error.into());
+                return RunResult::Failed(State::Failed, error.into());
             }
             None => return cancelled(),
         };
@@ -177,7 +177,7 @@ impl Running {
         self.earlier.count_last();
         // Only tells that it has begun: a restart asks the brain.
         let _ = self.note().await;
-        let mut trying = Trying {
+        let mut trying = RetryState {
             durable: self.job.durable,
             deadline: self.job.what.limits.deadline(),
             began: Instant::now(),
@@ -188,7 +188,7 @@ impl Running {
         loop {
             let (came, has_asked) = self.attempt().await;
             let error = match came {
-                Ok(outcome) => return Came::To(Box::new(outcome)),
+                Ok(outcome) => return RunResult::Outcome(Box::new(outcome)),
                 Err(error) => error,
             };
             self.earlier.add(std::mem::take(&mut self.spent).micro_usd());
@@ -198,27 +198,27 @@ impl Running {
             let mut looked = self.in_brain().await;
             let goes_on = trying.goes_on(&error, has_asked);
             if !matches!(looked, Ok(Some(_))) {
-                if self.live.cancel.is_asked() {
+                if self.live.cancel.is_cancelled() {
                     return cancelled();
                 }
                 if !goes_on {
-                    return Came::ToNothing(State::Failed, error.into());
+                    return RunResult::Failed(State::Failed, error.into());
                 }
                 tracing::warn!(task = %self.job.id, agent = %self.job.agent, %error, "no outcome; the task is tried again");
             }
             // The model is not asked again before the machine can keep what it says.
             loop {
                 match looked {
-                    Ok(Some((status, outcome))) => return Came::ToWhatTheBrainHas(status, outcome),
+                    Ok(Some((status, outcome))) => return RunResult::AlreadySettled(status, outcome),
                     Err(error) if !error.is_passing() || !self.job.durable && trying.is_late() => {
-                        return Came::ToNothing(State::Failed, error.into());
+                        return RunResult::Failed(State::Failed, error.into());
                     }
                     Ok(None) => self.earlier.count_last(),
                     Err(_) => {}
                 }
                 tokio::select! {
                     biased;
-                    () = self.live.cancel.asked() => return cancelled(),
+                    () = self.live.cancel.wait_cancelled() => return cancelled(),
                     _ = closing.wait_for(|closing| *closing) => return self.stopped(),
                     () = backoff.wait() => {}
                 }
@@ -240,7 +240,7 @@ impl Running {
         }
         let at = self.live.started_at().unwrap_or_else(|| self.app.clock.now());
         let (id, tries) = (self.job.id.clone(), self.earlier);
-        self.app.book.write(move |connection| rows::begin(connection, &id, at, tries)).await
+        self.app.db.write(move |connection| rows::begin(connection, &id, at, tries)).await
     }
 
     /// How the task went, if its step is in the brain.
@@ -255,22 +255,22 @@ impl Running {
         let (app, job) = (&self.app, &self.job);
         let mut trace = app.traces.as_ref().map(|traces| traces.task(app, job, self.parent.as_deref()));
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
-        let watch = Watch {
+        let watch = RunOptions {
             events: Some(events),
             cancel: self.live.cancel.clone(),
             spent: self.spent.clone(),
-            release: self.till.clone().map(|till| till as Arc<dyn Release>),
+            release: self.till.clone().map(|till| till as Arc<dyn AnswerRelease>),
             patience: PATIENCE,
         };
         let mut task = job.task();
         task.asking = Some(Arc::new(Asking::new(app.clone(), job.key.clone(), self.till.is_some())));
         // What earlier tries have cost is gone.
         task.limits.micro_usd = task.limits.micro_usd.map(|most| most.saturating_sub(self.earlier.all()));
-        let run = app.harness.run_watched(&job.agent, task, watch);
+        let run = app.harness.run_with(&job.agent, task, watch);
         tokio::pin!(run);
         let mut has_asked = false;
-        let mut hear = |event: Event| {
-            has_asked |= matches!(event, Event::TurnStarted { .. });
+        let mut hear = |event: TaskEvent| {
+            has_asked |= matches!(event, TaskEvent::TurnStarted { .. });
             self.heard(event, trace.as_mut());
         };
         let came = loop {
@@ -290,7 +290,7 @@ impl Running {
     }
 
     /// Counts, traces and passes on what happened.
-    fn heard(&self, event: Event, trace: Option<&mut TaskTrace>) {
+    fn heard(&self, event: TaskEvent, trace: Option<&mut TaskTrace>) {
         self.app.meter.heard(&event);
         if let Some(trace) = trace {
             trace.heard(&event);
@@ -303,32 +303,39 @@ impl Running {
     }
 
     /// The server stops before the task has come to anything.
-    fn stopped(&self) -> Came {
+    fn stopped(&self) -> RunResult {
         if self.job.durable {
-            return Came::Left;
+            return RunResult::Detached;
         }
         let error = Error::unavailable("the server stopped before it was this task's turn").hint("try again");
-        Came::ToNothing(State::Failed, error.into())
+        RunResult::Failed(State::Failed, error.into())
     }
 
-    fn outcome(&self, outcome: &Outcome, payment: Option<Payment>) -> (End, Ended) {
+    fn outcome(&self, outcome: &Outcome, payment: Option<Payment>) -> (End, TaskResult) {
         self.app.meter.finished(outcome);
         let json = serde_json::to_value(OutcomeView::of(outcome)).unwrap_or_default();
-        let cancelled = outcome.status == Status::Failed && outcome.stop == herm::StopReason::Cancelled;
+        let cancelled = outcome.status == TaskStatus::Failed && outcome.stop == herm::StopReason::Cancelled;
         let state = if cancelled { State::Cancelled } else { State::Done };
         let cost = self.earlier.all() + outcome.usage.micro_usd.unwrap_or(0);
         self.over(state, outcome.status.name().to_owned(), json, payment, cost)
     }
 
     /// The end of a task as its brain tells it.
-    fn read_back(&self, status: String, outcome: Value, payment: Option<Payment>) -> (End, Ended) {
-        let cancelled = status == Status::Failed.name() && outcome["stop"] == herm::StopReason::Cancelled.name();
+    fn read_back(&self, status: String, outcome: Value, payment: Option<Payment>) -> (End, TaskResult) {
+        let cancelled = status == TaskStatus::Failed.name() && outcome["stop"] == herm::StopReason::Cancelled.name();
         let state = if cancelled { State::Cancelled } else { State::Done };
         // Its last try is among those that were counted.
         self.over(state, status, outcome, payment, self.earlier.all())
     }
 
-    fn over(&self, state: State, status: String, json: Value, payment: Option<Payment>, cost: u64) -> (End, Ended) {
+    fn over(
+        &self,
+        state: State,
+        status: String,
+        json: Value,
+        payment: Option<Payment>,
+        cost: u64,
+    ) -> (End, TaskResult) {
         let at = self.app.clock.now();
         let payment = match payment {
             Some(Payment::Taken(response)) => Some(response),
@@ -352,10 +359,10 @@ impl Running {
             payment,
             ..self.live.view()
         };
-        (end, Ended { view, problem: None })
+        (end, TaskResult { view, problem: None })
     }
 
-    fn nothing(&self, state: State, problem: Problem) -> (End, Ended) {
+    fn nothing(&self, state: State, problem: Problem) -> (End, TaskResult) {
         self.app.meter.failed(&problem.kind);
         let json = serde_json::to_value(&problem).unwrap_or_default();
         let at = self.app.clock.now();
@@ -379,7 +386,7 @@ impl Running {
             problem: Some(json),
             ..self.live.view()
         };
-        (end, Ended { view, problem: Some(problem) })
+        (end, TaskResult { view, problem: Some(problem) })
     }
 
     /// Writes the end down, and goes on trying for as long as the process lives: until then the task is not over.
@@ -388,7 +395,7 @@ impl Running {
         loop {
             let (id, key, durable) = (self.job.id.clone(), self.job.key.clone(), self.job.durable);
             let (row, end) = (self.job.row(&self.live, end.state), end.clone());
-            let written = self.app.book.write(move |connection| {
+            let written = self.app.db.write(move |connection| {
                 if durable {
                     payments::close(connection, &id)?;
                     return rows::finish(connection, &id, key.as_deref(), &end);
@@ -419,22 +426,23 @@ impl Running {
 }
 
 /// What may be told of an event before the task is paid for: that it happened.
-fn unpaid(event: Event) -> Option<Event> {
+fn unpaid(event: TaskEvent) -> Option<TaskEvent> {
     match event {
-        Event::Reply { turn, millis, .. } => Some(Event::Reply { turn, millis, text: "".into() }),
-        Event::Nudge { turn, .. } => Some(Event::Nudge { turn, text: "".into() }),
-        Event::ToolCall { turn, tool, .. } => Some(Event::ToolCall { turn, tool, args: Value::Null }),
-        Event::ToolResult { turn, tool, status, millis, .. } => {
-            Some(Event::ToolResult { turn, tool, status, summary: String::new(), millis })
+        TaskEvent::Reply { turn, millis, .. } => Some(TaskEvent::Reply { turn, millis, text: "".into() }),
+        TaskEvent::Nudge { turn, .. } => Some(TaskEvent::Nudge { turn, text: "".into() }),
+        TaskEvent::ToolCall { turn, tool, .. } => Some(TaskEvent::ToolCall { turn, tool, args: Value::Null }),
+        TaskEvent::ToolResult { turn, tool, status, millis, .. } => {
+            Some(TaskEvent::ToolResult { turn, tool, status, summary: String::new(), millis })
         }
-        Event::SkillWritten { .. } => None,
-        event @ (Event::Started { .. } | Event::TurnStarted { .. } | Event::Retry { .. } | Event::Settled { .. }) => {
-            Some(event)
-        }
+        TaskEvent::SkillWritten { .. } => None,
+        event @ (TaskEvent::Started { .. }
+        | TaskEvent::TurnStarted { .. }
+        | TaskEvent::Retry { .. }
+        | TaskEvent::Settled { .. }) => Some(event),
     }
 }
 
-fn cancelled() -> Came {
+fn cancelled() -> RunResult {
     let problem = Problem::new(StatusCode::CONFLICT, "conflict", "the task was cancelled before it was over");
-    Came::ToNothing(State::Cancelled, problem)
+    RunResult::Failed(State::Cancelled, problem)
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt as _, stream};
-use herm::Event;
+use herm::TaskEvent;
 use serde_json::json;
 
 use super::super::app::App;
 use super::super::caller::Caller;
-use super::super::live::{Ended, Live, Told};
+use super::super::live::{LiveTask, TaskResult, TaskUpdate};
 use super::super::view::TaskView;
 use super::Leaving;
 
@@ -23,7 +23,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 pub(crate) fn events_of(
     app: &App,
     caller: &Caller,
-    live: Arc<Live>,
+    live: Arc<LiveTask>,
     from: usize,
     leaving: Option<Leaving>,
 ) -> Response {
@@ -36,8 +36,8 @@ pub(crate) fn events_of(
     let rest = live.follow(from).scan(leaving, move |leaving, (number, told)| {
         let _counted = &following;
         let sent = match told {
-            Told::Event(happened) => event(name(&happened), number, &*happened),
-            Told::End(ended) => {
+            TaskUpdate::Event(happened) => event(name(&happened), number, &*happened),
+            TaskUpdate::End(ended) => {
                 if let Some(leaving) = leaving.take() {
                     leaving.stays();
                 }
@@ -59,10 +59,10 @@ pub(super) fn only_end(view: &TaskView) -> Response {
     Sse::new(stream::iter([Ok::<_, Infallible>(sent)])).into_response()
 }
 
-fn end(number: usize, caller: &Caller, ended: &Ended) -> Sent {
+fn end(number: usize, caller: &Caller, ended: &TaskResult) -> Sent {
     match &ended.problem {
-        None => event("outcome", number, &caller.sees_of(ended.view.clone())),
-        Some(problem) => event("problem", number, &caller.hears_of(problem.clone())),
+        None => event("outcome", number, &caller.redact_view(ended.view.clone())),
+        Some(problem) => event("problem", number, &caller.redact_problem(problem.clone())),
     }
 }
 
@@ -73,16 +73,16 @@ fn event(name: &str, number: usize, data: &impl serde::Serialize) -> Sent {
     if number == 0 { sent } else { sent.id(number.to_string()) }
 }
 
-fn name(event: &Event) -> &'static str {
+fn name(event: &TaskEvent) -> &'static str {
     match event {
-        Event::Started { .. } => "started",
-        Event::TurnStarted { .. } => "turn_started",
-        Event::Retry { .. } => "retry",
-        Event::Reply { .. } => "reply",
-        Event::Nudge { .. } => "nudge",
-        Event::ToolCall { .. } => "tool_call",
-        Event::ToolResult { .. } => "tool_result",
-        Event::SkillWritten { .. } => "skill_written",
-        Event::Settled { .. } => "settled",
+        TaskEvent::Started { .. } => "started",
+        TaskEvent::TurnStarted { .. } => "turn_started",
+        TaskEvent::Retry { .. } => "retry",
+        TaskEvent::Reply { .. } => "reply",
+        TaskEvent::Nudge { .. } => "nudge",
+        TaskEvent::ToolCall { .. } => "tool_call",
+        TaskEvent::ToolResult { .. } => "tool_result",
+        TaskEvent::SkillWritten { .. } => "skill_written",
+        TaskEvent::Settled { .. } => "settled",
     }
 }

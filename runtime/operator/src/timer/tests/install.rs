@@ -45,18 +45,18 @@ impl Case {
         self.machine.home.join(".config/systemd/user")
     }
 
-    fn install(&self, enabling: Enabling) -> Result<Installed> {
+    fn install(&self, enabling: EnableOptions) -> Result<Installed> {
         install(&plan(&["evolve", "auto-run", "7"]), Scheduler::Systemd, enabling, &self.machine)
     }
 
-    fn uninstall(&self, stopping: Stopping) -> Result<Uninstalled> {
+    fn uninstall(&self, stopping: StopOptions) -> Result<Uninstalled> {
         uninstall(&"7".parse().unwrap(), Scheduler::Systemd, stopping, &self.machine)
     }
 }
 
 fn write(directory: &Path, name: &str, content: &str) {
     let root = herm::fsio::Root::open(directory).unwrap();
-    root.replace(&name.parse().unwrap(), content.as_bytes(), herm::fsio::Sync::Later).unwrap();
+    root.replace(&name.parse().unwrap(), content.as_bytes(), herm::fsio::SyncTiming::Later).unwrap();
 }
 
 /// The names in a directory.
@@ -70,7 +70,7 @@ fn names(directory: &Path) -> Vec<String> {
 #[test]
 fn a_timer_is_installed_enabled_and_taken_away_again() {
     let case = Case::new().scheduler("systemctl", "echo fine");
-    let installed = case.install(Enabling::Now).unwrap();
+    let installed = case.install(EnableOptions::Now).unwrap();
     let paths = ["herm-evolver-7.service", "herm-evolver-7.timer"].map(|name| case.units().join(name));
     let expected = Installed {
         scheduler: Scheduler::Systemd,
@@ -85,8 +85,8 @@ fn a_timer_is_installed_enabled_and_taken_away_again() {
     let meant = files(&plan(&["evolve", "auto-run", "7"]), Scheduler::Systemd).unwrap();
     assert_eq!(written, meant.into_iter().map(|file| file.content).collect::<Vec<_>>());
 
-    assert_eq!(case.install(Enabling::Now).unwrap(), Installed { replaced: true, ..expected });
-    let gone = case.uninstall(Stopping::Now).unwrap();
+    assert_eq!(case.install(EnableOptions::Now).unwrap(), Installed { replaced: true, ..expected });
+    let gone = case.uninstall(StopOptions::Now).unwrap();
     assert_eq!((gone.removed, gone.missing), (paths.to_vec(), Vec::new()));
     assert_eq!(gone.activation, Activation::Done("fine".to_owned()));
     assert_eq!(names(&case.units()), Vec::<String>::new());
@@ -103,14 +103,14 @@ fn a_timer_is_installed_enabled_and_taken_away_again() {
             said("daemon-reload"),
         ]
     );
-    let again = case.uninstall(Stopping::Now).unwrap();
+    let again = case.uninstall(StopOptions::Now).unwrap();
     assert_eq!((again.removed, again.missing, again.activation), (Vec::new(), paths.to_vec(), Activation::NotAsked));
 }
 
 #[test]
 fn without_a_scheduler_the_files_stay_and_it_is_said() {
     let case = Case::new();
-    let installed = case.install(Enabling::Now).unwrap();
+    let installed = case.install(EnableOptions::Now).unwrap();
     assert!(!installed.enabled && installed.activation.has_failed());
     assert_eq!(installed.activation, Activation::Failed("systemctl is not on this machine's PATH".to_owned()));
     assert_eq!(
@@ -120,7 +120,7 @@ fn without_a_scheduler_the_files_stay_and_it_is_said() {
     assert_eq!(names(&case.units()).len(), 2);
 
     let case = case.scheduler("systemctl", "echo no bus >&2; exit 1");
-    let installed = case.install(Enabling::Now).unwrap();
+    let installed = case.install(EnableOptions::Now).unwrap();
     assert_eq!(
         installed.activation,
         Activation::Failed("`systemctl --user daemon-reload` did not work: exit code 1: no bus".to_owned())
@@ -130,7 +130,7 @@ fn without_a_scheduler_the_files_stay_and_it_is_said() {
     let wants = case.units().join("timers.target.wants");
     std::fs::create_dir(&wants).unwrap();
     std::os::unix::fs::symlink("../herm-evolver-7.timer", wants.join("herm-evolver-7.timer")).unwrap();
-    let gone = case.uninstall(Stopping::Now).unwrap();
+    let gone = case.uninstall(StopOptions::Now).unwrap();
     assert!(gone.activation.has_failed() && gone.removed.len() == 2);
     assert_eq!((names(&case.units()), names(&wants)), (vec!["timers.target.wants".to_owned()], Vec::new()));
 }
@@ -138,12 +138,12 @@ fn without_a_scheduler_the_files_stay_and_it_is_said() {
 #[test]
 fn nobody_is_told_unless_asked() {
     let case = Case::new().scheduler("systemctl", "");
-    let installed = case.install(Enabling::FilesOnly).unwrap();
+    let installed = case.install(EnableOptions::FilesOnly).unwrap();
     assert_eq!((installed.enabled, installed.activation), (false, Activation::NotAsked));
-    let gone = case.uninstall(Stopping::FilesOnly).unwrap();
+    let gone = case.uninstall(StopOptions::FilesOnly).unwrap();
     assert_eq!((gone.removed.len(), gone.activation, case.said()), (2, Activation::NotAsked, Vec::new()));
     let elsewhere = Case::new();
-    assert_eq!(elsewhere.uninstall(Stopping::Now).unwrap().missing.len(), 2);
+    assert_eq!(elsewhere.uninstall(StopOptions::Now).unwrap().missing.len(), 2);
     assert!(!elsewhere.units().exists(), "looking makes nothing");
 }
 
@@ -152,7 +152,7 @@ fn a_file_that_herm_did_not_make_is_left_alone() {
     let case = Case::new().scheduler("systemctl", "");
     std::fs::create_dir_all(case.units()).unwrap();
     write(&case.units(), "herm-evolver-7.timer", "[Timer]\nOnCalendar=yearly\n");
-    for refused in [case.install(Enabling::Now).err(), case.uninstall(Stopping::Now).err()] {
+    for refused in [case.install(EnableOptions::Now).err(), case.uninstall(StopOptions::Now).err()] {
         let error = refused.unwrap();
         assert_eq!(error.kind(), herm::ErrorKind::Refused);
         assert!(error.message().ends_with("herm-evolver-7.timer was not made by herm"), "{}", error.message());
@@ -162,7 +162,7 @@ fn a_file_that_herm_did_not_make_is_left_alone() {
     herm::fsio::remove_tree(&case.units()).unwrap();
     std::fs::create_dir(case.units()).unwrap();
     std::os::unix::fs::symlink("/dev/null", case.units().join("herm-evolver-7.timer")).unwrap();
-    assert!(case.install(Enabling::Now).is_err());
+    assert!(case.install(EnableOptions::Now).is_err());
     assert_eq!(case.said(), Vec::<String>::new());
 }
 
@@ -171,17 +171,17 @@ fn a_configuration_directory_that_is_a_link_or_elsewhere_is_fine() {
     let mut case = Case::new();
     std::fs::create_dir_all(case.dir.path().join("dotfiles/systemd/user")).unwrap();
     std::os::unix::fs::symlink(case.dir.path().join("dotfiles"), case.machine.home.join(".config")).unwrap();
-    assert_eq!(case.install(Enabling::FilesOnly).unwrap().paths.len(), 2);
+    assert_eq!(case.install(EnableOptions::FilesOnly).unwrap().paths.len(), 2);
     assert_eq!(names(&case.dir.path().join("dotfiles/systemd/user")).len(), 2);
     case.machine.config_home = Some(case.dir.path().join("xdg"));
-    case.install(Enabling::FilesOnly).unwrap();
+    case.install(EnableOptions::FilesOnly).unwrap();
     assert_eq!(names(&case.dir.path().join("xdg/systemd/user")).len(), 2);
 }
 
 #[test]
 fn an_agent_of_launchd_is_loaded_anew_and_taken_away() {
     let case = Case::new().scheduler("launchctl", "test \"$1\" = bootstrap");
-    let installed = install(&plan(&[]), Scheduler::Launchd, Enabling::Now, &case.machine).unwrap();
+    let installed = install(&plan(&[]), Scheduler::Launchd, EnableOptions::Now, &case.machine).unwrap();
     let path = case.machine.home.join("Library/LaunchAgents/herm.evolver.7.plist");
     assert_eq!((installed.enabled, installed.paths), (true, vec![path.clone()]));
     let user = rustix::process::getuid().as_raw();
@@ -190,7 +190,7 @@ fn an_agent_of_launchd_is_loaded_anew_and_taken_away() {
         case.said(),
         [told(format!("bootout gui/{user}/herm.evolver.7")), told(format!("bootstrap gui/{user} {}", path.display())),]
     );
-    let gone = uninstall(&"7".parse().unwrap(), Scheduler::Launchd, Stopping::Now, &case.machine).unwrap();
+    let gone = uninstall(&"7".parse().unwrap(), Scheduler::Launchd, StopOptions::Now, &case.machine).unwrap();
     assert!(gone.activation.has_failed(), "the script refuses to unload");
     assert_eq!((gone.removed, path.exists()), (vec![path], false));
 }

@@ -169,7 +169,9 @@ fn systemd_itself_accepts_the_files() {
         for file in files(&plan, Scheduler::Systemd).unwrap() {
             let path = units.join(&file.name);
             herm::fsio::Root::open(&units)
-                .and_then(|root| root.replace(&file.name.parse()?, file.content.as_bytes(), herm::fsio::Sync::Later))
+                .and_then(|root| {
+                    root.replace(&file.name.parse()?, file.content.as_bytes(), herm::fsio::SyncTiming::Later)
+                })
                 .unwrap();
             verify.arg(path);
         }

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::approval::{Approval, Decision, LONGEST_APPROVAL, SignedApproval, Stewards, check};
-use super::super::nonce::{Nonce, NonceBook};
+use super::super::approval::{ApprovalDecision, LONGEST_APPROVAL, SignedApproval, StewardApproval, Stewards, check};
+use super::super::nonce::{Nonce, NonceStore};
 use super::super::signed::Signed;
-use super::super::{By, Granted};
+use super::super::{GateGrant, Grantor};
 use super::{Counting, DAY, NOW, base, brains, key, patch, proposal, refusal, verdict};
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, SystemRandom};
-use crate::{Base, Better, Comparison, Direction, Metric, Ruling, Touched, Verdict};
+use crate::{BaseDigests, Direction, Metric, MetricComparison, MetricPolarity, PatchBase, Verdict, VerdictRuling};
 
 const STEWARD: u8 = 1;
 
@@ -20,60 +20,60 @@ fn stewards() -> Stewards {
     Stewards::new([key(STEWARD).public().clone(), key(2).public().clone()])
 }
 
-fn approval() -> Approval {
+fn approval() -> StewardApproval {
     let day = Duration::from_secs(24 * 3_600);
-    Approval::new(&verdict(Ruling::Approve), Decision::Approve, NOW, day, &SystemRandom).unwrap()
+    StewardApproval::new(&verdict(VerdictRuling::Approve), ApprovalDecision::Approve, NOW, day, &SystemRandom).unwrap()
 }
 
 /// Asks the gate, with everything as it should be but what `with` changes.
 struct Asking {
     approval: SignedApproval,
     verdict: Verdict,
-    base: Base,
-    now: Moment,
+    base: PatchBase,
+    now: Timestamp,
 }
 
 impl Asking {
     fn with(approval: SignedApproval) -> Self {
-        Self { approval, verdict: verdict(Ruling::Approve), base: base(), now: NOW }
+        Self { approval, verdict: verdict(VerdictRuling::Approve), base: base(), now: NOW }
     }
 
-    fn ask(&self, nonces: &mut NonceBook) -> Result<Granted> {
+    fn ask(&self, nonces: &mut NonceStore) -> Result<GateGrant> {
         check(&self.approval, &self.verdict, &self.base, &stewards(), self.now, nonces)
     }
 
     /// Asks, and asserts that a refusal uses nothing up.
     fn refused(&self) -> String {
         let (_dir, layout) = brains();
-        let mut nonces = NonceBook::open(&layout).unwrap();
+        let mut nonces = NonceStore::open(&layout).unwrap();
         let said = refusal(self.ask(&mut nonces));
-        assert!(!nonces.is_spent(self.approval.key(), &self.approval.said().nonce).unwrap());
+        assert!(!nonces.is_spent(self.approval.key(), &self.approval.predicate().nonce).unwrap());
         said
     }
 }
 
-fn signed(approval: Approval) -> SignedApproval {
+fn signed(approval: StewardApproval) -> SignedApproval {
     approval.sign(&key(STEWARD)).unwrap()
 }
 
 /// What no steward's tool would sign.
-fn signed_anyway(approval: Approval) -> SignedApproval {
+fn signed_anyway(approval: StewardApproval) -> SignedApproval {
     Signed::seal(approval, &key(STEWARD)).unwrap()
 }
 
 #[test]
 fn a_steward_s_approval_opens_the_gate_once() {
     let (_dir, layout) = brains();
-    let mut nonces = NonceBook::open(&layout).unwrap();
+    let mut nonces = NonceStore::open(&layout).unwrap();
     let asking = Asking::with(signed(approval().noting("looked at the report")));
     let granted = asking.ask(&mut nonces).unwrap();
     assert_eq!(
         granted,
-        Granted {
+        GateGrant {
             patch_hash: patch("shorter").hash(),
             base: base(),
-            verdict_hash: verdict(Ruling::Approve).hash().unwrap(),
-            by: By::Steward(key(STEWARD).public().to_string()),
+            verdict_hash: verdict(VerdictRuling::Approve).hash().unwrap(),
+            by: Grantor::Steward(key(STEWARD).public().to_string()),
             document: asking.approval.hash().to_owned(),
         }
     );
@@ -85,8 +85,8 @@ fn a_steward_s_approval_opens_the_gate_once() {
 fn an_approval_used_before_a_restart_is_used() {
     let (_dir, layout) = brains();
     let asking = Asking::with(signed(approval()));
-    asking.ask(&mut NonceBook::open(&layout).unwrap()).unwrap();
-    let mut reopened = NonceBook::open(&layout).unwrap();
+    asking.ask(&mut NonceStore::open(&layout).unwrap()).unwrap();
+    let mut reopened = NonceStore::open(&layout).unwrap();
     assert!(refusal(asking.ask(&mut reopened)).ends_with("was used before"));
     // Another approval of the same patch is another one.
     Asking::with(signed(approval())).ask(&mut reopened).unwrap();
@@ -98,7 +98,7 @@ fn of_many_at_once_one_uses_the_approval() {
     let asking = Asking::with(signed(approval()));
     let passed: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| usize::from(asking.ask(&mut NonceBook::open(&layout).unwrap()).is_ok())))
+            .map(|_| scope.spawn(|| usize::from(asking.ask(&mut NonceStore::open(&layout).unwrap()).is_ok())))
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
@@ -108,7 +108,7 @@ fn of_many_at_once_one_uses_the_approval() {
 #[test]
 fn the_nonce_of_one_steward_is_not_the_nonce_of_another() {
     let (_dir, layout) = brains();
-    let mut nonces = NonceBook::open(&layout).unwrap();
+    let mut nonces = NonceStore::open(&layout).unwrap();
     let said = approval();
     Asking::with(said.clone().sign(&key(STEWARD)).unwrap()).ask(&mut nonces).unwrap();
     Asking::with(said.sign(&key(2)).unwrap()).ask(&mut nonces).unwrap();
@@ -125,7 +125,7 @@ fn who_is_no_steward_cannot_approve() {
 fn where_nobody_is_a_steward_nobody_can_approve() {
     let (_dir, layout) = brains();
     let asking = Asking::with(signed(approval()));
-    let mut nonces = NonceBook::open(&layout).unwrap();
+    let mut nonces = NonceStore::open(&layout).unwrap();
     let nobody = Stewards::default();
     assert!(nobody.is_empty());
     let said = refusal(check(&asking.approval, &asking.verdict, &asking.base, &nobody, NOW, &mut nonces));
@@ -134,7 +134,7 @@ fn where_nobody_is_a_steward_nobody_can_approve() {
 
 #[test]
 fn a_rejection_opens_nothing() {
-    let rejection = Approval { decision: Decision::Reject, ..approval() };
+    let rejection = StewardApproval { decision: ApprovalDecision::Reject, ..approval() };
     let said = Asking::with(signed(rejection)).refused();
     assert_eq!(said, format!("the steward {} rejected this patch", key(STEWARD).public()));
 }
@@ -142,42 +142,42 @@ fn a_rejection_opens_nothing() {
 #[test]
 fn an_approval_that_has_ended_is_refused() {
     let mut asking = Asking::with(signed(approval()));
-    asking.now = Moment(NOW.millis() + DAY);
+    asking.now = Timestamp(NOW.millis() + DAY);
     assert_eq!(
         asking.refused(),
-        format!("the approval was good until {}, and it is {}", asking.approval.said().expires_at, asking.now)
+        format!("the approval was good until {}, and it is {}", asking.approval.predicate().expires_at, asking.now)
     );
-    asking.now = Moment(NOW.millis() + DAY - 1);
+    asking.now = Timestamp(NOW.millis() + DAY - 1);
     let (_dir, layout) = brains();
-    asking.ask(&mut NonceBook::open(&layout).unwrap()).unwrap();
+    asking.ask(&mut NonceStore::open(&layout).unwrap()).unwrap();
 }
 
 #[test]
 fn an_approval_from_the_future_is_refused() {
     let mut asking = Asking::with(signed(approval()));
-    asking.now = Moment(NOW.millis() - 60_001);
+    asking.now = Timestamp(NOW.millis() - 60_001);
     assert_eq!(asking.refused(), format!("the approval is good from {NOW} on, and it is {}", asking.now));
     // A clock that is a minute ahead is no reason.
-    asking.now = Moment(NOW.millis() - 60_000);
+    asking.now = Timestamp(NOW.millis() - 60_000);
     let (_dir, layout) = brains();
-    asking.ask(&mut NonceBook::open(&layout).unwrap()).unwrap();
+    asking.ask(&mut NonceStore::open(&layout).unwrap()).unwrap();
 }
 
 #[test]
 fn an_approval_for_longer_than_30_days_is_neither_signed_nor_taken() {
     let most = i64::try_from(LONGEST_APPROVAL.as_millis()).unwrap();
-    let long = Approval { expires_at: Moment(NOW.millis() + most + 1), ..approval() };
+    let long = StewardApproval { expires_at: Timestamp(NOW.millis() + most + 1), ..approval() };
     let rule = format!("the approval is good from {NOW} until {}, and 30 days are the most", long.expires_at);
     assert_eq!(refusal(long.clone().sign(&key(STEWARD))), rule);
     assert_eq!(Asking::with(signed_anyway(long)).refused(), rule);
-    signed(Approval { expires_at: Moment(NOW.millis() + most), ..approval() });
-    let forever = Approval { issued_at: Moment(i64::MIN), expires_at: Moment(i64::MAX), ..approval() };
+    signed(StewardApproval { expires_at: Timestamp(NOW.millis() + most), ..approval() });
+    let forever = StewardApproval { issued_at: Timestamp(i64::MIN), expires_at: Timestamp(i64::MAX), ..approval() };
     assert!(refusal(forever.sign(&key(STEWARD))).ends_with("30 days are the most"));
 }
 
 #[test]
 fn an_approval_that_ends_before_it_begins_is_neither_signed_nor_taken() {
-    let none = Approval { expires_at: NOW, ..approval() };
+    let none = StewardApproval { expires_at: NOW, ..approval() };
     assert_eq!(refusal(none.clone().sign(&key(STEWARD))), "the approval ends before it begins");
     assert_eq!(Asking::with(signed_anyway(none)).refused(), "the approval ends before it begins");
 }
@@ -185,19 +185,19 @@ fn an_approval_that_ends_before_it_begins_is_neither_signed_nor_taken() {
 #[test]
 fn an_approval_of_another_patch_is_refused() {
     let other = patch("another").hash();
-    let asking = Asking::with(signed(Approval { patch_hash: other.clone(), ..approval() }));
+    let asking = Asking::with(signed(StewardApproval { patch_hash: other.clone(), ..approval() }));
     assert_eq!(asking.refused(), format!("the approval is for the patch {other}, not for {}", patch("shorter").hash()));
 }
 
 #[test]
 fn an_approval_for_another_brain_version_or_content_is_refused() {
     let others = [
-        Base { brain: "2".parse().unwrap(), ..base() },
-        Base { version: 3, ..base() },
-        Base { bundle_hash: Digest::of(b"another brain"), ..base() },
+        PatchBase { brain: "2".parse().unwrap(), ..base() },
+        PatchBase { version: 3, ..base() },
+        PatchBase { bundle_hash: Digest::of(b"another brain"), ..base() },
     ];
     for other in others {
-        let said = Asking::with(signed(Approval { base: other, ..approval() })).refused();
+        let said = Asking::with(signed(StewardApproval { base: other, ..approval() })).refused();
         assert!(said.starts_with("the approval is for brain "), "{said}");
         assert!(said.contains("and the verdict is about brain 1 version 4"), "{said}");
     }
@@ -205,7 +205,7 @@ fn an_approval_for_another_brain_version_or_content_is_refused() {
 
 #[test]
 fn a_brain_that_has_moved_since_is_refused() {
-    for moved in [Base { version: 5, ..base() }, Base { bundle_hash: Digest::of(b"moved"), ..base() }] {
+    for moved in [PatchBase { version: 5, ..base() }, PatchBase { bundle_hash: Digest::of(b"moved"), ..base() }] {
         let mut asking = Asking::with(signed(approval()));
         asking.base = moved;
         let said = asking.refused();
@@ -214,14 +214,14 @@ fn a_brain_that_has_moved_since_is_refused() {
 }
 
 /// The same brain, bound to what a patch touches.
-fn touching(version: u64, tuning: &[u8], files: Option<&str>) -> Base {
-    let touched = Touched {
+fn touching(version: u64, tuning: &[u8], files: Option<&str>) -> PatchBase {
+    let touched = BaseDigests {
         role: Some(Digest::of(b"role")),
         manifest: None,
         tuning: Some(Digest::of(tuning)),
         files: files.map(str::to_owned),
     };
-    Base { version, bundle_hash: Digest::of(&version.to_be_bytes()), touched: Some(touched), ..base() }
+    PatchBase { version, bundle_hash: Digest::of(&version.to_be_bytes()), touched: Some(touched), ..base() }
 }
 
 #[test]
@@ -232,14 +232,14 @@ fn a_verdict_stands_while_what_its_patch_touches_does_whatever_else_moves() {
     assert_eq!(changed, "tuning.json is not as it was at version 4, now 99");
     let changed = then.moved(&touching(99, b"a", Some("sha256:2"))).unwrap();
     assert_eq!(changed, "a file that the patch changes is not as it was at version 4, now 99");
-    assert!(then.moved(&Base { brain: "2".parse().unwrap(), ..then.clone() }).is_some());
+    assert!(then.moved(&PatchBase { brain: "2".parse().unwrap(), ..then.clone() }).is_some());
     // Documents of earlier versions are bound to the whole brain, and are written as they were.
-    assert_eq!(base().moved(&Base { touched: then.touched.clone(), ..base() }), None);
-    assert!(base().moved(&Base { version: 5, touched: then.touched.clone(), ..base() }).is_some());
+    assert_eq!(base().moved(&PatchBase { touched: then.touched.clone(), ..base() }), None);
+    assert!(base().moved(&PatchBase { version: 5, touched: then.touched.clone(), ..base() }).is_some());
     let written = serde_json::to_string(&base()).unwrap();
     assert!(!written.contains("touched"), "{written}");
-    assert_eq!(serde_json::from_str::<Base>(&written).unwrap(), base());
-    assert_eq!(serde_json::from_str::<Base>(&serde_json::to_string(&then).unwrap()).unwrap(), then);
+    assert_eq!(serde_json::from_str::<PatchBase>(&written).unwrap(), base());
+    assert_eq!(serde_json::from_str::<PatchBase>(&serde_json::to_string(&then).unwrap()).unwrap(), then);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn an_approval_of_another_verdict_is_refused() {
         asking.refused(),
         format!(
             "the approval is for the verdict {}, not for {}",
-            asking.approval.said().verdict_hash,
+            asking.approval.predicate().verdict_hash,
             asking.verdict.hash().unwrap()
         )
     );
@@ -258,9 +258,9 @@ fn an_approval_of_another_verdict_is_refused() {
 
 #[test]
 fn a_verdict_that_does_not_approve_cannot_be_approved() {
-    for ruling in [Ruling::Reject, Ruling::NeedsRevision] {
+    for ruling in [VerdictRuling::Reject, VerdictRuling::NeedsRevision] {
         let day = Duration::from_secs(24 * 3_600);
-        let said = Approval::new(&verdict(ruling), Decision::Approve, NOW, day, &SystemRandom).unwrap();
+        let said = StewardApproval::new(&verdict(ruling), ApprovalDecision::Approve, NOW, day, &SystemRandom).unwrap();
         let asking = Asking { verdict: verdict(ruling), ..Asking::with(signed(said)) };
         assert_eq!(asking.refused(), format!("the verdict is {}, and no gate opens for that", ruling.name()));
     }
@@ -275,7 +275,7 @@ fn an_approval_reads_back_as_itself_and_other_documents_are_none() {
     let other = proposal(1, STEWARD).to_line().unwrap();
     let said = refusal(SignedApproval::parse(&other));
     assert_eq!(said, r#"that is not an approval: it holds "urn:herm:proposal:1", not urn:herm:approval:1"#);
-    let verdict = verdict(Ruling::Approve).seal(&key(STEWARD)).unwrap();
+    let verdict = verdict(VerdictRuling::Approve).seal(&key(STEWARD)).unwrap();
     assert!(refusal(SignedApproval::open(verdict)).contains("urn:herm:verdict:1"));
 }
 
@@ -320,10 +320,10 @@ proptest! {
         figures in prop::array::uniform6(prop::num::f64::NORMAL | prop::num::f64::ZERO | prop::num::f64::SUBNORMAL),
     ) {
         let [baseline, patched, change, low, high, p] = figures;
-        let statistics = vec![Comparison {
+        let statistics = vec![MetricComparison {
             metric: Metric::KeptFacts,
             part: None,
-            better: Better::Higher,
+            better: MetricPolarity::Higher,
             pairs: 8,
             cases: 8,
             units: 8,
@@ -334,7 +334,7 @@ proptest! {
             p,
             direction: Direction::Better,
         }];
-        let signed = Verdict { confidence, statistics, ..verdict(Ruling::Approve) };
+        let signed = Verdict { confidence, statistics, ..verdict(VerdictRuling::Approve) };
         let read = Verdict::open(&signed.seal(&key(STEWARD)).unwrap(), key(STEWARD).public()).unwrap();
         prop_assert_eq!(read.hash().unwrap(), signed.hash().unwrap());
     }
@@ -342,13 +342,13 @@ proptest! {
     #[test]
     fn an_approval_with_any_one_byte_changed_is_refused(at in any::<prop::sample::Index>(), to in any::<u8>()) {
         let good = approval();
-        let approval = Approval { nonce: Nonce::new(&Counting::default()).unwrap(), note: Some("é \"quoted\"".to_owned()), ..good };
+        let approval = StewardApproval { nonce: Nonce::new(&Counting::default()).unwrap(), note: Some("é \"quoted\"".to_owned()), ..good };
         let mut bytes = signed(approval).to_line().unwrap().into_bytes();
         let at = at.index(bytes.len());
         prop_assume!(bytes[at] != to);
         bytes[at] = to;
         let (_dir, layout) = brains();
-        let mut nonces = NonceBook::open(&layout).unwrap();
+        let mut nonces = NonceStore::open(&layout).unwrap();
         let passed = String::from_utf8(bytes)
             .map_err(|_| Error::invalid("no text"))
             .and_then(|line| SignedApproval::parse(&line))

@@ -2,38 +2,38 @@
 
 use std::time::Duration;
 
-use super::super::approval::{Approval, Decision, SignedApproval, Stewards, check};
+use super::super::approval::{ApprovalDecision, SignedApproval, StewardApproval, Stewards, check};
 use super::super::consensus::{self, Consensus};
-use super::super::mesh::Gathered;
-use super::super::{Brought, DecisionBook, EpochBook, Gate, Granted, NonceBook, pass, rejection};
+use super::super::mesh::CollectedVotes;
+use super::super::{DecisionStore, Gate, GateEvidence, GateGrant, NonceStore, VoteStore, pass, rejection};
 use super::{NOW, base, brains, key, mesh, proposal, refusal, verdict, vote};
-use crate::clock::Moment;
+use crate::clock::Timestamp;
 use crate::ids::SystemRandom;
-use crate::{Ruling, Verdict};
+use crate::{Verdict, VerdictRuling};
 
-fn by_steward(verdict: &Verdict) -> Granted {
+fn by_steward(verdict: &Verdict) -> GateGrant {
     let (_dir, layout) = brains();
     let day = Duration::from_secs(24 * 3_600);
-    let approval = Approval::new(verdict, Decision::Approve, NOW, day, &SystemRandom).unwrap();
+    let approval = StewardApproval::new(verdict, ApprovalDecision::Approve, NOW, day, &SystemRandom).unwrap();
     let stewards = Stewards::new([key(9).public().clone()]);
     let signed = approval.sign(&key(9)).unwrap();
-    check(&signed, verdict, &base(), &stewards, NOW, &mut NonceBook::open(&layout).unwrap()).unwrap()
+    check(&signed, verdict, &base(), &stewards, NOW, &mut NonceStore::open(&layout).unwrap()).unwrap()
 }
 
-fn by_mesh(verdict: &Verdict) -> Granted {
+fn by_mesh(verdict: &Verdict) -> GateGrant {
     let (_dir, layout) = brains();
     let asked = proposal(1, 1);
-    let votes = (1..=3).map(|by| vote(&asked.question(), Ruling::Approve, by)).collect();
-    let gathered = Gathered { votes, silent: Vec::new() };
+    let votes = (1..=3).map(|by| vote(&asked.question(), VerdictRuling::Approve, by)).collect();
+    let gathered = CollectedVotes { votes, silent: Vec::new() };
     let agreed = Consensus::conclude(&mesh(3), &asked, gathered, NOW, &key(1)).unwrap();
-    let epochs = EpochBook::open(&layout).unwrap();
-    let mut nonces = NonceBook::open(&layout).unwrap();
+    let epochs = VoteStore::open(&layout).unwrap();
+    let mut nonces = NonceStore::open(&layout).unwrap();
     consensus::check(&agreed, verdict, &base(), &mesh(3), &epochs, &mut nonces).unwrap()
 }
 
 #[test]
 fn each_gate_opens_for_those_it_asks_for() {
-    let verdict = verdict(Ruling::Approve);
+    let verdict = verdict(VerdictRuling::Approve);
     let (human, nodes) = (by_steward(&verdict), by_mesh(&verdict));
     assert!(Gate::Human.open(vec![human.clone()]).is_ok());
     assert!(Gate::Mesh.open(vec![nodes.clone()]).is_ok());
@@ -48,7 +48,7 @@ fn each_gate_opens_for_those_it_asks_for() {
 
 #[test]
 fn both_must_have_agreed_on_the_same_verdict() {
-    let verdict = verdict(Ruling::Approve);
+    let verdict = verdict(VerdictRuling::Approve);
     let later = Verdict { confidence: 0.99, ..verdict.clone() };
     let said = refusal(Gate::Both.open(vec![by_steward(&later), by_mesh(&verdict)]));
     assert_eq!(said, "the gate stays shut: what was granted is not for the same patch and brain");
@@ -57,29 +57,29 @@ fn both_must_have_agreed_on_the_same_verdict() {
 #[test]
 fn where_both_must_open_neither_document_is_used_up_for_the_lack_of_the_other() {
     let (_dir, layout) = brains();
-    let (epochs, mut nonces) = (EpochBook::open(&layout).unwrap(), NonceBook::open(&layout).unwrap());
+    let (epochs, mut nonces) = (VoteStore::open(&layout).unwrap(), NonceStore::open(&layout).unwrap());
     let (mesh, stewards) = (mesh(3), Stewards::new([key(9).public().clone()]));
-    let verdict = verdict(Ruling::Approve);
+    let verdict = verdict(VerdictRuling::Approve);
     let day = Duration::from_secs(24 * 3_600);
-    let approval = Approval::new(&verdict, Decision::Approve, NOW, day, &SystemRandom).unwrap();
+    let approval = StewardApproval::new(&verdict, ApprovalDecision::Approve, NOW, day, &SystemRandom).unwrap();
     let approval = approval.sign(&key(9)).unwrap();
-    let agreed = |rulings: [Ruling; 3]| {
+    let agreed = |rulings: [VerdictRuling; 3]| {
         let asked = proposal(1, 1);
         let votes = (1..).zip(rulings).map(|(by, ruling)| vote(&asked.question(), ruling, by)).collect();
-        Consensus::conclude(&mesh, &asked, Gathered { votes, silent: Vec::new() }, NOW, &key(1)).unwrap()
+        Consensus::conclude(&mesh, &asked, CollectedVotes { votes, silent: Vec::new() }, NOW, &key(1)).unwrap()
     };
-    let (yes, no) = (agreed([Ruling::Approve; 3]), agreed([Ruling::Reject; 3]));
+    let (yes, no) = (agreed([VerdictRuling::Approve; 3]), agreed([VerdictRuling::Reject; 3]));
     let signed = [approval];
     let human = Some((&signed[..], &stewards));
-    let mut ask = |gate: Gate, brought: Brought<'_>| pass(gate, brought, &verdict, &base(), NOW, &mut nonces);
-    let alone = Brought { decisions: human, consensus: None };
+    let mut ask = |gate: Gate, brought: GateEvidence<'_>| pass(gate, brought, &verdict, &base(), NOW, &mut nonces);
+    let alone = GateEvidence { decisions: human, consensus: None };
     assert_eq!(refusal(ask(Gate::Both, alone)), "the gate stays shut: the mesh did not agree");
-    let denied = Brought { decisions: human, consensus: Some((&no, &mesh, &epochs)) };
+    let denied = GateEvidence { decisions: human, consensus: Some((&no, &mesh, &epochs)) };
     assert!(refusal(ask(Gate::Both, denied)).starts_with("the mesh did not agree"));
-    let unsigned = Brought { decisions: None, consensus: Some((&yes, &mesh, &epochs)) };
+    let unsigned = GateEvidence { decisions: None, consensus: Some((&yes, &mesh, &epochs)) };
     assert_eq!(refusal(ask(Gate::Both, unsigned)), "the gate stays shut: no steward approved");
     // Nothing of that used either of them up.
-    let both = Brought { decisions: human, consensus: Some((&yes, &mesh, &epochs)) };
+    let both = GateEvidence { decisions: human, consensus: Some((&yes, &mesh, &epochs)) };
     assert_eq!(ask(Gate::Both, both).unwrap().granted().len(), 2);
     for brought in [both, alone, unsigned] {
         let said = refusal(ask(Gate::Both, brought));
@@ -88,23 +88,23 @@ fn where_both_must_open_neither_document_is_used_up_for_the_lack_of_the_other() 
 }
 
 /// A decision of a steward, signed so many hours from now, for a day.
-fn decided(verdict: &Verdict, decision: Decision, hours: i64, by: u8) -> SignedApproval {
-    let (at, day) = (Moment(NOW.millis() + hours * 3_600_000), Duration::from_secs(24 * 3_600));
-    Approval::new(verdict, decision, at, day, &SystemRandom).unwrap().sign(&key(by)).unwrap()
+fn decided(verdict: &Verdict, decision: ApprovalDecision, hours: i64, by: u8) -> SignedApproval {
+    let (at, day) = (Timestamp(NOW.millis() + hours * 3_600_000), Duration::from_secs(24 * 3_600));
+    StewardApproval::new(verdict, decision, at, day, &SystemRandom).unwrap().sign(&key(by)).unwrap()
 }
 
 #[test]
 fn what_one_steward_rejects_no_other_can_approve() {
-    use Decision::{Approve, Reject};
+    use ApprovalDecision::{Approve, Reject};
     let (_dir, layout) = brains();
-    let book = DecisionBook::open(&layout).unwrap();
+    let book = DecisionStore::open(&layout).unwrap();
     let stewards = Stewards::new([8, 9].map(|number| key(number).public().clone()));
-    let verdict = verdict(Ruling::Approve);
+    let verdict = verdict(VerdictRuling::Approve);
     let hash = verdict.hash().unwrap();
-    let ask = |now: Moment| {
-        let decisions = DecisionBook::open(&layout).unwrap().about(&hash).unwrap();
-        let brought = Brought { decisions: Some((&decisions, &stewards)), consensus: None };
-        let mut nonces = NonceBook::open(&layout).unwrap();
+    let ask = |now: Timestamp| {
+        let decisions = DecisionStore::open(&layout).unwrap().about(&hash).unwrap();
+        let brought = GateEvidence { decisions: Some((&decisions, &stewards)), consensus: None };
+        let mut nonces = NonceStore::open(&layout).unwrap();
         pass(Gate::Human, brought, &verdict, &base(), now, &mut nonces)
             .map(|passed| passed.granted()[0].document().to_owned())
     };
@@ -123,7 +123,7 @@ fn what_one_steward_rejects_no_other_can_approve() {
     let other = Verdict { confidence: 0.5, ..verdict.clone() };
     book.keep(&decided(&other, Reject, 0, 8)).unwrap();
     // Nor does it last for ever: the rejection ends an hour before the approval.
-    let later = Moment(NOW.millis() + 23 * 3_600_000 + 1);
+    let later = Timestamp(NOW.millis() + 23 * 3_600_000 + 1);
     assert_eq!(ask(later).unwrap(), approved.hash());
     // The same steward may think again, both ways.
     book.keep(&decided(&verdict, Reject, 0, 9)).unwrap();
@@ -137,8 +137,8 @@ fn what_one_steward_rejects_no_other_can_approve() {
 
 #[test]
 fn of_two_decisions_of_one_steward_the_later_counts_wherever_they_lie() {
-    use Decision::{Approve, Reject};
-    let verdict = verdict(Ruling::Approve);
+    use ApprovalDecision::{Approve, Reject};
+    let verdict = verdict(VerdictRuling::Approve);
     let (hash, stewards) = (verdict.hash().unwrap(), Stewards::new([key(9).public().clone()]));
     let shut = |decisions: &[SignedApproval]| rejection(decisions, &hash, &stewards, NOW).is_some();
     let (no, yes) = (decided(&verdict, Reject, -2, 9), decided(&verdict, Approve, -1, 9));

@@ -7,19 +7,22 @@ mod tallies;
 
 use std::sync::Mutex;
 
-use super::mesh::{Member, Mesh, Proposal, SignedProposal};
+use super::mesh::{Member, Mesh, MeshProposal, SignedProposal};
 use super::nonce::Nonce;
 use super::signed::Signed;
-use super::vote::{Question, SignedVote, Vote};
-use crate::clock::Moment;
+use super::vote::{SignedVote, Vote, VoteSubject};
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::{Digest, Random, SystemRandom};
 use crate::layout::Layout;
 use crate::receipt::Signer;
-use crate::{Base, Budget, CheckCounts, Evaluation, Identity, Patch, Ruling, Spent, VERDICT_SCHEMA, Verdict, Walls};
+use crate::{
+    CheckCounts, Evaluation, Patch, PatchBase, RuntimeIdentity, SandboxSummary, SuccessorBudget, SuccessorUsage,
+    VERDICT_SCHEMA, Verdict, VerdictRuling,
+};
 
 /// A moment that stands still.
-const NOW: Moment = Moment(1_790_000_000_000);
+const NOW: Timestamp = Timestamp(1_790_000_000_000);
 const DAY: i64 = 24 * 3_600_000;
 
 /// A directory of brains.
@@ -33,8 +36,8 @@ fn key(number: u8) -> Signer {
     Signer::from_seed([number; 32])
 }
 
-fn base() -> Base {
-    Base { brain: "1".parse().unwrap(), version: 4, bundle_hash: Digest::of(b"a brain"), touched: None }
+fn base() -> PatchBase {
+    PatchBase { brain: "1".parse().unwrap(), version: 4, bundle_hash: Digest::of(b"a brain"), touched: None }
 }
 
 fn patch(title: &str) -> Patch {
@@ -50,7 +53,7 @@ fn evaluation() -> Evaluation {
     Evaluation::parse(text.as_bytes()).unwrap()
 }
 
-fn verdict(ruling: Ruling) -> Verdict {
+fn verdict(ruling: VerdictRuling) -> Verdict {
     Verdict {
         schema: VERDICT_SCHEMA.to_owned(),
         verdict: ruling,
@@ -63,10 +66,10 @@ fn verdict(ruling: Ruling) -> Verdict {
         artifacts: Vec::new(),
         reason: None,
         base: base(),
-        identity: Identity::default(),
-        budget: Budget::default(),
-        spent: Spent::default(),
-        walls: Walls::default(),
+        identity: RuntimeIdentity::default(),
+        budget: SuccessorBudget::default(),
+        spent: SuccessorUsage::default(),
+        walls: SandboxSummary::default(),
         seed: 1,
         checks: CheckCounts::default(),
         statistics: Vec::new(),
@@ -94,17 +97,17 @@ fn proposal(epoch: u64, by: u8) -> SignedProposal {
 }
 
 fn proposal_with(epoch: u64, by: u8, evaluation: &Evaluation) -> SignedProposal {
-    Proposal::new(&patch("shorter"), evaluation, base(), epoch, NOW, &SystemRandom, &key(by)).unwrap()
+    MeshProposal::new(&patch("shorter"), evaluation, base(), epoch, NOW, &SystemRandom, &key(by)).unwrap()
 }
 
 /// A vote of somebody who did not judge.
-fn unjudged(about: &Question, by: u8) -> SignedVote {
-    let judged = vote(about, Ruling::Reject, by);
-    let said = Vote { verdict_hash: None, reason: Some("another_base".to_owned()), ..judged.said().clone() };
+fn unjudged(about: &VoteSubject, by: u8) -> SignedVote {
+    let judged = vote(about, VerdictRuling::Reject, by);
+    let said = Vote { verdict_hash: None, reason: Some("another_base".to_owned()), ..judged.predicate().clone() };
     Signed::seal(said, &key(by)).unwrap()
 }
 
-fn vote(about: &Question, ruling: Ruling, by: u8) -> SignedVote {
+fn vote(about: &VoteSubject, ruling: VerdictRuling, by: u8) -> SignedVote {
     let signer = key(by);
     let said = Vote {
         about: about.clone(),

@@ -3,30 +3,30 @@
 use proptest::prelude::*;
 
 use super::super::mesh::{Member, Mesh};
-use super::super::vote::{Counted, NotCounted, Question, SignedVote, Standing, tally};
+use super::super::vote::{CountedVote, RejectedVote, SignedVote, VoteStatus, VoteSubject, tally};
 use super::{base, key, mesh, mesh_with, patch, proposal, refusal, unjudged, vote};
 use crate::ids::Digest;
-use crate::{Base, Ruling};
+use crate::{PatchBase, VerdictRuling};
 
-fn about() -> Question {
+fn about() -> VoteSubject {
     proposal(3, 1).question()
 }
 
-fn counted(number: u8, standing: Standing) -> Counted {
-    Counted { name: format!("node-{number}"), key: key(number).public().to_string(), standing }
+fn counted(number: u8, standing: VoteStatus) -> CountedVote {
+    CountedVote { name: format!("node-{number}"), key: key(number).public().to_string(), standing }
 }
 
 /// How many approve, how many answer, and whether it passes.
-fn count(members: u8, quorum: Option<usize>, rulings: &[Ruling]) -> (usize, usize, bool) {
+fn count(members: u8, quorum: Option<usize>, rulings: &[VerdictRuling]) -> (usize, usize, bool) {
     let about = about();
     let votes: Vec<SignedVote> = (1..).zip(rulings).map(|(by, ruling)| vote(&about, *ruling, by)).collect();
     let tally = tally(&mesh_with(members, quorum), &about, &votes);
     (tally.approvals, tally.responders, tally.passed)
 }
 
-const YES: Ruling = Ruling::Approve;
-const NO: Ruling = Ruling::Reject;
-const MAYBE: Ruling = Ruling::NeedsRevision;
+const YES: VerdictRuling = VerdictRuling::Approve;
+const NO: VerdictRuling = VerdictRuling::Reject;
+const MAYBE: VerdictRuling = VerdictRuling::NeedsRevision;
 
 #[test]
 fn two_thirds_of_those_who_answer_and_a_quorum_of_members_pass() {
@@ -82,7 +82,7 @@ fn the_same_vote_twice_counts_once() {
     let yes = vote(&about, YES, 1);
     let tally = tally(&mesh(3), &about, &[yes.clone(), yes.clone(), yes]);
     assert_eq!((tally.approvals, tally.responders, tally.passed), (1, 1, false));
-    assert_eq!(tally.counted, [counted(1, Standing::Approve)]);
+    assert_eq!(tally.counted, [counted(1, VoteStatus::Approve)]);
     assert_eq!(tally.not_counted, []);
 }
 
@@ -92,10 +92,10 @@ fn two_different_votes_of_one_key_count_as_a_reject_and_are_named() {
     let votes = [vote(&about, YES, 1), vote(&about, NO, 1), vote(&about, YES, 2), vote(&about, YES, 3)];
     let tally = tally(&mesh(4), &about, &votes);
     assert_eq!((tally.approvals, tally.responders, tally.passed), (2, 3, false));
-    assert_eq!(tally.counted[0], counted(1, Standing::Equivocation));
+    assert_eq!(tally.counted[0], counted(1, VoteStatus::Equivocation));
     // Also where both say yes: an honest node has one vote.
     let twice = [vote(&about, YES, 1), vote(&about, YES, 1)];
-    assert_eq!(super::super::vote::tally(&mesh(4), &about, &twice).counted, [counted(1, Standing::Equivocation)]);
+    assert_eq!(super::super::vote::tally(&mesh(4), &about, &twice).counted, [counted(1, VoteStatus::Equivocation)]);
 }
 
 #[test]
@@ -113,27 +113,30 @@ fn votes_on_another_patch_brain_epoch_or_proposal_are_named_and_not_counted() {
     let about = about();
     let other = patch("another").hash();
     let lies = [
-        (Question { epoch: 2, ..about.clone() }, "it is of epoch 2, not 3".to_owned()),
-        (Question { patch_hash: other.clone(), ..about.clone() }, format!("it is about the patch {other}")),
-        (Question { base: Base { version: 9, ..base() }, ..about.clone() }, "it is about brain 1 version 9".to_owned()),
+        (VoteSubject { epoch: 2, ..about.clone() }, "it is of epoch 2, not 3".to_owned()),
+        (VoteSubject { patch_hash: other.clone(), ..about.clone() }, format!("it is about the patch {other}")),
         (
-            Question { base: Base { bundle_hash: Digest::of(b"x"), ..base() }, ..about.clone() },
+            VoteSubject { base: PatchBase { version: 9, ..base() }, ..about.clone() },
+            "it is about brain 1 version 9".to_owned(),
+        ),
+        (
+            VoteSubject { base: PatchBase { bundle_hash: Digest::of(b"x"), ..base() }, ..about.clone() },
             "it is about brain 1 version 4".to_owned(),
         ),
-        (Question { proposal: other.clone(), ..about.clone() }, format!("it is about the proposal {other}")),
+        (VoteSubject { proposal: other.clone(), ..about.clone() }, format!("it is about the proposal {other}")),
     ];
     for (lie, why) in lies {
         let votes = [vote(&about, YES, 1), vote(&about, YES, 2), vote(&lie, YES, 3)];
         let tally = tally(&mesh(5), &about, &votes);
         assert_eq!((tally.approvals, tally.responders, tally.passed), (2, 2, false), "{why}");
-        assert_eq!(tally.not_counted, [NotCounted { key: key(3).public().to_string(), why }]);
+        assert_eq!(tally.not_counted, [RejectedVote { key: key(3).public().to_string(), why }]);
     }
 }
 
 #[test]
 fn a_replayed_vote_beside_the_true_one_does_no_harm() {
     let about = about();
-    let old = Question { epoch: 2, ..about.clone() };
+    let old = VoteSubject { epoch: 2, ..about.clone() };
     let votes = [vote(&about, YES, 1), vote(&about, YES, 2), vote(&about, YES, 3), vote(&old, NO, 1)];
     let tally = tally(&mesh(5), &about, &votes);
     assert_eq!((tally.approvals, tally.responders, tally.passed), (3, 3, true));
@@ -147,27 +150,27 @@ fn a_vote_without_a_verdict_is_named_and_is_no_answer() {
     let counted = tally(&mesh(5), &about, &votes);
     assert_eq!((counted.approvals, counted.responders, counted.passed), (3, 3, true));
     let why = "it rests on no verdict: another_base".to_owned();
-    assert_eq!(counted.not_counted, [NotCounted { key: key(4).public().to_string(), why }]);
+    assert_eq!(counted.not_counted, [RejectedVote { key: key(4).public().to_string(), why }]);
     // Who could not judge and can later has not said two things.
     let later = [&votes[..], &[unjudged(&about, 4), vote(&about, NO, 4)]].concat();
     let counted = tally(&mesh(5), &about, &later);
     assert_eq!((counted.approvals, counted.responders), (3, 4));
-    assert_eq!(counted.counted[3].standing, Standing::Reject);
+    assert_eq!(counted.counted[3].standing, VoteStatus::Reject);
 }
 
 /// What one member sends: nothing, votes, lies, the same again.
 #[derive(Debug, Clone)]
 enum Sent {
     Silent,
-    Once(Ruling),
-    Again(Ruling, usize),
-    Two(Ruling, Ruling),
-    OldEpoch(Ruling),
-    OtherPatch(Ruling),
+    Once(VerdictRuling),
+    Again(VerdictRuling, usize),
+    Two(VerdictRuling, VerdictRuling),
+    OldEpoch(VerdictRuling),
+    OtherPatch(VerdictRuling),
     Unjudged,
 }
 
-fn ruling() -> impl Strategy<Value = Ruling> {
+fn ruling() -> impl Strategy<Value = VerdictRuling> {
     prop_oneof![3 => Just(YES), 1 => Just(NO), 1 => Just(MAYBE)]
 }
 
@@ -183,16 +186,16 @@ fn sent() -> impl Strategy<Value = Sent> {
     ]
 }
 
-fn votes_of(about: &Question, by: u8, sent: &Sent) -> Vec<SignedVote> {
+fn votes_of(about: &VoteSubject, by: u8, sent: &Sent) -> Vec<SignedVote> {
     match sent {
         Sent::Silent => Vec::new(),
         Sent::Once(ruling) => vec![vote(about, *ruling, by)],
         Sent::Again(ruling, times) => vec![vote(about, *ruling, by); *times],
         Sent::Two(one, two) => vec![vote(about, *one, by), vote(about, *two, by)],
         Sent::Unjudged => vec![unjudged(about, by), unjudged(about, by)],
-        Sent::OldEpoch(ruling) => vec![vote(&Question { epoch: about.epoch - 1, ..about.clone() }, *ruling, by)],
+        Sent::OldEpoch(ruling) => vec![vote(&VoteSubject { epoch: about.epoch - 1, ..about.clone() }, *ruling, by)],
         Sent::OtherPatch(ruling) => {
-            vec![vote(&Question { patch_hash: patch("another").hash(), ..about.clone() }, *ruling, by)]
+            vec![vote(&VoteSubject { patch_hash: patch("another").hash(), ..about.clone() }, *ruling, by)]
         }
     }
 }
@@ -215,7 +218,7 @@ proptest! {
         let counted = tally(&mesh, &about, &votes);
 
         // The rule, from what was sent rather than from what was counted.
-        let yes = all.iter().filter(|sent| matches!(sent, Sent::Once(Ruling::Approve) | Sent::Again(Ruling::Approve, _))).count();
+        let yes = all.iter().filter(|sent| matches!(sent, Sent::Once(VerdictRuling::Approve) | Sent::Again(VerdictRuling::Approve, _))).count();
         let answered = all.iter().filter(|sent| matches!(sent, Sent::Once(_) | Sent::Again(..) | Sent::Two(..))).count();
         prop_assert_eq!((counted.approvals, counted.responders), (yes, answered));
         prop_assert_eq!(counted.passed, yes * 3 >= answered * 2 && yes >= mesh.quorum());

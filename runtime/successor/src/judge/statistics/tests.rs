@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::judge::fixtures::{evaluation, pairs, sample, swapped};
 use crate::judge::pairs::Pairing;
-use crate::measure::{Arm, Sample};
+use crate::measure::{Arm, EvaluationSample};
 
-fn compared(metric: Metric, samples: &[Sample], seed: u64) -> Comparison {
+fn compared(metric: Metric, samples: &[EvaluationSample], seed: u64) -> MetricComparison {
     let evaluation = evaluation(100);
     let pairing = Pairing::of(&evaluation, samples);
     let mut all = compare(&pairing.cases, &[(metric, None)], seed);
@@ -15,14 +15,14 @@ fn compared(metric: Metric, samples: &[Sample], seed: u64) -> Comparison {
 }
 
 /// About normal, with mean 0 and deviation 1: the sum of twelve uniform numbers less six.
-fn normal(stream: &mut Stream) -> f64 {
+fn normal(stream: &mut SplitMix64) -> f64 {
     (0..12).map(|_| stream.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
 }
 
 #[test]
 fn the_stream_is_splitmix64() {
     // The first numbers of the reference implementation (Vigna) from the seed 1234567.
-    let mut stream = Stream::new(1_234_567);
+    let mut stream = SplitMix64::new(1_234_567);
     let numbers = [(); 3].map(|()| stream.next_u64());
     assert_eq!(numbers, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
 }
@@ -100,7 +100,7 @@ fn a_noisy_metric_of_few_cases_rests_on_its_repetitions() {
 fn the_interval_holds_the_truth_about_as_often_as_it_says() {
     // Every simulated evaluation has another size of noise per case; the true change is −10 %.
     for (units, seed) in [(6, 11), (12, 12), (40, 13)] {
-        let mut stream = Stream::new(seed);
+        let mut stream = SplitMix64::new(seed);
         let held = (0..200)
             .filter(|round| {
                 let values: Vec<[f64; 2]> = (0..units)
@@ -119,7 +119,7 @@ fn the_interval_holds_the_truth_about_as_often_as_it_says() {
 
 #[test]
 fn without_a_difference_the_sign_flip_test_is_seldom_small() {
-    let mut stream = Stream::new(5);
+    let mut stream = SplitMix64::new(5);
     for units in [8, 30] {
         let small = (0..400)
             .filter(|round| {

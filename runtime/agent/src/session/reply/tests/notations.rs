@@ -3,7 +3,7 @@
 use super::*;
 
 /// The calls of other notations in a reply, and whether it can be an answer.
-fn calls(reply: &str) -> Vec<(String, Result<Value, Problem>, bool)> {
+fn calls(reply: &str) -> Vec<(String, Result<Value, ObjectProblem>, bool)> {
     let reading = read(reply, false);
     let found = reading.objects.iter().flat_map(|object| match object {
         Object::Foreign { calls, otherwise, .. } => calls
@@ -66,11 +66,11 @@ fn several_calls_in_one_object_are_all_there() {
 #[test]
 fn arguments_of_another_notation_are_held_to_the_same_rules() {
     for (reply, problem) in [
-        (r#"{"name":"a","arguments":"none"}"#, Problem::ArgsTextNotJson),
-        (r#"{"name":"a","arguments":[1]}"#, Problem::ArgsNotObject),
-        (r#"{"name":"a","arguments":{"x":1,"x":2}}"#, Problem::RepeatedArgument),
-        (r#"{"function_call":{"name":"a","arguments":"{\"x\":1,\"x\":2}"}}"#, Problem::RepeatedArgument),
-        (r#"{"name":"a","name":"b","arguments":{}}"#, Problem::RepeatedKey),
+        (r#"{"name":"a","arguments":"none"}"#, ObjectProblem::ArgsTextNotJson),
+        (r#"{"name":"a","arguments":[1]}"#, ObjectProblem::ArgsNotObject),
+        (r#"{"name":"a","arguments":{"x":1,"x":2}}"#, ObjectProblem::RepeatedArgument),
+        (r#"{"function_call":{"name":"a","arguments":"{\"x\":1,\"x\":2}"}}"#, ObjectProblem::RepeatedArgument),
+        (r#"{"name":"a","name":"b","arguments":{}}"#, ObjectProblem::RepeatedKey),
     ] {
         assert_eq!(calls(reply)[0].1, Err(problem), "{reply}");
     }
@@ -100,7 +100,7 @@ fn an_argument_in_markup_is_never_an_answer() {
         "<tool_call>recall\n<arg_key>filter</arg_key>\n<arg_value>{\"a\":1}</arg_value></tool_call>",
         "<tool_call>{\"a\":1}</tool_call>",
     ] {
-        assert_eq!(read(reply, false).objects, [broken(Problem::ForeignMarkup)], "{reply}");
+        assert_eq!(read(reply, false).objects, [broken(ObjectProblem::ForeignMarkup)], "{reply}");
     }
 }
 
@@ -110,9 +110,9 @@ fn the_first_edition_reads_as_it_always_did() {
     assert_eq!(first(r#"{"name":"a","arguments":{}}"#), [answer(r#"{"name":"a","arguments":{}}"#)]);
     assert_eq!(first("{\u{a0}\"tool\":\"x\",\"args\":{\"a\":1}}"), [answer("{\"a\":1}")]);
     assert_eq!(first("{tool: \"x\", args: {\"a\":1}}"), [answer("{\"a\":1}")]);
-    assert_eq!(first(r#"{"a":"it\'s"}"#), [broken(Problem::NotJson)]);
-    assert_eq!(first("{\"a\":1 // don't\n}"), [broken(Problem::NotJson)]);
+    assert_eq!(first(r#"{"a":"it\'s"}"#), [broken(ObjectProblem::NotJson)]);
+    assert_eq!(first("{\"a\":1 // don't\n}"), [broken(ObjectProblem::NotJson)]);
     assert_eq!(first(r#"{"tool":"x","args":{"a":1,"a":2}}"#), [call("x", json!({"a": 2}))]);
-    assert_eq!(first(r#"{"tool":"x","parameters":{"a":1}}"#), [broken(Problem::LooseArguments)]);
-    assert_eq!(read_as("{\"a\":1}\n```rust\n{", false, Edition::First).end, End::Clean);
+    assert_eq!(first(r#"{"tool":"x","parameters":{"a":1}}"#), [broken(ObjectProblem::LooseArguments)]);
+    assert_eq!(read_as("{\"a\":1}\n```rust\n{", false, Edition::First).end, ReplyEnd::Clean);
 }
