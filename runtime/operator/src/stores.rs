@@ -243,7 +243,7 @@ pub(crate) async fn give_back(vault: &Vault, lease: &BrainLease) {
     }
 }
 
-#[cfg(feature = "cloud")]
+#[cfg(feature = "object_store")]
 fn cloud(address: &str, said: &SnapshotEntry) -> Result<Arc<dyn Store>> {
     use secrecy::ExposeSecret as _;
     let mut options: Vec<(String, String)> = said.options.clone().into_iter().collect();
@@ -253,7 +253,7 @@ fn cloud(address: &str, said: &SnapshotEntry) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(herm::snapshot::store::CloudStore::open(address, options)?))
 }
 
-#[cfg(not(feature = "cloud"))]
+#[cfg(not(feature = "object_store"))]
 fn cloud(address: &str, said: &SnapshotEntry) -> Result<Arc<dyn Store>> {
     // Said in any case, so that a mistake shows in both builds.
     for (name, entry) in &said.secrets {

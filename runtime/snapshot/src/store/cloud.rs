@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
+use object_store::{ObjectStore, ObjectStoreExt as _, ObjectStoreScheme, PutMode, PutOptions};
 
 use super::memory::too_large;
 use super::{CreateOutcome, ObjectName, Store, StoredObject};
@@ -14,6 +14,29 @@ use herm_http::install_crypto;
 
 /// What is asked of a store when an object is to be written only if none is there.
 const CREATE: &str = "create";
+
+/// The stores of this build, by the names of their features.
+const BUILT_IN: &[&str] = &[
+    #[cfg(feature = "s3")]
+    "s3",
+    #[cfg(feature = "gcs")]
+    "gcs",
+    #[cfg(feature = "azure")]
+    "azure",
+    #[cfg(feature = "webdav")]
+    "webdav",
+];
+
+/// The feature that a kind of store is behind.
+fn feature(scheme: &ObjectStoreScheme) -> Option<&'static str> {
+    match scheme {
+        ObjectStoreScheme::AmazonS3 => Some("s3"),
+        ObjectStoreScheme::GoogleCloudStorage => Some("gcs"),
+        ObjectStoreScheme::MicrosoftAzure => Some("azure"),
+        ObjectStoreScheme::Http => Some("webdav"),
+        _ => None,
+    }
+}
 
 /// A store that is reached by an address, such as `s3://bucket/prefix`.
 #[derive(Debug, Clone)]
@@ -33,6 +56,12 @@ impl CloudStore {
                 .hint("use s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or https://host/prefix")
         };
         let url = reqwest::Url::parse(address).map_err(|source| bad(source.to_string()))?;
+        let (scheme, _) = ObjectStoreScheme::parse(&url).map_err(|source| bad(source.to_string()))?;
+        let feature = feature(&scheme).ok_or_else(|| bad("it names no service that herm knows".to_owned()))?;
+        if !BUILT_IN.contains(&feature) {
+            return Err(Error::refused(format!("this herm was built without the store that {address} needs"))
+                .hint(format!("build it with `--features {feature}`, or with `cloud` for all stores")));
+        }
         // The client has its own retries; a write that was tried twice is told apart by its nonce.
         install_crypto();
         let (inner, prefix) = object_store::parse_url_opts(&url, options).map_err(|source| bad(source.to_string()))?;
@@ -147,5 +176,27 @@ impl Store for CloudStore {
 
     fn describe(&self) -> String {
         self.address.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_was_not_built_in_is_named_with_its_feature() {
+        let of_each = [
+            ("s3", "s3://bucket/prefix"),
+            ("gcs", "gs://bucket/prefix"),
+            ("azure", "az://container/prefix"),
+            ("webdav", "https://host.example/prefix"),
+        ];
+        for (feature, address) in of_each {
+            let refused = CloudStore::open(address, []).err().filter(|error| error.message().contains("built without"));
+            assert_eq!(refused.is_none(), BUILT_IN.contains(&feature), "{address}");
+            if let Some(error) = refused {
+                assert!(error.hint_text().is_some_and(|hint| hint.contains(feature)), "{error:?}");
+            }
+        }
     }
 }

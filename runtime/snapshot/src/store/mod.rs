@@ -2,16 +2,17 @@
 //!
 //! [`Store`] is what snapshots need of a place: to get, to put, to create only if nothing is there, to
 //! list and to remove. [`LocalStore`] is a directory, [`MemoryStore`] lives as long as its process,
-//! [`WalrusStore`] keeps blobs on Walrus, and with the feature `cloud` there is `CloudStore` for S3-compatible stores, GCS, Azure and HTTP.
+//! [`WalrusStore`] keeps blobs on Walrus, and with the features `s3`, `gcs`,
+//! `azure` and `webdav` there is `CloudStore` for those.
 
-#[cfg(feature = "cloud")]
+#[cfg(feature = "object_store")]
 mod cloud;
 mod local;
 mod memory;
 mod resumed;
 mod walrus;
 
-#[cfg(feature = "cloud")]
+#[cfg(feature = "object_store")]
 pub use cloud::CloudStore;
 pub use local::LocalStore;
 pub use memory::MemoryStore;
