@@ -4,14 +4,14 @@
 //! a role, and a lock with the brain's content hash. A brain moves one settled step at a time.
 //!
 //! ```
-//! use herm::{Brain, BrainId, Draft, Layout, Opening, Seed, Source, StepKind};
+//! use herm::{Brain, BrainId, BrainOptions, BrainSource, Draft, Layout, Seed, StepKind};
 //!
 //! # fn main() -> herm::Result<()> {
 //! # let dir = std::env::temp_dir().join(format!("herm-doc-{}", std::process::id()));
 //! let layout = Layout::new(&dir);
 //! let id: BrainId = "7".parse()?;
 //! let seed = Seed { id: &id, files: &[("system.md", b"You answer in JSON.\n")] };
-//! let (mut brain, _) = Brain::hydrate(&layout, &id, &Source::Seed(seed), &Opening::default())?;
+//! let (mut brain, _) = Brain::hydrate(&layout, &id, &BrainSource::Seed(seed), &BrainOptions::default())?;
 //!
 //! let mut draft = Draft::new();
 //! brain.edit(&mut draft).create_skill(

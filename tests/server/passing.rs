@@ -170,9 +170,9 @@ fn a_step_waits_for_a_brain_that_another_process_took_after_a_commit_had_failed(
     gate.open();
     // The brain is let go while nobody knows what the disk holds.
     let file = herm::Layout::new(operator.brains()).lock_file(&AGENTS[0].parse().unwrap());
-    let held = until("a brain that is let go", || {
-        herm::fsio::OsLock::acquire(&file, "the brain", std::time::Duration::ZERO).ok()
-    });
+    // For a moment only, so this looks without a pause.
+    let take = || herm::fsio::OsLock::acquire(&file, "the brain", std::time::Duration::ZERO).ok();
+    let held = until("a brain that is let go", || (0..5_000).find_map(|_| take()));
     disk.free();
     until("a step that waits for its brain", || operator.logged().contains("is held by process").then_some(()));
     drop(held);

@@ -10,16 +10,16 @@
 //! `main`:
 //!
 //! ```no_run
-//! use herm_sandbox::{How, Lease, Program, Spec};
+//! use herm_sandbox::{ExitReason, SandboxLease, SandboxProgram, SandboxSpec};
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     herm_sandbox::take_over();
-//!     let lease = Lease::take("/var/lib/herm/sandboxes")?;
-//!     let mut spec = Spec::new(Program::At("/bin/sh".into()), &lease);
+//!     herm_sandbox::run_if_reexec();
+//!     let lease = SandboxLease::take("/var/lib/herm/sandboxes")?;
+//!     let mut spec = SandboxSpec::new(SandboxProgram::At("/bin/sh".into()), &lease);
 //!     spec.args = vec!["-c".into(), "echo hello > /work/said".into()];
 //!     spec.binds = herm_sandbox::Bind::system();
 //!     let ending = herm_sandbox::spawn(spec)?.wait();
-//!     assert_eq!(ending.how, How::Exited(0));
+//!     assert_eq!(ending.how, ExitReason::Exited(0));
 //!     assert_eq!(std::fs::read_to_string(lease.work().join("said"))?, "hello\n");
 //!     Ok(())
 //! }

@@ -1,7 +1,7 @@
 //! Skills outside the brain: directories of the operator that are read and never written.
 //!
 //! Each directory has an [`Index`] of its own. Earlier directories win a name; what loses it is among the
-//! [`collisions`](Shelf::collisions). A directory that is missing or cannot be read is a problem and no error, for an
+//! [`collisions`](SkillDirs::collisions). A directory that is missing or cannot be read is a problem and no error, for an
 //! agent works without it. Uses of these skills are not counted.
 
 use std::collections::BTreeMap;
