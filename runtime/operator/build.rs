@@ -1,4 +1,6 @@
-//! Embeds `seed/agents/` and the page into the binary, so that an installed `herm` works anywhere.
+//! Embeds `seed/agents/`, `seed/families/` and the page into the binary, so that an installed `herm` works anywhere.
+//!
+//! `seed` is a link to `seed/` of the repository; in a published package it is a directory with the same files.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -7,23 +9,30 @@ use std::{env, fs, io};
 
 #[expect(clippy::disallowed_methods, reason = "a build script writes its own output")]
 fn main() -> io::Result<()> {
-    let agents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../seed/agents").canonicalize()?;
-    let mut code = String::from("pub(crate) static SEEDS: &[(&str, Files)] = &[\n");
-    for agent in sorted(&agents)? {
-        let Some(id) = agent.file_name().and_then(|name| name.to_str()) else { continue };
+    let out = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
+    fs::write(out.join("seeds.rs"), directories("agents", "pub(crate) static SEEDS")?)?;
+    fs::write(out.join("families.rs"), directories("families", "static FAMILIES")?)?;
+    fs::write(out.join("page.rs"), page()?)
+}
+
+/// The directories of a part of `seed/`, each with its files.
+fn directories(part: &str, name: &str) -> io::Result<String> {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).join("seed").join(part).canonicalize()?;
+    let mut code = format!("{name}: &[(&str, Files)] = &[\n");
+    for directory in sorted(&above)? {
+        let Some(id) = directory.file_name().and_then(|name| name.to_str()) else { continue };
         let _ = writeln!(code, "    ({id:?}, &[");
         let mut files = Vec::new();
-        collect(&agent, &mut files)?;
+        collect(&directory, &mut files)?;
         for file in files {
-            let relative = file.strip_prefix(&agent).unwrap_or(&file).display().to_string();
+            let relative = file.strip_prefix(&directory).unwrap_or(&file).display().to_string();
             let _ = writeln!(code, "        ({relative:?}, include_bytes!({:?})),", file.display().to_string());
         }
         code.push_str("    ]),\n");
     }
     code.push_str("];\n");
-    let out = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
-    fs::write(out.join("seeds.rs"), code)?;
-    fs::write(out.join("page.rs"), page()?)
+    tell_cargo(&above);
+    Ok(code)
 }
 
 /// The files of the page, each with a tag that changes when it does.

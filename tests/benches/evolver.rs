@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use herm::evolver::auto::{self, EvolverPassOptions};
+use herm::evolver::pass::{self, EvolverPassOptions};
 use herm::evolver::select::RankerChain;
 use herm::evolver::{EvolverView, report};
 use herm::memory::{Evidence, EvidenceStatus, ImportedSession};
@@ -106,7 +106,7 @@ fn main() {
     );
     row(
         "dry-run of 3 skills over 1,000,000 rows, CPU",
-        cpu(11, || drop(auto::plan(&ground, &EvolverPassOptions::default(), RankerChain::default()).expect("a plan"))),
+        cpu(11, || drop(pass::plan(&ground, &EvolverPassOptions::default(), RankerChain::default()).expect("a plan"))),
         "",
     );
     drop(ground);

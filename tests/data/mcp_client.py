@@ -18,7 +18,7 @@ def check(is_so, what):
 
 async def tour(client, agent):
     names = sorted(tool.name for tool in (await client.list_tools()).tools)
-    check(names == ["recall", "receipt_verify", "run_task", "skills"], f"four tools: {names}")
+    check(names == ["feedback", "recall", "receipt_verify", "run_task", "skills"], f"five tools: {names}")
     ran = (await client.call_tool("run_task", {"agent": agent, "input": "go"})).structured_content
     check(ran["outcome"]["answer"] == '{"done":"yes"}', "a task is answered")
     seq = ran["outcome"]["receiptSeq"]

@@ -1,29 +1,66 @@
-//! `herm demo learn` through the command line: four tasks by default, the whole family with `HERM_LONG=1`.
+//! `herm learn bench` with real models: two tasks of one family by default; with `HERM_LONG=1` twenty of each half of every
+//! family, also with Qwen2.5-Coder-0.5B, and the tables are in `target/tmp/learning`.
+
+use std::path::{Path, PathBuf};
 
 use herm_tests::command::Herm;
 use serde_json::Value;
 
-#[test]
-fn the_measurement_of_learning_has_all_its_arms_and_counts_what_it_says() {
-    let Some(model) = herm_tests::models::smollm2() else { return };
-    let tasks = if std::env::var_os("HERM_LONG").is_some() { 40 } else { 4 };
+fn measure(model: &Path, arguments: &[&str]) -> Value {
     let brains = tempfile::tempdir().expect("a directory");
-    let model = model.to_str().expect("a path").to_owned();
     let herm = Herm::new(env!("CARGO_BIN_EXE_herm-under-test"), brains.path());
-    let (code, said): (i32, Value) =
-        herm.json(&["demo", "learn", "--backend", "local", "--model", &model, "--tasks", &tasks.to_string()]);
-    assert_eq!(code, 0, "{said}");
-    let arms: Vec<&str> = said["arms"].as_array().expect("arms").iter().filter_map(|arm| arm["arm"].as_str()).collect();
-    assert_eq!(arms, ["no skill", "curated skill", "first half, learning", "self-written skill"]);
-    for arm in said["arms"].as_array().expect("arms") {
-        let measured = arm["measured"].as_array().expect("tasks");
-        assert_eq!(measured.len(), tasks / 2);
-        let solved = measured.iter().filter(|task| task["solved"] == true).count();
-        assert_eq!(arm["solved"], solved);
-        let [low, high] = [0, 1].map(|at| arm["interval"][at].as_f64().expect("a share"));
-        let rate = solved as f64 / measured.len() as f64;
-        assert!(low <= rate && rate <= high, "{arm}");
+    let model = model.to_str().expect("a path").to_owned();
+    let mut all = vec!["learn", "bench", "--backend", "local", "--model", &model];
+    all.extend(arguments);
+    let (code, said): (i32, Value) = herm.json(&all);
+    assert_eq!(code, 0, "{said:#}");
+    said
+}
+
+fn is_long() -> bool {
+    std::env::var_os("HERM_LONG").is_some()
+}
+
+/// Every family with all arms, kept where a person can look at it.
+fn whole(model: &Path) {
+    let name = model.file_stem().and_then(|name| name.to_str()).expect("a name");
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("learning").join(name);
+    let out = out.to_str().expect("a path").to_owned();
+    let table = measure(model, &["--tasks", "20", "--out", &out]);
+    let groups = table["table"].as_array().expect("groups");
+    let row = |title: &str, arm: &str| -> &Value {
+        let group = groups.iter().find(|group| group["title"] == title).expect(title);
+        group["rows"].as_array().expect("rows").iter().find(|row| row["arm"] == arm).expect(arm)
+    };
+    let solved = |title: &str, arm: &str| row(title, arm)["heldOut"]["solved"].as_u64().expect("a count");
+    println!("{}", std::fs::read_to_string(PathBuf::from(&out).join("table.md")).expect("the table"));
+    assert!(solved("all", "curated") > solved("all", "none"), "a curated skill helps");
+    assert!(solved("one call", "plans") > solved("one call", "none"), "an example with its plan helps");
+}
+
+#[test]
+fn the_measurement_of_learning_is_the_same_at_every_run() {
+    let Some(model) = herm_tests::models::smollm2() else { return };
+    let arguments = ["--family", "museum-registers", "--arms", "none,curated", "--tasks", "1"];
+    let table = measure(&model, &arguments);
+    assert!(table["model"].as_str().expect("a model").starts_with("SmolLM2-135M-Instruct"), "{table:#}");
+    assert_eq!(measure(&model, &arguments), table);
+}
+
+#[test]
+fn the_whole_measurement_with_smollm2() {
+    match herm_tests::models::smollm2() {
+        Some(model) if is_long() => whole(&model),
+        _ => {}
     }
-    assert!(said["model"].as_str().expect("a model").starts_with("SmolLM2-135M-Instruct"));
-    println!("{said:#}");
+}
+
+#[test]
+fn the_whole_measurement_with_qwen() {
+    if !is_long() {
+        return;
+    }
+    if let Some(model) = herm_tests::models::qwen_coder() {
+        whole(&model);
+    }
 }

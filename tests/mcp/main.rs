@@ -2,6 +2,7 @@
 //! `cargo test -p herm-tests --features mcp --test mcp`
 
 mod as_server;
+mod learn_bench;
 mod run_command;
 
 use std::process::Stdio;

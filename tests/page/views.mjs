@@ -37,6 +37,23 @@ pageTest("a task runs live: turns with their calls, and the answer", { hash: "#/
   );
 });
 
+pageTest("a finished task is called good, then bad, and says by whom", {}, async (page) => {
+  const { tasks } = await api("tasks?agent=1&limit=1");
+  const { task } = tasks[0];
+  await go(page, `#/agents/1/live/${task}`);
+  const feedback = page.locator(".feedback");
+  await feedback.getByRole("button", { name: "Good" }).click();
+  await feedback.locator('button[aria-pressed="true"]').filter({ hasText: "Good" }).waitFor();
+  await feedback.getByLabel("Why (optional)").fill("<b>it misses</b> the second flaw");
+  await feedback.getByRole("button", { name: "Bad" }).click();
+  await feedback.locator('button[aria-pressed="true"]').filter({ hasText: "Bad" }).waitFor();
+  const said = feedback.getByRole("listitem").filter({ hasText: "says the operator" });
+  assert.match(await said.textContent(), /^bad says the operator: <b>it misses<\/b> the second flaw, /);
+  const now = await api(`tasks/${task}`);
+  assert.equal(now.value, "bad");
+  assert.equal(now.outcome.outcome.sources[0].source, "label");
+});
+
 pageTest("a task is cancelled, and followed over a broken connection", { hash: "#/agents/1/live" }, async (page) => {
   const events = 'id: 1\nevent: started\ndata: {"event":"started","task":"t-1","brain":"1","version":1,"backend":"reflex"}\n\n';
   let cancelled = false;

@@ -17,7 +17,7 @@ fn ask(agent: &str) -> String {
     json!({ "tool": "ask_agent", "args": { "agent": agent, "input": "look into it" } }).to_string()
 }
 
-/// A call that any of these agents may make, and must: one with tools answers after a call.
+/// A call that any of these agents may make, and must: one with tools answers after a call that went well.
 const LIST: &str = r#"{"tool":"skills_list","args":{}}"#;
 
 /// What an agent does that is asked.
@@ -27,16 +27,16 @@ fn replies(last: &str) -> Vec<Step> {
 
 /// An operator whose agents 7, 8, … may ask others, each with a model of its own.
 fn asking(models: &[&ModelServer], more: &str) -> Operator {
-    let mut config = String::from("backend = \"m7\"\n");
-    let mut tokens = String::from("[tokens]\n");
+    let mut config = String::from("learning = false\nbackend = \"m7\"\n");
+    let mut routes = String::from("[routes]\n");
     for (number, model) in (7..).zip(models) {
         config.push_str(&format!(
             "[backends.m{number}]\nkind = \"openai\"\nbase_url = \"{}/v1\"\nmodel = \"m-1\"\nstream = false\n",
             model.url()
         ));
-        tokens.push_str(&format!("{number} = \"m{number}\"\n"));
+        routes.push_str(&format!("{number} = \"m{number}\"\n"));
     }
-    let operator = operator().configured(&format!("{config}{tokens}{more}\n"));
+    let operator = operator().configured(&format!("{config}{routes}{more}\n"));
     for number in (7..).take(models.len()) {
         let from = operator.path().join(format!("asking-{number}"));
         std::fs::create_dir_all(&from).unwrap();
@@ -60,8 +60,9 @@ fn receipts(client: &Client, agent: &str) -> Value {
 
 #[test]
 fn a_task_asks_only_the_agents_of_its_key_and_none_that_is_paused() {
-    let seven =
-        ModelServer::start([&ask("8"), DONE, &ask("8"), DONE, &ask("9"), DONE, &ask("8"), DONE].map(Step::chat).into());
+    let seven = ModelServer::start(
+        [&ask("8"), LIST, DONE, &ask("8"), LIST, DONE, &ask("9"), LIST, DONE, &ask("8"), DONE].map(Step::chat).into(),
+    );
     let eight = ModelServer::start(replies(r#"{"eight":1}"#));
     let operator = asking(&[&seven, &eight], "");
     let (one, both) = (operator.key(&["one", "--agents", "7"]), operator.key(&["both", "--agents", "7,8"]));
@@ -72,15 +73,15 @@ fn a_task_asks_only_the_agents_of_its_key_and_none_that_is_paused() {
     assert!(told(&seven, 1).contains("there is no agent 8 here"), "{}", told(&seven, 1));
     boss.post_nothing("/v1/agents/8/pause");
     assert_eq!(run(&both, "7", "go").json()["status"], "converged");
-    assert!(told(&seven, 3).contains("agent 8 is paused by its operator"), "{}", told(&seven, 3));
+    assert!(told(&seven, 4).contains("agent 8 is paused by its operator"), "{}", told(&seven, 4));
     // One that is not there is told in the same words as one that is not the key's, and without a place on the disk.
     assert_eq!(run(&boss, "7", "go").json()["status"], "converged");
-    assert!(told(&seven, 5).contains("there is no agent 9 here"), "{}", told(&seven, 5));
-    assert!(!told(&seven, 5).contains(operator.path().to_str().unwrap()));
+    assert!(told(&seven, 7).contains("there is no agent 9 here"), "{}", told(&seven, 7));
+    assert!(!told(&seven, 7).contains(operator.path().to_str().unwrap()));
     assert_eq!((receipts(&boss, "8"), eight.requests().len()), (json!(1), 0), "agent 8 did nothing");
     boss.post_nothing("/v1/agents/8/resume");
     assert_eq!(run(&both, "7", "go").json()["status"], "converged");
-    assert!(told(&seven, 7).contains(r#"{"eight":1}"#), "{}", told(&seven, 7));
+    assert!(told(&seven, 10).contains(r#"{"eight":1}"#), "{}", told(&seven, 10));
     assert_eq!(receipts(&boss, "8"), 2);
 }
 
@@ -91,7 +92,7 @@ async fn one_payment_runs_one_agent_unless_the_operator_lets_it_cover_more() {
     let address = web_server::serve(Arc::new(move |asked| answering.answer(asked))).await;
     tokio::task::spawn_blocking(move || {
         for covers in [false, true] {
-            let seven = ModelServer::start([&ask("8"), DONE].map(Step::chat).into());
+            let seven = ModelServer::start([&ask("8"), LIST, DONE].map(Step::chat).into());
             let eight = ModelServer::start(replies(r#"{"eight":1}"#));
             let more = format!("{}\ncovers_asked_agents = {covers}", price(&address));
             let operator = asking(&[&seven, &eight], &more);
@@ -111,7 +112,7 @@ async fn one_payment_runs_one_agent_unless_the_operator_lets_it_cover_more() {
 fn two_tasks_whose_agents_ask_each_other_are_not_held_up() {
     let (first, second) = (Gate::default(), Gate::default());
     let model = |asks: &str, gate: &Gate| {
-        let own = vec![Step::chat(&ask(asks)).after(gate), Step::chat(DONE)];
+        let own = vec![Step::chat(&ask(asks)).after(gate), Step::chat(LIST), Step::chat(DONE)];
         ModelServer::start([own, replies(DONE)].concat())
     };
     let (seven, eight) = (model("8", &first), model("7", &second));
@@ -132,7 +133,7 @@ fn two_tasks_whose_agents_ask_each_other_are_not_held_up() {
         assert_eq!(view["status"], "converged", "{view}");
     }
     // One was refused at once and went on without the other; the other was answered.
-    assert_eq!(seven.requests().len() + eight.requests().len(), 6);
+    assert_eq!(seven.requests().len() + eight.requests().len(), 8);
     let all: Vec<String> = [&seven, &eight]
         .iter()
         .flat_map(|model| model.requests())
@@ -146,7 +147,7 @@ fn two_tasks_whose_agents_ask_each_other_are_not_held_up() {
 fn a_circle_of_three_tasks_and_an_agent_that_asks_itself_are_refused_at_once() {
     let gates = [Gate::default(), Gate::default(), Gate::default()];
     let model = |asks: &str, gate: &Gate| {
-        let own = vec![Step::chat(&ask(asks)).after(gate), Step::chat(DONE)];
+        let own = vec![Step::chat(&ask(asks)).after(gate), Step::chat(LIST), Step::chat(DONE)];
         ModelServer::start([own, replies(DONE)].concat())
     };
     let models = [model("8", &gates[0]), model("9", &gates[1]), model("7", &gates[2])];
@@ -168,7 +169,7 @@ fn a_circle_of_three_tasks_and_an_agent_that_asks_itself_are_refused_at_once() {
         models.iter().flat_map(|model| model.requests()).map(|request| request.last_message().to_owned()).collect();
     assert_eq!(all.iter().filter(|told| told.contains("so neither would answer")).count(), 1, "{all:?}");
 
-    let own = ModelServer::start([&ask("7"), DONE].map(Step::chat).into());
+    let own = ModelServer::start([&ask("7"), LIST, DONE].map(Step::chat).into());
     let operator = asking(&[&own], "");
     let serving = operator.serve();
     assert_eq!(run(&serving.client(), "7", "go").json()["status"], "converged");

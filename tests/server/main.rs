@@ -6,6 +6,7 @@ mod asking;
 mod bad_input;
 mod doors;
 mod fair;
+mod feedback;
 mod held;
 mod lost_keys;
 mod operate;

@@ -41,6 +41,15 @@ fn a_brain_is_looked_at_from_every_side() {
     let files = client.get("/v1/agents/1/skills/report-writing").json()["files"].clone();
     assert_eq!(files[0]["path"], "references/severity-rubric.md");
 
+    let known = client.get("/v1/agents/1/learning").json();
+    assert_eq!(
+        (&known["total"], &known["next"], &known["skills"][0]["skill"]),
+        (&json!(1), &json!(null), &json!(learned))
+    );
+    assert_eq!((&known["counts"]["proven"], &known["gain"]["proven"]), (&json!(0), &json!(null)));
+    assert_eq!(client.get("/v1/agents/1/learning?state=harmful").json()["total"], 0);
+    problem(&client.get("/v1/agents/1/learning?state=good"), 400, "invalid_input");
+
     let history = client.get("/v1/agents/1/history?limit=1").json();
     assert_eq!(
         (&history["steps"][0]["seq"], &history["steps"][0]["receipt"], &history["next"]),

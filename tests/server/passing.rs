@@ -146,7 +146,7 @@ fn tasks_that_were_accepted_are_done_after_the_process_was_out_of_descriptors() 
     // What is open stays open; nothing can be opened.
     prlimit(pid, Resource::Nofile, limit(8)).unwrap();
     gate.open();
-    until("a brain that cannot be opened", || operator.logged().contains("the task is tried again").then_some(()));
+    until("a brain that cannot be opened", || operator.logged().contains("it is asked again").then_some(()));
     prlimit(pid, Resource::Nofile, limit(1_024)).unwrap();
     all_done(&operator, serving, &names, 3);
 }

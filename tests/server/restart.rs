@@ -83,8 +83,12 @@ fn an_outcome_names_the_changes_that_wait_for_review_also_when_it_is_read_back()
     let first = run(&serving.client(), "1", "go").json();
     let proposed = json!([{ "slug": "oracle-review", "change": "archived" }]);
     assert_eq!((&first["outcome"]["skillsProposed"], &first["outcome"]["skillsChanged"]), (&proposed, &json!([])));
-    serving.kill();
     let book = rusqlite::Connection::open(operator.brains().join(".operator/book.db")).unwrap();
+    book.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+    // The answer is told before its end is written down.
+    let ended = "SELECT count(*) FROM tasks WHERE finished_at IS NOT NULL";
+    until("the end written down", || (book.query_row(ended, [], |row| row.get(0)) == Ok(1)).then_some(()));
+    serving.kill();
     book.execute("UPDATE tasks SET state = 'running', finished_at = NULL, outcome = NULL, status = NULL", []).unwrap();
     drop(book);
     let serving = operator.serve();

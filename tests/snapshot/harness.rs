@@ -13,7 +13,7 @@ use herm::receipt::check;
 use herm::snapshot::Store;
 use herm::snapshot::outbox::Outbox;
 use herm::snapshot::store::{CreateOutcome, MemoryStore, ObjectName, StoredObject};
-use herm::{Error, ErrorKind, Harness, Reader, Result, Task};
+use herm::{Error, ErrorKind, Harness, Reader, Result, Task, TaskId};
 use herm_tests::{TempBrains, signer};
 
 use super::{how, id, key, vault_of};
@@ -457,6 +457,93 @@ async fn a_step_that_others_went_on_from_is_not_told_lost_even_if_its_head_is_pr
     assert_eq!(third.version, settled.version + 3);
     first.shutdown().await.unwrap();
     assert_eq!(check_chain(&one, "7"), third.version, "no step is there twice");
+}
+
+/// A store in which another operator is faster by one head, and whose content cannot be read from then on.
+#[derive(Debug)]
+struct Fading {
+    inner: Arc<MemoryStore>,
+    faster: std::sync::Mutex<Option<TempBrains>>,
+    faded: std::sync::atomic::AtomicBool,
+}
+
+impl Fading {
+    async fn overtake(&self, brains: TempBrains) {
+        let other = vault_of(self.inner.clone(), key(1), "the other");
+        other.restore(&brains.layout(), &id("7"), &how()).await.unwrap();
+        super::step(&mut brains.open("7").unwrap(), 100);
+        other.push(&brains.layout(), &id("7")).await.unwrap();
+    }
+}
+
+#[async_trait]
+impl Store for Fading {
+    async fn get(&self, name: &ObjectName, max: u64) -> Result<Option<Vec<u8>>> {
+        if self.faded.load(Ordering::SeqCst) && name.as_str().contains("/manifest/") {
+            return Err(Error::unavailable("the store is away"));
+        }
+        self.inner.get(name, max).await
+    }
+    async fn put(&self, name: &ObjectName, content: Vec<u8>) -> Result<()> {
+        self.inner.put(name, content).await
+    }
+    async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<CreateOutcome> {
+        let faster = match name.as_str().contains("/head/") {
+            true => self.faster.lock().unwrap().take(),
+            false => None,
+        };
+        if let Some(brains) = faster {
+            self.overtake(brains).await;
+            self.faded.store(true, Ordering::SeqCst);
+        }
+        self.inner.create(name, content).await
+    }
+    async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<StoredObject>> {
+        self.inner.list(prefix, after).await
+    }
+    async fn remove(&self, name: &ObjectName) -> Result<()> {
+        self.inner.remove(name).await
+    }
+    async fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+/// Whoever asks the brain whether a task was done must not find a step that lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_step_that_cannot_be_taken_back_yet_is_taken_back_when_the_store_is_there() {
+    let (one, two) = (TempBrains::new(), TempBrains::new());
+    one.make("7").close().unwrap();
+    let store = Arc::new(Fading {
+        inner: Arc::new(MemoryStore::new()),
+        faster: std::sync::Mutex::default(),
+        faded: std::sync::atomic::AtomicBool::default(),
+    });
+    let how = SnapshotOptions { pushing: PushTiming::BeforeTheAnswer, ..snapshotting(store.clone(), "one") };
+    let first = harness(&one, how);
+    first.run(&id("7"), Task::new("first")).await.unwrap();
+    first.maintain(&id("7")).await.unwrap();
+    while first.snapshot_counters().unwrap().pending > 0 {
+        tokio::task::yield_now().await;
+    }
+    first.catch_up(&id("7")).await.unwrap();
+    *store.faster.lock().unwrap() = Some(two);
+    let mut second = Task::new("second");
+    let named: TaskId = "0198c5c0-0000-7000-8000-000000000002".parse().unwrap();
+    second.id = Some(named.clone());
+    let lost = first.run(&id("7"), second).await.unwrap_err();
+    assert!(lost.message().contains("the step of this task lost"), "{lost}");
+    let here = || Reader::open(&one.layout(), &id("7")).unwrap().task_status(&named).unwrap();
+    assert!(here().is_some(), "the step is still here");
+    let away = first.catch_up(&id("7")).await.unwrap_err();
+    assert!(away.is_passing() && away.message().contains("not taken back yet"), "{away}");
+    store.faded.store(false, Ordering::SeqCst);
+    first.catch_up(&id("7")).await.unwrap();
+    assert_eq!(here(), None);
+    first.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

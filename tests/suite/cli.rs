@@ -208,6 +208,24 @@ fn flags_go_over_environment_over_file_over_default() {
 }
 
 #[test]
+fn the_old_name_of_the_routes_is_read_with_a_remark() {
+    let (brains, herm) = herm();
+    herm.run(&["init", "1"]);
+    let file = brains.path().join("config.toml");
+    let backend = "[backends.house]\nkind = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\n";
+    let run = |sections: &str| {
+        std::fs::write(&file, format!("{backend}{sections}")).expect("written");
+        herm.clone().config(&file).run(&["--json", "run", "1", "--deadline", "1", "--dry-run", "hello"])
+    };
+    let with = |run: &herm_tests::Run| run.stdout.contains("house");
+    let (new, old) = (run("[routes]\n1 = \"house\"\n"), run("[tokens]\n1 = \"house\"\n"));
+    assert!(with(&new) && !new.stderr.contains("old name"), "{new:?}");
+    assert!(with(&old) && old.stderr.contains("[tokens] is now called [routes]"), "{old:?}");
+    let both = run("[routes]\n1 = \"house\"\n[tokens]\n1 = \"house\"\n");
+    assert!(both.code == 2 && both.stdout.contains("both [routes] and [tokens]"), "{both:?}");
+}
+
+#[test]
 fn a_reader_that_closes_the_pipe_is_no_error() {
     let (_brains, herm) = herm();
     herm.run(&["init", "1"]);
@@ -332,6 +350,23 @@ fn a_broken_configuration_blocks_only_what_needs_it() {
     assert_eq!(herm.run(&["--config", file, "brain", "list"]).code, 2);
     let bare = herm.command(&["config", "schema"]).env_clear().output().expect("started");
     assert_eq!(bare.status.code(), Some(0));
+}
+
+#[test]
+fn a_time_for_inline_shell_that_is_no_time_is_refused_with_the_range() {
+    let (brains, herm) = herm();
+    herm.run(&["init", "1"]);
+    let file = brains.path().join("config.toml");
+    let herm = herm.config(&file);
+    for (seconds, code) in [("0", 2), ("1", 0), ("3600", 0), ("3601", 2), ("-1", 2)] {
+        std::fs::write(&file, format!("[skills]\ninline_shell_timeout = {seconds}\n")).expect("written");
+        let run = herm.run(&["run", "1", "--example", "vault", "--dry-run"]);
+        assert_eq!(run.code, code, "{seconds}: {run:?}");
+        if seconds == "0" || seconds == "3601" {
+            let said = format!("inline_shell_timeout of [skills] is {seconds}, and must be 1 to 3600 seconds");
+            assert!(run.stderr.contains(&said), "{run:?}");
+        }
+    }
 }
 
 #[test]

@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use herm::brain::{LogState, OnChanged, OnDrift, OnLoss, examine};
 use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry};
-use herm::receipt::{Envelope, TrustedKeys, check, repair};
+use herm::receipt::{TrustedKeys, check, repair};
 use herm::{Brain, BrainId, BrainOptions, Draft, ErrorKind, Layout, Reader, StepKind, Timestamp};
 use herm_tests::brains::{skill_text, slug};
-use herm_tests::{Herm, TempBrains, signer};
+use herm_tests::{TempBrains, signer};
 
-use crate::HERM;
+use crate::first_edition;
 
-const LOG: &str = "memory.db-wal";
+pub(crate) const LOG: &str = "memory.db-wal";
 
-fn id() -> BrainId {
+pub(crate) fn id() -> BrainId {
     "1".parse().expect("an id")
 }
 
 /// A step with a file, messages, a fact and a line of the log, as a task makes it.
-fn settle(brain: &mut Brain, n: u32) {
+pub(crate) fn settle(brain: &mut Brain, n: u32) {
     let mut draft = Draft::new();
     let text = skill_text("flat-one", &format!("The text of step {n}."));
     brain.edit(&mut draft).edit_skill(&slug("flat-one"), &text).expect("an edit");
@@ -52,7 +52,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Everything that stands in a brain, byte for byte.
-fn bytes(brain: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn bytes(brain: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut todo = vec![brain.to_owned()];
     while let Some(at) = todo.pop() {
@@ -68,7 +68,7 @@ fn bytes(brain: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// A brain whose log holds six steps, as a power cut would leave it.
-fn crashed() -> TempBrains {
+pub(crate) fn crashed() -> TempBrains {
     let (brains, crashed) = (TempBrains::new(), TempBrains::new());
     brains.make("1").close().expect("closed");
     let mut brain = brains.open("1").expect("opened");
@@ -79,12 +79,12 @@ fn crashed() -> TempBrains {
     crashed
 }
 
-fn trusted() -> TrustedKeys {
+pub(crate) fn trusted() -> TrustedKeys {
     TrustedKeys::Keys(vec![signer().public().clone()])
 }
 
 /// The chain in `receipts.ndjson` holds and ends where the brain is.
-fn sound(brains: &TempBrains) {
+pub(crate) fn sound(brains: &TempBrains) {
     let examined = examine(&brains.layout(), &id(), Duration::ZERO).expect("examined");
     assert!(examined.report.is_sound(), "{:?}", examined.report);
     let log = std::fs::read_to_string(brains.file("1", "receipts.ndjson")).expect("receipts");
@@ -125,10 +125,26 @@ fn damage(log: &mut Vec<u8>, random: &mut Random) -> String {
     }
 }
 
+/// The same, written by the first edition and cut off in its server.
+pub(crate) fn cut_first_edition() -> TempBrains {
+    let brains = TempBrains::new();
+    first_edition::unpack("cut.tar.gz", &brains.path());
+    assert!(std::fs::metadata(brains.file("1", LOG)).expect("a log").len() > 100_000);
+    brains
+}
+
 #[test]
 fn of_three_hundred_damaged_logs_none_undoes_a_step_in_silence() {
-    let crashed = crashed();
-    let mut random = Random(0x5eed_1234_abcd_0017);
+    none_is_silent(&crashed(), 0x5eed_1234_abcd_0017);
+}
+
+#[test]
+fn of_three_hundred_damaged_logs_of_the_first_edition_none_undoes_a_step_in_silence() {
+    none_is_silent(&cut_first_edition(), 0x5eed_1234_abcd_0018);
+}
+
+fn none_is_silent(crashed: &TempBrains, seed: u64) {
+    let mut random = Random(seed);
     let (mut whole, mut refused) = (0, 0);
     for round in 0..300 {
         let brains = TempBrains::new();
@@ -142,6 +158,8 @@ fn of_three_hundred_damaged_logs_none_undoes_a_step_in_silence() {
         assert_eq!(bytes(&place), before, "{what}: looking wrote something");
         let examined = examine(&brains.layout(), &id(), Duration::ZERO).map(|examined| examined.lock.version);
         assert_eq!(bytes(&place), before, "{what}: verifying wrote something");
+        let reported = repair(&brains.layout(), &id(), &brains.opening(), &trusted(), OnLoss::Report);
+        assert_eq!(bytes(&place), before, "{what}: naming what is lost wrote something");
         match brains.open("1") {
             Ok(brain) => {
                 assert_eq!(
@@ -149,6 +167,7 @@ fn of_three_hundred_damaged_logs_none_undoes_a_step_in_silence() {
                     (7, 7, 7),
                     "{what}"
                 );
+                assert!(reported.expect("a report").lost.is_empty(), "{what}");
                 brain.close().expect("closed");
                 sound(&brains);
                 whole += 1;
@@ -157,6 +176,9 @@ fn of_three_hundred_damaged_logs_none_undoes_a_step_in_silence() {
                 for error in [&error, &looked.expect_err("refused"), &examined.expect_err("refused")] {
                     assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");
                 }
+                if let Ok(reported) = reported {
+                    assert!(reported.lost.iter().any(|lost| lost.version == 7), "{what}: {reported:?}");
+                }
                 assert_eq!(bytes(&place), before, "{what}: an open that was refused wrote something");
                 refused += 1;
             }
@@ -164,172 +186,6 @@ fn of_three_hundred_damaged_logs_none_undoes_a_step_in_silence() {
     }
     assert_eq!(whole + refused, 300);
     assert!(refused > 200, "{refused} of 300 logs lost a step");
-}
-
-/// A crashed brain that has lost the steps after version 4.
-fn lost() -> TempBrains {
-    let brains = crashed();
-    let path = brains.file("1", LOG);
-    let log = std::fs::read(&path).expect("a log");
-    // The log is cut further until SQLite sees version 4.
-    for cut in (0..log.len()).rev().step_by(4_120) {
-        std::fs::write(&path, &log[..cut]).expect("cut");
-        let database = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
-        let config = rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-        database.set_db_config(config, true).expect("set");
-        let version: i64 = database.query_row("SELECT max(version) FROM steps", [], |row| row.get(0)).expect("read");
-        if version == 4 {
-            return brains;
-        }
-    }
-    panic!("no such cut");
-}
-
-#[test]
-fn a_repair_names_every_step_that_is_lost_and_goes_on_only_when_told() {
-    let brains = lost();
-    let error = brains.open("1").expect_err("refused");
-    assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert!(error.message().contains("ends at version 4, and bundle.lock.json is of version 7"), "{error}");
-    let before = bytes(&brains.file("1", ""));
-    let opening = brains.opening();
-    let found = repair(&brains.layout(), &id(), &opening, &trusted(), OnLoss::Report).expect("looked");
-    let lost: Vec<(u64, Option<u64>)> = found.lost.iter().map(|lost| (lost.version, lost.receipt)).collect();
-    assert_eq!(lost, [(5, Some(5)), (6, Some(6)), (7, Some(7))]);
-    assert_eq!((bytes(&brains.file("1", "")), found.aside), (before.clone(), None), "a report changes nothing");
-
-    let done = repair(&brains.layout(), &id(), &opening, &trusted(), OnLoss::Accept).expect("repaired");
-    assert_eq!((done.lost, done.settled.expect("a step").version), (found.lost, 8));
-    let aside = done.aside.expect("kept");
-    for name in ["memory.db", LOG, "bundle.lock.json", "receipts.ndjson"] {
-        let kept = std::fs::read(aside.join(name)).expect("kept");
-        assert_eq!(Some(&kept), before.get(&brains.file("1", name)), "{name}");
-    }
-    let receipts = std::fs::read(brains.file("1", "receipts.ndjson")).expect("receipts");
-    assert!(receipts.starts_with(&before[&brains.file("1", "receipts.ndjson")]), "no receipt is signed a second time");
-    sound(&brains);
-    let mut brain = brains.open("1").expect("opened");
-    assert!(
-        brain.skill_text(&slug("flat-one")).expect("a text").contains("step 7"),
-        "files stay as they were acknowledged"
-    );
-    settle(&mut brain, 9);
-    let refused = brain.undo(6, OnChanged::Refuse).expect_err("lost");
-    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
-    brain.undo(9, OnChanged::Refuse).expect("undone");
-    brain.close().expect("closed");
-    sound(&brains);
-    let again = repair(&brains.layout(), &id(), &opening, &trusted(), OnLoss::Accept).expect("looked");
-    assert!(again.lost.is_empty() && again.settled.is_none() && again.aside.is_none());
-    let last = std::fs::read_to_string(brains.file("1", "receipts.ndjson")).expect("receipts");
-    let envelope = Envelope::parse(last.lines().nth(7).expect("a line")).expect("an envelope");
-    let statement: serde_json::Value = serde_json::from_slice(&envelope.payload().expect("a payload")).expect("JSON");
-    assert_eq!(
-        statement["predicate"]["change"]["repair"]["lost"].as_array().expect("a list").len(),
-        3,
-        "{statement:#}"
-    );
-}
-
-/// The numbers of the receipts in `receipts.ndjson`, in order.
-fn numbers(brains: &TempBrains) -> Vec<u64> {
-    let log = std::fs::read_to_string(brains.file("1", "receipts.ndjson")).expect("receipts");
-    let number = |line: &str| {
-        let payload = Envelope::parse(line).expect("an envelope").payload().expect("a payload");
-        let statement: serde_json::Value = serde_json::from_slice(&payload).expect("JSON");
-        statement["predicate"]["seq"].as_u64().expect("a number")
-    };
-    log.lines().map(number).collect()
-}
-
-#[test]
-fn a_repair_refuses_receipts_that_nobody_vouches_for_and_signs_no_number_twice() {
-    let stranger = herm::Signer::from_seed([9; 32]);
-    let nobody = TrustedKeys::Keys(Vec::new());
-    let another = TrustedKeys::Keys(vec![stranger.public().clone()]);
-    let both = TrustedKeys::Keys(vec![stranger.public().clone(), signer().public().clone()]);
-    let refuses = |brains: &TempBrains, trusted: &TrustedKeys, said: &str| {
-        let before = bytes(&brains.file("1", ""));
-        for on_loss in [OnLoss::Report, OnLoss::Accept] {
-            let error = repair(&brains.layout(), &id(), &brains.opening(), trusted, on_loss).expect_err("refused");
-            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-            assert!(error.message().contains(said), "{error}");
-            assert!(bytes(&brains.file("1", "")) == before, "nothing was changed");
-        }
-    };
-    let brains = lost();
-    refuses(&brains, &nobody, "receipt 1 in memory.db does not hold");
-    refuses(&brains, &another, "receipt 1 in memory.db does not hold");
-
-    // Receipt 6, which memory.db has lost: signed by another, by nobody, or with words that were not signed.
-    let path = brains.file("1", "receipts.ndjson");
-    let log = std::fs::read_to_string(&path).expect("receipts");
-    let sixth = log.lines().nth(5).expect("a sixth line");
-    let payload = Envelope::parse(sixth).expect("an envelope").payload().expect("a payload");
-    let foreign = Envelope::seal(&payload, &stranger).to_line().expect("a line");
-    let with = |change: &dyn Fn(&mut serde_json::Value)| {
-        let mut envelope: serde_json::Value = serde_json::from_str(sixth).expect("JSON");
-        change(&mut envelope);
-        envelope.to_string()
-    };
-    let unsigned = with(&|envelope| envelope["signatures"] = serde_json::json!([]));
-    let changed = String::from_utf8(payload).expect("text").replace("\"version\":6", "\"version\":9");
-    let forged = with(&|envelope| {
-        let sealed: serde_json::Value =
-            serde_json::from_str(&Envelope::seal(changed.as_bytes(), &stranger).to_line().expect("a line"))
-                .expect("JSON");
-        envelope["payload"] = sealed["payload"].clone();
-    });
-    for line in [&foreign, &unsigned, &forged] {
-        std::fs::write(&path, log.replace(sixth, line)).expect("written");
-        refuses(
-            &brains,
-            &trusted(),
-            "receipt 6 in receipts.ndjson does not hold, and its number would be signed a second",
-        );
-    }
-    // Once its signer is trusted, the chain holds and goes on.
-    std::fs::write(&path, log.replace(sixth, &foreign)).expect("written");
-    let done = repair(&brains.layout(), &id(), &brains.opening(), &both, OnLoss::Accept).expect("repaired");
-    assert_eq!((done.lost.len(), done.settled.expect("a step").version), (3, 8));
-    assert_eq!(numbers(&brains), (1..=8).collect::<Vec<_>>());
-}
-
-#[test]
-fn the_command_line_refuses_what_is_behind_its_receipts_and_repairs_it() {
-    let brains = lost();
-    std::fs::create_dir(brains.path().join(".keys")).expect("a directory");
-    let key = brains.path().join(".keys/receipts.pem");
-    // The key of `signer`.
-    let body = "MC4CAQAwBQYDK2VwBCIEIAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH";
-    let pem = format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n");
-    std::fs::write(&key, pem).expect("a key");
-    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("private");
-    let herm = Herm::new(HERM, &brains.path());
-    let before = bytes(&brains.file("1", ""));
-    let reading: [&[&str]; 8] = [
-        &["brain", "show", "1"],
-        &["brain", "verify", "1"],
-        &["brain", "history", "1"],
-        &["receipts", "list", "1"],
-        &["receipts", "verify", "1"],
-        &["skills", "list", "1"],
-        &["memory", "search", "1", "question"],
-        &["brain", "repair", "1"],
-    ];
-    for arguments in reading {
-        assert_eq!(herm.run(arguments).code, 7, "{arguments:?}");
-        assert_eq!(bytes(&brains.file("1", "")), before, "{arguments:?}");
-    }
-    let run = herm.run(&["memory", "add", "1", "more"]);
-    assert!(run.code == 7 && run.stderr.contains("herm brain repair 1"), "{run:?}");
-    let run = herm.run(&["brain", "repair", "1", "--accept-loss"]);
-    assert!(run.code == 0 && run.stdout.contains("lost: the step to version 6 (task, receipt 6"), "{run:?}");
-    for what in ["brain", "receipts"] {
-        let run = herm.run(&[what, "verify", "1"]);
-        assert_eq!(run.code, 0, "{run:?}");
-    }
-    assert_eq!(herm.run(&["memory", "add", "1", "more"]).code, 0);
 }
 
 #[test]
@@ -537,23 +393,4 @@ fn a_clock_past_the_year_9999_loses_no_brain() {
     brain.close().expect("closed");
     assert_eq!(brains.open("1").expect("opened").lock().last_updated, Timestamp::LAST);
     sound(&brains);
-}
-
-#[test]
-fn what_is_no_receipt_behind_the_last_one_is_named_and_repaired() {
-    let dir = tempfile::tempdir().unwrap();
-    let herm = herm_tests::Herm::new(crate::HERM, &dir.path().join("brains"));
-    assert_eq!(herm.run(&["init", "1"]).code, 0);
-    let log = dir.path().join("brains/1/receipts.ndjson");
-    let mut bytes = std::fs::read(&log).unwrap();
-    bytes.extend_from_slice(b"\nnot a receipt");
-    std::fs::write(&log, &bytes).unwrap();
-    assert_eq!(herm.run(&["skills", "pin", "1", "oracle-review"]).code, 7);
-    let told = herm.run(&["brain", "repair", "1"]);
-    assert!(told.code == 7 && told.stdout.contains("14 bytes that are no receipt"), "{told:?}");
-    assert_eq!(std::fs::read(&log).unwrap(), bytes, "looking changes nothing");
-    let repaired = herm.run(&["brain", "repair", "1", "--accept-loss"]);
-    assert_eq!(repaired.code, 0, "{repaired:?}");
-    assert_eq!(herm.run(&["skills", "pin", "1", "oracle-review"]).code, 0);
-    assert_eq!(herm.run(&["receipts", "verify", "1"]).code, 0);
 }

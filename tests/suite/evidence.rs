@@ -326,7 +326,7 @@ fn numbers_are_never_given_twice() {
 }
 
 #[test]
-fn a_brain_of_an_earlier_schema_is_migrated_by_whoever_opens_it_first() {
+fn a_brain_of_a_schema_that_is_too_old_to_look_at_is_brought_up_to_date_by_whoever_opens_it_to_write() {
     for looks_first in [true, false] {
         let brains = TempBrains::new();
         let mut brain = brains.make("1");
@@ -339,6 +339,7 @@ fn a_brain_of_an_earlier_schema_is_migrated_by_whoever_opens_it_first() {
                 "DROP INDEX evidence_by_task; DROP TABLE evidence_sessions; DROP TABLE evidence_turns; \
                  DROP TABLE evidence_tallies; DROP TABLE evidence_by_skill; DROP TABLE evolver_state; \
                  DROP TABLE evolver_changes; DROP TABLE evolver_queue; DROP TABLE transcripts; \
+                 DROP TABLE outcomes; DROP TABLE trials; DROP TABLE trial_tasks; \
                  CREATE TABLE transcripts (\n  step INTEGER PRIMARY KEY,\n  task TEXT NOT NULL,\n  \
                  digest TEXT NOT NULL,\n  content BLOB NOT NULL\n) STRICT; \
                  CREATE INDEX evidence_by_step ON evidence (step); PRAGMA user_version = 2",
@@ -346,8 +347,11 @@ fn a_brain_of_an_earlier_schema_is_migrated_by_whoever_opens_it_first() {
             .expect("as it was");
         drop(connection);
         if looks_first {
-            let counts = reader(&brains).evidence_view().counts_of(&slug("flat-one"), EVER).expect("counts");
-            assert_eq!(counts.events, 1, "counted although nobody has tallied it");
+            let before = std::fs::read(brains.file("1", "memory.db")).expect("memory.db");
+            let refused = Reader::open(&brains.layout(), &"1".parse().expect("an id")).expect_err("refused");
+            assert_eq!(refused.kind(), herm::ErrorKind::Refused, "{refused}");
+            assert!(refused.hint_text().is_some_and(|hint| hint.contains("herm brain adopt")), "{refused:?}");
+            assert_eq!(std::fs::read(brains.file("1", "memory.db")).expect("memory.db"), before);
         }
         let mut brain = brains.open("1").expect("migrated");
         let now = brain.clock().now();

@@ -9,7 +9,7 @@ mod drills;
 mod hostile_evidence;
 mod waiting;
 
-use herm::evolver::auto::{self, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport};
+use herm::evolver::pass::{self, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport};
 use herm::evolver::select::RankerChain;
 use herm::evolver::{EvolverApproval, EvolverView};
 use herm::memory::{Evidence, EvidenceStatus, ImportedSession};
@@ -85,11 +85,11 @@ fn applying() -> EvolverPassOptions {
 }
 
 fn pass(brain: &mut Brain, options: &EvolverPassOptions) -> EvolverPassReport {
-    auto::run(brain, options, RankerChain::default(), &[]).expect("a pass")
+    pass::run(brain, options, RankerChain::default(), &[]).expect("a pass")
 }
 
 fn look(brain: &Brain, options: &EvolverPassOptions) -> EvolverPassReport {
-    auto::plan(&EvolverView::of_brain(brain).expect("ground"), options, RankerChain::default()).expect("a plan")
+    pass::plan(&EvolverView::of_brain(brain).expect("ground"), options, RankerChain::default()).expect("a plan")
 }
 
 fn fate(run: &EvolverPassReport) -> Vec<(&str, EvolverCandidateStatus, &str)> {

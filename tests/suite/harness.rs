@@ -1,5 +1,6 @@
 //! A whole task through the library: scripted words, real brains, real tools.
 
+mod exemplars;
 mod failures;
 mod gate;
 mod learning;
@@ -8,6 +9,7 @@ mod private_words;
 mod receipts;
 mod replays;
 mod skills;
+mod trials;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -14,11 +14,17 @@ mod first_edition;
 mod guard;
 mod harness;
 mod layers;
+mod learn_bench;
+mod learn_commands;
 mod ledger;
+mod looking;
+mod lost_steps;
 mod machine;
 mod memory;
 #[cfg(not(feature = "local"))]
 mod models;
+mod outcomes;
+mod public_api;
 mod recall;
 mod run_command;
 mod seeds;
@@ -29,6 +35,7 @@ mod skill_import;
 mod skill_shelf;
 mod skills;
 mod terminal;
+mod trials;
 
 /// The `herm` command under test.
 const HERM: &str = env!("CARGO_BIN_EXE_herm-under-test");

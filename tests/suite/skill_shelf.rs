@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use herm::ErrorKind;
 use herm::skill::SkillDirs;
-use herm::skill::shelf::SkillDirCollision;
+use herm::skill::external::SkillDirCollision;
 use herm_tests::brains::{skill_text, slug};
 use herm_tests::{Herm, TempBrains};
 use serde_json::json;

@@ -200,6 +200,15 @@ impl Step {
     }
 }
 
+/// Makes the answer to a request from it.
+struct Answering(Box<dyn Fn(&Request) -> Step + Send + Sync>);
+
+impl std::fmt::Debug for Answering {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Answering")
+    }
+}
+
 /// A running server. Dropping it closes every connection.
 #[derive(Debug)]
 pub struct ModelServer {
@@ -211,6 +220,7 @@ pub struct ModelServer {
 struct Shared {
     steps: Mutex<VecDeque<Step>>,
     always: Option<Step>,
+    answering: Option<Answering>,
     requests: Mutex<Vec<Request>>,
     streams: Mutex<Vec<TcpStream>>,
     connections: AtomicUsize,
@@ -228,6 +238,11 @@ impl ModelServer {
     /// A server that takes the same step for every request.
     pub fn always(step: Step) -> Self {
         Self::serve(Shared { always: Some(step), ..Shared::default() })
+    }
+
+    /// A server that answers each request as this says.
+    pub fn answering(answer: impl Fn(&Request) -> Step + Send + Sync + 'static) -> Self {
+        Self::serve(Shared { answering: Some(Answering(Box::new(answer))), ..Shared::default() })
     }
 
     fn serve(shared: Shared) -> Self {
@@ -302,8 +317,9 @@ impl Shared {
         let mut reader = BufReader::new(stream.try_clone()?);
         let mut writer = stream;
         while let Some(request) = read_request(&mut reader)? {
+            let made = self.answering.as_ref().map(|answering| (answering.0)(&request));
             lock(&self.requests).push(request);
-            let step = self.always.clone().or_else(|| lock(&self.steps).pop_front());
+            let step = made.or_else(|| self.always.clone()).or_else(|| lock(&self.steps).pop_front());
             let step = step.unwrap_or_else(|| Step::text(500, "text/plain", "the script is over"));
             match self.answer(&step, &mut writer, &mut reader) {
                 Ok(Next::KeepAlive) => {}

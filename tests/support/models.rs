@@ -7,6 +7,11 @@ pub fn smollm2() -> Option<PathBuf> {
     find("SmolLM2-135M-Instruct.Q4_1.gguf")
 }
 
+/// The language model Qwen2.5-Coder-0.5B-Instruct: a GGUF file, which `.ci/models --long` fetches.
+pub fn qwen_coder() -> Option<PathBuf> {
+    find("qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
+}
+
 /// The embedding model all-MiniLM-L6-v2: a directory. Nothing where the tests on real models are left out.
 pub fn minilm() -> Option<PathBuf> {
     find("all-MiniLM-L6-v2")
@@ -25,6 +30,6 @@ fn find(name: &str) -> Option<PathBuf> {
         return Some(path);
     }
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    herm_untested::not_run(&test, &format!("the model {name}"), ".ci/models fetches it");
+    herm_untested::not_run(&test, &format!("the model {name}"), ".ci/models fetches it, or .ci/models --long");
     None
 }

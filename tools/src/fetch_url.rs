@@ -92,7 +92,7 @@ impl Tool for FetchUrl {
         }
         let (cut, kind, is_html) = (reply.cut, reply.media_type.clone(), reply.is_html());
         let whole = reply.into_text()?;
-        let text = if is_html || looks_like_html(&whole) { html::to_text(&whole) } else { whole };
+        let text = if is_html || looks_like_html(&whole) { html::to_text(&whole, Some(&url)) } else { whole };
         let size = text.chars().count();
         let mut shown = format!("{}\n\n{}", herm::text::line(url.as_str(), 300), herm::text::cut(text.clone(), most));
         if cut {

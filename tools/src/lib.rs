@@ -13,6 +13,28 @@
 //!
 //! A tool's arguments are one type: it gives the schema the model reads, the schema a call is checked against, and
 //! the value the tool works with. An error of a tool is read by the model, so each names a next step.
+//!
+//! It uses the facade `herm` as any program does, and knows nothing of servers, command lines and configuration files.
+//!
+//! ```
+//! use herm::tool::Permissions;
+//!
+//! fn main() -> herm::Result<()> {
+//!     let toolbox = herm_tools::standard()?;
+//!     assert!(toolbox.get("skill_view").is_some());
+//!
+//!     // Tools that reach out need a permission of the operator beside the brain's own list.
+//!     let harness = herm::Harness::builder().toolbox(toolbox).permissions(Permissions { network: true, process: false });
+//!     # drop(harness);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | default | brings |
+//! |---|---|---|
+//! | `mcp` | off | tools of MCP servers, over pipes and HTTP |
 
 mod arguments;
 mod ask_agent;

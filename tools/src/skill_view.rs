@@ -36,7 +36,8 @@ impl Default for SkillView {
     fn default() -> Self {
         let description = "Reads a skill: the whole procedure, and the names of the files that belong to it. \
                            With `file`, reads one of those.";
-        let card = ToolSpec::new("skill_view", description, Permission::Read, arguments::schema::<Args>()).quick();
+        let card =
+            ToolSpec::new("skill_view", description, Permission::Read, arguments::schema::<Args>()).quick().lookup();
         // The text, its mark, and the names of its files.
         Self { card: ToolSpec { output_cap: TEXT_CHARS + 4_000, ..card } }
     }

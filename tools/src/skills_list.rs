@@ -41,7 +41,11 @@ impl Default for SkillsList {
     fn default() -> Self {
         let description = "Lists the skills of this agent, one line each: `name: what it does and when to use it`. \
                            Look here before you work out a procedure yourself.";
-        Self { card: ToolSpec::new("skills_list", description, Permission::Read, arguments::schema::<Args>()).quick() }
+        Self {
+            card: ToolSpec::new("skills_list", description, Permission::Read, arguments::schema::<Args>())
+                .quick()
+                .lookup(),
+        }
     }
 }
 

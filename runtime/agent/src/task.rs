@@ -9,7 +9,7 @@ use crate::backend::Tokens;
 use crate::brain::SettledStep;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Slug, SubscriberId, TaskId};
-use crate::memory::EvidenceStatus;
+use crate::memory::{Arm, EvidenceStatus, TaskOutcome};
 use crate::tool::{AskRules, SkillChange};
 use crate::tuning::Tuning;
 
@@ -90,6 +90,68 @@ impl TaskLimits {
     /// The time a task has.
     pub fn deadline(&self) -> Duration {
         Duration::from_secs(self.deadline_secs)
+    }
+}
+
+/// What an agent learns from its tasks, and how it is shown to the next ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", default, deny_unknown_fields)]
+pub struct LearningOptions {
+    /// Tasks leave something for the next ones. Off, what is there is shown, and nothing new is learned.
+    pub learns: bool,
+    /// The model is asked what a hard task taught, and writes a skill.
+    pub synthesis: bool,
+    /// Tasks with a good outcome leave a worked example, and the nearest one is shown.
+    pub examples: bool,
+    /// A backend that holds replies to a schema is held to the calls of the example, until one goes wrong.
+    pub plans: bool,
+    /// Skills that fit stand in the prompt whole, as far as the backend has room.
+    pub preload: bool,
+    /// What was learned is on trial: shown to some tasks and held back from others, until the difference is known. Off,
+    /// it is shown at once and always.
+    pub trials: bool,
+    /// A task of which nobody says how good it was leaves an example too, where every fact of its answer comes from a
+    /// result.
+    pub unrated: bool,
+    /// Which example is shown.
+    pub pick: ExamplePick,
+}
+
+/// Which example is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExamplePick {
+    /// The one whose question is nearest.
+    #[default]
+    Nearest,
+    /// Any: to measure what the nearest is worth.
+    Random,
+}
+
+impl LearningOptions {
+    /// Nothing is learned, and nothing that was learned is shown.
+    pub const OFF: Self = Self {
+        learns: false,
+        synthesis: false,
+        examples: false,
+        plans: false,
+        preload: false,
+        trials: false,
+        unrated: false,
+        pick: ExamplePick::Nearest,
+    };
+}
+
+impl Default for LearningOptions {
+    fn default() -> Self {
+        Self { learns: true, synthesis: true, examples: true, plans: true, preload: true, trials: true, ..Self::OFF }
+    }
+}
+
+impl From<bool> for LearningOptions {
+    /// All of it, or nothing new: what was learned, and what people wrote, is shown all the same.
+    fn from(learns: bool) -> Self {
+        Self { learns, ..Self::default() }
     }
 }
 
@@ -182,6 +244,8 @@ impl TaskStatus {
 pub enum StopReason {
     /// The agent gave its final answer.
     Final,
+    /// The agent gave an answer that nothing vouches for, and insisted on it.
+    Unverified,
     /// All turns were used.
     Ceiling,
     /// The agent repeated a call that keeps failing.
@@ -203,7 +267,7 @@ impl StopReason {
     pub fn status(self) -> TaskStatus {
         match self {
             Self::Final => TaskStatus::Converged,
-            Self::Ceiling | Self::Stuck | Self::Deadline | Self::Budget => TaskStatus::Incomplete,
+            Self::Unverified | Self::Ceiling | Self::Stuck | Self::Deadline | Self::Budget => TaskStatus::Incomplete,
             Self::Cancelled | Self::Backend | Self::Internal => TaskStatus::Failed,
         }
     }
@@ -212,6 +276,7 @@ impl StopReason {
     pub fn name(self) -> &'static str {
         match self {
             Self::Final => "final",
+            Self::Unverified => "unverified",
             Self::Ceiling => "ceiling",
             Self::Stuck => "stuck",
             Self::Deadline => "deadline",
@@ -268,6 +333,40 @@ pub struct CallRecord {
     pub millis: u64,
 }
 
+/// How something was shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShownAs {
+    /// As a worked example.
+    Example,
+    /// As a worked example whose calls the backend was held to.
+    Plan,
+    /// As a skill's body.
+    Skill,
+}
+
+/// Something learned that matched a task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShownSkill {
+    /// The skill.
+    pub skill: Slug,
+    /// Whether the task was shown it.
+    pub arm: Arm,
+    /// How.
+    #[serde(rename = "as")]
+    pub shown_as: ShownAs,
+    /// Whether it is on trial, so that the arm was drawn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trial: bool,
+    /// How near it is, 0 to 1, where that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// The task whose example it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub example: Option<TaskId>,
+}
+
 /// What a task did to a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChangedSkill {
@@ -320,6 +419,11 @@ pub struct Outcome {
     pub receipt: Option<serde_json::Value>,
     /// What did not work and was worked around.
     pub warnings: Vec<String>,
+    /// How good the answer was, and who says so.
+    pub outcome: TaskOutcome,
+    /// What the task was shown of what the brain has learned, or was not, because it is on trial.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<ShownSkill>,
     /// Why the step is not in the store yet, where the answer was to wait for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unpushed: Option<String>,

@@ -83,7 +83,8 @@ impl Backend for Anthropic {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { context_bytes: self.context_bytes, price: self.price, ..Capabilities::default() }
+        let preload_bytes = crate::PRELOAD_BYTES;
+        Capabilities { preload_bytes, context_bytes: self.context_bytes, price: self.price, ..Capabilities::default() }
     }
 
     async fn complete(&self, ask: &CompletionRequest) -> Result<Completion, BackendError> {

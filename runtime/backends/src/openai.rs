@@ -124,6 +124,7 @@ impl Backend for OpenAi {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             constrains_replies: self.schema != SchemaMode::Words && !self.quirks.known().has(Quirk::NoSchema),
+            preload_bytes: crate::PRELOAD_BYTES,
             context_bytes: self.context_bytes,
             price: self.price,
             ..Capabilities::default()

@@ -2,10 +2,12 @@
 
 mod class;
 pub mod diff;
+mod markup;
 mod stem;
 pub mod words;
 
 pub use class::{CLASS_CHARS, class};
+pub use markup::escape_markup;
 
 /// The first `most` characters, with `…` where there are more.
 pub fn head(text: &str, most: usize) -> String {

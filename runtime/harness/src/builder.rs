@@ -19,9 +19,11 @@ use crate::ids::{Random, Slug, SystemRandom};
 use crate::layout::Layout;
 use crate::receipt::Signer;
 use crate::semantic::Embedder;
+use crate::task::LearningOptions;
 use crate::tool::{
     EmbeddingUses, Embeddings, ExternalSkills, Permissions, ProgramRunner, Secrets, SkillEnv, Tool, Toolbox,
 };
+use crate::trial::sequential::TrialPolicy;
 
 /// What open brains may weigh together, unless said otherwise.
 const POOL_BYTES: usize = 64 << 20;
@@ -41,7 +43,8 @@ pub struct HarnessBuilder {
     random: Arc<dyn Random>,
     signer: Option<Signer>,
     wait: Duration,
-    learning: bool,
+    learning: LearningOptions,
+    trials: TrialPolicy,
     sharing: bool,
     pool_bytes: usize,
     keep_transcripts: u64,
@@ -68,7 +71,8 @@ impl Default for HarnessBuilder {
             random: Arc::new(SystemRandom),
             signer: None,
             wait: Duration::from_secs(5),
-            learning: true,
+            learning: LearningOptions::default(),
+            trials: TrialPolicy::default(),
             sharing: false,
             pool_bytes: POOL_BYTES,
             keep_transcripts: KEEP_TRANSCRIPTS,
@@ -151,9 +155,21 @@ impl HarnessBuilder {
         self
     }
 
-    /// Whether hard tasks are learned from.
-    pub fn learning(mut self, learning: bool) -> Self {
-        self.learning = learning;
+    /// What is learned from tasks, and how it is shown to the next ones. `false` learns nothing new.
+    pub fn learning(mut self, learning: impl Into<LearningOptions>) -> Self {
+        self.learning = learning.into();
+        self
+    }
+
+    /// The share of matching tasks that are shown what is on trial, one half unless said.
+    pub fn trial_share(mut self, share: f64) -> Self {
+        self.trials.share = if share.is_finite() { share.clamp(0.0, 1.0) } else { TrialPolicy::default().share };
+        self
+    }
+
+    /// When a trial is given up: after so many tasks with a known outcome, 200 at most, or so many days.
+    pub fn trial_bounds(mut self, most_tasks: usize, most_days: u32) -> Self {
+        self.trials = TrialPolicy { most_tasks, most_days, ..self.trials };
         self
     }
 
@@ -215,7 +231,7 @@ impl HarnessBuilder {
     }
 
     /// Inline shell of skills runs in sandboxes below this directory. The program must call
-    /// `successor::take_over` first in its `main`.
+    /// `successor::run_worker_if_reexec` first in its `main`.
     pub fn shell_walls(mut self, root: impl Into<PathBuf>) -> Self {
         self.surroundings.shell_sandbox_root = Some(root.into());
         self
@@ -301,6 +317,9 @@ impl HarnessBuilder {
             signer,
             random: self.random,
             learning: self.learning,
+            trial_policy: self.trials,
+            trials: Mutex::default(),
+            examples: Arc::default(),
             sharing: self.sharing,
             pool: Pool::new(self.pool_bytes),
             keep_transcripts: self.keep_transcripts,

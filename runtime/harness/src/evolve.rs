@@ -12,10 +12,10 @@ use crate::backend::{ChatMessage, CompletionRequest, Purpose, Role};
 use crate::brain::Brain;
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::evolver::auto::EvolverPassReport;
+use crate::evolver::pass::EvolverPassReport;
 use crate::evolver::proposal::{EvolverProposal, ModelDraft, draft_ask};
 use crate::evolver::select::RankerChain;
-use crate::evolver::{EvolverRoundOptions, EvolverRoundReport, routine};
+use crate::evolver::{EvolverRoundOptions, EvolverRoundReport, round};
 use crate::ids::{BrainId, Slug};
 
 /// A brain that the evolver never looked at is left alone until it has so much evidence.
@@ -106,10 +106,10 @@ impl AtomicCounters {
     fn run_evolver(
         &self,
         brain: &mut Brain,
-        routine: &EvolverRoundOptions,
+        options: &EvolverRoundOptions,
         external: &[Slug],
     ) -> Result<EvolverRoundReport> {
-        let evolved = routine::run(brain, routine, RankerChain::default(), external)?;
+        let evolved = round::run(brain, options, RankerChain::default(), external)?;
         let (changed, rollbacks) =
             (evolved.run.as_ref().map_or(0, EvolverPassReport::changed), evolved.rollbacks_proposed.len());
         if changed > 0 || rollbacks > 0 {

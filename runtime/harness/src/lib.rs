@@ -1,20 +1,47 @@
 //! The harness: brains, backends and tools in one process.
 //!
-//! ```no_run
-//! # async fn example() -> herm_core::Result<()> {
-//! use herm_agent::task::Task;
+//! [`Harness`] holds a pool with one place for each brain. A task takes its brain's place, runs, and is settled as one step;
+//! after the answer, maintenance runs: curator, evolver, snapshot, vectors. [`replay`] runs a recorded task again in a copy.
 //!
-//! let harness = herm_harness::Harness::builder().brains("brains").build()?;
-//! let outcome = harness.run(&"1".parse()?, Task::new("pragma solidity ^0.8.0; …")).await?;
-//! println!("{}", outcome.answer.unwrap_or_default());
-//! harness.shutdown().await
-//! # }
+//! It knows nothing of HTTP, keys, payment or patches.
+//!
 //! ```
+//! use herm_agent::backend::ScriptedBackend;
+//! use herm_agent::task::{Task, TaskStatus};
+//! use herm_brain::brain::{Brain, BrainOptions, BrainSource, Seed};
+//! use herm_core::{Result, fsio};
+//! use herm_harness::Harness;
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<()> {
+//!     let dir = fsio::create_scratch("herm-harness-doc")?;
+//!     let model = ScriptedBackend::new([r#"{"answer": 42}"#]); // a model would write this
+//!     let harness = Harness::builder().brains(&dir).backend(model).build()?;
+//!
+//!     let id = "7".parse()?;
+//!     let seed = Seed { id: &id, files: &[("system.md", b"You answer in JSON.\n")] };
+//!     Brain::hydrate(harness.layout(), &id, &BrainSource::Seed(seed), &BrainOptions::default())?.0.close()?;
+//!
+//!     let outcome = harness.run(&id, Task::new("six times seven")).await?;
+//!     assert_eq!(outcome.status, TaskStatus::Converged);
+//!     assert_eq!(outcome.answer.as_deref(), Some(r#"{"answer": 42}"#));
+//!     harness.shutdown().await?;
+//!     fsio::remove_tree(&dir)
+//! }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | default | brings |
+//! |---|---|---|
+//! | `reflex` | off | the backend without a language model answers where no other is given |
+//! | `snapshot` | off | brains are pushed to a store after steps, and restored when a task arrives |
+//! | `many_calls` | off | many calls of one tool at once, for the successor's measurements |
 
 use herm_agent::{backend, session, task, tool};
 use herm_brain::{brain, memory, receipt, semantic, tuning};
 use herm_core::{clock, error, fsio, ids, layout};
-use herm_learning::{curator, evolver};
+use herm_learning::{curator, evolver, trial};
 use herm_skills as skill;
 #[cfg(feature = "snapshot")]
 use herm_snapshot as snapshot;
@@ -24,8 +51,11 @@ mod builder;
 #[cfg(feature = "many_calls")]
 mod calls;
 mod evolve;
+mod feedback;
+mod harvest;
 mod maintain;
 mod pool;
+mod rehearse;
 mod replay;
 #[cfg(feature = "snapshot")]
 mod snapshots;
@@ -39,7 +69,9 @@ pub use builder::HarnessBuilder;
 #[cfg(feature = "many_calls")]
 pub use calls::ManyCalls;
 pub use evolve::EvolverOptions;
+pub use feedback::{FeedbackFrom, FeedbackResult, TaskFeedback, give_feedback};
 pub use maintain::{CuratorOptions, MaintenanceCounters, MaintenanceReport, SessionHook};
+pub use rehearse::{RehearsalOptions, RehearsalReport, RehearsedTask};
 pub use replay::rerun;
 pub use replay::{ReplayReport, replay, replay_with_backend};
 #[cfg(feature = "snapshot")]
@@ -59,8 +91,11 @@ use crate::error::{Error, Result};
 use crate::ids::{BrainId, Random, sha256};
 use crate::layout::Layout;
 use crate::receipt::Signer;
-use crate::task::{Outcome, Task};
+use crate::session::exemplar::ExampleCache;
+use crate::task::{LearningOptions, Outcome, Task};
 use crate::tool::{Permissions, ProgramRunner, Secrets, SkillEnv, ToolProgram, Toolbox};
+use crate::trial::pass::TrialMemory;
+use crate::trial::sequential::TrialPolicy;
 use crate::tuning::{ToolSwap, Tuning};
 
 /// Brains, backends and tools in one process. Cheap to clone; all clones are one harness.
@@ -79,7 +114,9 @@ pub(crate) struct Inner {
     opening: BrainOptions,
     signer: Arc<Signer>,
     random: Arc<dyn Random>,
-    learning: bool,
+    learning: LearningOptions,
+    /// Examples that were read already, of all brains.
+    examples: Arc<ExampleCache>,
     sharing: bool,
     pool: Pool,
     keep_transcripts: u64,
@@ -90,6 +127,10 @@ pub(crate) struct Inner {
     evolving: Option<EvolverOptions>,
     /// The last pass over a brain, where there is something to remember of it.
     curated: Mutex<HashMap<BrainId, maintain::Curated>>,
+    /// What is remembered of the trials of a brain between two passes.
+    trials: Mutex<HashMap<BrainId, TrialMemory>>,
+    /// When a trial is given up, and the share of matching tasks that are shown what is on trial.
+    trial_policy: TrialPolicy,
     /// What maintenance changed.
     counted: maintain::AtomicCounters,
     /// Who looks at brains after their sessions; nobody, unless said.
@@ -156,6 +197,24 @@ impl Harness {
     /// How many brains are open, and roughly how many bytes they take.
     pub fn pool_weight(&self) -> (usize, usize) {
         self.inner.pool.weight()
+    }
+
+    /// Catches up with the store where the last step here lost against another operator's. Until then the brain holds
+    /// a step that nobody else will ever see.
+    pub async fn catch_up(&self, id: &BrainId) -> Result<()> {
+        if !self.inner.has_lost(id) {
+            return Ok(());
+        }
+        let opened = self.inner.open(id).await.map(drop);
+        if !self.inner.has_lost(id) {
+            return opened;
+        }
+        let error = Error::unavailable(format!("the last step of brain {id} lost and is not taken back yet"));
+        let error = error.hint("it is when the store can be reached").passing();
+        Err(match opened {
+            Ok(()) => error,
+            Err(source) => error.because(source),
+        })
     }
 
     /// Waits for running tasks, for snapshots that are due, and closes every brain.

@@ -1,5 +1,5 @@
-//! What follows a session: the curator retires what goes unused, the evolver improves what is used, what is
-//! kept only for a while is pruned, the files are made durable, and the brain is snapshotted.
+//! What follows a session: the curator retires what goes unused, trials that found something end, the evolver improves
+//! what is used, what is kept only for a while is pruned, the files are made durable, and the brain is snapshotted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -12,7 +12,10 @@ use crate::curator;
 use crate::error::{Error, Result};
 use crate::evolver::EvolverRoundReport;
 use crate::ids::BrainId;
+use crate::memory::TrialState;
 use crate::skill::Delta;
+use crate::trial;
+use crate::trial::pass::{TrialPassReport, TrialScope};
 
 /// How the curator runs by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,6 +57,12 @@ pub struct MaintenanceCounters {
     pub evolved: u64,
     /// Changes that it proposes to take back.
     pub rollbacks_proposed: u64,
+    /// Trials that found that a skill helps.
+    pub proven: u64,
+    /// Trials that found that a skill does harm.
+    pub harmful: u64,
+    /// Trials that found no difference.
+    pub unproven: u64,
 }
 
 /// The same, while it counts.
@@ -62,6 +71,23 @@ pub(super) struct AtomicCounters {
     pub(super) curated: AtomicU64,
     pub(super) evolved: AtomicU64,
     pub(super) rollbacks_proposed: AtomicU64,
+    proven: AtomicU64,
+    harmful: AtomicU64,
+    unproven: AtomicU64,
+}
+
+impl AtomicCounters {
+    pub(super) fn count_trials(&self, report: &TrialPassReport) {
+        for ended in &report.ended {
+            let counter = match ended.state {
+                TrialState::Proven => &self.proven,
+                TrialState::Harmful => &self.harmful,
+                TrialState::Unproven => &self.unproven,
+                TrialState::Trial => continue,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What a maintenance pass did.
@@ -69,6 +95,9 @@ pub(super) struct AtomicCounters {
 pub struct MaintenanceReport {
     /// What the curator did, where something was due.
     pub curator: Option<curator::CuratorReport>,
+    /// What became of trials, where something did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trials: Option<TrialPassReport>,
     /// What the evolver did, where it was time.
     pub evolver: Option<EvolverRoundReport>,
     /// Transcripts that were let go.
@@ -86,9 +115,10 @@ impl Harness {
         let done = tokio::task::spawn_blocking(move || {
             let brain = place.as_mut().ok_or_else(|| Error::internal("the brain is not open"))?;
             let maintained = inner.curate(brain).and_then(|curator| {
+                let trials = inner.conclude_trials(brain, TrialScope::All)?;
                 let evolver = inner.evolve(brain)?;
                 let transcripts = make_durable(brain, inner.keep_transcripts)?;
-                Ok(MaintenanceReport { curator, evolver, transcripts, vectors: None })
+                Ok(MaintenanceReport { curator, trials, evolver, transcripts, vectors: None })
             });
             inner.push_later(brain.id());
             drop(place);
@@ -145,6 +175,9 @@ impl Harness {
             curated: self.inner.counted.curated.load(Ordering::Relaxed),
             evolved: self.inner.counted.evolved.load(Ordering::Relaxed),
             rollbacks_proposed: self.inner.counted.rollbacks_proposed.load(Ordering::Relaxed),
+            proven: self.inner.counted.proven.load(Ordering::Relaxed),
+            harmful: self.inner.counted.harmful.load(Ordering::Relaxed),
+            unproven: self.inner.counted.unproven.load(Ordering::Relaxed),
         }
     }
 
@@ -201,6 +234,9 @@ impl Inner {
             if let Err(error) = self.curate(brain) {
                 told(brain, error);
             }
+            if let Err(error) = self.conclude_trials(brain, TrialScope::New) {
+                told(brain, error);
+            }
             if let Err(error) = self.evolve(brain) {
                 told(brain, error);
             }
@@ -253,6 +289,27 @@ impl Inner {
             tracing::info!(brain = %brain.id(), moved, "the curator passed");
         }
         Ok(Some(report))
+    }
+
+    /// Ends the trials that found something, where what is learned is on trial.
+    pub(super) fn conclude_trials(&self, brain: &mut Brain, scope: TrialScope) -> Result<Option<TrialPassReport>> {
+        if !self.learning.trials {
+            return Ok(None);
+        }
+        let trials = || self.trials.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = trials().remove(brain.id()).unwrap_or_default();
+        let done = trial::pass::run(brain, &mut memory, &self.trial_policy, scope);
+        // Also after a failure: what was looked at stays looked at, and the mark did not move.
+        trials().insert(brain.id().clone(), memory);
+        let report = done?;
+        self.counted.count_trials(&report);
+        for ended in &report.ended {
+            tracing::info!(brain = %brain.id(), skill = %ended.skill, state = ended.state.name(), "a trial ended");
+        }
+        for (skill, why) in &report.refused {
+            tracing::warn!(brain = %brain.id(), %skill, why, "a skill does harm and could not be archived");
+        }
+        Ok((!report.is_empty()).then_some(report))
     }
 
     /// Closes the brains that were unused the longest, until the rest fits.

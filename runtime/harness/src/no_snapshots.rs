@@ -23,6 +23,10 @@ pub(super) enum PushedStep {
 
 #[expect(clippy::unused_async, reason = "the same signatures as in the module this one stands in for")]
 impl Inner {
+    pub(super) fn has_lost(&self, _: &BrainId) -> bool {
+        false
+    }
+
     pub(super) fn push_later(self: &Arc<Self>, _: &BrainId) {}
 
     pub(super) async fn flush_snapshots(&self) -> Result<()> {

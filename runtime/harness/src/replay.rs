@@ -24,9 +24,9 @@ use crate::memory::EvidenceStatus;
 use crate::receipt::Envelope;
 use crate::session::machine::ToolCall;
 use crate::session::reply::Edition;
-use crate::session::{CancelToken, FinishedTask, LiveTools, TaskRun, ToolExecutor, Transcript, Turn};
+use crate::session::{CancelToken, FinishedTask, HarvestRule, LiveTools, TaskRun, ToolExecutor, Transcript, Turn};
 use crate::skill::command;
-use crate::task::{TaskLimits, TaskStatus};
+use crate::task::{LearningOptions, TaskLimits, TaskStatus};
 use crate::tool::{
     Disclosure, Permission, ProgramRunner, RecordedSkillChanges, ReplaySource, Secrets, SessionEnv, SkillEnv,
     TaskFrame, Tool, ToolContext, ToolOutput, ToolProgram, ToolReport, ToolSpec, Toolbox, WorkingCopy,
@@ -188,7 +188,7 @@ impl ToolExecutor for ReplayExecutor {
 }
 
 /// A program that has its card and never runs: what it said is in the record.
-fn silent_program(name: &str) -> ToolProgram {
+pub(super) fn silent_program(name: &str) -> ToolProgram {
     #[derive(Debug)]
     struct Silent;
     #[async_trait]
@@ -293,6 +293,7 @@ pub async fn rerun(
         let (mut transcript, brain) = rewound.await?;
         // A skill would be written by whoever spoke then.
         transcript.learning = false;
+        transcript.harvest = HarvestRule::Never;
         // The brain was changed: which skills are near is asked of the brain as it is now, by words.
         transcript.skills = None;
         // How it would go now: by the rules of now.
@@ -389,7 +390,11 @@ impl Rerun<'_> {
             caller: &caller,
             limits: &limits,
             tuning: Arc::clone(&tuning),
-            learning: transcript.learning,
+            // What it learned is in the record.
+            learning: LearningOptions { synthesis: transcript.learning, ..LearningOptions::default() },
+            trial_share: 0.0,
+            examples: Arc::default(),
+            verifiers: None,
             cancel: &CancelToken::new(),
             events: None,
             release: None,
@@ -410,9 +415,9 @@ fn answered_by_nobody(transcript: &Transcript) -> Option<String> {
 }
 
 /// A brain as it was before a task.
-struct Rewound {
-    transcript: Transcript,
-    brain: Brain,
+pub(super) struct Rewound {
+    pub(super) transcript: Transcript,
+    pub(super) brain: Brain,
     /// The bundle hash before the task and after it, by the receipt.
     before: Digest,
     expected: Digest,
@@ -435,7 +440,7 @@ fn moved(task: &Value) -> Result<Option<RecordedSkillChanges>> {
 }
 
 /// The transcript of a receipt, and the brain as it was before it.
-fn rewind(layout: &Layout, id: &BrainId, seq: u64, copy: &Layout) -> Result<Rewound> {
+pub(super) fn rewind(layout: &Layout, id: &BrainId, seq: u64, copy: &Layout) -> Result<Rewound> {
     let reader = Reader::open(layout, id)?;
     let taped = reader.receipts(seq, seq)?.pop().ok_or_else(|| {
         Error::not_found(format!("brain {id} has no receipt {seq}"))
@@ -469,6 +474,6 @@ fn rewind(layout: &Layout, id: &BrainId, seq: u64, copy: &Layout) -> Result<Rewo
     Ok(Rewound { transcript, brain, before: lock.bundle_hash, expected: step.after, moved })
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Error::internal("the replay was interrupted"))?
 }

@@ -358,6 +358,11 @@ impl Inner {
             .hint("they are pushed with the next task, or with `herm snapshot create ID`"))
     }
 
+    /// Whether the last push of a brain lost, and the brain here has not caught up since.
+    pub(super) fn has_lost(&self, id: &BrainId) -> bool {
+        self.snapshots.as_ref().is_some_and(|snapshots| snapshots.lost().contains(id))
+    }
+
     /// What has to be so before a task may run on a brain: the lease is ours, and the brain here is the
     /// one of the store, or further.
     pub(super) async fn prepare(&self, id: &BrainId, place: &mut BrainGuard) -> Result<()> {

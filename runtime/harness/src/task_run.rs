@@ -12,9 +12,9 @@ use super::snapshots::PushedStep;
 use super::{Harness, Inner};
 use crate::brain::{Brain, SettledStep, Step, StepKind, StepTranscript as KeptTranscript};
 use crate::error::{Error, Result};
-use crate::evolver::lane;
+use crate::evolver::review_queue;
 use crate::ids::{BrainId, TaskId, sha256};
-use crate::session::{AnswerRelease, CancelToken, EventSender, FinishedTask, LiveTools, TaskRun, account};
+use crate::session::{AnswerRelease, CancelToken, EventSender, FinishedTask, LiveTools, TaskRun, task_record};
 use crate::skill::command;
 use crate::task::{ChangedSkill, Outcome, SettleMode, Task, TaskEvent, TaskLimits, TaskStatus};
 use crate::tool::{SessionEnv, SkillRules, TaskFrame, ToolContext, WorkingCopy, with_working_copy};
@@ -130,6 +130,9 @@ impl Harness {
             limits: &limits,
             tuning: Arc::clone(&tuning),
             learning: inner.learning,
+            trial_share: inner.trial_policy.share,
+            examples: Arc::clone(&inner.examples),
+            verifiers: inner.programs.clone(),
             cancel: &watch.cancel,
             events: watch.events.as_ref(),
             release: watch.release.as_deref(),
@@ -192,12 +195,12 @@ impl Inner {
         settled: &SettledStep,
         error: Error,
     ) -> Result<()> {
-        let mut has_counted = false;
+        let (mut has_counted, mut is_taken_back) = (false, false);
         // A tool that outstayed its time holds the brain; the next task finds out and catches up.
         if let Ok(desk) = Arc::try_unwrap(desk) {
             let mut place = desk.into_inner().unwrap_or_else(PoisonError::into_inner).into_place();
             match self.take_back(id, &mut place, settled).await {
-                Ok(counted) => has_counted = counted,
+                Ok(counted) => (has_counted, is_taken_back) = (counted, true),
                 Err(left) => tracing::warn!(brain = %id, error = %left, "the next task catches up with the store"),
             }
             drop(place);
@@ -206,8 +209,10 @@ impl Inner {
         if has_counted {
             return Ok(());
         }
-        Err(Error::conflict(format!("the step of this task lost: {}", error.message()))
-            .hint("it is taken back here; run the task again, and it goes on from what is there now"))
+        Err(Error::conflict(format!("the step of this task lost: {}", error.message())).hint(match is_taken_back {
+            true => "it is taken back here; run the task again, and it goes on from what is there now",
+            false => "the next task takes it back here; run the task again when the store can be read",
+        }))
     }
 
     /// How a step is tried again, for so long.
@@ -257,6 +262,8 @@ fn outcome_of(frame: &TaskFrame, finished: &FinishedTask) -> Outcome {
             .map(|proposal| ChangedSkill { slug: proposal.proposed.change.skill.clone(), change: proposal.change })
             .collect(),
         billable: status == TaskStatus::Converged,
+        outcome: finished.transcript.outcome.clone(),
+        shown: finished.transcript.shown.clone(),
         settled: None,
         receipt: None,
         warnings: finished.warnings.clone(),
@@ -300,7 +307,7 @@ pub(super) async fn settle(
             }
             let changed = changed_skills(desk, finished)?;
             let report = report(&working, finished, &limits, digest, content.len(), changed);
-            let summary = format!("{}: {}", finished.stop.reason.status().name(), account::summary(&finished.stop));
+            let summary = format!("{}: {}", finished.stop.reason.status().name(), task_record::summary(&finished.stop));
             let step = Step {
                 kind: StepKind::Task,
                 summary: &summary,
@@ -312,7 +319,7 @@ pub(super) async fn settle(
             // Known from the first try on; the draft holds the proposals from then on.
             if base.set(brain.lock().bundle_hash).is_ok() {
                 for proposal in &finished.proposals {
-                    draft.propose(lane::proposed_row(&proposal.proposed, at, &proposal.why)?);
+                    draft.propose(review_queue::proposed_row(&proposal.proposed, at, &proposal.why)?);
                 }
             }
             brain.settle_step(draft, &step)
@@ -359,7 +366,7 @@ fn report(
         .iter()
         .map(|call| json!({ "turn": call.turn, "tool": call.tool, "status": call.status }))
         .collect();
-    json!({
+    let mut report = json!({
         "id": frame.task,
         "subscriber": frame.subscriber,
         "input": { "sha256": sha256(frame.input.as_bytes()), "bytes": frame.input.len() },
@@ -376,5 +383,14 @@ fn report(
         "calls": calls,
         "skills": { "loaded": loaded, "changed": changed },
         "transcript": { "sha256": transcript, "bytes": transcript_bytes },
-    })
+    });
+    // Receipts of tasks without either say nothing of them, as they always did.
+    let learned = &finished.transcript;
+    if !learned.outcome.sources.is_empty() {
+        report["outcome"] = json!(learned.outcome);
+    }
+    if !learned.shown.is_empty() {
+        report["shown"] = json!(learned.shown);
+    }
+    report
 }

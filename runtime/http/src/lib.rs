@@ -1,9 +1,39 @@
 //! One keep-alive HTTP client, and a response that is read within bounds.
 //!
 //! No retries, no redirects, no overall deadline: retries belong to the caller, who knows what is safe to send twice; a
-//! redirect would carry the key to a host nobody configured; and a caller with a deadline drops the future.
+//! redirect would carry the key to a host nobody configured; and a caller with a deadline drops the future. A status that
+//! says no is a response; only an exchange that failed below HTTP is a [`TransportError`].
 //!
-//! Knows nothing of models and brains.
+//! It knows nothing of models and brains.
+//!
+//! ```no_run
+//! use herm_core::Result;
+//! use herm_http::HttpClient;
+//! use reqwest::header::HeaderMap;
+//!
+//! async fn ask(client: &HttpClient) -> Result<Vec<u8>> {
+//!     let url = reqwest::Url::parse("http://localhost:8080/health").expect("a URL");
+//!     let mut response = client.post(&url, HeaderMap::new(), b"{}".to_vec()).await?;
+//!     let mut body = Vec::new();
+//!     while let Some(piece) = response.chunk().await? {
+//!         body.extend_from_slice(piece.as_ref());
+//!         if body.len() > 1 << 20 {
+//!             break; // the caller says how much is enough
+//!         }
+//!     }
+//!     Ok(body)
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let client = HttpClient::new()?; // clones share its connections
+//! # drop(ask(&client));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! None. TLS is rustls on ring, with the certificates of the machine.
 
 use std::fmt;
 use std::time::Duration;

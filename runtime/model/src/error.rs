@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorKind {
+pub enum ModelErrorKind {
     /// There is no such file.
     NotFound,
     /// It is a file, but not one this build can use.
@@ -21,35 +21,35 @@ pub enum ErrorKind {
 
 /// A failure: what happened, and what to do about it.
 #[derive(Debug)]
-pub struct Error {
-    kind: ErrorKind,
+pub struct ModelError {
+    kind: ModelErrorKind,
     message: String,
     hint: Option<&'static str>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// A result of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
+/// What fails here, fails with a `ModelError`.
+pub(crate) type Result<T> = std::result::Result<T, ModelError>;
 
-impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+impl ModelError {
+    pub(crate) fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None, source: None }
     }
 
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::NotFound, message)
+        Self::new(ModelErrorKind::NotFound, message)
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Invalid, message)
+        Self::new(ModelErrorKind::Invalid, message)
     }
 
     pub(crate) fn corrupt(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Corrupt, message)
+        Self::new(ModelErrorKind::Corrupt, message)
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Internal, message)
+        Self::new(ModelErrorKind::Internal, message)
     }
 
     pub(crate) fn hint(mut self, hint: &'static str) -> Self {
@@ -63,7 +63,7 @@ impl Error {
     }
 
     /// What kind it is.
-    pub fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> ModelErrorKind {
         self.kind
     }
 
@@ -78,13 +78,13 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Error {
+impl std::error::Error for ModelError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
     }

@@ -9,7 +9,7 @@ use candle_core::Device;
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use candle_core::quantized::{QStorage, QTensor};
 
-use crate::error::{Error, Result};
+use crate::error::{ModelError, Result};
 
 /// What may be asked of a model at most: a file that wants more is not believed.
 const MOST_LAYERS: usize = 512;
@@ -64,12 +64,12 @@ impl ModelFile {
     /// Reads the header of the file at `path`.
     pub fn open(path: &Path) -> Result<Self> {
         let absent = |source| {
-            Error::not_found(format!("the model file {} cannot be opened", path.display()))
+            ModelError::not_found(format!("the model file {} cannot be opened", path.display()))
                 .hint("check its path; `herm models list` shows the models of this machine")
                 .because(source)
         };
         let stranger = || {
-            Error::invalid(format!("{} is not a GGUF model file", path.display()))
+            ModelError::invalid(format!("{} is not a GGUF model file", path.display()))
                 .hint("local models are GGUF files, such as SmolLM2-135M-Instruct.Q4_1.gguf")
         };
         // Looked at first: opening a pipe waits for whoever writes to it.
@@ -155,7 +155,7 @@ impl ModelFile {
         self.content.tensor_infos.contains_key(tensor)
     }
 
-    fn broken(&self, why: &str) -> Error {
+    fn broken(&self, why: &str) -> ModelError {
         broken(&self.path, why)
     }
 
@@ -278,8 +278,8 @@ impl Seek for Header {
     }
 }
 
-fn broken(path: &Path, why: &str) -> Error {
-    Error::corrupt(format!("the model file {} is broken: {why}", path.display())).hint("fetch it again")
+fn broken(path: &Path, why: &str) -> ModelError {
+    ModelError::corrupt(format!("the model file {} is broken: {why}", path.display())).hint("fetch it again")
 }
 
 /// What the reader says, in one line: where backtraces are wanted it brings them along.
@@ -329,13 +329,16 @@ fn shape(path: &Path, content: &Content) -> Result<Shape> {
         "qwen2" | "qwen3" => Rotation::Halves,
         other => {
             let message = format!("{} is a model of the family {other:?}, which is not known here", path.display());
-            return Err(Error::invalid(message)
+            return Err(ModelError::invalid(message)
                 .hint("families that work: llama (also SmolLM2, Mistral), qwen2, qwen3; or serve it with llama.cpp"));
         }
     };
     if number(content, &format!("{family}.expert_count")).is_some_and(|experts| experts > 0) {
-        return Err(Error::invalid(format!("{} is a mixture of experts, which is not known here", path.display()))
-            .hint("use a dense model, or serve this one with llama.cpp and the `openai` backend"));
+        return Err(ModelError::invalid(format!(
+            "{} is a mixture of experts, which is not known here",
+            path.display()
+        ))
+        .hint("use a dense model, or serve this one with llama.cpp and the `openai` backend"));
     }
     let asked = |key: &str| number(content, &format!("{family}.{key}")).and_then(|n| usize::try_from(n).ok());
     let need = |key: &str| asked(key).ok_or_else(|| broken(path, &format!("it does not say its {family}.{key}")));
@@ -352,7 +355,7 @@ fn shape(path: &Path, content: &Content) -> Result<Shape> {
         None | Some("none" | "") => 1.0,
         Some("linear") => fraction(content, &format!("{family}.rope.scaling.factor")).unwrap_or(1.0),
         Some(other) => {
-            return Err(Error::invalid(format!(
+            return Err(ModelError::invalid(format!(
                 "{} stretches its context by {other:?}, not known here",
                 path.display()
             ))

@@ -8,7 +8,7 @@ use llguidance::toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, Tok
 use llguidance::{Matcher, ParserFactory};
 use serde_json::{Map, Value, json};
 
-use crate::error::{Error, Result};
+use crate::error::{ModelError, Result};
 use crate::vocabulary::Vocabulary;
 
 /// How many grammars are kept ready.
@@ -54,7 +54,7 @@ impl TokenizerEnv for Tokens {
 impl Grammars {
     /// Those over `vocabulary`.
     pub(crate) fn new(vocabulary: &Arc<Vocabulary>) -> Result<Self> {
-        let failed = |error: &dyn std::fmt::Display| Error::internal(format!("no grammar can be made: {error}"));
+        let failed = |error: &dyn std::fmt::Display| ModelError::internal(format!("no grammar can be made: {error}"));
         let size = u32::try_from(vocabulary.len()).map_err(|error| failed(&error))?;
         let end = vocabulary.ends().first().copied().unwrap_or_default();
         let words: Vec<Vec<u8>> = (0..size)
@@ -95,7 +95,7 @@ impl Grammars {
         }
         let matcher = Matcher::new(self.factory.create_parser(TopLevelGrammar::from_json_schema(bounded)));
         if let Some(error) = matcher.get_error() {
-            return Err(Error::invalid(format!("the schema of legal replies makes no grammar: {error}")));
+            return Err(ModelError::invalid(format!("the schema of legal replies makes no grammar: {error}")));
         }
         if ready.len() >= KEPT {
             ready.remove(0);

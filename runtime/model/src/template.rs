@@ -9,7 +9,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, context};
 
 use crate::Message;
-use crate::error::{Error, Result};
+use crate::error::{ModelError, Result};
 use crate::file::ModelFile;
 use crate::vocabulary::Vocabulary;
 
@@ -40,7 +40,7 @@ impl Template {
         let end = vocabulary.ends().first().map(|end| vocabulary.name(*end)).unwrap_or_default();
         let begin = begin.map(|begin| vocabulary.name(begin)).unwrap_or_default();
         Self::of(source, begin, end).map_err(|source| {
-            Error::invalid(format!("the chat template of {} cannot be used: {source}", file.path().display()))
+            ModelError::invalid(format!("the chat template of {} cannot be used: {source}", file.path().display()))
                 .hint("use another file of this model")
         })
     }
@@ -94,7 +94,7 @@ impl Template {
             _ => Err(error),
         });
         let rendered =
-            rendered.map_err(|error| Error::invalid(format!("the model's chat template refuses: {error}")))?;
+            rendered.map_err(|error| ModelError::invalid(format!("the model's chat template refuses: {error}")))?;
         let mut tokens = Vec::new();
         for (at, part) in rendered.split(OPEN).enumerate() {
             let frame = match at {

@@ -12,7 +12,7 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::tokenizer::SplitDelimiterBehavior;
 use tokenizers::{NormalizerWrapper, Tokenizer};
 
-use crate::error::{Error, Result};
+use crate::error::{ModelError, Result};
 use crate::file::{ModelFile, whole};
 use crate::pieces::Pieces;
 
@@ -71,7 +71,7 @@ impl Vocabulary {
     /// Reads it from a model's file.
     pub(crate) fn read(file: &ModelFile) -> Result<Self> {
         let bad = |why: &str| {
-            Error::corrupt(format!("the tokens of {} cannot be used: {why}", file.path().display()))
+            ModelError::corrupt(format!("the tokens of {} cannot be used: {why}", file.path().display()))
                 .hint("fetch the file again, or use another model")
         };
         let names = file.list("tokenizer.ggml.tokens").ok_or_else(|| bad("the file lists none"))?;

@@ -7,6 +7,7 @@ import { statusStrip } from "./status.js";
 import { show, trouble } from "./trouble.js";
 import { agentsView } from "./view/agents.js";
 import { brainFrame } from "./view/brain.js";
+import { learningView } from "./view/learning.js";
 import { liveView } from "./view/live.js";
 import { memoryView } from "./view/memory.js";
 import { proposalsView } from "./view/proposals.js";
@@ -31,6 +32,8 @@ function ofBrain([tab = "timeline", item]) {
       return { tab, name: "Timeline", view: timelineView };
     case "skills":
       return item ? { tab, name: item, view: skillView } : { tab, name: "Skills", view: skillsView };
+    case "learning":
+      return { tab, name: "Learning", view: learningView };
     case "memory":
       return { tab, name: "Memory", view: memoryView };
     case "receipts":

@@ -14,7 +14,7 @@ use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
 use secrecy::SecretString;
 
 use crate::config::{BackendEntry, BackendKind, File, SchemaEntry, SecretEntry, Settings};
-use crate::locals::LocalModels;
+use crate::local_models::LocalModels;
 
 /// The name of the backend that needs no configuration.
 const EMBEDDED: &str = "reflex";
@@ -39,6 +39,25 @@ pub(crate) fn harness(
     snapshotting: Option<SnapshotOptions>,
 ) -> Result<Harness> {
     builder(settings, wish, model, tools, snapshotting)?.build()
+}
+
+/// A harness that runs no tasks: it asks no model and reads no credentials. For what is said of tasks later.
+pub(crate) fn harness_without_model(settings: &Settings) -> Result<Harness> {
+    let builder = Harness::builder()
+        .brains(settings.layout.brains())
+        .signer(settings.signer.get()?.clone())
+        .wait(settings.lock_wait)
+        .curating(None)
+        .evolving(None);
+    learning(settings, builder)?.build()
+}
+
+/// What is learned from tasks, as the settings say.
+fn learning(settings: &Settings, builder: HarnessBuilder) -> Result<HarnessBuilder> {
+    let builder = builder.sharing(settings.config.sharing.unwrap_or(false));
+    let Some(said) = settings.config.learning else { return Ok(builder) };
+    let (options, trials) = said.options()?;
+    Ok(builder.learning(options).trial_share(trials.share).trial_bounds(trials.most_tasks, trials.most_days))
 }
 
 /// The same for a server, which also looks for what holds its brains up.
@@ -70,9 +89,8 @@ fn builder(
         .permissions(permissions(settings))
         .programs(Arc::new(SandboxedPrograms::new(herm::successor::forks(&settings.layout))))
         .signer(settings.signer.get()?.clone())
-        .wait(settings.lock_wait)
-        .learning(settings.config.learning.unwrap_or(true))
-        .sharing(settings.config.sharing.unwrap_or(false));
+        .wait(settings.lock_wait);
+    builder = learning(settings, builder)?;
     let curating = settings.curator()?;
     let is_on = settings.config.curator.and_then(|said| said.enabled).unwrap_or(true);
     let skills = settings.skills();
@@ -145,7 +163,7 @@ fn router(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Resul
             router = router.backend(name, known(&client, &local, name, model, file)?);
         }
     }
-    for (id, name) in &file.tokens {
+    for (id, name) in &file.routes {
         router = router.brain_backend(id.parse::<BrainId>()?, name);
     }
     Ok(match &file.backend {
@@ -163,6 +181,14 @@ pub(crate) fn backend_named(
 ) -> Result<Arc<dyn Backend>> {
     let chain = router(settings, Some(name), model)?.route(id, Some(name), None)?;
     chain.backends.into_iter().next().ok_or_else(|| Error::not_found(format!("there is no backend {name:?}")))
+}
+
+/// Whether a backend runs inside this process, where the same question always has the same answer.
+pub(crate) fn is_local(settings: &Settings, name: &str) -> bool {
+    match settings.config.backends.get(name) {
+        Some(entry) => entry.kind == BackendKind::Local,
+        None => name == "local" || name == EMBEDDED,
+    }
 }
 
 /// A backend that cannot be used as it is configured.

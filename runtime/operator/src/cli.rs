@@ -1,7 +1,9 @@
 //! The command line as it is typed. Nothing here is checked beyond its shape.
 
-mod demo;
+mod bench;
 mod evolve;
+mod feedback;
+mod learn;
 mod models;
 mod semantic;
 mod serve;
@@ -12,12 +14,14 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use demo::Demo;
+pub(crate) use bench::LearnBench;
 pub(crate) use evolve::{
     Analyze, Apply, AutoRun, Backfill, Bootstrap, Candidates, Evolve, InstallAuto, Mine, Policy, Propose, Queue, Timer,
     Verifiers,
 };
 
+pub(crate) use feedback::Feedback;
+pub(crate) use learn::{Learn, Rehearse, StopTrial};
 pub(crate) use models::Models;
 #[cfg(feature = "local")]
 pub(crate) use models::PullModel;
@@ -81,6 +85,11 @@ pub(crate) enum Command {
     /// Improve skills from evidence of how their tasks went, under guards
     #[command(subcommand)]
     Evolve(Evolve),
+    /// Say how good the answer of a task was: as the operator, or as the subscriber who asked
+    Feedback(Feedback),
+    /// What an agent has learned, and whether it helps
+    #[command(subcommand)]
+    Learn(Learn),
     /// Search and add to an agent's memory
     #[command(subcommand)]
     Memory(Memory),
@@ -90,9 +99,6 @@ pub(crate) enum Command {
     /// Vectors that say what memory and skills mean
     #[command(subcommand)]
     Semantic(Semantic),
-    /// See for yourself: measurements that anyone can run
-    #[command(subcommand)]
-    Demo(Demo),
     /// Keep brains in a store: encrypted, content-addressed, one head
     #[command(subcommand)]
     Snapshot(Snapshot),

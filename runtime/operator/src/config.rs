@@ -2,6 +2,7 @@
 
 mod elsewhere;
 mod evolver;
+mod learning;
 mod semantic;
 mod serve;
 mod successor;
@@ -17,13 +18,14 @@ use herm::fsio;
 use herm::harness::CuratorOptions;
 use herm::ids::SystemRandom;
 use herm::receipt::LazySigner;
-use herm::skill::shelf::{self, SkillDirs};
+use herm::skill::external::{self, SkillDirs};
 use herm::{BrainOptions, Error, Layout, Result, Slug, SystemClock, TaskLimits};
 
 use crate::cli::Cli;
 
 pub(crate) use elsewhere::{EnsEntry, WalrusEntry};
 pub(crate) use evolver::EvolverEntry;
+pub(crate) use learning::LearningEntry;
 pub(crate) use semantic::{SemanticEntry, SemanticModels};
 pub(crate) use serve::{PaymentEntry, ServeEntry, ServeLimits};
 pub(crate) use successor::{Gates, MeshEntry, StewardsEntry, SuccessorEntry};
@@ -42,9 +44,9 @@ pub(crate) struct File {
     /// The key that signs receipts: Ed25519 in PKCS#8 PEM, mode 600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) signing_key: Option<PathBuf>,
-    /// Whether hard tasks are learned from. On, unless said otherwise.
+    /// What agents learn from their tasks: `true`, `false`, or a section. All of it, unless said otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) learning: Option<bool>,
+    pub(crate) learning: Option<LearningEntry>,
     /// Whether what a subscriber says may be kept for everyone: in MEMORY.md, and word for word in skills.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sharing: Option<bool>,
@@ -56,7 +58,10 @@ pub(crate) struct File {
     pub(crate) backends: BTreeMap<String, BackendEntry>,
     /// The backend of single brains: agent number to backend name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) tokens: BTreeMap<String, String>,
+    pub(crate) routes: BTreeMap<String, String>,
+    /// The old name of `routes`. Read where `routes` is not there; both at once are an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tokens: Option<BTreeMap<String, String>>,
     /// What tools may touch beyond the brain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tools: Option<ToolsEntry>,
@@ -195,7 +200,7 @@ impl SkillsEntry {
         let home = home();
         let env = |name: &str| std::env::var(name).ok();
         let expanded = self.external_dirs.iter().map(|text| {
-            shelf::expand(text, home.as_deref(), &env).map_err(|error| {
+            external::expand(text, home.as_deref(), &env).map_err(|error| {
                 let hint = error.hint_text().unwrap_or_default().to_owned();
                 Error::invalid(format!("external_dirs of [skills]: {}", error.message())).hint(hint)
             })
@@ -494,11 +499,27 @@ fn read(path: &Path) -> Result<File> {
     let text = String::from_utf8(bytes).map_err(|source| {
         Error::invalid(format!("{} is not UTF-8 text", path.display())).hint("save it as UTF-8").because(source)
     })?;
-    toml::from_str(&text).map_err(|source| {
+    let file: File = toml::from_str(&text).map_err(|source| {
         Error::invalid(format!("{} is not a valid configuration: {}", path.display(), source.message()))
             .hint("see the fields with `herm config schema`")
             .because(source)
-    })
+    })?;
+    with_new_names(file, path)
+}
+
+/// Settings under their old names, moved to the new ones.
+fn with_new_names(mut file: File, path: &Path) -> Result<File> {
+    let Some(tokens) = file.tokens.take() else { return Ok(file) };
+    if !file.routes.is_empty() {
+        return Err(Error::invalid(format!(
+            "{} has both [routes] and [tokens], which is its old name",
+            path.display()
+        ))
+        .hint("move the entries of [tokens] to [routes]"));
+    }
+    tracing::warn!("{}: [tokens] is now called [routes]; the old name is still read", path.display());
+    file.routes = tokens;
+    Ok(file)
 }
 
 /// `./brains` of the checkout that the current directory lies in, else the data directory.

@@ -1,21 +1,42 @@
-//! The operator: the `herm` command line over the library.
+//! The operator: the `herm` command line over the library, and its server with the page.
 //!
 //! Parse first (`cli`), then build validated settings (`config`), then run one command, which
 //! returns an `Answer` that is printed as text or as one JSON document.
+//!
+//! It uses the facade `herm` and the standard tools as any program does, and nothing uses it. A program that only wants to
+//! run tasks needs `herm`; this crate is for an operator's binary of its own:
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! fn main() -> ExitCode {
+//!     herm_operator::main()
+//! }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | default | brings |
+//! |---|---|---|
+//! | `s3`, `gcs`, `azure`, `webdav` | off | snapshots in that store; `cloud` is all four |
+//! | `local` | off | a language model inside the process: the backend `local`, and `herm models` |
+//! | `semantic` | off | `[semantic]` in the configuration: texts compared by what they mean |
+//! | `mcp` | off | MCP servers as tools, and herm as an MCP server |
 
 mod backends;
-mod book;
+mod bench;
 mod cli;
 mod commands;
 mod config;
 mod exit;
 mod live;
-mod locals;
+mod local_models;
 mod logging;
 mod mcp;
 mod output;
 mod seeds;
 mod serve;
+mod server_db;
 mod spinner;
 mod stores;
 mod timer;

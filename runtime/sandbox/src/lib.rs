@@ -25,33 +25,39 @@
 //! }
 //! ```
 //!
+//! It knows nothing of herm. It is the one package with `unsafe` code, and each block says why it is sound.
+//!
+//! # Features
+//!
+//! None. Linux only: elsewhere the crate compiles, and [`available`] says that there is no sandbox.
+//!
 //! What stands between the program and the host is described in `docs/reference/sandbox.md`, with what each layer stops.
 
 mod availability;
-mod ending;
-mod inside;
+mod channel;
+mod error;
+mod exit;
 pub mod janitor;
 mod limits;
-mod refusal;
+mod process;
 mod report;
-mod running;
 mod spec;
 
 #[cfg(target_os = "linux")]
 mod linux;
 
 #[cfg(not(target_os = "linux"))]
-#[path = "elsewhere.rs"]
+#[path = "unsupported.rs"]
 mod linux;
 
 pub use availability::{Availability, available};
-pub use ending::{ExitReason, ResourceUsage, SandboxExit};
-pub use inside::channel;
+pub use channel::channel;
+pub use error::SpawnError;
+pub use exit::{ExitReason, ResourceUsage, SandboxExit};
 pub use janitor::SandboxLease;
 pub use limits::{LimitKind, SandboxLimits};
-pub use refusal::SpawnError;
+pub use process::{Killer, OutputReader, SandboxProcess, run_if_reexec, spawn};
 pub use report::{LayerReport, ProbeResult, SpawnReport, Tier};
-pub use running::{Killer, OutputReader, SandboxProcess, run_if_reexec, spawn};
 pub use spec::{
     Bind, CHANNEL_DESCRIPTOR, CHANNEL_VARIABLE, CgroupPolicy, OutputMode, SandboxLayer, SandboxLayers, SandboxProgram,
     SandboxSpec, StdinMode, TIER_VARIABLE, TierPolicy,

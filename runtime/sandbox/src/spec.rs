@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::SpawnError;
 use crate::janitor::SandboxLease;
 use crate::limits::SandboxLimits;
-use crate::refusal::SpawnError;
 use crate::report::Tier;
 
 /// The descriptor on which the program finds its channel.

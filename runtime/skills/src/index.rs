@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::document::Document;
-use super::place::{self, Form, SkillLocation};
+use super::location::{self, Form, SkillLocation};
 use crate::error::{Error, Result};
 use crate::fsio::{DirEntryKind, Root, Stat, SurveyLimits};
 use crate::ids::{RelPath, Slug};
@@ -240,7 +240,7 @@ impl Scan<'_> {
             return Ok(());
         }
         let is_skill = match inside.split_once('/') {
-            None => place::is_flat_file(inside),
+            None => location::is_flat_file(inside),
             Some((_, name)) => name == layout::SKILL_FILE,
         };
         let Some(folder) = folders.get_mut(&at).map(Arc::make_mut) else { return Ok(()) };
@@ -318,8 +318,8 @@ impl Scan<'_> {
                 DirEntryKind::Dir if layout::is_not_content(&format!("{at}/{}", entry.name)) => {}
                 DirEntryKind::Dir => dirs.push(entry.name),
                 // A folder is listed only if it has no SKILL.md; it may have another spelling.
-                DirEntryKind::File if place::is_main_file(&entry.name) && at != self.top => main = Some(entry.name),
-                DirEntryKind::File if place::is_flat_file(&entry.name) => flat.push(entry.name),
+                DirEntryKind::File if location::is_main_file(&entry.name) && at != self.top => main = Some(entry.name),
+                DirEntryKind::File if location::is_flat_file(&entry.name) => flat.push(entry.name),
                 DirEntryKind::File => {}
                 DirEntryKind::Other(what) => {
                     folder

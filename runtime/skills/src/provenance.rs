@@ -112,7 +112,7 @@ pub struct SkillFacts {
     pub pinned: bool,
 }
 
-/// What a person took back before.
+/// What a person took back before, or a trial found to do harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PriorUndo {
     /// Nothing like this.
@@ -131,7 +131,7 @@ pub enum WriteObjection {
     Pinned,
     /// No agent made it.
     NotAgentCreated(SkillSource),
-    /// A person took it back.
+    /// A person took it back, or it did harm on trial.
     Undone(PriorUndo),
 }
 
@@ -141,8 +141,8 @@ impl WriteObjection {
         match self {
             Self::Pinned => "is pinned by the operator and stays as it is",
             Self::NotAgentCreated(source) => source.maker(),
-            Self::Undone(PriorUndo::Same) => "was taken back by a person and stays so",
-            Self::Undone(_) => "is like one that a person took back",
+            Self::Undone(PriorUndo::Same) => "was taken back by a person, or did harm on trial, and stays so",
+            Self::Undone(_) => "is like one that a person took back, or that did harm on trial",
         }
     }
 }

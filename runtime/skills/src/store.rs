@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::document::Document;
 use super::files::Files;
 use super::finding::{Severity, SkillFinding};
-use super::place::{self, Form, SkillLocation};
+use super::location::{self, Form, SkillLocation};
 use super::rules;
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
@@ -19,7 +19,7 @@ const AGAIN: &str = ".archived-";
 
 /// Where an active skill stands.
 pub fn find(files: &dyn Files, slug: &Slug) -> Result<Option<SkillLocation>> {
-    Ok(place::find(&files.below(SKILLS_DIR)?, SKILLS_DIR, slug))
+    Ok(location::find(&files.below(SKILLS_DIR)?, SKILLS_DIR, slug))
 }
 
 fn expect(files: &dyn Files, slug: &Slug) -> Result<SkillLocation> {
@@ -327,18 +327,18 @@ fn archived(files: &dyn Files, slug: &Slug) -> Result<Option<ArchivedUnit>> {
 /// The skills among the files below the archive, which are in path order. What lies inside an archived
 /// skill's directory is that skill's own, a main file of another name too.
 fn archived_units(paths: &[RelPath]) -> impl Iterator<Item = ArchivedUnit> {
-    paths.iter().filter(|path| !place::is_inside_unit(path, paths, ARCHIVE_DIR)).filter_map(archived_unit)
+    paths.iter().filter(|path| !location::is_inside_unit(path, paths, ARCHIVE_DIR)).filter_map(archived_unit)
 }
 
 /// `.archive/<categories>/<slug>[.archived-N]/SKILL.md` or `.archive/<categories>/<slug>[.archived-N].md`
 fn archived_unit(path: &RelPath) -> Option<ArchivedUnit> {
-    let form = if place::is_main_file(path.name()) { Form::Directory } else { Form::Flat };
+    let form = if location::is_main_file(path.name()) { Form::Directory } else { Form::Flat };
     let (unit, stem) = match form {
         Form::Directory => {
             let dir = path.parent()?;
             (dir.as_str().to_owned(), dir.name().to_owned())
         }
-        Form::Flat if place::is_flat_file(path.name()) => {
+        Form::Flat if location::is_flat_file(path.name()) => {
             let inside = path.as_str().strip_prefix(ARCHIVE_DIR)?.strip_prefix('/')?;
             if inside.split('/').count() > 2 || inside.split('/').any(|part| rules::SUPPORT_DIRS.contains(&part)) {
                 return None;

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use super::external::ExternalSkill;
 use super::index::SkillEntry;
-use super::shelf::ExternalSkill;
 use crate::ids::{RelPath, Slug};
 
 /// What hides skills.

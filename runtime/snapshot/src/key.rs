@@ -252,7 +252,7 @@ mod tests {
         );
         let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
         let aad = [text("herm snapshot v1 chunk"), text("7"), Digest::of(b"rows").bytes().to_vec()].concat();
-        let nonce: String = key.nonce(&aad, b"frame").iter().map(|byte| format!("{byte:02x}")).collect();
+        let nonce = crate::ids::hex(&key.nonce(&aad, b"frame"));
         assert_eq!(nonce, "389738befe0254c68346377a4afbec9c8ab13a83982b713a");
         assert_eq!(key.seal_of(b"{}").to_string(), "7bf50b8ebefbd0fbd8f78f15e3d6edc7451e1a02273ddd8771337f8fb597b247");
     }

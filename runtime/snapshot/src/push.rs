@@ -157,7 +157,7 @@ impl Vault {
     pub(super) fn writer(&self) -> Result<HeadWriter> {
         let mut nonce = [0; 16];
         self.random.fill(&mut nonce)?;
-        let nonce = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
+        let nonce = crate::ids::hex(&nonce);
         Ok(HeadWriter { owner: self.owner.clone(), nonce })
     }
 

@@ -53,10 +53,24 @@ pub struct RestoreOptions {
     pub inspect: Option<RowInspector>,
 }
 
+impl RestoreOptions {
+    /// The last version, where no brain is yet, waiting 5 s for another process; receipts of these keys count.
+    pub fn new(trusted: TrustedKeys) -> Self {
+        Self {
+            version: None,
+            in_place: OnExisting::Refuse,
+            trusted,
+            wait: Duration::from_secs(5),
+            progress: None,
+            inspect: None,
+        }
+    }
+}
+
 impl std::fmt::Debug for RestoreOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { version, in_place, trusted, wait, progress: _, inspect: _ } = self;
-        write!(f, "Restoring {{ {version:?}, {in_place:?}, {trusted:?}, {wait:?} }}")
+        write!(f, "RestoreOptions {{ {version:?}, {in_place:?}, {trusted:?}, {wait:?} }}")
     }
 }
 

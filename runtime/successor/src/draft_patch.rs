@@ -9,9 +9,9 @@
 //!
 //! The templates in words are in `docs/operate/autogenesis.md`.
 
+mod draft_context;
 pub mod material;
 pub mod model;
-mod scene;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -29,8 +29,8 @@ use crate::session::{context, prompt};
 use crate::task::MAX_TURNS;
 use crate::tuning::{Component, Compressor, ReplyPolicy, SearchRanking, SearchWeights, Selector, Tuning};
 
+pub use draft_context::{DraftContext, ToolFacts};
 pub use material::{EvaluationInputs, material, material_within};
-pub use scene::{DraftContext, ToolFacts};
 
 /// The most skills of an index, the most bytes of it and the most bytes a text shrinks to: the ends of their ranges.
 const MOST_INDEX_BEST: usize = 1_000;

@@ -23,8 +23,8 @@ use crate::layout::{self, Layout};
 use crate::patch::{Patch, PatchChange};
 use crate::recent::Recent;
 use crate::records::{Saved, VerdictStore};
-use crate::sides::arms::{EvalResult, EvalRunner};
-use crate::sides::side::{ParentServices, limits};
+use crate::runner::eval_runner::{EvalResult, EvalRunner};
+use crate::runner::worker_handle::{ParentServices, limits};
 use crate::tool::SandboxedPrograms;
 use crate::verdict::{PatchBase, RuntimeIdentity, VERDICT_SCHEMA, Verdict};
 use crate::wire::{Face, Setup};
@@ -146,7 +146,7 @@ impl SuccessorFork {
                     outputs: &outputs,
                 };
                 let mut run = arms.run();
-                run.caveats.extend(crate::sides::artifacts::collect(&leases, &outputs)?);
+                run.caveats.extend(crate::runner::artifacts::collect(&leases, &outputs)?);
                 Ok(run)
             })
             .await?

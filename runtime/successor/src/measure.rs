@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 /// A side of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Arm {
+pub enum EvaluationArm {
     /// The brain as it is.
     Baseline,
     /// The brain with the patch.
     Patched,
 }
 
-impl Arm {
+impl EvaluationArm {
     /// Both, the baseline first.
     pub const BOTH: [Self; 2] = [Self::Baseline, Self::Patched];
 
@@ -202,7 +202,7 @@ pub struct EvaluationSample {
     /// Which time it was run, from 0.
     pub repetition: u32,
     /// The side.
-    pub arm: Arm,
+    pub arm: EvaluationArm,
     /// What had to hold, as the parent found it.
     pub checks: Vec<SampleCheck>,
     /// What was measured.

@@ -80,20 +80,23 @@ pub(super) struct Face {
     pub(super) name: String,
     pub(super) constrains_replies: bool,
     pub(super) needs_examples: bool,
+    #[serde(default)]
+    pub(super) preload_bytes: usize,
     pub(super) context_bytes: Option<usize>,
     pub(super) price: Option<Price>,
 }
 
 impl Face {
     pub(super) fn of(name: &str, capabilities: Capabilities) -> Self {
-        let Capabilities { constrains_replies, needs_examples, context_bytes, price } = capabilities;
-        Self { name: name.to_owned(), constrains_replies, needs_examples, context_bytes, price }
+        let Capabilities { constrains_replies, needs_examples, preload_bytes, context_bytes, price } = capabilities;
+        Self { name: name.to_owned(), constrains_replies, needs_examples, preload_bytes, context_bytes, price }
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
         Capabilities {
             constrains_replies: self.constrains_replies,
             needs_examples: self.needs_examples,
+            preload_bytes: self.preload_bytes,
             context_bytes: self.context_bytes,
             price: self.price,
         }

@@ -1,7 +1,7 @@
 //! A pass: who is eligible, what is planned, and what is written.
 
 use herm::error::Result;
-use herm::evolver::auto::{self, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions};
+use herm::evolver::pass::{EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions};
 use herm::evolver::prepare::{HARD_CAP, SUPPORT_PATH};
 use herm::evolver::select::{LexicalRanker, Ranker, RankerChain};
 use herm::evolver::verification::VerificationOptions;
@@ -224,7 +224,7 @@ fn only_what_the_agent_wrote_is_written_and_the_rest_is_shown_for_review() {
     let open_policy = EvolverPolicy { protect_core_skills: false, allow: vec!["*".to_owned()], block: Vec::new() };
     let options = EvolverPassOptions { policy: open_policy, max_skills: 10, ..applying() };
     let step = last_step(&brain);
-    let run = auto::run(&mut brain, &options, RankerChain::default(), &[slug("on-shelf")]).expect("a pass");
+    let run = pass::run(&mut brain, &options, RankerChain::default(), &[slug("on-shelf")]).expect("a pass");
     assert!(
         fate(&run)
             .iter()
@@ -239,7 +239,8 @@ fn only_what_the_agent_wrote_is_written_and_the_rest_is_shown_for_review() {
     assert_eq!(queue.len(), 5);
     let before = super::text_of(&brain, "of-user");
     let row = queue.iter().find(|row| row.skill == Some(slug("of-user"))).expect("queued");
-    let accepted = herm::evolver::lane::accept(&mut brain, &row.id, &VerificationOptions::default()).expect("accepted");
+    let accepted =
+        herm::evolver::review_queue::accept(&mut brain, &row.id, &VerificationOptions::default()).expect("accepted");
     assert!(accepted.is_done());
     let after = super::text_of(&brain, "of-user");
     assert!(after.starts_with(&before) && after.contains(super::START), "{after}");
@@ -304,7 +305,7 @@ fn a_ranker_decides_who_comes_first_and_never_who_is_eligible() {
     let options = EvolverPassOptions { max_skills: 1, ..EvolverPassOptions::default() };
     let plan = |ranker: &dyn Ranker| {
         let ground = EvolverView::of_brain(&brain).expect("ground");
-        auto::plan(&ground, &options, RankerChain { ranker: Some(ranker), reranker: None }).expect("a plan")
+        pass::plan(&ground, &options, RankerChain { ranker: Some(ranker), reranker: None }).expect("a plan")
     };
     let run = plan(&Backwards);
     assert_eq!((run.selection.mode, run.candidates[0].skill_name.as_str()), ("ranked", "c-three"));
@@ -484,7 +485,7 @@ fn options_out_of_range_are_refused_by_name() {
         (EvolverPassOptions { variants: 5, ..EvolverPassOptions::default() }, "variants"),
     ] {
         let ground = EvolverView::of_brain(&brain).expect("ground");
-        let error = auto::plan(&ground, &options, RankerChain::default()).expect_err("refused");
+        let error = pass::plan(&ground, &options, RankerChain::default()).expect_err("refused");
         assert!(error.message().contains(named), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use herm::backend::ScriptedBackend;
-use herm::evolver::auto::{EvolverPassMode, EvolverPassOptions};
+use herm::evolver::pass::{EvolverPassMode, EvolverPassOptions};
 use herm::evolver::{EvolverApproval, EvolverRoundOptions};
 use herm::harness::EvolverOptions;
 use herm::{Harness, Task};

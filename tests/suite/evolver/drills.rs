@@ -1,7 +1,7 @@
 //! The drill: everything a change replaced, restored into an empty directory.
 
 use herm::evolver::apply::{EvolverApproval, SkillUpdate, apply};
-use herm::evolver::auto::{EvolverCandidateStatus, EvolverPassOptions};
+use herm::evolver::pass::{EvolverCandidateStatus, EvolverPassOptions};
 use herm::evolver::rollback::{DrillCheck, DrillReport, drill, drill_in_staging, rollback};
 use herm::evolver::verification::VerificationOptions;
 use herm::{Brain, ErrorKind};

@@ -1,7 +1,7 @@
 //! Evidence that means harm: nothing a tool said can act in a skill, and nothing in a skill's own text can make the
 //! evolver lose any of it.
 
-use herm::evolver::auto::{EvolverCandidateStatus, EvolverPassOptions};
+use herm::evolver::pass::{EvolverCandidateStatus, EvolverPassOptions};
 use herm::skill::CreatedBy;
 use herm_tests::TempBrains;
 use herm_tests::brains::{skill_text, slug};

@@ -1,8 +1,8 @@
 //! What waits for a person: held changes, and changes to be taken back.
 
-use herm::evolver::auto::{EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions};
-use herm::evolver::lane::{self, ReviewOutcome};
-use herm::evolver::routine::{self, EvolverRoundOptions};
+use herm::evolver::pass::{EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions};
+use herm::evolver::review_queue::{self, ReviewOutcome};
+use herm::evolver::round::{self, EvolverRoundOptions};
 use herm::evolver::select::RankerChain;
 use herm::evolver::verification::VerificationOptions;
 use herm::evolver::{EvolverView, OutcomeVerdict, report};
@@ -32,10 +32,10 @@ fn a_held_change_changes_nothing_until_it_is_accepted() {
     // Held again, it is the same entry.
     pass(&mut brain, &holding());
     let [id] = waiting(&brain).try_into().expect("one entry");
-    let accepted = lane::accept(&mut brain, &id, &VerificationOptions::default()).expect("accepted");
+    let accepted = review_queue::accept(&mut brain, &id, &VerificationOptions::default()).expect("accepted");
     assert!(matches!(&accepted, ReviewOutcome::Change(done) if done.applied), "{accepted:?}");
     assert!(text_of(&brain, "pump").contains(START) && waiting(&brain).is_empty());
-    let twice = lane::accept(&mut brain, &id, &VerificationOptions::default()).expect_err("only once");
+    let twice = review_queue::accept(&mut brain, &id, &VerificationOptions::default()).expect_err("only once");
     assert_eq!(twice.kind(), ErrorKind::Conflict);
 }
 
@@ -63,7 +63,7 @@ fn what_is_held_or_rejected_already_takes_no_place_from_the_others() {
         assert_eq!(waiting(&brain).len(), held, "each pass holds the next one");
     }
     let first = waiting(&brain).remove(0);
-    lane::reject(&mut brain, &first).expect("rejected");
+    review_queue::reject(&mut brain, &first).expect("rejected");
     own(&mut brain, "e-five");
     seen(&mut brain, "e-five", &["x", "!y"]);
     pass(&mut brain, &one);
@@ -93,7 +93,7 @@ fn a_persons_no_holds_however_it_is_asked_and_until_there_is_newer_evidence() {
     let mut brain = with_evidence(&brains, &["pump"]);
     pass(&mut brain, &holding());
     let id = waiting(&brain).remove(0);
-    lane::reject(&mut brain, &id).expect("rejected");
+    review_queue::reject(&mut brain, &id).expect("rejected");
     let (step, said) = (last_step(&brain), format!("rejected-before: {id}"));
     for options in
         [applying(), EvolverPassOptions { variants: 4, ..applying() }, EvolverPassOptions { days: 30, ..holding() }]
@@ -125,7 +125,7 @@ fn what_was_rejected_is_not_brought_up_again() {
     let mut brain = with_evidence(&brains, &["pump"]);
     pass(&mut brain, &holding());
     let id = waiting(&brain).remove(0);
-    lane::reject(&mut brain, &id).expect("rejected");
+    review_queue::reject(&mut brain, &id).expect("rejected");
     let run = pass(&mut brain, &holding());
     assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Skipped, format!("rejected-before: {id}").as_str())]);
     assert!(waiting(&brain).is_empty());
@@ -140,7 +140,7 @@ fn a_held_change_of_a_text_that_moved_on_cannot_be_made_and_stays() {
     let mut draft = Draft::new();
     brain.edit(&mut draft).edit_skill(&slug("pump"), &skill_text("pump", "rewritten")).expect("edited");
     brain.settle(&draft, StepKind::Maintenance, "by a person").expect("settled");
-    let accepted = lane::accept(&mut brain, &id, &VerificationOptions::default()).expect("an answer");
+    let accepted = review_queue::accept(&mut brain, &id, &VerificationOptions::default()).expect("an answer");
     assert!(!accepted.is_done() && text_of(&brain, "pump").contains("rewritten"));
     assert_eq!(waiting(&brain), [id]);
 }
@@ -158,7 +158,7 @@ fn a_held_change_that_was_tampered_with_is_not_the_one_that_was_reviewed() {
         .expect("done");
     drop(database);
     let mut brain = brains.open("1").expect("opened");
-    let error = lane::accept(&mut brain, &id, &VerificationOptions::default()).expect_err("refused");
+    let error = review_queue::accept(&mut brain, &id, &VerificationOptions::default()).expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(!text_of(&brain, "pump").contains("keys"));
 }
@@ -196,10 +196,10 @@ fn a_block_whose_skill_got_worse_is_proposed_to_be_taken_back() {
     assert_eq!((change.outcome.before.sample.sessions, change.outcome.after.sample.sessions), (12, 12));
     let rate = change.outcome.error_rate_change.expect("a difference");
     assert!(rate.low > 0.3 && rate.high < 0.8, "{rate:?}");
-    let proposed = lane::propose_rollbacks(&mut brain, &found).expect("proposed");
+    let proposed = review_queue::propose_rollbacks(&mut brain, &found).expect("proposed");
     assert_eq!(proposed.len(), 1);
-    assert_eq!(lane::propose_rollbacks(&mut brain, &found).expect("again"), proposed, "once, not every day");
-    let accepted = lane::accept(&mut brain, &proposed[0], &VerificationOptions::default()).expect("accepted");
+    assert_eq!(review_queue::propose_rollbacks(&mut brain, &found).expect("again"), proposed, "once, not every day");
+    let accepted = review_queue::accept(&mut brain, &proposed[0], &VerificationOptions::default()).expect("accepted");
     assert!(matches!(&accepted, ReviewOutcome::Rollback(done) if done.rolled_back && done.manifest == step));
     assert_eq!(text_of(&brain, "pump"), before);
     assert!(!outcomes(&brain)[0].proposed_rollback);
@@ -242,8 +242,8 @@ fn notes_that_are_written_anew_every_day_are_judged_together_and_taken_back_toge
     let [era] = found.as_slice() else { panic!("one era: {found:?}") };
     assert_eq!((era.changes, era.outcome.verdict, era.proposed_rollback), (5, OutcomeVerdict::Worse, true));
     assert_eq!((era.outcome.before.sample.sessions, era.outcome.after.sample.sessions), (12, 20));
-    let proposed = lane::propose_rollbacks(&mut brain, &found).expect("proposed");
-    let accepted = lane::accept(&mut brain, &proposed[0], &VerificationOptions::default()).expect("accepted");
+    let proposed = review_queue::propose_rollbacks(&mut brain, &found).expect("proposed");
+    let accepted = review_queue::accept(&mut brain, &proposed[0], &VerificationOptions::default()).expect("accepted");
     assert!(accepted.is_done(), "{accepted:?}");
     assert_eq!(text_of(&brain, "pump"), before, "all five of them");
 }
@@ -262,10 +262,10 @@ fn a_rollback_that_was_rejected_is_not_proposed_again() {
     sessions(&mut brain, "after", 3, later);
     brains.clock.advance_ms(3_600_000);
     let routine = EvolverRoundOptions { options: holding(), ..EvolverRoundOptions::default() };
-    let round = |brain: &mut Brain| routine::run(brain, &routine, RankerChain::default(), &[]).expect("a round");
+    let round = |brain: &mut Brain| round::run(brain, &routine, RankerChain::default(), &[]).expect("a round");
     let proposed = round(&mut brain).rollbacks_proposed;
     assert_eq!(proposed.len(), 1, "a round proposes it by itself");
-    lane::reject(&mut brain, &proposed[0]).expect("rejected");
+    review_queue::reject(&mut brain, &proposed[0]).expect("rejected");
     assert!(round(&mut brain).rollbacks_proposed.is_empty());
 }
 
@@ -274,11 +274,14 @@ fn failures_are_mined_from_the_evidence_and_the_same_failure_is_one_entry() {
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["pump"]);
     seen(&mut brain, "pump", &["!connection refused", "!disk full"]);
-    let mined = lane::mine_evidence(&brain.evidence_view(), Timestamp(0)).expect("mined");
+    let mined = review_queue::mine_evidence(&brain.evidence_view(), Timestamp(0)).expect("mined");
     // Two kinds of failure, three rows: what differs is never one entry, what is the same always is.
     assert_eq!(mined.len(), 2, "{mined:?}");
-    assert_eq!(lane::enqueue(&mut brain, &mined).expect("queued"), [true, true]);
-    assert_eq!(lane::enqueue(&mut brain, &mined).expect("queued"), [false, false]);
+    assert_eq!(review_queue::enqueue(&mut brain, &mined).expect("queued"), [true, true]);
+    assert_eq!(review_queue::enqueue(&mut brain, &mined).expect("queued"), [false, false]);
     let id = mined[0].id.clone();
-    assert_eq!(lane::accept(&mut brain, &id, &VerificationOptions::default()).expect("noted"), ReviewOutcome::Noted);
+    assert_eq!(
+        review_queue::accept(&mut brain, &id, &VerificationOptions::default()).expect("noted"),
+        ReviewOutcome::Noted
+    );
 }

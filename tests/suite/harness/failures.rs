@@ -199,11 +199,12 @@ async fn a_tool_that_hangs_is_stopped() {
     let id = brain(&brains);
     let mut tools = Toolbox::new();
     tools.add(Arc::new(Hangs(ToolSpec::new("hangs", "It hangs.", Permission::Read, json!({}))))).expect("added");
-    let backend = ScriptedBackend::new([call("hangs", json!({})), ANSWER.to_owned()]);
+    let words = [call("hangs", json!({})), ANSWER.to_owned(), ANSWER.to_owned(), ANSWER.to_owned()];
+    let backend = ScriptedBackend::new(words);
     let harness = builder(&brains).toolbox(tools).backend(backend).build().expect("a harness");
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
     assert!(outcome.calls[0].summary.contains("too long"), "{:?}", outcome.calls);
-    assert_eq!(outcome.status, TaskStatus::Converged);
+    assert_eq!(outcome.status, TaskStatus::Incomplete, "nothing vouches for the answer");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use herm::brain::OnChanged;
-use herm::evolver::lane::{self, ReviewOutcome};
+use herm::evolver::review_queue::{self, ReviewOutcome};
 use herm::evolver::verification::VerificationOptions;
 use herm::memory::QueueRow;
 use herm::skill::CreatedBy;
@@ -78,7 +78,7 @@ fn files(brains: &TempBrains, name: &str) -> Vec<(String, String)> {
 
 fn accept(brains: &TempBrains, id: &str) -> ReviewOutcome {
     let mut brain = brains.open("1").expect("opened");
-    let accepted = lane::accept(&mut brain, id, &VerificationOptions::default()).expect("an answer");
+    let accepted = review_queue::accept(&mut brain, id, &VerificationOptions::default()).expect("an answer");
     brain.close().expect("closed");
     accepted
 }
@@ -243,7 +243,7 @@ async fn what_was_changed_since_cannot_be_accepted_and_what_was_rejected_is_not_
     assert!(told.contains("waits for a person") && again.skills_proposed.len() == 1);
     assert_eq!(waiting(&brains).iter().filter(|row| row.id == id).count(), 1, "the same change is one entry");
     let mut brain = brains.open("1").expect("opened");
-    lane::reject(&mut brain, &id).expect("rejected");
+    review_queue::reject(&mut brain, &id).expect("rejected");
     brain.close().expect("closed");
     let (outcome, told) = run(&brains, patch("by-import"), "").await;
     assert!(told.contains("a person rejected this very change"), "{told}");
@@ -507,7 +507,7 @@ async fn a_task_whose_changes_wait_replays_to_the_same_hash() {
     // What a person says of it later is no part of the task.
     let mut brain = brains.open("1").expect("opened");
     let waits = brain.evolver_rows().queue(Some("pending"), None).expect("the queue").remove(0).id;
-    lane::reject(&mut brain, &waits).expect("rejected");
+    review_queue::reject(&mut brain, &waits).expect("rejected");
     brain.close().expect("closed");
     let work = tempfile::tempdir().expect("a directory");
     let id = "1".parse().expect("an id");
@@ -524,7 +524,7 @@ async fn a_lesson_that_a_person_rejected_is_not_asked_again_in_slightly_other_wo
     let reject_all = || {
         let mut brain = brains.open("1").expect("opened");
         for row in waiting(&brains) {
-            lane::reject(&mut brain, &row.id).expect("rejected");
+            review_queue::reject(&mut brain, &row.id).expect("rejected");
         }
         brain.close().expect("closed");
     };

@@ -64,8 +64,17 @@ async fn a_failure_that_was_recovered_from_teaches() {
     let brains = TempBrains::new();
     brain(&brains);
     let words = vec![call("broken", json!({})), echo(1), ANSWER.to_owned()];
-    let outcome =
-        learn(&brains, words, &skill("create", "after-broken", "Recovers. Use when broken.", "# R\n\ntext\n")).await;
+    let outcome = learn(
+        &brains,
+        words,
+        &skill(
+            "create",
+            "after-broken",
+            "Recovers. Use when broken.",
+            "# R\n\nCall `echo` instead of the broken tool.\n",
+        ),
+    )
+    .await;
     assert_eq!(outcome.skills_changed.len(), 1);
     // A query that only speaks of errors is no failure.
     let words = vec![call("recall", json!({ "query": "error failed" })), echo(1), ANSWER.to_owned()];

@@ -127,7 +127,8 @@ impl Backend for Asks {
         let text = match (ask.messages.len(), input.split_once(' ')) {
             (2, Some((agent, rest))) => call("ask_agent", json!({ "agent": agent, "input": rest })),
             (2, None) => call("skills_list", json!({})),
-            _ => json!({ "heard": ask.messages.last().expect("a message").content.to_string() }).to_string(),
+            // What the call returned, however often the answer is sent back.
+            _ => json!({ "heard": ask.messages[3].content.to_string() }).to_string(),
         };
         Ok(Completion { text, finish: FinishReason::Stop, model: "asks".to_owned(), tokens: None, attestation: None })
     }

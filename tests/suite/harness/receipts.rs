@@ -307,7 +307,7 @@ async fn a_call_in_another_notation_runs_keeps_its_text_and_replays() {
     let step = reader(&brains).receipts(2, 2).expect("a receipt").pop().expect("a receipt").step;
     let transcript: Value =
         serde_json::from_slice(&reader(&brains).transcript(step).expect("read").expect("kept")).expect("JSON");
-    assert_eq!((&transcript["reading"], &transcript["turns"][1]["reply"]["text"]), (&json!(2), &json!(said)));
+    assert_eq!((&transcript["reading"], &transcript["turns"][1]["reply"]["text"]), (&json!(3), &json!(said)));
     assert_eq!(transcript["turns"][1]["call"], json!({ "tool": "note", "args": { "key": "k", "value": "v" } }));
     assert!(transcript["turns"][2].get("call").is_none(), "an empty answer went back");
     let work = tempfile::tempdir().expect("a directory");

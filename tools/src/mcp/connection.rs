@@ -57,8 +57,8 @@ impl Connection {
         let me =
             ClientConfig::new(ClientCapabilities::default(), Implementation::new("herm", env!("CARGO_PKG_VERSION")));
         let (transport, process) = match &server.reach {
-            Reach::Process { command, args, env } => {
-                let (process, pipes) = process::start(name, command, args, env, Arc::clone(&too_large))?;
+            Reach::Process(program) => {
+                let (process, pipes) = process::start(name, program, Arc::clone(&too_large))?;
                 (Way::Pipes(pipes), Some(process))
             }
             Reach::Http { url, header } => {

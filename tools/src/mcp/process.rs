@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::MAX_MESSAGE;
+use super::server::Program;
 
 /// What every program gets of herm's environment.
 const USUAL_ENV: [&str; 3] = ["PATH", "HOME", "LANG"];
@@ -43,17 +44,15 @@ impl Drop for Process {
 }
 
 /// Starts a program. `too_large` is told when it writes a line without end.
-pub(super) fn start(
-    server: &str,
-    command: &str,
-    args: &[String],
-    env: &[String],
-    too_large: Arc<watch::Sender<bool>>,
-) -> Result<(Process, Pipes)> {
-    let names = USUAL_ENV.into_iter().chain(env.iter().map(String::as_str));
+pub(super) fn start(server: &str, program: &Program, too_large: Arc<watch::Sender<bool>>) -> Result<(Process, Pipes)> {
+    let names = USUAL_ENV.into_iter().chain(program.env.iter().map(String::as_str));
     let seen = names.filter_map(|name| std::env::var_os(name).map(|value| (name, value)));
-    let mut child = Command::new(command)
-        .args(args)
+    let mut command = Command::new(&program.command);
+    if let Some(directory) = &program.directory {
+        command.current_dir(directory);
+    }
+    let mut child = command
+        .args(&program.args)
         .env_clear()
         .envs(seen)
         .stdin(Stdio::piped())

@@ -1,6 +1,7 @@
 //! What the operator says of a server.
 
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use herm::tool::Permission;
@@ -44,14 +45,20 @@ pub struct McpServer {
 #[derive(Debug, Clone)]
 pub(super) enum Reach {
     /// It is a program that herm starts and speaks to over pipes.
-    Process {
-        command: String,
-        args: Vec<String>,
-        /// Variables of herm's environment that it gets, beyond the few that every program needs.
-        env: Vec<String>,
-    },
+    Process(Program),
     /// It is a service that herm speaks to over HTTP.
     Http { url: Url, header: Option<SecretHeader> },
+}
+
+/// A program to start.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    pub(super) command: String,
+    pub(super) args: Vec<String>,
+    /// Variables of herm's environment that it gets, beyond the few that every program needs.
+    pub(super) env: Vec<String>,
+    /// Where it is started; where herm runs, unless said.
+    pub(super) directory: Option<PathBuf>,
 }
 
 /// A header with a secret in it. Nothing prints its value.
@@ -99,7 +106,7 @@ impl McpServer {
             return Err(Error::invalid(format!("the command of the MCP server {name} cannot be run as it stands"))
                 .hint("env lists names of variables, such as env = [\"API_KEY\"]; no text may hold a null character"));
         }
-        Self::new(name, Reach::Process { command: command.to_owned(), args, env })
+        Self::new(name, Reach::Process(Program { command: command.to_owned(), args, env, directory: None }))
     }
 
     /// A service to reach. It may be anywhere, this machine included: the operator named it. A header is sent over
@@ -127,6 +134,15 @@ impl McpServer {
             reconnect_pause: RECONNECT_PAUSE,
             max_tools: MAX_TOOLS,
         })
+    }
+
+    /// Where a program is started; where herm runs, unless said. A service is not started.
+    #[must_use]
+    pub fn directory(mut self, path: &Path) -> Self {
+        if let Reach::Process(program) = &mut self.reach {
+            program.directory = Some(path.to_owned());
+        }
+        self
     }
 
     /// How long a call may take, a new start of the server included; 30 seconds unless said.
@@ -165,7 +181,7 @@ impl McpServer {
     /// What the operator has to allow for it.
     pub fn permission(&self) -> Permission {
         match self.reach {
-            Reach::Process { .. } => Permission::Process,
+            Reach::Process(_) => Permission::Process,
             Reach::Http { .. } => Permission::Network,
         }
     }
@@ -173,7 +189,7 @@ impl McpServer {
     /// The host that it is reached at, where it is not a program.
     pub fn host(&self) -> Option<&str> {
         match &self.reach {
-            Reach::Process { .. } => None,
+            Reach::Process(_) => None,
             Reach::Http { url, .. } => Some(net::host(url)),
         }
     }

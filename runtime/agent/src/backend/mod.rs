@@ -151,6 +151,8 @@ pub struct Capabilities {
     pub constrains_replies: bool,
     /// It needs worked examples of calls in the prompt.
     pub needs_examples: bool,
+    /// How many bytes of skills its prompt takes whole; none, where it looks skills up itself or not at all.
+    pub preload_bytes: usize,
     /// The most bytes a conversation may have, where it is known.
     pub context_bytes: Option<usize>,
     /// What it costs, where it is known.

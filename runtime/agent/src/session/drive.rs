@@ -14,6 +14,7 @@ use crate::backend::{
 };
 use crate::ids::Random;
 use crate::memory::EvidenceStatus;
+use crate::session::exemplar::Plan;
 use crate::task::{StopReason, TaskEvent, TaskLimits, TaskUsage};
 use crate::tool::{ToolContext, ToolReport, ToolSpec, Toolbox, dispatch};
 
@@ -115,6 +116,8 @@ pub struct Session<'s> {
     pub answer: Option<&'s Value>,
     /// Whether the model had to be shown how to call and to answer.
     pub examples: bool,
+    /// The calls to make, where a task of this kind went well with them.
+    pub plan: Option<&'s Plan>,
     /// What the task may use up.
     pub limits: &'s TaskLimits,
     /// When it has to be done.
@@ -254,7 +257,7 @@ impl Session<'_> {
         driven: &mut SessionLog,
     ) -> Result<Completion, NoReply> {
         let mut messages = question.messages;
-        let legal = self.legal(question.legal);
+        let legal = self.legal(machine, question.legal);
         for shrunk in 0..=SHRINKS {
             let ask = CompletionRequest {
                 messages,
@@ -279,17 +282,38 @@ impl Session<'_> {
         Err(NoReply::Backend(BackendError::new(ErrorClass::ContextOverflow, "the conversation cannot be made shorter")))
     }
 
-    /// The legal replies as a schema, put together once a session, and only where it is of use.
-    fn legal(&self, legal: Legal) -> Arc<Value> {
+    /// The legal replies as a schema, put together once a session where nothing happened that changes them, and only where
+    /// it is of use.
+    fn legal(&self, machine: &Machine, legal: Legal) -> Arc<Value> {
         if !self.chain.backends.iter().any(|backend| backend.capabilities().constrains_replies) {
             return Arc::new(Value::Bool(true));
+        }
+        // A plan holds until a call goes wrong.
+        let goes_well = machine.calls().iter().all(|call| call.status == EvidenceStatus::Ok);
+        let legal = match self.plan.filter(|_| goes_well && legal != Legal::Final) {
+            Some(plan) => {
+                match plan.legal(machine.calls().len(), self.tools, &self.cx.task().input, &machine.results()) {
+                    Some(step) => return Arc::new(serde_json::json!({ "anyOf": [step] })),
+                    None if legal == Legal::CallOrFinal => Legal::Final,
+                    None => legal,
+                }
+            }
+            None => legal,
+        };
+        if legal != Legal::Final && !machine.failed().is_empty() {
+            let held = self.plan.map(|plan| plan.hold(self.tools, &self.cx.task().input, &machine.results()));
+            let held: Option<Vec<&ToolSpec>> = held.as_ref().map(|held| held.iter().collect());
+            let tools = held.as_deref().unwrap_or(self.tools);
+            return Arc::new(prompt::legal_schema(legal, tools, self.answer, self.examples, machine.failed()));
         }
         let cell = match legal {
             Legal::Call => &self.legal[0],
             Legal::CallOrFinal => &self.legal[1],
             Legal::Final => &self.legal[2],
         };
-        Arc::clone(cell.get_or_init(|| Arc::new(prompt::legal_schema(legal, self.tools, self.answer, self.examples))))
+        Arc::clone(
+            cell.get_or_init(|| Arc::new(prompt::legal_schema(legal, self.tools, self.answer, self.examples, &[]))),
+        )
     }
 
     /// Asks once, within budget, deadline and the caller's patience, and counts what it took.

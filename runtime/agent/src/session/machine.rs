@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::context::{self, Fit, TextOwner};
+use super::grounding::{Ground, Grounding, unsupported};
 use super::reply::{self, Edition, Object, ObjectProblem, ParsedReply, ReplyEnd};
 use crate::backend::{ChatMessage, FinishReason, Role};
 use crate::ids::Digest;
@@ -23,6 +24,13 @@ use crate::tuning::{Compressor, ReplyPolicy};
 const FAILURES_ALLOWED: u8 = 2;
 /// How often a call that is not made again may be repeated before the session ends.
 const REPEATS_ALLOWED: u8 = 2;
+
+/// How often an answer that nothing vouches for is sent back. After that the session ends, with the answer as one that
+/// is not verified.
+const REFUSALS_ALLOWED: u8 = 2;
+/// So many calls that went wrong, with every tool that could help among them, and the agent may say that it could not
+/// find out.
+const ENOUGH_FAILURES: usize = 4;
 
 /// What a session goes by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +56,33 @@ pub struct SessionRules {
     /// By which rules replies are read.
     #[serde(default)]
     pub reading: Edition,
+    /// The tools whose results an answer can rest on; all, where there are none. Looking up what the agent itself keeps
+    /// is no evidence of work.
+    #[serde(default)]
+    pub working_tools: Vec<String>,
+    /// What answers may draw on.
+    #[serde(default)]
+    pub facts: FactRules,
+}
+
+/// What the facts of an answer have to come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FactRules {
+    /// How much of an answer has to come from results.
+    pub grounding: Grounding,
+    /// The role: its words are the vocabulary of its answers.
+    pub role: Arc<str>,
+    /// The worked examples in the prompt: a copy of their values is no answer.
+    pub examples: Arc<str>,
+    /// Whether the role declares a schema of its answers.
+    pub has_schema: bool,
+}
+
+impl Default for FactRules {
+    /// Nothing is asked.
+    fn default() -> Self {
+        Self { grounding: Grounding::Off, role: "".into(), examples: "".into(), has_schema: false }
+    }
 }
 
 fn shrunk_bytes() -> usize {
@@ -66,6 +101,8 @@ impl Default for SessionRules {
             replies: ReplyPolicy::default(),
             answer_keys: Vec::new(),
             reading: Edition::default(),
+            working_tools: Vec::new(),
+            facts: FactRules::default(),
         }
     }
 }
@@ -200,6 +237,12 @@ pub struct Machine {
     /// The answer that was sent back once because it says too little. If nothing better comes, it counts.
     #[serde(default)]
     doubted: Option<String>,
+    /// Calls that went wrong since the last that went well.
+    #[serde(default)]
+    failed: Vec<ToolCall>,
+    /// How often an answer was sent back because nothing vouches for it.
+    #[serde(default)]
+    refusals: u8,
     phase: Phase,
 }
 
@@ -218,6 +261,8 @@ impl Machine {
             repeats: 0,
             dropped: 0,
             doubted: None,
+            failed: Vec::new(),
+            refusals: 0,
             phase: Phase::Asking,
         }
     }
@@ -267,9 +312,52 @@ impl Machine {
         self.turn + 1 >= self.rules.turns
     }
 
-    /// While there are tools, a final answer needs one of them to have run.
+    /// What the calls returned, in order.
+    pub fn results(&self) -> Vec<&str> {
+        let result = |said: &'_ ConversationEntry| matches!(said, ConversationEntry::Result(_));
+        self.said
+            .iter()
+            .filter(|said| result(said))
+            .filter_map(|said| said.text().split_once('\n'))
+            .map(|(_, body)| body)
+            .collect()
+    }
+
+    /// Calls that went wrong since the last that went well.
+    pub fn failed(&self) -> &[ToolCall] {
+        &self.failed
+    }
+
+    /// While there are tools, a final answer needs a call that went well, of a tool that touches the task's matter; or
+    /// that all of them went wrong often enough. By earlier rules it needed any call that ran.
     fn finals_allowed(&self) -> bool {
-        self.rules.tools.is_empty() || self.executed() > 0
+        if self.rules.tools.is_empty() {
+            return true;
+        }
+        if self.rules.reading < Edition::Third {
+            return self.executed() > 0;
+        }
+        self.has_succeeded() || self.has_tried_everything()
+    }
+
+    /// Whether a tool can be what an answer rests on.
+    fn is_working(&self, tool: &str) -> bool {
+        self.rules.working_tools.is_empty() || self.rules.working_tools.iter().any(|working| working == tool)
+    }
+
+    fn has_succeeded(&self) -> bool {
+        self.calls.iter().any(|call| call.status == EvidenceStatus::Ok && self.is_working(&call.tool))
+    }
+
+    fn has_tried_everything(&self) -> bool {
+        let wrong: Vec<&str> = self
+            .calls
+            .iter()
+            .filter(|call| call.status != EvidenceStatus::Ok && self.is_working(&call.tool) && self.knows(&call.tool))
+            .map(|call| call.tool.as_str())
+            .collect();
+        let mut could_help = self.rules.tools.iter().filter(|tool| self.is_working(tool));
+        wrong.len() >= ENOUGH_FAILURES && could_help.all(|tool| wrong.contains(&tool.as_str()))
     }
 
     fn legal(&self) -> Legal {
@@ -298,7 +386,14 @@ impl Machine {
             - u32::from(!reading.objects.is_empty());
         match self.chosen(&reading, legal) {
             Chosen::Call(call) => self.call(call),
-            Chosen::Answer(answer) => self.finish(answer),
+            Chosen::Answer(answer) => match self.objection(&answer) {
+                None => self.finish(answer),
+                Some(told) => self.unverified(answer, &told, last),
+            },
+            Chosen::Unproven(answer) => {
+                let told = self.no_success();
+                self.unverified(answer, &told, last)
+            }
             _ if last => self.at_ceiling(),
             Chosen::Doubt { answer, told } => {
                 self.doubted = Some(answer);
@@ -331,9 +426,12 @@ impl Machine {
             }
             fault = whole.iter().find_map(|object| self.fault_of(object, answers));
         }
-        let answer = if answers { self.best_answer(&whole) } else { None };
+        // An answer after calls that all went wrong is heard too: it may be all there is to say.
+        let unproven = self.rules.reading >= Edition::Third && !self.finals_allowed() && self.executed() > 0;
+        let answer = if answers || unproven { self.best_answer(&whole) } else { None };
         match (answer, fault) {
             (_, Some(problem)) => Chosen::Fault(problem),
+            (Some(text), None) if unproven => Chosen::Unproven(text.to_owned()),
             (None, None) => Chosen::Nothing,
             // While a tool may be called, what cannot be read may be a call.
             (Some(_), None) if legal != Legal::Final && whole.len() < reading.objects.len() => Chosen::Mixed,
@@ -441,6 +539,55 @@ impl Machine {
         ReplyEffect::Done
     }
 
+    /// Why an answer is not accepted, as a sentence to the model: it has facts that come from nowhere.
+    fn objection(&self, answer: &str) -> Option<String> {
+        let facts = &self.rules.facts;
+        if self.rules.reading < Edition::Third || self.rules.tools.is_empty() {
+            return None;
+        }
+        let ground = Ground {
+            question: &self.input,
+            role: &facts.role,
+            examples: &facts.examples,
+            has_schema: facts.has_schema,
+        };
+        let results = self.said.iter().filter_map(|said| match said {
+            ConversationEntry::Result(text) => Some(&**text),
+            ConversationEntry::Reply(_) | ConversationEntry::Nudge(_) => None,
+        });
+        let nowhere = unsupported(answer, &ground, results, facts.grounding);
+        if nowhere.is_empty() {
+            return None;
+        }
+        let named: Vec<String> = nowhere.iter().take(4).map(|word| format!("{word:?}")).collect();
+        Some(format!(
+            "That answer is not accepted: no result of this task says {}. Call a tool, or answer with what the results \
+             above say and nothing else.",
+            named.join(", ")
+        ))
+    }
+
+    /// Said where an answer comes after calls that all went wrong.
+    fn no_success(&self) -> String {
+        let tools = if self.rules.working_tools.is_empty() { &self.rules.tools } else { &self.rules.working_tools };
+        format!(
+            "That answer is not accepted: no call has gone well yet, so nothing vouches for it. Call one of {} with other \
+             arguments.",
+            tools.join(", ")
+        )
+    }
+
+    /// Sends an answer back that nothing vouches for. A model that insists ends its session with it.
+    fn unverified(&mut self, answer: String, told: &str, last: bool) -> ReplyEffect {
+        if !last && self.refusals < REFUSALS_ALLOWED {
+            self.refusals += 1;
+            return self.nudge(told);
+        }
+        let message = Some(format!("the answer is not verified: {told}"));
+        self.phase = Phase::Done(Stop { reason: StopReason::Unverified, answer: Some(answer), message });
+        ReplyEffect::Done
+    }
+
     fn call(&mut self, call: ToolCall) -> ReplyEffect {
         if self.failures.get(&call.digest()).is_some_and(|failed| *failed >= FAILURES_ALLOWED) {
             self.repeats += 1;
@@ -505,11 +652,15 @@ impl Machine {
     /// Takes what came of the call. Does nothing where no call was asked for.
     pub fn take(&mut self, report: &ToolReport) {
         let Phase::Calling(call) = &self.phase else { return };
-        let (digest, tool) = (call.digest(), call.tool.clone());
+        let call = call.clone();
+        let tool = call.tool.clone();
         self.record(&tool, report.status, &report.summary, report.millis);
-        if report.status != EvidenceStatus::Ok {
-            let failed = self.failures.entry(digest).or_default();
+        if report.status == EvidenceStatus::Ok {
+            self.failed.clear();
+        } else {
+            let failed = self.failures.entry(call.digest()).or_default();
             *failed = failed.saturating_add(1);
+            self.failed.push(call);
         }
         let head = match report.status {
             EvidenceStatus::Ok => "result",
@@ -581,6 +732,8 @@ enum Chosen {
     Call(ToolCall),
     /// A final answer.
     Answer(String),
+    /// A final answer after calls that all went wrong.
+    Unproven(String),
     /// An answer that says too little, and what the model is told.
     Doubt { answer: String, told: String },
     /// An answer, and something beside it that cannot be read.

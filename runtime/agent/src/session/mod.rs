@@ -2,24 +2,31 @@
 //!
 //! - [`machine`] decides: replies and results in, the next thing to do out. Pure and serialisable.
 //! - [`context`] makes a conversation fit: the registered compressors.
+//! - [`grounding`] asks whether the facts of an answer come from results.
 //! - [`reply`] finds the JSON objects a model wrote in its text.
 //! - [`prompt`] writes the system message.
-//! - [`worked`] writes that of a model which has to be shown.
+//! - [`few_shot`] writes that of a model which has to be shown.
 //! - [`Session`] drives: it asks, calls and listens, and is the only part that waits for anything.
 //! - [`synthesis`] turns a hard task into a skill.
-//! - [`Transcript`] is everything a replay needs; [`account`] is what the brain remembers.
+//! - [`Transcript`] is everything a replay needs; [`task_record`] is what the brain remembers.
 
-pub mod account;
 pub mod context;
 mod drive;
+pub mod exemplar;
+pub mod few_shot;
+pub mod grounding;
+mod lesson_rules;
 pub mod machine;
 pub mod prompt;
 pub mod reply;
+mod retry;
+mod role;
 mod run;
+mod shown;
 pub mod synthesis;
+pub mod task_record;
 mod transcript;
-pub mod worked;
 
 pub use drive::{AnswerRelease, CancelToken, EventSender, LiveTools, Session, SessionLog, ToolExecutor, stop_of};
-pub use run::{FinishedTask, TaskRun};
-pub use transcript::{TRANSCRIPT_SCHEMA, Transcript, Turn};
+pub use run::{FinishedTask, GOOD_SCORE, TaskRun};
+pub use transcript::{HarvestRule, TRANSCRIPT_SCHEMA, Transcript, Turn};

@@ -3,10 +3,11 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::machine::Legal;
-use super::worked;
+use super::few_shot;
+use super::machine::{Legal, ToolCall};
+use super::retry;
 use crate::error::Result;
 use crate::ids::Slug;
 use crate::text;
@@ -38,6 +39,19 @@ pub struct Prompt<'a> {
     pub answer: Option<&'a Value>,
     /// Whether the model has to be shown: the prompt is then short, with a worked example of every tool.
     pub examples: bool,
+    /// A task of this kind that went well, as [`crate::session::exemplar::Example::render`] writes it.
+    pub shown: Option<&'a str>,
+    /// Skills that fit the task, whole.
+    pub preloaded: &'a [PreloadedSkill],
+}
+
+/// A skill whose body stands in the prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreloadedSkill {
+    /// Its identity.
+    pub slug: Slug,
+    /// Its body.
+    pub body: String,
 }
 
 /// The part of the skill index that the prompt shows.
@@ -97,13 +111,35 @@ pub fn system(prompt: &Prompt<'_>) -> String {
     text.push('\n');
     memory(prompt, &mut text);
     if prompt.examples && !prompt.tools.is_empty() {
-        worked::tools(prompt, &mut text);
+        few_shot::tools(prompt, &mut text);
     } else {
         tools(prompt, &mut text);
         finish(prompt, &mut text);
+        example(prompt, &mut text);
     }
     skills(prompt, &mut text);
+    preloaded(prompt, &mut text);
     text
+}
+
+fn example(prompt: &Prompt<'_>, text: &mut String) {
+    if let Some(shown) = prompt.shown {
+        text.push_str(
+            "\n# Example\n\nA task of this kind that went well. Its calls show the way; its values are not those of your \
+             task.\n\n",
+        );
+        text.push_str(shown);
+    }
+}
+
+/// Skills that fit, whole. Behind everything else: what stands last weighs most with a small model.
+fn preloaded(prompt: &Prompt<'_>, text: &mut String) {
+    for skill in prompt.preloaded {
+        // The prompt's own headings stay the largest.
+        let body = skill.body.trim().replace("\n# ", "\n## ");
+        let body = if body.starts_with("# ") { format!("#{body}") } else { body };
+        add(text, format_args!("\n# Procedure: {}\n\n{body}\n", skill.slug));
+    }
 }
 
 fn memory(prompt: &Prompt<'_>, text: &mut String) {
@@ -199,22 +235,32 @@ pub fn required_keys(schema: Option<&Value>) -> Vec<String> {
 }
 
 /// The legal replies as a JSON Schema. A model that had to be shown answers in the shape of its examples, where the
-/// role declares none.
-pub fn legal_schema(legal: Legal, tools: &[&ToolSpec], answer: Option<&Value>, examples: bool) -> Value {
+/// role declares none. Values that went wrong since the last call that went well are not legal again.
+pub fn legal_schema(
+    legal: Legal,
+    tools: &[&ToolSpec],
+    answer: Option<&Value>,
+    examples: bool,
+    failed: &[ToolCall],
+) -> Value {
     let mut shapes = Vec::new();
     if legal != Legal::Final {
         for card in tools {
-            shapes.push(json!({
-                "type": "object",
-                "additionalProperties": false,
-                "required": ["tool", "args"],
-                "properties": { "tool": { "const": card.name }, "args": card.schema },
-            }));
+            let wrong: Vec<&Map<String, Value>> =
+                failed.iter().filter(|call| call.tool == card.name).map(|call| &call.args).collect();
+            for args in retry::untried(&card.schema, &wrong) {
+                shapes.push(json!({
+                    "type": "object",
+                    "additionalProperties": false,
+                    "required": ["tool", "args"],
+                    "properties": { "tool": { "const": card.name }, "args": args },
+                }));
+            }
         }
     }
     if legal != Legal::Call {
         let any = match examples {
-            true => worked::usual_answer(),
+            true => few_shot::usual_answer(),
             false => json!({ "type": "object", "not": { "required": ["tool"] } }),
         };
         shapes.push(answer.cloned().unwrap_or(any));

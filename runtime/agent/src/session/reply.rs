@@ -49,9 +49,11 @@ pub enum Edition {
     /// Without calls of other notations; the first legal object counts, an empty one too; of a key that occurs twice in
     /// the arguments the last counts.
     First,
-    /// As `docs/reference/reply.md` says.
-    #[default]
+    /// As `docs/reference/reply.md` says; any call that ran makes an answer legal.
     Second,
+    /// The same replies; an answer needs a call that went well, and facts that come from results.
+    #[default]
+    Third,
 }
 
 impl Edition {
@@ -71,6 +73,7 @@ impl From<Edition> for u8 {
         match edition {
             Edition::First => 1,
             Edition::Second => 2,
+            Edition::Third => 3,
         }
     }
 }
@@ -81,7 +84,8 @@ impl TryFrom<u8> for Edition {
         match number {
             1 => Ok(Self::First),
             2 => Ok(Self::Second),
-            other => Err(format!("its replies were read by rules {other}, and this herm knows 1 and 2")),
+            3 => Ok(Self::Third),
+            other => Err(format!("its replies were read by rules {other}, and this herm knows 1 to 3")),
         }
     }
 }
@@ -351,7 +355,7 @@ impl<'r> Scan<'r> {
                 }
             }
             BraceKind::Prose { doubled } => {
-                if self.edition == Edition::Second {
+                if self.edition != Edition::First {
                     self.open_brace(at, false, doubled);
                 }
                 at + 1
@@ -447,7 +451,7 @@ impl<'r> Scan<'r> {
             return end;
         }
         fence_end(self.text, end, ticks).unwrap_or_else(|| {
-            if self.edition == Edition::Second {
+            if self.edition != Edition::First {
                 self.end = ReplyEnd::Truncated;
             }
             self.pass_rest(at)
@@ -468,7 +472,7 @@ impl<'r> Scan<'r> {
         if candidate.ends_thought {
             self.forget();
         }
-        if self.edition == Edition::Second || self.candidates.len() < MOST_OBJECTS {
+        if self.edition != Edition::First || self.candidates.len() < MOST_OBJECTS {
             self.candidates.push(candidate);
         } else {
             self.left_out += 1;
@@ -655,7 +659,7 @@ impl<'r> Candidate<'r> {
                     return Some(Self { text, from, depth, ends_thought });
                 }
                 b'}' => braces -= 1,
-                b'/' | 0x80.. if edition == Edition::Second => {
+                b'/' | 0x80.. if edition != Edition::First => {
                     if let Some(after) = comment_end(text, at).or_else(|| odd_blank(text, at)) {
                         ends_thought |= thought_end(text.get(..after)?, at, None).is_some();
                         at = after;
@@ -678,7 +682,7 @@ impl<'r> Candidate<'r> {
     fn announced(&self, reply: &'r str, edition: Edition) -> Announced<'r> {
         match edition {
             Edition::First => Announced::Nothing,
-            Edition::Second => Announced::around(reply, self.from, self.from + self.text.len()),
+            Edition::Second | Edition::Third => Announced::around(reply, self.from, self.from + self.text.len()),
         }
     }
 

@@ -4,30 +4,48 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::account;
+use serde_json::{Value, json};
+
 use super::context;
 use super::drive::{AnswerRelease, CancelToken, EventSender, Session, SessionLog, ToolExecutor, stop_of};
-use super::machine::{Machine, SessionRules, Stop};
+use super::exemplar::{self, Example, ExampleCache, Plan};
+use super::few_shot;
+use super::lesson_rules::{self, LessonContext};
+use super::machine::{FactRules, Machine, SessionRules, Stop};
 use super::prompt::{self, Prompt, PromptSkills};
 use super::reply::Edition;
+use super::role::Role;
+use super::shown::{Learned, ShowRules};
 use super::synthesis::{self, SynthesisSource};
-use super::transcript::{TRANSCRIPT_SCHEMA, Transcript};
-use super::worked;
+use super::task_record;
+use super::transcript::{HarvestRule, TRANSCRIPT_SCHEMA, Transcript};
 use crate::backend::Chain;
 use crate::brain::MemoryLayer;
+use crate::checks::{self, Check, CheckResult, Verifier};
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Random, Slug};
 use crate::layout;
-use crate::memory::layers;
-use crate::task::{CallRecord, ChangedSkill, StopReason, TaskEvent, TaskLimits, TaskStatus, TaskUsage};
+use crate::memory::{EvidenceStatus, OutcomeReport, OutcomeSource, OutcomeValue, TaskOutcome, layers};
+use crate::redact::redact;
+use crate::task::{
+    CallRecord, ChangedSkill, LearningOptions, ShownAs, StopReason, TaskEvent, TaskLimits, TaskStatus, TaskUsage,
+};
+use crate::text;
 use crate::tool::{
-    SkillRules, SkillWriteOutcome, TaskFrame, TaskProposal, ToolContext, ToolSpec, Toolbox, WorkingCopy,
-    with_working_copy, with_working_copy_inline,
+    ProgramRunner, SkillChange, SkillRules, SkillWriteOutcome, TaskFrame, TaskProposal, ToolContext, ToolSpec, Toolbox,
+    WorkingCopy, dispatch, with_working_copy, with_working_copy_inline,
 };
 use crate::tuning::Tuning;
 
 /// How long a tool that outstayed its time may still hold the desk.
 const PATIENCE_WITH_TOOLS: Duration = Duration::from_secs(30);
+
+/// From this score on an outcome is good enough to learn from.
+pub const GOOD_SCORE: f64 = 0.7;
+/// How long whoever verifies an answer may take.
+const VERIFIER_TIME: Duration = Duration::from_secs(10);
+/// The most characters of a note on an outcome.
+const NOTE_CHARS: usize = 300;
 
 /// The backend of a task that asks none.
 const NOBODY: &str = "none";
@@ -50,8 +68,14 @@ pub struct TaskRun<'r> {
     pub limits: &'r TaskLimits,
     /// Which components and constants the brain runs with.
     pub tuning: Arc<Tuning>,
-    /// Whether a hard task is learned from.
-    pub learning: bool,
+    /// What is learned, and how it is shown.
+    pub learning: LearningOptions,
+    /// The share of matching tasks that are shown what is on trial.
+    pub trial_share: f64,
+    /// Examples that were read already.
+    pub examples: Arc<ExampleCache>,
+    /// Runs programs that verify answers.
+    pub verifiers: Option<Arc<dyn ProgramRunner>>,
     /// Ends it early.
     pub cancel: &'r CancelToken,
     /// Who watches.
@@ -100,11 +124,12 @@ pub struct FinishedTask {
 
 /// What the prompt is made of, read from the brain.
 struct Prepared {
-    role: String,
+    role: Role,
     memory: String,
     users: String,
     subscriber: String,
     shown: PromptSkills,
+    learned: Learned,
     /// What the choice went by, where meaning had a part in it.
     best: Option<Vec<Slug>>,
     warning: Option<String>,
@@ -119,9 +144,11 @@ impl TaskRun<'_> {
         let prepared = self.prepare().await?;
         let cards: Vec<&ToolSpec> = self.toolbox.iter().map(|tool| tool.spec()).collect();
         let capabilities = self.chain.backends.first().map(|backend| backend.capabilities()).unwrap_or_default();
-        let answer = prompt::final_schema(&prepared.role);
+        let role = &prepared.role;
+        let answer = prompt::final_schema(&role.text);
+        let example = prepared.learned.example.as_ref().map(Example::render);
         let system: Arc<str> = prompt::system(&Prompt {
-            role: &prepared.role,
+            role: &role.text,
             memory: &prepared.memory,
             users: &prepared.users,
             subscriber: &prepared.subscriber,
@@ -130,8 +157,12 @@ impl TaskRun<'_> {
             turns: self.limits.turns,
             answer: answer.as_ref(),
             examples: capabilities.needs_examples,
+            shown: example.as_deref(),
+            preloaded: &prepared.learned.preloaded,
         })
         .into();
+        let planned = prepared.learned.shown.iter().any(|shown| shown.shown_as == ShownAs::Plan);
+        let plan = prepared.learned.example.as_ref().filter(|_| planned).and_then(|found| Plan::of(found, &cards));
         let tuning = &self.tuning;
         // What was said then is read as it was read then.
         let reading = self.replayed.map_or_else(Edition::default, |replayed| replayed.reading);
@@ -144,6 +175,22 @@ impl TaskRun<'_> {
             replies: tuning.replies.unwrap_or_default(),
             answer_keys: prompt::required_keys(answer.as_ref()),
             reading,
+            // A small model loads a skill and answers at once. Where one does not have to be shown how to work, it may
+            // have all it needs from what it looked up.
+            working_tools: match capabilities.needs_examples {
+                true => cards.iter().filter(|card| !card.lookup).map(|card| card.name.clone()).collect(),
+                false => Vec::new(),
+            },
+            facts: FactRules {
+                grounding: role.grounding,
+                role: role.text.as_str().into(),
+                examples: match (&example, capabilities.needs_examples) {
+                    (Some(example), _) => example.as_str().into(),
+                    (None, true) => few_shot::card_examples(&cards, answer.as_ref()).into(),
+                    (None, false) => "".into(),
+                },
+                has_schema: answer.is_some(),
+            },
         };
         let mut machine = Machine::new(rules.clone(), Arc::clone(&system), Arc::clone(&prepared.question));
         let session = Session {
@@ -153,6 +200,7 @@ impl TaskRun<'_> {
             tools: &cards,
             answer: answer.as_ref(),
             examples: capabilities.needs_examples,
+            plan: plan.as_ref(),
             limits: self.limits,
             until: self.frame.until,
             cancel: self.cancel,
@@ -180,27 +228,43 @@ impl TaskRun<'_> {
             limits: self.limits.clone(),
             tools: rules.tools,
             backend: driven.backend.clone(),
-            learning: self.learning,
+            learning: self.learning.learns && self.learning.synthesis,
             sharing: self.frame.shares,
             examples: capabilities.needs_examples,
             gated: self.rules() == SkillRules::Gated,
             reading,
             prompt: crate::ids::sha256(system.as_bytes()),
             skills: prepared.best,
+            shown: prepared.learned.shown,
+            outcome: TaskOutcome::default(),
+            harvest: self.harvest(),
             turns: std::mem::take(&mut driven.turns),
             synthesis: None,
             stop: stop.clone(),
         };
         let mut warnings: Vec<String> = prepared.warning.into_iter().collect();
         let converged = stop.reason.status() == TaskStatus::Converged;
-        if self.learning && converged && synthesis::is_hard(machine.calls(), self.rules()) {
-            match self.learn(&session, &machine, &mut transcript, &mut driven, prepared.archived).await {
+        transcript.outcome = match self.replayed {
+            Some(replayed) => replayed.outcome.clone(),
+            None if self.known.is_some() => TaskOutcome::default(),
+            None => self.outcome(&prepared.role, answer.as_ref(), &transcript).await,
+        };
+        if transcript.learning && converged && synthesis::is_hard(machine.calls(), self.rules()) {
+            match self
+                .learn(&session, &machine, &mut transcript, &mut driven, prepared.archived, &prepared.role.text)
+                .await
+            {
                 Ok(waits) => warnings.extend(waits),
                 Err(error) => {
                     tracing::info!(brain = %self.frame.brain, %error, "nothing was written down");
                     warnings.push(format!("no skill was written: {}", error.message()));
                 }
             }
+        }
+        if converged && transcript.harvest != HarvestRule::Never {
+            self.keep_example(&prepared.role.text, &transcript).await.unwrap_or_else(|error| {
+                tracing::info!(brain = %self.frame.brain, %error, "no example was kept");
+            });
         }
         if stop.reason == StopReason::Final
             && let Some(release) = self.release
@@ -209,6 +273,129 @@ impl TaskRun<'_> {
             transcript.stop = Stop { reason: StopReason::Cancelled, answer: None, message: Some(why) };
         }
         self.close(machine, driven, transcript, warnings).await
+    }
+
+    /// Whether a task that went well leaves an example. What one subscriber said is no example for others.
+    fn harvest(&self) -> HarvestRule {
+        let options = self.learning;
+        match self.replayed {
+            Some(replayed) => replayed.harvest,
+            None if !(options.learns && options.examples) || self.frame.is_private() => HarvestRule::Never,
+            None if options.unrated => HarvestRule::Grounded,
+            None => HarvestRule::Good,
+        }
+    }
+
+    /// Keeps an example of the task, where its outcome is good; where nobody says, and that is enough, where all facts of
+    /// its answer come from results.
+    async fn keep_example(&self, role: &str, transcript: &Transcript) -> Result<()> {
+        let is_good = match transcript.outcome.value.score() {
+            Some(score) => score >= GOOD_SCORE,
+            None => transcript.harvest == HarvestRule::Grounded && exemplar::is_grounded(transcript, role),
+        };
+        if !is_good {
+            return Ok(());
+        }
+        let Some(example) = exemplar::harvest(transcript, role) else { return Ok(()) };
+        with_working_copy(&self.desk, move |desk| exemplar::keep::keep(desk, example)).await.map(drop)
+    }
+
+    /// How good the answer was, as far as the role says how to find out.
+    async fn outcome(&self, role: &Role, schema: Option<&Value>, transcript: &Transcript) -> TaskOutcome {
+        let stop = &transcript.stop;
+        if stop.reason.status() == TaskStatus::Failed {
+            return TaskOutcome::default();
+        }
+        let mut reports = Vec::new();
+        let at = self.frame.at;
+        let answer = stop.answer.as_deref();
+        if let (Some(schema), Some(answer)) = (schema, answer) {
+            let value = serde_json::from_str(answer).unwrap_or_default();
+            let problems = crate::schema::problems(schema, &value);
+            if !problems.is_empty() {
+                let note = Some(text::head(&problems.join("; "), NOTE_CHARS));
+                reports.push(OutcomeReport { source: OutcomeSource::Schema, value: OutcomeValue::Bad, note, at });
+            }
+        }
+        if !role.checks.is_empty() {
+            let mut asked = Vec::new();
+            for verifier in role.checks.iter().filter_map(Check::verifier) {
+                asked.push(self.ask_verifier(verifier, transcript).await);
+            }
+            let (value, note) = match checks::evaluate(&role.checks, answer, &transcript.made_calls(), &asked) {
+                CheckResult::Holds => (OutcomeValue::Good, None),
+                CheckResult::Share(share) => (OutcomeValue::of_score(share.clamp(0.0, 1.0)).unwrap_or_default(), None),
+                CheckResult::Fails(why) => (OutcomeValue::Bad, Some(why)),
+                CheckResult::Unknown(why) => (OutcomeValue::Unknown, Some(why)),
+            };
+            let note = note.map(|note| text::head(&redact(&note), NOTE_CHARS));
+            reports.push(OutcomeReport { source: OutcomeSource::Verifier, value, note, at });
+        }
+        TaskOutcome::of(reports)
+    }
+
+    /// Asks a tool or a program what it says of the answer.
+    async fn ask_verifier(&self, verifier: Verifier<'_>, transcript: &Transcript) -> CheckResult {
+        let answer: Value = transcript
+            .stop
+            .answer
+            .as_deref()
+            .map(|answer| serde_json::from_str(answer).unwrap_or_else(|_| Value::from(answer)))
+            .unwrap_or_default();
+        match verifier {
+            Verifier::Tool(name) => {
+                let args = json!({ "answer": answer, "question": self.frame.input.as_ref() });
+                let args = args.as_object().cloned().unwrap_or_default();
+                let report = match self.toolbox.get(name) {
+                    Some(tool) => dispatch(tool, args, &self.cx, self.frame.until + VERIFIER_TIME).await,
+                    None => return CheckResult::Unknown(format!("there is no tool {name}")),
+                };
+                match report.status {
+                    EvidenceStatus::Ok => CheckResult::Holds,
+                    EvidenceStatus::Failed => CheckResult::Fails(report.summary),
+                    EvidenceStatus::Refused => CheckResult::Unknown(report.summary),
+                }
+            }
+            Verifier::Program(path) => self.ask_program(path, &answer, transcript).await,
+        }
+    }
+
+    /// Runs a program of the brain: it reads question, answer and calls as one JSON object, and writes `good`, `bad` or a
+    /// number from 0 to 1. A program that cannot be run, or says anything else, says nothing about the answer.
+    async fn ask_program(&self, path: &str, answer: &Value, transcript: &Transcript) -> CheckResult {
+        let unknown = |why: String| CheckResult::Unknown(format!("{path}: {why}"));
+        let Some(runner) = &self.verifiers else {
+            return unknown("programs are not allowed here".to_owned());
+        };
+        let read = {
+            let path = path.to_owned();
+            with_working_copy(&self.desk, move |desk| desk.read(&path.parse()?)).await
+        };
+        let program: Arc<[u8]> = match read {
+            Ok(Some(bytes)) => bytes.into(),
+            Ok(None) => return unknown("there is no such file in the brain".to_owned()),
+            Err(error) => return unknown(error.message().to_owned()),
+        };
+        let calls: Vec<Value> = transcript
+            .turns
+            .iter()
+            .filter_map(|turn| {
+                let (call, report) = (turn.call.as_ref()?, turn.report.as_ref()?);
+                Some(json!({ "tool": call.tool, "args": call.args, "status": report.status, "result": report.text }))
+            })
+            .collect();
+        let input = json!({ "question": transcript.input, "answer": answer, "calls": calls }).to_string();
+        match runner.run(path, &program, input.into_bytes(), VERIFIER_TIME).await {
+            Ok(said) => match String::from_utf8_lossy(&said).trim() {
+                "good" => CheckResult::Holds,
+                "bad" => CheckResult::Fails(format!("{path} says so")),
+                said => match said.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share)) {
+                    Some(share) => CheckResult::Share(share),
+                    None => unknown(format!("it said {:?}, and not good, bad or 0 to 1", text::head(said, 80))),
+                },
+            },
+            Err(error) => unknown(error.message().to_owned()),
+        }
     }
 
     /// Which rules hold for skills: those of the task that is replayed, where it is one.
@@ -220,11 +407,13 @@ impl TaskRun<'_> {
     }
 
     fn ended(&self, stop: Stop) -> Stop {
-        let from_outside = |reason| !matches!(reason, StopReason::Final | StopReason::Ceiling | StopReason::Stuck);
+        let from_outside = |reason| {
+            !matches!(reason, StopReason::Final | StopReason::Unverified | StopReason::Ceiling | StopReason::Stuck)
+        };
         match self.replayed {
             // An answer that was not let go ended from outside too, after its last reply.
             Some(before)
-                if matches!(stop.reason, StopReason::Backend | StopReason::Final)
+                if matches!(stop.reason, StopReason::Backend | StopReason::Final | StopReason::Unverified)
                     && from_outside(before.stop.reason) =>
             {
                 before.stop.clone()
@@ -238,7 +427,39 @@ impl TaskRun<'_> {
         if prepared.shown.more > 0 {
             self.choose_by_meaning(&mut prepared).await;
         }
+        self.choose_learned(&mut prepared).await?;
         Ok(prepared)
+    }
+
+    /// Chooses what of the learned is shown.
+    async fn choose_learned(&self, prepared: &mut Prepared) -> Result<()> {
+        let capabilities = self.chain.backends.first().map(|backend| backend.capabilities()).unwrap_or_default();
+        let holds = self.chain.backends.iter().all(|backend| backend.capabilities().constrains_replies);
+        let (frame, options) = (Arc::clone(&self.frame), self.learning);
+        let replayed = self.replayed.map(|replayed| replayed.shown.clone());
+        let cache = Arc::clone(&self.examples);
+        let (share, is_known) = (self.trial_share, self.known.is_some() || frame.commanded.get().is_some());
+        let mut index = std::mem::take(&mut prepared.shown);
+        (prepared.learned, prepared.shown) = with_working_copy_inline(&self.desk, move |desk| {
+            if is_known && replayed.is_none() {
+                return Ok((Learned::default(), index));
+            }
+            let rules = ShowRules {
+                brain: &frame.brain,
+                task: &frame.task,
+                question: &frame.input,
+                options,
+                plans: options.plans && holds,
+                preload_bytes: capabilities.preload_bytes,
+                share,
+                cache: &cache,
+                replayed: replayed.as_deref(),
+            };
+            let learned = rules.choose(desk, &mut index)?;
+            Ok((learned, index))
+        })
+        .await?;
+        Ok(())
     }
 
     /// Chooses the skills again by words and meaning, where that is on; in a replay, as it was recorded. What goes
@@ -275,7 +496,7 @@ impl TaskRun<'_> {
     fn index_room(&self) -> Room {
         let shown = self.chain.backends.first().is_some_and(|backend| backend.capabilities().needs_examples);
         let (bytes, best) = match shown {
-            true => (worked::INDEX_BYTES, worked::INDEX_BEST),
+            true => (few_shot::INDEX_BYTES, few_shot::INDEX_BEST),
             false => (prompt::INDEX_BYTES, prompt::INDEX_BEST),
         };
         Room { bytes: self.tuning.index_bytes.unwrap_or(bytes), best: self.tuning.index_best.unwrap_or(best) }
@@ -291,8 +512,7 @@ impl TaskRun<'_> {
             let role = desk.read(&layout::rel(layout::SYSTEM)?)?.ok_or_else(|| {
                 Error::corrupt("the brain has no system.md").hint("put it back, or restore the brain from a snapshot")
             })?;
-            let role = String::from_utf8(role)
-                .map_err(|source| Error::corrupt("system.md is not UTF-8 text").because(source))?;
+            let role = Role::read(&role, desk.brain()?.manifest()?.and_then(|manifest| manifest.checks).as_ref())?;
             let mut frozen = |layer: MemoryLayer| desk.layer(layer).map(|text| layers::frozen(&text, layer.cap()));
             let memory = frozen(MemoryLayer::Memory)?;
             let users = frozen(MemoryLayer::User)?;
@@ -309,7 +529,19 @@ impl TaskRun<'_> {
                 }
                 None => input,
             };
-            Ok(Prepared { role, memory, users, subscriber, shown, best: None, warning: None, archived, question })
+            let learned = Learned::default();
+            Ok(Prepared {
+                role,
+                memory,
+                users,
+                subscriber,
+                shown,
+                learned,
+                best: None,
+                warning: None,
+                archived,
+                question,
+            })
         })
         .await
     }
@@ -322,24 +554,30 @@ impl TaskRun<'_> {
         transcript: &mut Transcript,
         driven: &mut SessionLog,
         archived: Vec<Slug>,
+        role: &str,
     ) -> Result<Option<String>> {
         let skills = with_working_copy_inline(&self.desk, WorkingCopy::skills).await?;
         let answer = transcript.stop.answer.as_deref().unwrap_or_default();
-        let ask = synthesis::question(
-            &self.frame.input,
-            &transcript.turns,
-            answer,
-            &skills,
-            &archived,
-            self.limits,
-            session.examples,
-        );
+        let ask = synthesis::question(&self.frame.input, &transcript.turns, answer, &skills, &archived, self.limits);
         let completion = session
             .ask_counted(&ask, driven)
             .await
             .map_err(|why| Error::unavailable(format!("nobody wrote it down: {why}")))?;
         transcript.synthesis = Some(completion.clone());
         let Some(lesson) = synthesis::decide(&completion, transcript.reading)? else { return Ok(None) };
+        // In a replay the record says what was kept.
+        if self.replayed.is_none() {
+            let context = LessonContext {
+                instructions: synthesis::INSTRUCTIONS,
+                role,
+                input: &self.frame.input,
+                turns: &transcript.turns,
+                tools: &transcript.tools,
+            };
+            if let Some(why) = lesson_rules::objection(&lesson, &context) {
+                return Err(Error::refused(format!("what was learned is not kept: {why}")));
+            }
+        }
         let executed = machine.calls().len();
         let task = self.frame.task.clone();
         let is_replayed = self.replayed.is_some();
@@ -352,6 +590,9 @@ impl TaskRun<'_> {
                 let done = desk.as_recorded(is_replayed, |desk| synthesis::write(desk, &lesson, &archived, &from))?;
                 if is_replayed && done.2 == SkillWriteOutcome::Done {
                     desk.check_moved(&done.0)?;
+                }
+                if done.1 == SkillChange::Created && done.2 == SkillWriteOutcome::Done {
+                    exemplar::keep::begin_trial(desk, &done.0, "written down after a hard task")?;
                 }
                 Ok(done)
             })
@@ -380,7 +621,7 @@ impl TaskRun<'_> {
             let stop = transcript.stop.clone();
             warnings.extend(desk.gate_direct_edits()?);
             match stop.reason.status() {
-                TaskStatus::Converged => desk.count_uses()?,
+                TaskStatus::Converged => desk.count_uses(&transcript.shown_examples())?,
                 TaskStatus::Incomplete => {}
                 TaskStatus::Failed => desk.forget_changes(),
             }
@@ -395,7 +636,7 @@ impl TaskRun<'_> {
             let proposals: Vec<TaskProposal> = desk.proposals().cloned().collect();
             let private = desk.private_words().cloned();
             let (_, draft) = desk.step()?;
-            let task = account::TaskRecord {
+            let task = task_record::TaskRecord {
                 frame: &frame,
                 private: private.as_ref(),
                 turns: &transcript.turns,
@@ -406,6 +647,7 @@ impl TaskRun<'_> {
                 backend: &driven.backend,
             };
             task.write(draft);
+            task.write_learning(&transcript, driven.usage.micro_usd.unwrap_or(0), draft);
             Ok(FinishedTask {
                 stop,
                 turns: u32::from(machine.turns()),

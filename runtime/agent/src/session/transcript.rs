@@ -6,10 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::machine::{Stop, ToolCall};
 use super::reply::Edition;
 use crate::backend::Completion;
+use crate::checks::MadeCall;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Slug, TaskId};
-use crate::task::TaskLimits;
+use crate::memory::{Arm, TaskOutcome};
+use crate::task::{ShownSkill, TaskLimits};
 use crate::tool::{SkillRules, ToolReport};
 
 /// The format this build writes.
@@ -27,6 +29,25 @@ pub struct Turn {
     /// What came of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<ToolReport>,
+}
+
+/// Which tasks leave an example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HarvestRule {
+    /// None.
+    #[default]
+    Never,
+    /// Those with a good outcome.
+    Good,
+    /// Those too of which nobody says how good they were, where every fact of the answer comes from a result.
+    Grounded,
+}
+
+impl HarvestRule {
+    fn is_never(&self) -> bool {
+        *self == Self::Never
+    }
 }
 
 /// What was said and done.
@@ -70,6 +91,15 @@ pub struct Transcript {
     /// The skills the prompt was to show before others, where what they mean had a part in choosing them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills: Option<Vec<Slug>>,
+    /// What of the learned was shown, or held back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<ShownSkill>,
+    /// How good the answer was, as those said who were asked when the task ended.
+    #[serde(default, skip_serializing_if = "says_nothing")]
+    pub outcome: TaskOutcome,
+    /// Whether it was to leave an example.
+    #[serde(default, skip_serializing_if = "HarvestRule::is_never")]
+    pub harvest: HarvestRule,
     /// The turns.
     pub turns: Vec<Turn>,
     /// What was said when asked to write a skill down.
@@ -79,10 +109,31 @@ pub struct Transcript {
     pub stop: Stop,
 }
 
+fn says_nothing(outcome: &TaskOutcome) -> bool {
+    outcome.sources.is_empty()
+}
+
 impl Transcript {
     /// Which rules held for what the task wrote into skills.
     pub fn rules(&self) -> SkillRules {
         if self.gated { SkillRules::Gated } else { SkillRules::Ungated }
+    }
+
+    /// The calls that ran, as checks see them.
+    pub fn made_calls(&self) -> Vec<MadeCall<'_>> {
+        self.turns
+            .iter()
+            .filter_map(|turn| {
+                let (call, report) = (turn.call.as_ref()?, turn.report.as_ref()?);
+                Some(MadeCall { tool: &call.tool, args: &call.args, status: report.status })
+            })
+            .collect()
+    }
+
+    /// The procedures whose examples were shown.
+    pub(super) fn shown_examples(&self) -> Vec<Slug> {
+        let of_example = |shown: &&ShownSkill| shown.arm == Arm::Shown && shown.example.is_some();
+        self.shown.iter().filter(of_example).map(|shown| shown.skill.clone()).collect()
     }
 
     /// The bytes that are kept and named.

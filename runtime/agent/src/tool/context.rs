@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use async_trait::async_trait;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::desk::WorkingCopy;
-use super::meaning::Embeddings;
+use super::embeddings::Embeddings;
+use super::working_copy::WorkingCopy;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, TaskId};

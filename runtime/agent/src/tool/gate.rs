@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use super::desk::{SkillChange, WorkingCopy};
+use super::working_copy::{SkillChange, WorkingCopy};
 use crate::brain::{Draft, Editor, UndoneSkills};
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug, sha256};
@@ -300,6 +300,9 @@ impl WorkingCopy {
             self.gate.taken_back = Some(self.brain()?.undone_skills()?);
         }
         let Some(taken_back) = &self.gate.taken_back else { return Ok(PriorUndo::Nothing) };
+        if taken_back.did_harm(slug) {
+            return Ok(PriorUndo::Same);
+        }
         let new = there.is_none().then_some(slug);
         let mut all = PriorUndo::Nothing;
         for content in leaves.iter().filter_map(|file| file.after.as_deref()) {

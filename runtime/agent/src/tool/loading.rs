@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::desk::{WorkingCopy, no_such_skill};
+use super::embeddings::Embeddings;
+use super::external_skills::{self, ExternalListing, ExternalSkills};
 use super::gate::{RecordedSkillChanges, SkillRules};
-use super::meaning::Embeddings;
-use super::outside::{self, ExternalListing, ExternalSkills};
+use super::working_copy::{WorkingCopy, no_such_skill};
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug, TaskId};
 use crate::memory::{QueryVector, fuse};
@@ -214,7 +214,7 @@ impl WorkingCopy {
         }
         outside.update()?;
         let known = outside.known();
-        let said = outside::news(&heard.known, &known);
+        let said = external_skills::news(&heard.known, &known);
         self.heard = Some(ExternalListing { known, at: Instant::now(), took: started.elapsed() });
         Ok(said)
     }

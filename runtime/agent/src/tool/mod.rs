@@ -8,30 +8,30 @@
 //!   its output to its size, and turns a panic into an error result.
 
 mod context;
-mod desk;
 mod dispatch;
+mod embeddings;
+mod external_skills;
 mod gate;
 mod loading;
-mod meaning;
-mod outside;
 mod program;
 #[cfg(feature = "sandbox")]
 mod sandboxed;
 mod toolbox;
+mod working_copy;
 
 pub use context::{Agents, AskRules, Secrets, TaskFrame, ToolContext};
 pub use context::{with_working_copy, with_working_copy_inline};
-pub use desk::{Category, SkillChange, SkillSummary, WorkingCopy};
 pub use dispatch::{Disclosure, ToolReport, dispatch};
+pub use embeddings::{EmbeddingUses, Embeddings};
+pub use external_skills::ExternalSkills;
 pub(crate) use gate::Write;
 pub use gate::{RecordedSkillChanges, SkillRules, SkillWriteOutcome, TaskProposal};
 pub use loading::{SessionEnv, SkillEnv};
-pub use meaning::{EmbeddingUses, Embeddings};
-pub use outside::ExternalSkills;
 pub use program::{ProgramRunner, ToolProgram};
 #[cfg(feature = "sandbox")]
 pub use sandboxed::SandboxedPrograms;
 pub use toolbox::{Permissions, Toolbox};
+pub use working_copy::{Category, SkillChange, SkillSummary, WorkingCopy};
 
 use std::time::Duration;
 
@@ -83,6 +83,9 @@ pub struct ToolSpec {
     /// Whether a call does very little and waits for nothing but the brain: it then runs where its
     /// task runs, which saves waking other threads.
     pub quick: bool,
+    /// Whether it only looks up what the agent itself keeps. Where other tools are there, an answer has to rest on one
+    /// of those.
+    pub lookup: bool,
     /// A typical call from question to answer, for models that have to be shown one.
     pub few_shot: Option<FewShotExample>,
 }
@@ -116,6 +119,7 @@ impl ToolSpec {
             output_cap: 16_000,
             replay,
             quick: false,
+            lookup: false,
             few_shot: None,
         }
     }
@@ -129,6 +133,11 @@ impl ToolSpec {
     /// The card of a tool that does very little: see [`ToolSpec::quick`].
     pub fn quick(self) -> Self {
         Self { quick: true, ..self }
+    }
+
+    /// The card of a tool that is no evidence of work: see [`ToolSpec::lookup`].
+    pub fn lookup(self) -> Self {
+        Self { lookup: true, ..self }
     }
 }
 

@@ -324,7 +324,7 @@ fn sha256(path: &Path) -> Result<String> {
             count => hash.update(piece.get(..count).unwrap_or_default()),
         }
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(herm_core::ids::hex(&hash.finalize()))
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@
 //! `herm-model`.
 
 mod hub;
+mod model_cache;
 mod room;
-mod shelf;
 
 pub use hub::{Hub, ModelRef, PulledModel};
-pub use shelf::ModelCache;
+pub use model_cache::ModelCache;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,12 +18,14 @@ use async_trait::async_trait;
 
 use herm_model::ModelFile;
 
-use self::shelf::Loading;
+use self::model_cache::Loading;
 use super::{Backend, BackendError, Capabilities, Completion, CompletionRequest, Price};
 use crate::error::{Error, Result};
 
 /// Models below this many weights need to be shown how to call a tool, and kept short.
 const SMALL: u64 = 1_000_000_000;
+/// How many bytes of skills the prompt of a small model takes whole.
+const SMALL_PRELOAD_BYTES: usize = 1_200;
 /// Bytes of a token, on the low side: what a conversation may have is counted in bytes.
 const BYTES_A_TOKEN: usize = 3;
 
@@ -89,7 +91,7 @@ pub struct ModelCard {
 impl ModelCard {
     /// Reads the header of a file, and the whole file for its digest.
     pub fn read(path: &std::path::Path) -> Result<Self> {
-        let file = ModelFile::open(path).map_err(shelf::error_of)?;
+        let file = ModelFile::open(path).map_err(model_cache::error_of)?;
         let digest = digest(path)?;
         Ok(Self {
             name: named(&file.name(), &digest),
@@ -122,7 +124,7 @@ impl LocalBackend {
     /// Reads the header of the model's file; the weights are loaded when it is first asked.
     pub fn new(shelf: &ModelCache, settings: LocalSettings) -> Result<Self> {
         let path = settings.model.canonicalize().unwrap_or_else(|_| settings.model.clone());
-        let file = ModelFile::open(&path).map_err(shelf::error_of)?;
+        let file = ModelFile::open(&path).map_err(model_cache::error_of)?;
         let threads = settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let small = file.parameters() < SMALL;
         // A text that a small model does not end by itself is rarely worth its end.
@@ -152,6 +154,7 @@ impl Backend for LocalBackend {
         Capabilities {
             constrains_replies: true,
             needs_examples: self.small,
+            preload_bytes: if self.small { SMALL_PRELOAD_BYTES } else { crate::PRELOAD_BYTES },
             context_bytes: Some(self.loading.context * BYTES_A_TOKEN),
             price: Some(Price { input: 0, output: 0 }),
         }

@@ -13,10 +13,10 @@ use super::draft::Draft;
 use super::evidence;
 use super::history::{ChangeRecord, StepKind};
 use super::journal::{self, FileChange};
+use super::receipt_log;
 use super::repair::LostSteps;
 use super::settle::{self, StepTranscript};
-use super::tape;
-use super::witness::{Receipt, StepChange, StepSigner};
+use super::step_signer::{Receipt, StepChange, StepSigner};
 use crate::bundle::{BrainOrigin, LOCK_SCHEMA, Lockfile, PartDigests, Tree};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -192,7 +192,7 @@ fn write_step(
         journal: None,
         report: plan.report,
     };
-    tape::sign_step(connection, plan.signer, seq, moved)
+    receipt_log::sign_step(connection, plan.signer, seq, moved)
 }
 
 impl<'a> Base<'a> {

@@ -7,7 +7,7 @@ use crate::bundle::Lockfile;
 use crate::error::{Error, Result};
 use crate::fsio::{self, Root, SyncTiming};
 use crate::layout::{self, Layout};
-use crate::memory::{Access, Database};
+use crate::memory::Database;
 
 impl Reader {
     /// Puts a copy of this brain into `target`, which must not have it: the same version, the same hash, the same
@@ -20,7 +20,7 @@ impl Reader {
         fsio::create_dirs(&path)?;
         let database_path = path.join(layout::DATABASE);
         self.database.back_up(&database_path)?;
-        let database = Database::open(&database_path, Access::Write)?;
+        let database = Database::open_writable(&database_path)?;
         let root = Root::open(&path)?;
         for (path, digest) in journal::entries(&database.connection)? {
             root.replace(&path, &journal::blob(&database.connection, &digest)?, SyncTiming::Later)?;

@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
-use crate::memory::layers;
+use crate::memory::{Trial, TrialState, layers};
 use crate::skill::{CreatedBy, Files, SkillLocation, SkillState, SkillUsage, store};
 
 /// A file of Layer 1.
@@ -163,9 +163,14 @@ impl Editor<'_> {
         })
     }
 
-    /// Brings an archived skill back.
+    /// Brings an archived skill back. One that a trial found to do harm stands in the index again and is put before no
+    /// task.
     pub fn restore_skill(&mut self, slug: &Slug) -> Result<SkillLocation> {
         let place = store::restore(self, slug)?;
+        if let Some(trial) = self.brain.trial(slug)?.filter(|trial| trial.state == TrialState::Harmful) {
+            let reason = "brought back from the archive".to_owned();
+            self.draft.trial(Trial { state: TrialState::Unproven, decided: Some(self.now()), reason, ..trial });
+        }
         self.change_usage(slug, |usage, now| {
             usage.state = SkillState::Active;
             usage.archived_at = None;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::draft::Draft;
 use super::open::Brain;
+use super::outcomes::OutcomeWrites;
 use super::reader::Reader;
 use crate::clock::Timestamp;
 use crate::error::{ErrorKind, Result};
@@ -24,6 +25,7 @@ pub(super) struct Telemetry {
     pub(super) evidence: Vec<Evidence>,
     pub(super) sessions: Vec<SessionEvidence>,
     pub(super) turns: Vec<TurnEvidence>,
+    pub(super) outcomes: OutcomeWrites,
 }
 
 impl Telemetry {
@@ -31,6 +33,7 @@ impl Telemetry {
         self.evidence.extend(other.evidence);
         self.sessions.extend(other.sessions);
         self.turns.extend(other.turns);
+        self.outcomes.extend(other.outcomes);
     }
 }
 
@@ -90,6 +93,7 @@ pub(super) fn keep(connection: &Connection, draft: &Draft, step: i64, now: Times
     for turn in &draft.telemetry.turns {
         turn.write(connection, step)?;
     }
+    draft.telemetry.outcomes.keep(connection, step)?;
     for (skill, manifest) in &draft.evolved.changes {
         memory::add_change(connection, step, skill, manifest)?;
     }
@@ -119,7 +123,7 @@ pub(super) fn take_back(connection: &Connection, seq: i64, first: Option<i64>) -
     };
     // What was taken in from elsewhere since has numbers above it.
     connection.execute("DELETE FROM evidence WHERE id >= ?1", [first]).map_err(failed)?;
-    for table in ["evidence_sessions", "evidence_turns", "evolver_changes"] {
+    for table in ["evidence_sessions", "evidence_turns", "evolver_changes", "outcomes", "trials", "trial_tasks"] {
         connection.execute(&format!("DELETE FROM {table} WHERE step >= ?1"), [seq]).map_err(failed)?;
     }
     // Counts of rows that are gone are not told apart: all is counted again.
@@ -206,7 +210,7 @@ impl Brain {
     }
 
     /// A transaction that is no step.
-    fn beside_steps<T>(&mut self, write: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+    pub(super) fn beside_steps<T>(&mut self, write: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let failed = |source| sql("write memory.db", source);
         let transaction =
             self.database.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;

@@ -21,6 +21,8 @@ pub enum StepKind {
     Evolve,
     /// A patch of the runtime's settings, role or skills was applied.
     Patch,
+    /// Somebody said how good the answer of a settled task was.
+    Feedback,
     /// Content from elsewhere was taken in.
     Import,
     /// Edits by hand were taken over.
@@ -41,7 +43,7 @@ impl StepKind {
         match self {
             Self::Create => "create",
             Self::Task => "task",
-            Self::Maintenance | Self::Curate | Self::Evolve | Self::Patch => "maintenance",
+            Self::Maintenance | Self::Curate | Self::Evolve | Self::Patch | Self::Feedback => "maintenance",
             Self::Import | Self::Adopt => "import",
             Self::Repair => "restore",
             Self::Undo { .. } => "rollback",
@@ -54,6 +56,7 @@ impl StepKind {
             Self::Curate => Some("curate"),
             Self::Evolve => Some("evolve"),
             Self::Patch => Some("patch"),
+            Self::Feedback => Some("feedback"),
             Self::Adopt => Some("adopt"),
             Self::Undo { of: Some(_) } => Some("undo"),
             Self::Create | Self::Task | Self::Maintenance | Self::Import | Self::Repair | Self::Undo { of: None } => {
@@ -95,6 +98,7 @@ impl StepKind {
             "curate" => Ok(Self::Curate),
             "evolve" => Ok(Self::Evolve),
             "patch" => Ok(Self::Patch),
+            "feedback" => Ok(Self::Feedback),
             "adopt" => Ok(Self::Adopt),
             "restore" => Ok(Self::Repair),
             "maintain" => Ok(Self::Maintenance),
@@ -242,6 +246,7 @@ mod tests {
             StepKind::Curate,
             StepKind::Evolve,
             StepKind::Patch,
+            StepKind::Feedback,
             StepKind::Import,
             StepKind::Adopt,
             StepKind::Repair,

@@ -1,7 +1,6 @@
 //! The settle journal: the tables of `memory.db` that make a step durable before its files are.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _};
@@ -12,7 +11,7 @@ use crate::bundle::rows::{self, Cell, ChunkHasher};
 use crate::bundle::{BundlePart, Lockfile};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::ids::{Digest, RelPath};
+use crate::ids::{Digest, RelPath, hex};
 use crate::memory::sql;
 
 /// What the journal knows of the brain as a whole.
@@ -157,14 +156,6 @@ pub(super) fn digest(connection: &Connection, seq: i64) -> Result<Digest> {
         digests.push((table, hasher.finish()));
     }
     Ok(rows::part("journal", digests))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn strange() -> Error {

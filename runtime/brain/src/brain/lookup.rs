@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::fsio::Root;
 use crate::ids::{BrainId, Digest, RelPath, TaskId};
 use crate::layout::{self, Layout};
-use crate::memory::{SessionOrigin, sql};
+use crate::memory::{self, SessionOrigin, sql};
 use crate::skill::is_main_file_below;
 
 /// A task that was settled, while its transcript is kept.
@@ -81,7 +81,9 @@ fn kept_task(connection: &Connection, task: &TaskId) -> Result<Option<StoredTask
 fn task_status(connection: &Connection, task: &TaskId) -> Result<Option<String>> {
     connection
         .prepare_cached("SELECT outcome FROM task_log WHERE task = ?1")
-        .and_then(|mut get| get.query_row([task.as_str()], |row| row.get(0)).optional())
+        .and_then(|mut get| get.query_row([task.as_str()], |row| row.get::<_, String>(0)).optional())
+        // What follows is how good the answer was.
+        .map(|found| found.map(|outcome| memory::read_log(&outcome).0.to_owned()))
         .map_err(|source| sql("read memory.db", source))
 }
 

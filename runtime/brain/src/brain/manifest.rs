@@ -28,6 +28,9 @@ pub struct BrainManifest {
     /// The backend that speaks for it, by its name in the operator's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
+    /// What holds for a good answer; the page on checks has the forms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checks: Option<serde_json::Value>,
 }
 
 /// A manifest as it is handed over: with its files, and the hash they must have.
@@ -39,6 +42,7 @@ pub(super) struct ManifestBundle {
     summary: Option<String>,
     tools: Option<Vec<String>>,
     backend: Option<String>,
+    checks: Option<serde_json::Value>,
     #[serde(default, deserialize_with = "files_once")]
     pub(super) files: BTreeMap<RelPath, String>,
     pub(super) expected_hash: Option<Digest>,
@@ -123,6 +127,7 @@ impl ManifestBundle {
             summary: self.summary.clone(),
             tools: self.tools.clone(),
             backend: self.backend.clone(),
+            checks: self.checks.clone(),
         }
     }
 }

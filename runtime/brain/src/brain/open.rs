@@ -4,16 +4,16 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ahead::SideFiles;
-use super::behind;
-use super::evolving::changed_by_hand;
+use super::evolver_access::changed_by_hand;
 use super::history::{self, StepRecord};
 use super::journal::{self, FileChange};
+use super::lost_steps::SideFiles;
 use super::manifest::BrainManifest;
+use super::pending_files;
+use super::receipt_log;
 use super::settle;
-use super::tape;
+use super::step_signer::StepSigner;
 use super::verify::{self, Drift};
-use super::witness::StepSigner;
 use crate::bundle::{Lockfile, Tree};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
@@ -112,10 +112,10 @@ impl Brain {
 
     pub(super) fn open_locked(layout: &Layout, id: &BrainId, opening: &BrainOptions, guard: OsLock) -> Result<Self> {
         let (mut brain, beside) = Self::connect(layout, id, opening, guard)?;
-        if let Some(ahead) = beside.ahead_of(&brain.lock, &tape::head(&brain.database.connection)?) {
+        if let Some(ahead) = beside.ahead_of(&brain.lock, &receipt_log::head(&brain.database.connection)?) {
             return Err(ahead.into_error(id, &brain.lock));
         }
-        brain.database.keep_log(false)?;
+        brain.database.make_writable()?;
         if brain.database.lacks_index {
             brain.heal_indexes()?;
         }
@@ -132,8 +132,8 @@ impl Brain {
         Ok(brain)
     }
 
-    /// Opens the database of a brain and nothing else, with what stood beside it before. Nothing is written, and the
-    /// database's log stays as it is until someone says otherwise.
+    /// Opens the database of a brain and nothing else, with what stood beside it before. Nothing of the brain is written:
+    /// a database of an earlier schema is not upgraded, and its log stays as it is until someone says otherwise.
     pub(super) fn connect(
         layout: &Layout,
         id: &BrainId,
@@ -148,7 +148,6 @@ impl Brain {
         })?;
         let beside = SideFiles::read(&root)?;
         let database = open_database(&path.join(layout::DATABASE), id, Access::Write)?;
-        database.keep_log(true)?;
         let state = journal::load_state(&database.connection)?;
         let brain = Self {
             id: id.clone(),
@@ -229,7 +228,7 @@ impl Brain {
             return Ok(true);
         }
         let connection = &self.database.connection;
-        if !behind::is_behind(connection, change, found.as_deref(), self.materialised)? {
+        if !pending_files::is_behind(connection, change, found.as_deref(), self.materialised)? {
             tracing::warn!(brain = %self.id, %path, "edited since an interrupted step; left as it is");
             return Ok(false);
         }
@@ -406,9 +405,9 @@ impl Brain {
     /// Builds damaged full-text indexes again from the rows.
     pub(super) fn heal_indexes(&mut self) -> Result<()> {
         let path = self.root.path().join(layout::DATABASE);
-        memory::heal_indexes(&self.database.connection, || Database::open(&path, Access::Write))?;
+        memory::heal_indexes(&self.database.connection, || Database::open_writable(&path))?;
         // The old connection remembers the index as it was.
-        self.database = Database::open(&path, Access::Write)?;
+        self.database = Database::open_writable(&path)?;
         Ok(())
     }
 

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::ahead::SideFiles;
 use super::history::{self, StepRecord};
 use super::journal;
+use super::lost_steps::SideFiles;
 use super::manifest::BrainManifest;
 use super::open;
-use super::tape;
+use super::receipt_log;
 use super::verify;
 use crate::bundle::Lockfile;
 use crate::error::{Error, ErrorKind, Result};
@@ -68,7 +68,7 @@ impl Reader {
         let beside = SideFiles::read(&root)?;
         let database = open::open_database(&path.join(layout::DATABASE), id, Access::Read)?;
         let lock = journal::load_state(&database.connection)?.lock;
-        if let Some(ahead) = beside.ahead_of(&lock, &tape::head(&database.connection)?) {
+        if let Some(ahead) = beside.ahead_of(&lock, &receipt_log::head(&database.connection)?) {
             return Err(ahead.into_error(id, &lock));
         }
         Ok(Self { id: id.clone(), root, database, lock })

@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use super::ahead::SurplusFiles;
-use super::arrival::{VerifiedReceipt, free_place};
-use super::behind;
 use super::journal;
 use super::journal_check::{self, ReceiptClaims};
+use super::lost_steps::SurplusFiles;
 use super::open::{self, Brain, BrainOptions};
+use super::pending_files;
+use super::receipt_log;
+use super::restore_target::{VerifiedReceipt, free_place};
 use super::settle::SettledStep;
-use super::tape;
-use super::witness::Receipt;
+use super::step_signer::Receipt;
 use crate::bundle::{LOCK_SCHEMA, Lockfile};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
@@ -94,15 +94,15 @@ pub(crate) fn repair(
     }
     let guard = open::take_lock(layout, id, opening.wait)?;
     let (mut brain, beside) = Brain::connect(layout, id, opening, guard)?;
-    let last = tape::head(&brain.database.connection)?;
+    let last = receipt_log::head(&brain.database.connection)?;
     let Some(ahead) = beside.ahead_of(&brain.lock, &last) else { return Ok(RepairReport::default()) };
     let lost = LostSteps::read(&brain, &ahead, &last, receipts)?;
     if on_loss == OnLoss::Report {
         return Ok(RepairReport { lost: lost.steps, surplus_bytes: ahead.receipt_bytes, ..RepairReport::default() });
     }
     let aside = set_aside(layout, id, &brain.root)?;
+    brain.database.make_writable()?;
     brain.put_back_torn_files()?;
-    brain.database.keep_log(false)?;
     let name = aside.file_name().map(|name| name.to_string_lossy().into_owned());
     let report = json!({ "repair": { "lost": lost.steps, "aside": name } });
     let settled = brain.take_over(Some((&lost, &report)))?;
@@ -130,7 +130,7 @@ impl Brain {
             let found = self.root.read(&change.path, layout::MAX_FILE_BYTES)?.unwrap_or_default();
             if Digest::of(&found) != digest
                 && journal::find_blob(connection, &Digest::of(&found))?.is_none()
-                && behind::is_torn_piece(connection, &change.path, &found, self.materialised)?
+                && pending_files::is_torn_piece(connection, &change.path, &found, self.materialised)?
             {
                 self.root.replace(&change.path, &journal::blob(connection, &digest)?, SyncTiming::Now)?;
             }
@@ -143,7 +143,7 @@ impl LostSteps {
     fn read(
         brain: &Brain,
         ahead: &SurplusFiles,
-        last: &tape::LastReceipt,
+        last: &receipt_log::LastReceipt,
         vouch: &mut dyn FnMut(&str) -> Result<VerifiedReceipt>,
     ) -> Result<Self> {
         for kept in brain.receipts(1, u64::MAX)? {
@@ -228,7 +228,7 @@ impl LostSteps {
             let (kind, at) = (lost.claims.step_kind()?, Timestamp::parse(&lost.claims.at)?);
             let summary = "lost: only its receipt is left";
             let seq = journal::add_step(connection, kind, summary, at, &lost.lock(lock)?, lost.claims.before)?;
-            tape::add(connection, seq, &tape::head(connection)?, &lost.receipt)?;
+            receipt_log::add(connection, seq, &receipt_log::head(connection)?, &lost.receipt)?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::fsio::{self, Root, SyncTiming};
 use crate::ids::Digest;
 use crate::layout::{self, Layout};
-use crate::memory::{Access, Database, sql, undo};
+use crate::memory::{Database, sql, undo};
 
 impl Reader {
     /// Puts a copy of this brain into `target` (which must not have it) as it was before the step
@@ -29,7 +29,7 @@ impl Reader {
         fsio::create_dirs(&path)?;
         let database_path = path.join(layout::DATABASE);
         self.copy_database(&database_path)?;
-        let database = Database::open(&database_path, Access::Write)?;
+        let database = Database::open_writable(&database_path)?;
         let failed = |source| sql("rewind memory.db", source);
         let transaction = database.connection.unchecked_transaction().map_err(failed)?;
         for (_, change) in journal::changes(&transaction, seq, i64::MAX)?.into_iter().rev() {

@@ -8,8 +8,8 @@ use super::draft::Draft;
 use super::history::StepKind;
 use super::journal::{self, FileChange};
 use super::open::Brain;
+use super::step_signer::Receipt;
 use super::verify::Drift;
-use super::witness::Receipt;
 use crate::bundle::{BundlePart, Lockfile, PartDigests, Tree};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -413,7 +413,10 @@ pub(super) fn write_rows(connection: &rusqlite::Connection, draft: &Draft) -> Re
         writer.fact(fact)?;
     }
     for task in &draft.tasks {
-        writer.task(task)?;
+        writer.task(task, draft.telemetry.outcomes.of_task(&task.task))?;
+    }
+    for (task, reports) in draft.telemetry.outcomes.of_earlier_tasks(&draft.tasks) {
+        writer.outcome(task, reports)?;
     }
     for (slug, usage) in &draft.usage {
         writer.usage(slug, usage)?;

@@ -3,12 +3,12 @@
 //! What was said, noted, counted and signed stays: messages, facts, the task log, counts and receipts
 //! are facts about what happened, and an undo is one more of them.
 
+use super::diff::{self, SkillDiff};
 use super::draft::Draft;
 use super::history::{self, ChangeRecord, StepKind, StepRecord};
 use super::journal;
 use super::journal::FileChange;
 use super::journal_check;
-use super::ledger::{self, SkillDiff};
 use super::open::Brain;
 use super::settle::SettledStep;
 use crate::error::{Error, Result};
@@ -174,7 +174,7 @@ impl Brain {
             }
             let content = match change.before {
                 None => None,
-                Some(digest) => match ledger::content(&self.database, &self.root, &digest)? {
+                Some(digest) => match diff::content(&self.database, &self.root, &digest)? {
                     Some(content) => Some(content),
                     None => return Err(self.content_lost(step, &change.path)),
                 },

@@ -1,9 +1,9 @@
 //! Is a brain what its lock says?
 
-use super::behind;
 use super::journal;
 use super::journal_check::{self, JournalCheck};
 use super::open::{self, Brain};
+use super::pending_files;
 use super::reader::Reader;
 use super::settle;
 use crate::bundle::{BundlePart, Lockfile, PartDigests, Tree};
@@ -200,7 +200,7 @@ fn report(
     let problems = database.integrity()?;
     let looked = scan_files(root, Dir::default())?;
     let (mut tree, stray) = tree_of(&looked.top)?;
-    for change in behind::files(connection, root, written)? {
+    for change in pending_files::files(connection, root, written)? {
         tree.put(&change.path, change.after);
     }
     let (usage, mut tables) = memory::recompute(connection, BundlePart::Usage.name(), &Table::USAGE)?;

@@ -9,7 +9,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::index_beside::DetachedIndex;
+use super::detached_index::DetachedIndex;
+use super::schema::SCHEMA_VERSION;
 use crate::error::{Error, Result};
 
 /// No single value is larger: files of a brain, the largest thing stored, stay below it.
@@ -31,6 +32,8 @@ pub struct Database {
     pub connection: Connection,
     /// Whether a full-text index, or a part of one, was missing when it was opened.
     pub(crate) lacks_index: bool,
+    /// The schema of the file: the present one, or an earlier one until it is [made writable](Self::make_writable).
+    pub(super) schema: i64,
 }
 
 impl Database {
@@ -39,7 +42,7 @@ impl Database {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
         configure(&connection, Access::Write)?;
         Self::create_tables(&connection)?;
-        Ok(Self { connection, lacks_index: false })
+        Ok(Self { connection, lacks_index: false, schema: SCHEMA_VERSION })
     }
 
     /// Makes an empty `memory.db` of a schema for rows that are about to arrive. Nothing is durable
@@ -51,7 +54,7 @@ impl Database {
         connection.pragma_update(None, "journal_mode", "MEMORY").map_err(failed)?;
         connection.pragma_update(None, "synchronous", "OFF").map_err(failed)?;
         Self::create_tables_of(&connection, schema)?;
-        Ok(Self { connection, lacks_index: false })
+        Ok(Self { connection, lacks_index: false, schema })
     }
 
     /// Begins to fill it.
@@ -73,23 +76,41 @@ impl Database {
         self.connection.execute_batch("COMMIT").map_err(|source| sql("fill memory.db", source))
     }
 
-    /// Opens an existing `memory.db`; says plainly what is wrong with one that cannot be used.
+    /// Opens an existing `memory.db`; says plainly what is wrong with one that cannot be used. Nothing is written: a file
+    /// of an earlier schema stays as it is, its tables that are missing are read as empty ones, and a log stays where
+    /// there is one. Who writes calls `make_writable` first.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
         check_header(path)?;
         let has_log = has_log(path);
         let connection = connect(path, OpenFlags::empty())?;
-        let database = Self { connection, lacks_index: false };
-        // Until it is known that the database can be used, its log stays as it is: it may hold more than SQLite can see.
-        database.keep_log(true)?;
+        let database = Self { connection, lacks_index: false, schema: SCHEMA_VERSION };
+        // The log may hold more than SQLite can see.
+        database.keep_log(has_log)?;
         configure(&database.connection, access)?;
-        let lacks_index = Self::check_schema(&database.connection)?;
-        // Whoever only looks leaves a log where there was one.
-        database.keep_log(access == Access::Read && has_log)?;
-        Ok(Self { lacks_index, ..database })
+        let (schema, lacks_index) = Self::check_schema(&database.connection, access)?;
+        if access == Access::Read {
+            let only_looks = database.connection.pragma_update(None, "query_only", true);
+            only_looks.map_err(|source| sql("open memory.db", source))?;
+        }
+        Ok(Self { schema, lacks_index, ..database })
+    }
+
+    /// Opens one that has lost nothing, to write to it.
+    pub(crate) fn open_writable(path: &Path) -> Result<Self> {
+        let mut database = Self::open(path, Access::Write)?;
+        database.make_writable()?;
+        Ok(database)
+    }
+
+    /// Brings a file of an earlier schema up to date, and lets its log go when it is closed. Its owner calls this once it
+    /// is certain that nothing was lost.
+    pub(crate) fn make_writable(&mut self) -> Result<()> {
+        self.keep_log(false)?;
+        self.upgrade()
     }
 
     /// Whether the last connection to close leaves the write-ahead log as it is, instead of moving it into the database.
-    pub(crate) fn keep_log(&self, keep: bool) -> Result<()> {
+    fn keep_log(&self, keep: bool) -> Result<()> {
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep)
             .map(drop)
@@ -208,14 +229,13 @@ fn configure(connection: &Connection, access: Access) -> Result<()> {
         // again each time a value is bound.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
+        if access == Access::Write {
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+        }
         // NORMAL loses acknowledged rows in a power cut; FULL costs one sync a commit.
         connection.pragma_update(None, "synchronous", "FULL")?;
         // Checkpoints are ours to time, so that they never fall on a caller's commit.
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-        if access == Access::Read {
-            connection.pragma_update(None, "query_only", true)?;
-        }
         connection.set_prepared_statement_cache_capacity(192);
         Ok(())
     };

@@ -6,32 +6,35 @@
 //! - [`PortableTable`]: the rows that travel in a snapshot.
 //! - [`Evidence`]: how tool calls went, for the evolver; beside the content, not part of it.
 //!   [`EvidenceView`] counts and finds it, [`EvolverRows`] is what the evolver did about it.
+//! - [`TaskOutcome`]: how good an answer was and who says so. [`Trial`]: where a learned skill stands.
 //! - [`undo`]: what rows were before a step, so that it can be taken back exactly.
 //! - [`search`]: full-text search, shaped so that no user text is ever query syntax.
 //! - [`vectors`]: what rows mean, where a model says so; [`hybrid`] searches by both.
 
-mod carried;
 mod db;
+mod detached_index;
 mod evidence;
 mod evolver_rows;
 mod grams;
 pub mod hybrid;
 mod index;
-mod index_beside;
 pub mod layers;
 mod logical;
 mod migrate;
+mod outcome;
+mod portable_rows;
 mod query;
 mod schema;
 pub mod search;
+mod trial;
+mod trial_sums;
 pub mod undo;
 mod usage_rows;
 pub mod vectors;
 mod writer;
 
-pub use carried::{ChangePattern, PortableRow, PortableTable, RowPosition, ScanControl, portable_tables};
-pub use carried::{IncomingCell, chunk_of};
 pub use db::{Access, Database, sql};
+pub(crate) use detached_index::DetachedIndex;
 pub use evidence::{
     Evidence, EvidenceImportCounts, EvidenceStatus, EvidenceSummary, EvidenceTotals, EvidenceView, ImportedSession,
     ImportedTurn, SessionEvidence, SessionOrigin, SkillTally, ToolTally, TurnEvidence, UNKNOWN_TOOL, preview,
@@ -43,12 +46,19 @@ pub(crate) use evolver_rows::{add_change, mark_rolled_back};
 pub use hybrid::HybridResults;
 pub use hybrid::fuse;
 pub use index::{MemorySource, heal as heal_indexes, rebuild as rebuild_indexes};
-pub(crate) use index_beside::DetachedIndex;
 pub use logical::{Table, recompute, rehash, stored};
 pub use migrate::PREFIX as MIGRATION_PREFIX;
 pub(crate) use migrate::reconcile as reconcile_migrations;
+pub use outcome::{
+    LoggedTask, MAX_NOTE_CHARS, MAX_REPORTS, OutcomeCounts, OutcomeReport, OutcomeSource, OutcomeValue, TaskOutcome,
+};
+pub(crate) use outcome::{add_report, read_log};
+pub use portable_rows::{ChangePattern, PortableRow, PortableTable, RowPosition, ScanControl, portable_tables};
+pub use portable_rows::{IncomingCell, chunk_of};
 pub use query::{MAX_QUERY_CHARS, ParsedQuery, parse_query};
 pub use schema::SCHEMA_VERSION;
 pub use search::{Search, SearchHit, SearchResults, SearchScope};
+pub use trial::{Arm, Trial, TrialState, TrialTask, TrialWriter};
+pub use trial_sums::{ArmSum, RatedTask, TrialMark, TrialNews, TrialSum};
 pub use vectors::{QueryVector, Vector};
 pub use writer::{Fact, MemoryWriter, MessageEntry, MessageRole, TaskEntry};

@@ -2,20 +2,23 @@
 //!
 //! `messages`, `facts`, `task_log`, `subscribers` and `skill_usage` are content: their rows are in
 //! the bundle hash. Everything else serves settling (journal, history, lock), proves it (receipts,
-//! transcripts), tells how tools went and what the evolver made of it (evidence, evolver), or is
-//! derived (full text indexes, vectors, hash nodes, tallies of evidence).
+//! transcripts), tells how tools and answers went and what was made of it (evidence, evolver, outcomes,
+//! trials), or is derived (full text indexes, vectors, hash nodes, tallies of evidence).
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use rusqlite::Connection;
 
-use super::db::{Database, sql};
+use super::db::{Access, Database, sql};
 use super::{migrate, vectors};
 use crate::error::{Error, Result};
 
 /// The schema this build writes, in `PRAGMA user_version`.
-pub const SCHEMA_VERSION: i64 = 4;
+pub const SCHEMA_VERSION: i64 = 5;
+
+/// The oldest schema that can be read as it stands: later ones only add tables.
+const OLDEST_READ: i64 = 3;
 
 /// "HERM" in `PRAGMA application_id`.
 pub(super) const APPLICATION_ID: i64 = 0x4845_524d;
@@ -33,7 +36,7 @@ CREATE VIRTUAL TABLE grams_fts USING fts5(
 ";
 
 /// Each entry brings a file from the version of its index to the next.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     "
 CREATE TABLE subscribers (
   id INTEGER PRIMARY KEY,
@@ -233,6 +236,43 @@ CREATE INDEX evolver_queue_by_status ON evolver_queue (status, created_at);
 ",
     // The same tables. `steps.kind` tells apart what was all `maintenance` before, which an earlier herm cannot read.
     "",
+    "
+CREATE TABLE outcomes (
+  id INTEGER PRIMARY KEY,
+  step INTEGER NOT NULL,
+  task TEXT NOT NULL,
+  source TEXT NOT NULL,
+  value TEXT NOT NULL,
+  note TEXT,
+  at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX outcomes_by_task ON outcomes (task);
+CREATE TABLE trials (
+  id INTEGER PRIMARY KEY,
+  step INTEGER NOT NULL,
+  skill TEXT NOT NULL,
+  state TEXT NOT NULL,
+  since INTEGER NOT NULL,
+  decided INTEGER,
+  reason TEXT NOT NULL
+) STRICT;
+CREATE INDEX trials_by_skill ON trials (skill);
+CREATE TABLE trial_tasks (
+  id INTEGER PRIMARY KEY,
+  step INTEGER NOT NULL,
+  skill TEXT NOT NULL,
+  task TEXT NOT NULL,
+  arm TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  score INTEGER,
+  errors INTEGER NOT NULL,
+  turns INTEGER NOT NULL,
+  micro_usd INTEGER NOT NULL,
+  rehearsed INTEGER NOT NULL,
+  UNIQUE (skill, task, arm, rehearsed)
+) STRICT;
+CREATE INDEX trial_tasks_by_task ON trial_tasks (task);
+",
 ];
 
 impl Database {
@@ -252,42 +292,77 @@ impl Database {
         connection.pragma_update(None, "application_id", APPLICATION_ID)
     }
 
-    /// Checks whose file it is and brings an older one up to date; says whether a full-text index is missing.
-    pub(super) fn check_schema(connection: &Connection) -> Result<bool> {
-        let number = |name: &str| -> Result<i64> {
-            connection.pragma_query_value(None, name, |row| row.get(0)).map_err(|source| sql("read memory.db", source))
-        };
+    /// Checks whose file it is, and gives it the tables that it lacks for as long as it is open. Nothing is written. Says
+    /// which schema the file has, and whether a full-text index is missing.
+    pub(super) fn check_schema(connection: &Connection, access: Access) -> Result<(i64, bool)> {
+        let failed = |source| sql("read memory.db", source);
+        // All of one moment: whoever owns the brain may be bringing it up to date.
+        let held = connection.unchecked_transaction().map_err(failed)?;
+        let number =
+            |name: &str| -> Result<i64> { held.pragma_query_value(None, name, |row| row.get(0)).map_err(failed) };
         if number("application_id")? != APPLICATION_ID {
             return Err(Error::corrupt("memory.db is a SQLite database, but not a herm memory")
                 .hint("put the brain's own memory.db back, or restore the brain from a snapshot"));
         }
-        match number("user_version")? {
-            SCHEMA_VERSION => same_schema(connection),
-            none if none < 1 => Err(Error::corrupt(format!("memory.db has schema {none}, which no herm wrote"))
-                .hint("put the brain's own memory.db back, or restore the brain from a snapshot")),
-            newer if newer > SCHEMA_VERSION => Err(Error::corrupt(format!(
-                "memory.db has schema {newer}, and this herm knows schemas up to {SCHEMA_VERSION}"
-            ))
-            .hint("open this brain with the herm that wrote it, or a newer one; nothing was changed")),
-            older => {
-                // Looking may be the first thing that a newer herm does with a brain.
-                let only_looks = number("query_only")? != 0;
-                let looks = |only: bool| {
-                    connection
-                        .pragma_update(None, "query_only", only)
-                        .map_err(|source| sql("migrate memory.db", source))
-                };
-                if only_looks {
-                    looks(false)?;
-                }
-                migrate(connection, older, SCHEMA_VERSION)?;
-                if only_looks {
-                    looks(true)?;
-                }
-                same_schema(connection)
+        let version = number("user_version")?;
+        match version {
+            none if none < 1 => {
+                return Err(Error::corrupt(format!("memory.db has schema {none}, which no herm wrote"))
+                    .hint("put the brain's own memory.db back, or restore the brain from a snapshot"));
             }
+            newer if newer > SCHEMA_VERSION => {
+                return Err(Error::corrupt(format!(
+                    "memory.db has schema {newer}, and this herm knows schemas up to {SCHEMA_VERSION}"
+                ))
+                .hint("open this brain with the herm that wrote it, or a newer one; nothing was changed"));
+            }
+            old if old < OLDEST_READ && access == Access::Read => {
+                return Err(Error::refused(format!(
+                    "memory.db has schema {old}, which has to be brought up to date before anyone looks at it"
+                ))
+                .hint("`herm brain adopt ID` does it, as does every command that changes the brain"));
+            }
+            _ => {}
         }
+        let lacks_index = same_schema(&held, version)?;
+        stand_in(&held, version)?;
+        held.commit().map_err(failed)?;
+        Ok((version, lacks_index))
     }
+
+    /// Brings a file of an earlier schema up to date.
+    pub(super) fn upgrade(&mut self) -> Result<()> {
+        if self.schema == SCHEMA_VERSION {
+            return Ok(());
+        }
+        for (name, _) in lacking(self.schema)? {
+            let dropped = self.connection.execute_batch(&format!("DROP TABLE temp.{name}"));
+            dropped.map_err(|source| sql("migrate memory.db", source))?;
+        }
+        migrate(&self.connection, self.schema, SCHEMA_VERSION)?;
+        self.lacks_index = same_schema(&self.connection, SCHEMA_VERSION)?;
+        self.schema = SCHEMA_VERSION;
+        Ok(())
+    }
+}
+
+/// The tables that a file of an earlier schema lacks, with the SQL that makes them.
+fn lacking(version: i64) -> Result<Vec<(&'static str, &'static str)>> {
+    let there: BTreeSet<&str> = expected(version)?.iter().map(|(_, name, _)| name.as_str()).collect();
+    let is_lacking = |(kind, name, statement): &'static (String, String, Option<String>)| {
+        let statement = statement.as_deref().filter(|_| kind == "table" && !there.contains(name.as_str()))?;
+        Some((name.as_str(), statement))
+    };
+    Ok(expected(SCHEMA_VERSION)?.iter().filter_map(is_lacking).collect())
+}
+
+/// Makes these tables, empty and of this connection alone: what reads the present schema reads the file as it is.
+fn stand_in(connection: &Connection, version: i64) -> Result<()> {
+    for (_, statement) in lacking(version)? {
+        let statement = statement.replacen("CREATE TABLE", "CREATE TEMP TABLE", 1);
+        connection.execute_batch(&statement).map_err(|source| sql("read memory.db", source))?;
+    }
+    Ok(())
 }
 
 type Objects = BTreeSet<(String, String, Option<String>)>;
@@ -299,27 +374,29 @@ fn objects(connection: &Connection) -> Result<Objects> {
     rows.collect::<rusqlite::Result<_>>().map_err(failed)
 }
 
-/// What herm makes of an empty database.
-fn expected() -> Result<&'static Objects> {
-    static EXPECTED: OnceLock<Objects> = OnceLock::new();
-    if EXPECTED.get().is_none() {
+/// What the herm of a schema makes of an empty database.
+fn expected(version: i64) -> Result<&'static Objects> {
+    static EXPECTED: [OnceLock<Objects>; MIGRATIONS.len()] = [const { OnceLock::new() }; MIGRATIONS.len()];
+    let unknown = || Error::internal(format!("schema {version} is not known"));
+    let place = usize::try_from(version - 1).ok().and_then(|at| EXPECTED.get(at)).ok_or_else(unknown)?;
+    if place.get().is_none() {
         let fresh = Connection::open_in_memory().map_err(|source| sql("prepare SQLite", source))?;
-        Database::create_tables(&fresh)?;
+        Database::create_tables_of(&fresh, version)?;
         // Whoever comes first: it is the same for all.
-        let _ = EXPECTED.set(objects(&fresh)?);
+        let _ = place.set(objects(&fresh)?);
     }
-    EXPECTED.get().ok_or_else(|| Error::internal("the expected schema is not known"))
+    place.get().ok_or_else(unknown)
 }
 
 fn is_index(name: &str) -> bool {
     name.ends_with("_fts") || name.contains("_fts_")
 }
 
-/// The tables must be the ones herm makes, word for word: a view, a trigger or a generated column
+/// The tables must be the ones the herm of that schema makes, word for word: a view, a trigger or a generated column
 /// would be someone else's code. Full-text indexes may be missing, which is what this tells; they are
 /// made again.
-fn same_schema(connection: &Connection) -> Result<bool> {
-    let (expected, found) = (expected()?, objects(connection)?);
+fn same_schema(connection: &Connection, version: i64) -> Result<bool> {
+    let (expected, found) = (expected(version)?, objects(connection)?);
     compare(expected, &found)?;
     Ok(expected.difference(&found).any(|(_, name, _)| is_index(name)))
 }
@@ -352,7 +429,7 @@ fn migrate(connection: &Connection, from: i64, to: i64) -> Result<()> {
     let failed = |source| sql("migrate memory.db", source);
     for (version, script) in (0..to).zip(MIGRATIONS).skip_while(|(version, _)| *version < from) {
         connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
-        // Whoever looks at a brain migrates it too, so another process may have been faster.
+        // An earlier herm migrates where it only looks, so another process may have been faster.
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
         if found != version {
             connection.execute_batch("ROLLBACK").map_err(failed)?;
@@ -378,28 +455,75 @@ mod tests {
         connection
     }
 
+    /// A memory of an earlier schema, opened.
+    fn opened(connection: Connection) -> Database {
+        let (schema, lacks_index) = Database::check_schema(&connection, Access::Write).unwrap();
+        Database { connection, lacks_index, schema }
+    }
+
+    fn count(connection: &Connection, table: &str) -> i64 {
+        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    }
+
     #[test]
     fn every_earlier_schema_becomes_the_present_one_and_keeps_its_rows() {
         let fact = "INSERT INTO facts (scope, key, value, task, at) VALUES (0, 'k', 'v', 't', 1);";
         let evidence = "INSERT INTO evidence (step, task, turn, tool, status, skills, args, summary, millis, at) \
             VALUES (2, 't', 1, 'echo', 'ok', '', x'00', 'done', 1, 1);";
-        for (version, rows) in [(1, fact.to_owned()), (2, format!("{fact}{evidence}"))] {
-            let connection = file_of(version, &rows);
-            assert!(!Database::check_schema(&connection).unwrap());
-            assert_eq!(objects(&connection).unwrap(), *expected().unwrap());
-            let counted = |table: &str| -> i64 {
-                connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
-            };
-            assert_eq!((counted("facts"), counted("evidence")), (1, version - 1));
-            assert_eq!(counted("evolver_state"), 1, "the evolver begins with nothing tallied");
+        for version in 1..SCHEMA_VERSION {
+            let rows = if version == 1 { fact.to_owned() } else { format!("{fact}{evidence}") };
+            let mut database = opened(file_of(version, &rows));
+            database.upgrade().unwrap();
+            let connection = &database.connection;
+            assert!(!database.lacks_index && database.schema == SCHEMA_VERSION, "{version}");
+            assert_eq!(objects(connection).unwrap(), *expected(SCHEMA_VERSION).unwrap(), "{version}");
+            assert_eq!((count(connection, "facts"), count(connection, "evidence")), (1, i64::from(version > 1)));
+            assert_eq!((count(connection, "outcomes"), count(connection, "trial_tasks")), (0, 0));
+            assert_eq!(count(connection, "evolver_state"), 1, "the evolver begins with nothing tallied");
+            assert_eq!(count(connection, "sqlite_temp_schema"), 0, "nothing hides the tables that are there now");
         }
     }
 
     #[test]
-    fn a_connection_that_only_looks_migrates_too_and_then_only_looks() {
-        let connection = file_of(2, "");
-        connection.pragma_update(None, "query_only", true).unwrap();
-        assert!(!Database::check_schema(&connection).unwrap());
-        assert!(connection.execute("DELETE FROM evolver_state", []).is_err());
+    fn whoever_only_opens_a_file_of_an_earlier_schema_changes_nothing_of_it() {
+        for version in 1..SCHEMA_VERSION {
+            let connection = file_of(version, "");
+            let before = (objects(&connection).unwrap(), connection.total_changes());
+            assert_eq!(Database::check_schema(&connection, Access::Write).unwrap(), (version, false));
+            assert_eq!((objects(&connection).unwrap(), connection.total_changes()), before, "{version}");
+            let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+            assert_eq!(found, version);
+        }
+    }
+
+    /// Every table with its columns, as a statement finds them.
+    fn columns(connection: &Connection) -> BTreeSet<(String, String)> {
+        let tables = expected(SCHEMA_VERSION).unwrap().iter().filter(|(kind, ..)| kind == "table");
+        let mut found = BTreeSet::new();
+        for (_, table, _) in tables {
+            let mut names = connection.prepare("SELECT name FROM pragma_table_info(?1)").unwrap();
+            let names = names.query_map([table], |row| row.get(0)).unwrap();
+            found.extend(names.map(|name| (table.clone(), name.unwrap())));
+        }
+        found
+    }
+
+    #[test]
+    fn a_look_finds_every_table_and_column_of_the_present_schema_in_each_schema_that_it_reads() {
+        let present = columns(&file_of(SCHEMA_VERSION, ""));
+        for version in OLDEST_READ..SCHEMA_VERSION {
+            let connection = file_of(version, "");
+            Database::check_schema(&connection, Access::Read).unwrap();
+            assert_eq!(columns(&connection), present, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_look_at_a_schema_that_is_older_names_the_command_that_brings_it_up_to_date() {
+        for version in 1..OLDEST_READ {
+            let error = Database::check_schema(&file_of(version, ""), Access::Read).unwrap_err();
+            assert_eq!(error.kind(), crate::error::ErrorKind::Refused, "{error}");
+            assert!(error.hint_text().is_some_and(|hint| hint.contains("herm brain adopt ID")), "{error:?}");
+        }
     }
 }

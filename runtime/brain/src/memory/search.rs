@@ -151,7 +151,7 @@ fn is_answer(connection: &Connection, hit: &SearchHit) -> Result<bool> {
     let query = match hit.source {
         MemorySource::Fact => return Ok(false),
         MemorySource::Message => "SELECT role = 'assistant' FROM messages WHERE id = ?1",
-        MemorySource::Task => "SELECT outcome = 'converged' FROM task_log WHERE id = ?1",
+        MemorySource::Task => "SELECT substr(outcome || ' ', 1, 10) = 'converged ' FROM task_log WHERE id = ?1",
     };
     let found =
         connection.prepare_cached(query).and_then(|mut get| get.query_row([hit.id], |row| row.get(0)).optional());

@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use super::db::sql;
 use super::index::{self, MemorySource};
 use super::logical::{self, Table, Touched};
+use super::outcome::{self, OutcomeReport, OutcomeValue, TaskOutcome};
 use super::undo::{self, RowUndo};
 use crate::bundle::rows::FAN_OUT;
 use crate::clock::Timestamp;
@@ -75,7 +76,7 @@ pub struct TaskEntry {
     pub task: String,
     /// Whose task it was; `None` is visible to everyone.
     pub subscriber: Option<Digest>,
-    /// How it ended.
+    /// How it ended: its status. How good its answer was is added from its outcome.
     pub outcome: String,
     /// What it was about.
     pub summary: String,
@@ -167,14 +168,15 @@ impl<'c> MemoryWriter<'c> {
         Ok(id)
     }
 
-    /// Adds a line to the task log.
-    pub fn task(&mut self, entry: &TaskEntry) -> Result<i64> {
+    /// Adds a line to the task log, with what is known of the answer.
+    pub fn task(&mut self, entry: &TaskEntry, value: OutcomeValue) -> Result<i64> {
+        let outcome = outcome::write_log(&entry.outcome, value);
         let scope = self.scope(entry.subscriber.as_ref())?;
         let id = self
             .connection
             .prepare_cached("INSERT INTO task_log (task, scope, outcome, summary, at) VALUES (?1, ?2, ?3, ?4, ?5)")
             .and_then(|mut add| {
-                let TaskEntry { task, outcome, summary, at, .. } = entry;
+                let TaskEntry { task, summary, at, .. } = entry;
                 add.insert((task, scope, outcome, summary, at.millis()))
             })
             .map_err(|source| match source.sqlite_error_code() {
@@ -188,6 +190,35 @@ impl<'c> MemoryWriter<'c> {
         self.touch(Table::TaskLog, id, None);
         index::add(self.connection, MemorySource::Task, id)?;
         Ok(id)
+    }
+
+    /// Brings the line of a task that is in the log to what reports on it come to. The line changes with every report, so
+    /// that a report is a step also where the value stays: then the number of the report is added.
+    pub fn outcome(&mut self, task: &str, reports: &[OutcomeReport]) -> Result<()> {
+        let found: Option<(i64, String)> = self
+            .connection
+            .prepare_cached("SELECT id, outcome FROM task_log WHERE task = ?1")
+            .and_then(|mut find| find.query_row([task], |row| row.try_into()).optional())
+            .map_err(|source| sql("write memory.db", source))?;
+        let Some((id, line)) = found else {
+            return Err(Error::not_found(format!("task {task:?} is not in the log")).hint("name a task of this brain"));
+        };
+        let mut all = outcome::reports(self.connection, task)?;
+        all.extend_from_slice(reports);
+        let number = all.len();
+        let (status, before) = outcome::read_log(&line);
+        let value = TaskOutcome::of(all).value;
+        let mut text = outcome::write_log(status, value);
+        if value == before {
+            text.push_str(&format!(" #{number}"));
+        }
+        let row = undo::row(self.connection, Table::TaskLog, id)?;
+        self.connection
+            .prepare_cached("UPDATE task_log SET outcome = ?2 WHERE id = ?1")
+            .and_then(|mut put| put.execute((id, text)))
+            .map_err(|source| sql("write memory.db", source))?;
+        self.touch(Table::TaskLog, id, row);
+        Ok(())
     }
 
     /// Sets the telemetry of a skill.

@@ -16,7 +16,7 @@ use crate::layout::Layout;
 pub enum TrustedKeys {
     /// These keys'.
     Keys(Vec<PublicKey>),
-    /// Whatever key signed the first receipt, all along. Proves that one holder made the tape, not
+    /// Whatever key signed the first receipt, all along. Proves that one holder made the chain, not
     /// who that is.
     FirstSeen,
 }

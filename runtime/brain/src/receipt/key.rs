@@ -260,8 +260,10 @@ mod tests {
     fn a_known_did_key_has_the_known_bytes() {
         // From the did:key specification.
         let key: PublicKey = "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK".parse().unwrap();
-        let hex: String = key.key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "2e6fcce36701dc791488e0d0b1745cc1e33a4c1c9fcc41c63bd343dbbe0970e6");
+        assert_eq!(
+            crate::ids::hex(key.key.as_bytes()),
+            "2e6fcce36701dc791488e0d0b1745cc1e33a4c1c9fcc41c63bd343dbbe0970e6"
+        );
     }
 
     #[test]

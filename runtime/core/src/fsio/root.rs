@@ -16,6 +16,8 @@ use crate::ids::RelPath;
 
 /// Where [`Root::replace`] prepares a file before it is renamed into place.
 const TEMP_DIR: &str = ".herm/tmp";
+/// So often a write begins anew because its temporary file or a directory above it was cleared meanwhile.
+const MOST_CLEARED: u32 = 100;
 
 /// When a change has to be on the disk itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,19 +201,21 @@ impl Root {
     /// Makes the directories above `rel`, and returns the one that holds it.
     fn parent_dir(&self, rel: &str) -> Result<Option<OwnedFd>> {
         let Some((parent, _)) = rel.rsplit_once('/') else { return Ok(None) };
-        match self.open_dir(parent) {
-            Ok(fd) => return Ok(Some(fd)),
-            Err(Errno::NOENT) => {}
-            Err(errno) => return Err(self.fail("open", parent, errno)),
+        for _ in 0..MOST_CLEARED {
+            match self.open_dir(parent) {
+                Ok(fd) => return Ok(Some(fd)),
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(self.fail("open", parent, errno)),
+            }
+            let above = self.parent_dir(parent)?;
+            let name = parent.rsplit_once('/').map_or(parent, |(_, name)| name);
+            let at = above.as_ref().unwrap_or(&self.fd);
+            match rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST | Errno::NOENT) => {}
+                Err(errno) => return Err(self.fail("create", parent, errno)),
+            }
         }
-        let above = self.parent_dir(parent)?;
-        let name = parent.rsplit_once('/').map_or(parent, |(_, name)| name);
-        let at = above.as_ref().unwrap_or(&self.fd);
-        match rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(self.fail("create", parent, errno)),
-        }
-        self.open_dir(parent).map(Some).map_err(|errno| self.fail("open", parent, errno))
+        Err(self.fail("open", parent, Errno::NOENT))
     }
 
     /// Puts `content` at `rel` in one step: a reader sees the old file or the new one.
@@ -231,6 +235,16 @@ impl Root {
     }
 
     fn install(&self, rel: &RelPath, content: &[u8], sync: SyncTiming, how: RenameFlags) -> Result<bool> {
+        for _ in 0..MOST_CLEARED {
+            if let Some(installed) = self.try_install(rel, content, sync, how)? {
+                return Ok(installed);
+            }
+        }
+        Err(self.fail("write", rel.as_str(), Errno::NOENT))
+    }
+
+    /// `None` if the temporary file was cleared meanwhile: files that no lock guards are written while others open.
+    fn try_install(&self, rel: &RelPath, content: &[u8], sync: SyncTiming, how: RenameFlags) -> Result<Option<bool>> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let temp = format!("{TEMP_DIR}/{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         let temp_dir = self.parent_dir(&temp)?;
@@ -240,7 +254,11 @@ impl Root {
             Ok(stat) => Mode::from_raw_mode(stat.st_mode & 0o777),
             Err(_) => Mode::from_raw_mode(0o644),
         };
-        let fd = self.open_below(&temp, flags, mode).map_err(|errno| self.fail("write", &temp, errno))?;
+        let fd = match self.open_below(&temp, flags, mode) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(self.fail("write", &temp, errno)),
+        };
         rustix::fs::fchmod(&fd, mode).map_err(|errno| self.fail("write", &temp, errno))?;
         let installed = self.fill(fd, rel, content, sync).and_then(|()| {
             let parent = self.parent_dir(rel.as_str())?;
@@ -249,16 +267,17 @@ impl Root {
             let temp_name = temp.rsplit_once('/').map_or(temp.as_str(), |(_, name)| name);
             match rustix::fs::renameat_with(from, temp_name, to, rel.name(), how) {
                 Ok(()) => {}
-                Err(Errno::EXIST) if how == RenameFlags::NOREPLACE => return Ok(false),
+                Err(Errno::EXIST) if how == RenameFlags::NOREPLACE => return Ok(Some(false)),
+                Err(Errno::NOENT) => return Ok(None),
                 Err(errno) => return Err(self.fail("write", rel.as_str(), errno)),
             }
             match sync {
                 SyncTiming::Now => rustix::fs::fsync(to).map_err(|errno| self.fail("sync", rel.as_str(), errno))?,
                 SyncTiming::Later => {}
             }
-            Ok(true)
+            Ok(Some(true))
         });
-        if !matches!(installed, Ok(true)) {
+        if !matches!(installed, Ok(Some(true))) {
             // The temporary file may be gone already; what matters is the error above.
             let _ = rustix::fs::unlinkat(&self.fd, &temp, AtFlags::empty());
         }
@@ -385,7 +404,8 @@ impl Root {
         }
         let above = self.open_dir(crate::layout::INTERNAL_DIR).map_err(failed)?;
         match rustix::fs::unlinkat(&above, "tmp", AtFlags::REMOVEDIR) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            // Somebody writes right now.
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
             Err(errno) => Err(failed(errno)),
         }
     }
@@ -622,6 +642,26 @@ mod tests {
 
     fn rel(text: &str) -> RelPath {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn writes_and_clearing_at_once_lose_nothing() {
+        let (_dir, root) = root();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let clearing = scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    root.clear_temporaries().unwrap();
+                }
+            });
+            for n in 0..2_000_u32 {
+                root.replace(&"note".parse().unwrap(), &n.to_le_bytes(), SyncTiming::Later).unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+            clearing.join().unwrap();
+        });
+        let path = root.path().join("note");
+        assert_eq!(std::fs::read(path).unwrap(), 1_999_u32.to_le_bytes());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod brain_id;
 mod digest;
+mod hex;
 mod random;
 mod rel_path;
 mod sha256;
@@ -11,6 +12,7 @@ mod task_id;
 
 pub use brain_id::BrainId;
 pub use digest::Digest;
+pub use hex::{hex, unhex};
 pub use random::{Random, SystemRandom};
 pub use rel_path::RelPath;
 pub use sha256::sha256;

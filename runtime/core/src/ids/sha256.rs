@@ -4,13 +4,7 @@ use sha2::Digest as _;
 
 /// A SHA-256 in hexadecimal: what a stranger can recompute with any standard library.
 pub fn sha256(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(64);
-    for byte in sha2::Sha256::digest(bytes) {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    crate::ids::hex(&sha2::Sha256::digest(bytes))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ impl TaskId {
             bytes.extend((part.len() as u64).to_le_bytes());
             bytes.extend_from_slice(part);
         }
-        let hex: String = Digest::of(&bytes).bytes().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let hex = &Digest::of(&bytes).to_string()[..32];
         let moment = parent.as_str().split('-').next().filter(|moment| moment.len() == 12);
         Self(format!("{}-{hex}", moment.unwrap_or("derived")).into())
     }

@@ -63,6 +63,33 @@ fn evidence_keeps_nothing_that_stands_where_a_secret_does() {
     }
 }
 
+#[test]
+fn keys_of_issuers_that_shapes_alone_tell_are_found_wherever_they_stand() {
+    let tail = |length: usize| -> String { "q7RtZ4vBnL3sDk9Xw2mPfH8jYc5eUaG6".chars().cycle().take(length).collect() };
+    let cases = [
+        ("Groq", format!("gsk_{}", tail(52))),
+        ("xAI", format!("xai-{}", tail(80))),
+        ("HashiCorp Vault", format!("hvs.CAESI{}", tail(90))),
+        ("Telegram", format!("7263519482:AA{}", tail(33))),
+        ("Slack", format!("https://hooks.slack.com/services/T04KQ7RB2ZX/B05M8WNPL3D/{}", tail(24))),
+        ("Slack", format!("https://hooks.slack.com/triggers/T04KQ7RB2ZX/4827193650284/{}", tail(32))),
+    ];
+    for (whose, secret) in cases {
+        for (before, after) in [("the key is ", " now"), ("`", "`"), ("X=\"", "\"\nrest"), ("", "")] {
+            let text = format!("{before}{secret}{after}");
+            let [found] = find(&text).try_into().unwrap_or_else(|found| panic!("{text}: {found:?}"));
+            assert_eq!((found.whose, found.sample), (whose, false), "{text}");
+            let clean = redact(&text);
+            assert!(clean.starts_with(before) && clean.ends_with(&format!("[redacted]{after}")), "{clean}");
+            assert!(!clean.contains(&tail(20)), "{clean}");
+        }
+    }
+    // One character too few is none of them.
+    for text in [format!("7263519482:AA{}", tail(32)), format!("gsk_{}", tail(39)), format!("xai-{}", tail(59))] {
+        assert_eq!(redact(&text), text);
+    }
+}
+
 /// Quadratic time would show: each of these would take minutes.
 #[test]
 fn texts_made_to_be_slow_are_not() {

@@ -7,8 +7,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::lane;
-use super::verification::{self, SkillVerification, Trial, VerificationOptions};
+use super::review_queue;
+use super::verification::{self, SkillVerification, VerificationOptions, VerificationTrial};
 use crate::brain::{Brain, Draft, Editor, SettledStep, Step, StepKind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Root, SyncTiming};
@@ -167,7 +167,7 @@ pub fn apply_proposed(
     if !settled.moved {
         return Ok(SkillApplyResult { reason: "unchanged", verify: Some(verified), ..report });
     }
-    if let Err(error) = lane::supersede(brain, &change.skill) {
+    if let Err(error) = review_queue::supersede(brain, &change.skill) {
         // Accepting one of them would be refused all the same.
         tracing::warn!(brain = %brain.id(), %error, "held changes of the skill still wait");
     }
@@ -329,7 +329,7 @@ fn tried(
     let laid_out = lay_out(brain, &place, change, before, manifest);
     let verified = laid_out.map(|()| {
         let target = place.join(change.skill.as_str()).join(layout::SKILL_FILE);
-        let trial = Trial {
+        let trial = VerificationTrial {
             skill: &change.skill,
             target: &target,
             backup: &place.join(BACKUP),

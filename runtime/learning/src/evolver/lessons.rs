@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::EvidenceRow;
-use super::neutral::sanitize;
+use super::sanitize::sanitize;
 use super::variants::Guidance;
 use crate::memory::{Evidence, EvidenceStatus};
 use crate::text::{CLASS_CHARS, class};

@@ -6,37 +6,37 @@
 //! `maintenance` step of the brain: before or after, receipted, and undone as a whole.
 
 pub mod apply;
-pub mod auto;
 pub mod backfill;
 pub mod block;
 pub mod failure;
-mod ground;
-pub mod lane;
 pub mod lessons;
-mod neutral;
+pub mod mining;
 pub mod outcome;
+pub mod pass;
 pub mod policy;
 pub mod prepare;
 pub mod proposal;
-pub mod queue;
 pub mod report;
+pub mod review_queue;
 pub mod rollback;
-pub mod routine;
+pub mod round;
+mod sanitize;
 pub mod select;
 pub mod semantic;
 pub mod variants;
 pub mod verification;
+mod view;
 
 pub use apply::{EvolverApproval, SkillApplyResult, SkillUpdate, apply, apply_proposed};
-pub use ground::{EvolverView, SkillMainFile};
 pub use lessons::{FailureLesson, lessons};
-pub use neutral::sanitize;
-pub use outcome::{Estimate, OutcomeComparison, OutcomeSample, OutcomeVerdict, compare};
+pub use outcome::{Estimate, OutcomeComparison, OutcomeSample, OutcomeSide, OutcomeVerdict, compare};
 pub use policy::{EvolverPolicy, SkillSource};
 pub use prepare::{PrepareSkip, PreparedSkill, SizeStrategy, SupportFile, prepare, structural};
 pub use rollback::{drill, rollback};
-pub use routine::{EvolverRoundOptions, EvolverRoundReport};
+pub use round::{EvolverRoundOptions, EvolverRoundReport};
+pub use sanitize::sanitize;
 pub use variants::{Guidance, Variant, VariantSpec};
+pub use view::{EvolverView, SkillMainFile};
 
 use crate::clock::Timestamp;
 use crate::ids::Slug;

@@ -5,13 +5,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::EvidenceRow;
-use super::ground::EvolverView;
+use super::mining::ReviewCandidate;
 use super::outcome::{Estimate, OutcomeComparison, OutcomeSample, OutcomeVerdict, compare};
-use super::queue::ReviewCandidate;
+use super::view::EvolverView;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::Slug;
-use crate::memory::{EvidenceSummary, EvolverChange, SessionEvidence, TurnEvidence, window_start};
+use crate::memory::{EvidenceSummary, EvolverChange, OutcomeCounts, SessionEvidence, TurnEvidence, window_start};
 
 /// How many rows and turns are shown.
 const SHOWN_ROWS: usize = 20;
@@ -31,6 +31,8 @@ pub struct EvidenceReport {
     pub since: Timestamp,
     /// The counts.
     pub summary: EvidenceSummary,
+    /// How good the answers of its tasks were, as far as is known.
+    pub task_outcomes: OutcomeCounts,
     /// The newest tool events.
     pub skill_evidence: Vec<EvidenceRow>,
     /// The newest questions and answers.
@@ -66,14 +68,22 @@ impl ChangeOutcome {
     pub fn candidate(&self) -> ReviewCandidate {
         let (before, after) = (&self.outcome.before, &self.outcome.after);
         let of = |estimate: Option<Estimate>| estimate.map_or(0.0, |estimate| estimate.value);
-        let why = match self.outcome.error_rate_change.is_some_and(|change| change.low > 0.0) {
-            true => format!(
+        let score_fell = self.outcome.score_change.is_some_and(|change| change.high < 0.0);
+        let errors_rose = self.outcome.error_rate_change.is_some_and(|change| change.low > 0.0);
+        let why = match (score_fell, errors_rose) {
+            (true, _) => format!(
+                "since step {} the mean score of answers went from {:.2} to {:.2}",
+                self.first,
+                of(before.mean_score),
+                of(after.mean_score)
+            ),
+            (false, true) => format!(
                 "since step {} errors went from {:.0} % to {:.0} % of calls",
                 self.first,
                 of(before.error_rate) * 100.0,
                 of(after.error_rate) * 100.0
             ),
-            false => format!(
+            (false, false) => format!(
                 "since step {} turns went from {:.1} to {:.1} a session",
                 self.first,
                 of(before.mean_turns),
@@ -88,6 +98,7 @@ impl ChangeOutcome {
 pub fn report(ground: &EvolverView<'_>, days: u32, skill: Option<&Slug>) -> Result<EvidenceReport> {
     let since = window_start(ground.now, days);
     let mut summary = ground.evidence.summary(since)?;
+    let mut task_outcomes = OutcomeCounts::default();
     if let Some(skill) = skill {
         let tally = ground.evidence.counts_of(skill, since)?;
         summary.tool_events = tally.events;
@@ -95,8 +106,14 @@ pub fn report(ground: &EvolverView<'_>, days: u32, skill: Option<&Slug>) -> Resu
         summary.skill_events = tally.skill_events;
         summary.skills.retain(|tally| tally.skill == *skill);
         summary.tools.clear();
-        summary.session_events = ground.evidence.sessions_with(skill, since, Timestamp(i64::MAX))?.len() as u64;
+        let sessions = ground.evidence.sessions_with(skill, since, Timestamp(i64::MAX))?;
+        for session in &sessions {
+            task_outcomes.add(ground.evidence.value_of(session)?, 1);
+        }
+        summary.session_events = sessions.len() as u64;
         summary.turn_events = ground.evidence.turns_with(skill, since, usize::MAX)?.len() as u64;
+    } else {
+        task_outcomes = ground.evidence.outcome_counts(since)?;
     }
     let skill_evidence = match skill {
         Some(skill) => ground.evidence.of_skill(skill, since, SHOWN_ROWS)?,
@@ -107,6 +124,7 @@ pub fn report(ground: &EvolverView<'_>, days: u32, skill: Option<&Slug>) -> Resu
         skill: skill.cloned(),
         since,
         summary,
+        task_outcomes,
         skill_evidence,
         recent_turns: match skill {
             Some(skill) => ground.evidence.turns_with(skill, since, SHOWN_TURNS)?,
@@ -163,7 +181,7 @@ pub fn outcomes(ground: &EvolverView<'_>, skill: Option<&Slug>) -> Result<Vec<Ch
         let earliest = Timestamp(era.begun.millis().saturating_sub(BEFORE_DAYS * DAY)).max(from);
         let before = ground.evidence.sessions_with(era.skill, earliest, era.begun)?;
         let after = ground.evidence.sessions_with(era.skill, era.begun, era.ended.unwrap_or(ground.now))?;
-        let outcome = compare(&sample(&before), &sample(&after));
+        let outcome = compare(&sample(ground, &before)?, &sample(ground, &after)?);
         outcomes.push(ChangeOutcome {
             manifest: last.step,
             first: first.step,
@@ -182,7 +200,7 @@ fn applied_at(change: &EvolverChange) -> Option<Timestamp> {
     serde_json::from_value(change.manifest.get("appliedAt").cloned().unwrap_or(json!(null))).ok()
 }
 
-fn sample(sessions: &[SessionEvidence]) -> OutcomeSample {
+fn sample(ground: &EvolverView<'_>, sessions: &[SessionEvidence]) -> Result<OutcomeSample> {
     let mut sample = OutcomeSample::default();
     for session in sessions {
         sample.sessions += 1;
@@ -191,6 +209,15 @@ fn sample(sessions: &[SessionEvidence]) -> OutcomeSample {
         sample.turns_sum += u64::from(session.turns);
         sample.turns_squares += u64::from(session.turns) * u64::from(session.turns);
         sample.completed += u64::from(session.completed);
+        if let Some(score) = ground.evidence.value_of(session)?.score() {
+            sample.rated += 1;
+            sample.score_hundredths += hundredths(score);
+        }
     }
-    sample
+    Ok(sample)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number from 0 to 100")]
+fn hundredths(score: f64) -> u64 {
+    (score.clamp(0.0, 1.0) * 100.0).round() as u64
 }

@@ -103,7 +103,7 @@ fn shared(wanted: &BTreeSet<String>, has: &BTreeSet<String>) -> (f64, Vec<String
 
 /// A skill that fits a query.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Match {
+pub struct SkillMatch {
     /// The skill.
     pub skill_name: Slug,
     /// How well it fits, from 0 to 1.
@@ -116,13 +116,17 @@ pub struct Match {
 }
 
 /// The skills that fit a query by their words, best first.
-pub fn by_words<'a>(query: &str, skills: impl IntoIterator<Item = (&'a Slug, &'a str)>, most: usize) -> Vec<Match> {
+pub fn by_words<'a>(
+    query: &str,
+    skills: impl IntoIterator<Item = (&'a Slug, &'a str)>,
+    most: usize,
+) -> Vec<SkillMatch> {
     let wanted = words(query);
-    let mut found: Vec<Match> = skills
+    let mut found: Vec<SkillMatch> = skills
         .into_iter()
         .map(|(slug, text)| {
             let (score, reasons) = shared(&wanted, &words(&format!("{slug} {text}")));
-            Match { skill_name: slug.clone(), score, reasons, first_score: None }
+            SkillMatch { skill_name: slug.clone(), score, reasons, first_score: None }
         })
         .collect();
     found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.skill_name.cmp(&b.skill_name)));
@@ -136,14 +140,14 @@ pub fn ranked_for<'a>(
     skills: impl IntoIterator<Item = (&'a Slug, &'a str)>,
     ranking: RankerChain<'_>,
     most: usize,
-) -> Result<Vec<Match>> {
+) -> Result<Vec<SkillMatch>> {
     let (skills, texts): (Vec<&Slug>, Vec<&str>) = skills.into_iter().unzip();
     let Some((first, second)) = ranking.asked() else { return Err(Error::invalid("nobody was asked to rank")) };
     let placed = places(first, second, query, &skills, &texts)?;
     let found = placed.into_iter().take(most).filter_map(|place| {
         let (score, first_score) = place.scores();
         let skill_name = (*skills.get(place.at)?).clone();
-        Some(Match { skill_name, score, reasons: place.reasons(first, second), first_score })
+        Some(SkillMatch { skill_name, score, reasons: place.reasons(first, second), first_score })
     });
     Ok(found.collect())
 }

@@ -82,7 +82,7 @@ pub struct SkillVerification {
 
 /// What the commands are given to look at.
 #[derive(Debug, Clone)]
-pub struct Trial<'a> {
+pub struct VerificationTrial<'a> {
     /// The skill.
     pub skill: &'a Slug,
     /// The main file as it would be.
@@ -109,7 +109,11 @@ pub fn check_structure(content: &str) -> VerificationStage {
 }
 
 /// Puts a change through its stages. `trial` is only needed where there are commands.
-pub fn verify(verification: &VerificationOptions, content: &str, trial: Option<&Trial<'_>>) -> SkillVerification {
+pub fn verify(
+    verification: &VerificationOptions,
+    content: &str,
+    trial: Option<&VerificationTrial<'_>>,
+) -> SkillVerification {
     let mut stages = vec![check_structure(content)];
     let commands = [("pre-verify-command", &verification.pre_verify), ("verify-command", &verification.verify)];
     for (name, command) in commands {
@@ -130,7 +134,12 @@ pub fn verify(verification: &VerificationOptions, content: &str, trial: Option<&
     }
 }
 
-fn run(verification: &VerificationOptions, name: &'static str, command: &str, trial: &Trial<'_>) -> VerificationStage {
+fn run(
+    verification: &VerificationOptions,
+    name: &'static str,
+    command: &str,
+    trial: &VerificationTrial<'_>,
+) -> VerificationStage {
     let beside = trial.target.parent().map(Path::to_owned).unwrap_or_default();
     let mut runner = ProcessRunner::new(verification.directory.clone().unwrap_or(beside))
         .timeout(verification.timeout.unwrap_or(TIMEOUT))

@@ -9,15 +9,15 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::tiny::{LLAMA, QWEN3, Tiny, speak, stored, text, texts, written};
-use crate::{Error, ErrorKind};
+use crate::{ModelError, ModelErrorKind};
 
-fn heard(path: &Path) -> Result<(), Error> {
+fn heard(path: &Path) -> Result<(), ModelError> {
     // A schema too, so that the grammar sees these tokens.
     speak(path, &json!({ "type": "object", "properties": { "a": { "type": "string" } } }), 8).map(drop)
 }
 
 /// What is said of a file. A sentence names the file or the model.
-fn refused(bytes: &[u8], what: &str) -> Error {
+fn refused(bytes: &[u8], what: &str) -> ModelError {
     let work = tempfile::tempdir().unwrap();
     let error = heard(&written(work.path(), bytes)).expect_err(what);
     assert!(error.message().len() > 20 && error.message().lines().count() == 1, "{what}: {error}");
@@ -43,20 +43,20 @@ fn a_file_that_ends_anywhere_early_is_broken() {
     let bytes = Tiny::new(LLAMA).bytes();
     for fiftieth in 0..50 {
         let error = refused(&bytes[..bytes.len() * fiftieth / 50], &format!("{fiftieth}/50"));
-        let kind = if fiftieth == 0 { ErrorKind::Invalid } else { ErrorKind::Corrupt };
+        let kind = if fiftieth == 0 { ModelErrorKind::Invalid } else { ModelErrorKind::Corrupt };
         assert_eq!(error.kind(), kind, "{fiftieth}/50: {error}");
     }
-    assert_eq!(refused(&bytes[..bytes.len() - 40], "the last tensor").kind(), ErrorKind::Corrupt);
+    assert_eq!(refused(&bytes[..bytes.len() - 40], "the last tensor").kind(), ModelErrorKind::Corrupt);
 }
 
 #[test]
 fn what_is_no_file_or_no_model_is_told_so() {
     let work = tempfile::tempdir().unwrap();
-    assert_eq!(heard(&work.path().join("nothing.gguf")).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(heard(&work.path().join("nothing.gguf")).unwrap_err().kind(), ModelErrorKind::NotFound);
     let directory = heard(work.path()).unwrap_err();
-    assert_eq!(directory.kind(), ErrorKind::Invalid, "{directory}");
-    assert_eq!(refused(b"# A text\n\nabout something", "a text").kind(), ErrorKind::Invalid);
-    assert_eq!(refused(b"GGUF", "four letters").kind(), ErrorKind::Corrupt);
+    assert_eq!(directory.kind(), ModelErrorKind::Invalid, "{directory}");
+    assert_eq!(refused(b"# A text\n\nabout something", "a text").kind(), ModelErrorKind::Invalid);
+    assert_eq!(refused(b"GGUF", "four letters").kind(), ModelErrorKind::Corrupt);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn absurd_counts_are_not_believed() {
         ("a place", patched(bytes(), "token_embd.weight", 24, u64::MAX - 7)),
         ("dimensions", patched(bytes(), "token_embd.weight", 0, u64::MAX)),
     ] {
-        assert_eq!(refused(&bytes, what).kind(), ErrorKind::Corrupt, "{what}");
+        assert_eq!(refused(&bytes, what).kind(), ModelErrorKind::Corrupt, "{what}");
     }
     for (key, number) in [
         ("feed_forward_length", 131_072),
@@ -93,7 +93,7 @@ fn absurd_counts_are_not_believed() {
     ] {
         let mut tiny = Tiny::new(LLAMA);
         tiny.say(&format!("llama.{key}"), Value::U32(number));
-        assert_eq!(refused(&tiny.bytes(), key).kind(), ErrorKind::Corrupt, "{key}");
+        assert_eq!(refused(&tiny.bytes(), key).kind(), ModelErrorKind::Corrupt, "{key}");
     }
     // What these files claim to be would take 17 GB and more. Threads have their share here, too.
     if let (Some(before), Some(after)) = (before, asked_for()) {
@@ -111,7 +111,7 @@ fn tensors_on_top_of_each_other_do_not_make_a_large_network() {
     }
     // Cut to what is still pointed at.
     let error = refused(&bytes[..bytes.len() / 2], "shared bytes");
-    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert_eq!(error.kind(), ModelErrorKind::Corrupt, "{error}");
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn every_tensor_must_be_there_and_have_its_shape() {
         let mut tiny = Tiny::new(QWEN3);
         tiny.vector(name, vec![0.5; 7]);
         let error = refused(&tiny.bytes(), name);
-        assert_eq!(error.kind(), ErrorKind::Corrupt, "{name}: {error}");
+        assert_eq!(error.kind(), ModelErrorKind::Corrupt, "{name}: {error}");
         assert!(error.message().contains(name) || name == "token_embd.weight", "{name}: {error}");
     }
 }

@@ -7,7 +7,8 @@ use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 
-use crate::{GeneratedReply, GenerationRequest, Generator, ModelFile, ReplyBounds, Result};
+use crate::error::Result;
+use crate::{GeneratedReply, GenerationRequest, Generator, ModelFile, ReplyBounds};
 
 pub(super) const TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + \
                                    message['content'] + '<|im_end|>' + '\n' }}{% endfor %}\

@@ -9,6 +9,7 @@ import { now } from "./agents.js";
 const TABS = [
   ["timeline", "Timeline"],
   ["skills", "Skills"],
+  ["learning", "Learning"],
   ["memory", "Memory"],
   ["receipts", "Receipts"],
   ["proposals", "Proposals"],

@@ -4,6 +4,7 @@ import { at, del, get, stream } from "../api.js";
 import { button, h, replace } from "../dom.js";
 import { show } from "../trouble.js";
 import { eventLog } from "./events.js";
+import { feedbackView } from "./feedback.js";
 import { outcomeView, sentence } from "./outcome.js";
 
 const TRIES = 5;
@@ -68,7 +69,7 @@ export async function watchTask({ place, task, begin, signal, frame, named, fini
     ended = final;
     cancel.hidden = true;
     state.textContent = sentence(final);
-    replace(answer, outcomeView(final, frame));
+    replace(answer, outcomeView(final, frame), feedbackView(final, signal));
     return first;
   }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::book::keys::Operation;
+use crate::server_db::keys::Operation;
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -47,7 +47,7 @@ pub(crate) struct CreateKey {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Operation::Run, Operation::Read])]
     pub(crate) operations: Vec<Operation>,
     /// Requests a minute
-    #[arg(long, value_name = "N", default_value_t = crate::book::keys::RATE)]
+    #[arg(long, value_name = "N", default_value_t = crate::server_db::keys::RATE)]
     pub(crate) rate: u32,
     /// What its tasks may cost together, in dollars
     #[arg(long, value_name = "USD")]

@@ -5,7 +5,7 @@ use herm::bundle::{BrainOrigin, BundlePart};
 use herm::{Brain, BrainId, Reader, Result};
 use serde_json::{Value, json};
 
-use super::{finish, ledger, restore, to_json};
+use super::{finish, history, restore, to_json};
 use crate::cli;
 use crate::config::Settings;
 use crate::exit;
@@ -16,13 +16,13 @@ pub(super) fn run(settings: &Settings, command: &cli::Brain) -> Result<Answer> {
         cli::Brain::List => list(settings),
         cli::Brain::Show { id } => show(settings, &id.parse()?),
         cli::Brain::Verify { id } => verify(settings, &id.parse()?),
-        cli::Brain::History { id, limit, files } => ledger::history(settings, &id.parse()?, *limit, *files),
-        cli::Brain::Diff { id, from, to, stat } => ledger::diff(settings, &id.parse()?, *from, *to, *stat),
+        cli::Brain::History { id, limit, files } => history::history(settings, &id.parse()?, *limit, *files),
+        cli::Brain::Diff { id, from, to, stat } => history::diff(settings, &id.parse()?, *from, *to, *stat),
         cli::Brain::Undo { id, change, force, dry_run } => {
             let on_changed = if *force { OnChanged::Overwrite } else { OnChanged::Refuse };
             match dry_run {
-                true => ledger::plan_undo(settings, &id.parse()?, *change, on_changed),
-                false => ledger::undo(settings, &id.parse()?, *change, on_changed),
+                true => history::plan_undo(settings, &id.parse()?, *change, on_changed),
+                false => history::undo(settings, &id.parse()?, *change, on_changed),
             }
         }
         cli::Brain::Fork { id, new, version } => restore::fork(settings, &id.parse()?, &new.parse()?, *version),

@@ -4,11 +4,11 @@ use herm::ids::SystemRandom;
 use herm::{Clock as _, Error, Result, SubscriberId, SystemClock, Timestamp};
 use serde_json::{Value, json};
 
-use crate::book::marker::Marker;
-use crate::book::{self, keys, marker};
 use crate::cli::{CreateKey, Keys};
 use crate::config::Settings;
 use crate::output::{Answer, columns};
+use crate::server_db::marker::Marker;
+use crate::server_db::{self, keys, marker};
 
 pub(super) fn run(settings: &Settings, command: &Keys) -> Result<Answer> {
     match command {
@@ -49,7 +49,7 @@ fn create(settings: &Settings, arguments: &CreateKey) -> Result<Answer> {
         revoked_at: None,
     };
     marker::check_there(settings)?;
-    let connection = book::open(&settings.layout.server_db())?;
+    let connection = server_db::open(&settings.layout.server_db())?;
     let was_keyless = keys::all(&connection)?.is_empty();
     marker::check(settings, !was_keyless)?;
     keys::add(&connection, &key)?;
@@ -93,7 +93,7 @@ fn shown(key: &keys::Key) -> Value {
 
 fn list(settings: &Settings) -> Result<Answer> {
     let all = match settings.layout.server_db().exists() {
-        true => keys::all(&book::open(&settings.layout.server_db())?)?,
+        true => keys::all(&server_db::open(&settings.layout.server_db())?)?,
         false => Vec::new(),
     };
     let now = SystemClock.now();
@@ -147,7 +147,7 @@ fn revoke(settings: &Settings, key: &str) -> Result<Answer> {
     if !settings.layout.server_db().exists() {
         return Err(missing());
     }
-    let connection = book::open(&settings.layout.server_db())?;
+    let connection = server_db::open(&settings.layout.server_db())?;
     let known = keys::all(&connection)?.into_iter().find(|known| known.id == id).ok_or_else(missing)?;
     let ended = keys::revoke(&connection, id, SystemClock.now())?;
     let text = match ended {
@@ -160,7 +160,7 @@ fn revoke(settings: &Settings, key: &str) -> Result<Answer> {
 /// Begins anew after the database with the keys was lost. Never where it has keys.
 fn reset(settings: &Settings, forget: bool) -> Result<Answer> {
     let has_book = settings.layout.server_db().exists();
-    let known = if has_book { keys::all(&book::open(&settings.layout.server_db())?)?.len() } else { 0 };
+    let known = if has_book { keys::all(&server_db::open(&settings.layout.server_db())?)?.len() } else { 0 };
     if known > 0 {
         return Err(Error::refused(format!("the database has its keys ({known}): there is nothing to reset"))
             .hint("end single keys with `herm keys revoke`"));

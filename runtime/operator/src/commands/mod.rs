@@ -3,13 +3,14 @@
 mod brain;
 mod config;
 mod curate;
-mod demo;
 mod doctor;
 pub(crate) mod evolve;
+mod feedback;
+pub(crate) mod history;
 mod import;
 mod init;
 mod keys;
-pub(crate) mod ledger;
+mod learn;
 mod memory;
 mod models;
 pub(crate) mod receipts;
@@ -44,10 +45,11 @@ pub(crate) fn run(cli: &Cli) -> Result<Answer> {
         Command::Skills(command) => skills::run(&settings()?, command),
         Command::Curate { id, dry_run } => curate::run(&settings()?, id, *dry_run),
         Command::Evolve(command) => evolve::run(&settings()?, command),
+        Command::Feedback(arguments) => feedback::run(&settings()?, arguments),
+        Command::Learn(command) => learn::run(&settings()?, command, cli.quiet),
         Command::Memory(command) => memory::run(&settings()?, command),
         Command::Models(command) => models::run(&settings()?, command),
         Command::Semantic(command) => semantic::run(&settings()?, command, cli.quiet || cli.json),
-        Command::Demo(command) => demo::run(&settings()?, command),
         Command::Snapshot(command) => snapshot::run(&settings()?, command),
         Command::Successor(command) => successor::run(&settings()?, command),
         Command::Restore(arguments) => restore::restore(&settings()?, arguments, cli.quiet || cli.json),

@@ -8,12 +8,12 @@ use crate::output::Answer;
 
 #[cfg(not(feature = "local"))]
 pub(super) fn run(_: &Settings, _: &Models) -> Result<Answer> {
-    Err(crate::locals::absent("herm models"))
+    Err(crate::local_models::absent("herm models"))
 }
 
 #[cfg(feature = "local")]
 pub(super) fn run(settings: &Settings, command: &Models) -> Result<Answer> {
-    let directory = crate::locals::directory(settings);
+    let directory = crate::local_models::directory(settings);
     match command {
         Models::List => here::list(&directory),
         Models::Pull(wanted) => here::pull(&directory, wanted),
@@ -40,7 +40,7 @@ mod here {
 
     use crate::cli::PullModel;
     use crate::commands::in_runtime;
-    use crate::locals::find;
+    use crate::local_models::find;
     use crate::output::{Answer, columns};
     use crate::spinner::Spinner;
 

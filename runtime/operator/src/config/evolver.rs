@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use herm::evolver::apply::EvolverApproval;
-use herm::evolver::auto::{EvolverPassMode, EvolverPassOptions};
+use herm::evolver::pass::{EvolverPassMode, EvolverPassOptions};
 use herm::evolver::verification::VerificationOptions;
 use herm::evolver::{EvolverPolicy, EvolverRoundOptions};
 use herm::harness::EvolverOptions;

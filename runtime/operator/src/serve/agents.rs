@@ -13,7 +13,7 @@ use super::app::App;
 use super::body::{QueryParams, page};
 use super::caller::{Caller, no_agent};
 use super::problem::{HandlerResult, ProblemDocument, told_to_subscriber};
-use crate::book::keys::Operation;
+use crate::server_db::keys::Operation;
 
 /// Which agents to list.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -12,17 +12,17 @@ use herm::{Brain, BrainId, BrainSource, Clock, Error, Harness, Result, TaskLimit
 use tokio::sync::watch;
 
 use super::caller::Rates;
-use super::hall::TaskQueue;
 use super::mesh::MeshState;
 use super::meter::Meter;
-use super::money::Money;
 use super::payment::Paywall;
 use super::readers::Readers;
+use super::spending::Money;
+use super::task_queue::TaskQueue;
 use super::traces::Traces;
-use crate::book::ServerDb;
-use crate::book::keys::Keyring;
 use crate::config::{ServeLimits, Settings};
 use crate::seeds;
+use crate::server_db::ServerDb;
+use crate::server_db::keys::Keyring;
 
 /// The server. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -16,11 +16,11 @@ use herm::memory::SearchScope;
 use herm::{BrainId, Digest, SubscriberId};
 
 use super::app::App;
-use super::hall::Share;
 use super::live::TaskResult;
 use super::problem::{HandlerResult, OPERATES, Problem};
+use super::task_queue::Share;
 use super::view::TaskView;
-use crate::book::keys::{Key, Operation, Shown};
+use crate::server_db::keys::{Key, Operation, Shown};
 
 /// Who calls: the holder of a key, or, where no key exists, whoever reaches the loopback.
 #[derive(Debug, Clone)]

@@ -14,8 +14,8 @@ use super::body::{QueryParams, page};
 use super::caller::Caller;
 use super::problem::{HandlerResult, ProblemDocument};
 use super::receipts::{Seen, statement};
-use crate::book::keys::Operation;
-use crate::commands::ledger;
+use crate::commands::history;
+use crate::server_db::keys::Operation;
 
 /// Which steps to list.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -100,7 +100,8 @@ pub(crate) async fn list(
             // What was said in another's task stays theirs, in the line and in the names of files. What is undone is told
             // in the words of the step that is undone; what the operator did may name facts and subscribers.
             let is_own = match (record.kind, receipt) {
-                (StepKind::Task, Some(seq)) if !operates => match reader.receipts(seq, seq)?.pop() {
+                (StepKind::Task | StepKind::Feedback, Some(seq)) if !operates => match reader.receipts(seq, seq)?.pop()
+                {
                     Some(taped) => seen.sees(&statement(&taped.envelope)?),
                     None => false,
                 },
@@ -165,7 +166,7 @@ pub(crate) async fn diff(
     let id = here(&app, &caller, &id)?;
     let compared = app.readers.look(&app.settings.layout, &id, move |look| {
         let to = asked.to.unwrap_or(look.reader.lock().version);
-        Ok(ledger::compared(&look.reader, asked.from, to, ledger::Shows::Texts)?.0)
+        Ok(history::compared(&look.reader, asked.from, to, history::Shows::Texts)?.0)
     });
     Ok(Json(compared.await?))
 }

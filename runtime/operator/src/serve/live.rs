@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::problem::Problem;
 use super::view::TaskView;
-use crate::book::tasks::State;
+use crate::server_db::tasks::State;
 
 /// More events than any task has; what is beyond is not kept for followers.
 const MOST_EVENTS: usize = 2_000;

@@ -1,4 +1,4 @@
-//! herm as an MCP server: the tools `run_task`, `recall`, `skills` and `receipt_verify`, under the same keys, over HTTP at
+//! herm as an MCP server: the tools `run_task`, `recall`, `skills`, `feedback` and `receipt_verify`, under the same keys, over HTTP at
 //! `/mcp` and on standard input and output.
 
 use std::sync::Arc;
@@ -27,9 +27,10 @@ use super::app::App;
 use super::caller::Caller;
 use super::problem::{HandlerResult, Problem};
 use super::receipts::{Seen, statement};
+use super::tasks::feedback::{self, FeedbackRequest};
 use super::tasks::{Accepted, Job, OnDisconnect, TaskRequest, accept};
-use crate::book::keys::Operation;
 use crate::config::Settings;
+use crate::server_db::keys::Operation;
 
 /// How many skills a list has.
 const SKILLS: usize = 200;
@@ -116,6 +117,19 @@ fn tools() -> Vec<Tool> {
             object(json!({ "agent": agent, "skill": { "type": "string" } }), &["agent"]),
         ),
         Tool::new(
+            "feedback",
+            "Says how good the answer of a task was: by who asked, or by the operator. Saying something else corrects it.",
+            object(
+                json!({
+                    "task": { "type": "string" },
+                    "value": { "anyOf": [{ "enum": ["good", "bad"] }, { "type": "number", "minimum": 0, "maximum": 1 }] },
+                    "note": { "type": "string", "maxLength": 500, "description": "Why" },
+                    "agent": agent,
+                }),
+                &["task", "value"],
+            ),
+        ),
+        Tool::new(
             "receipt_verify",
             "Checks the signature of a receipt: one of an agent's by its number, or an envelope.",
             object(
@@ -161,6 +175,7 @@ impl ServerHandler for McpHandler {
             "run_task" => self.run_task(&caller, &arguments).await,
             "recall" => self.recall(&caller, &arguments).await,
             "skills" => self.skills(&caller, &arguments).await,
+            "feedback" => self.feedback(&caller, arguments).await,
             _ => self.receipt_verify(&caller, &arguments).await,
         };
         Ok(match answered {
@@ -249,6 +264,15 @@ impl McpHandler {
             Ok(json!({ "slug": row.slug, "text": look.reader.text(&path)?.ok_or_else(missing)? }))
         });
         Ok(found.await?)
+    }
+
+    async fn feedback(&self, caller: &Caller, mut arguments: Map<String, Value>) -> HandlerResult<Value> {
+        let said = FeedbackRequest {
+            value: arguments.remove("value").unwrap_or_default(),
+            note: arguments.get("note").and_then(Value::as_str).map(str::to_owned),
+        };
+        let agent = arguments.get("agent").and_then(Value::as_str);
+        feedback::give(&self.app, caller, agent, text(&arguments, "task"), said).await.map(|view| json!(view))
     }
 
     async fn receipt_verify(&self, caller: &Caller, arguments: &Map<String, Value>) -> HandlerResult<Value> {

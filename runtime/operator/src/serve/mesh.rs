@@ -17,8 +17,8 @@ use axum::response::{IntoResponse, Response};
 use herm::ids::SystemRandom;
 use herm::receipt::Envelope;
 use herm::successor::gate::{
-    ClosedEpoch, Mesh, MeshNode, MeshNodeParts, Signed, SignedCatchUpRequest, SignedConsensus, SignedProposal,
-    SignedVote, Verifier, VoteStore,
+    ClosedEpoch, Mesh, MeshNode, MeshNodeParts, PatchVerifier, Signed, SignedCatchUpRequest, SignedConsensus,
+    SignedProposal, SignedVote, VoteStore,
 };
 use herm::{Error, Result, SystemClock};
 use serde::Serialize;
@@ -64,7 +64,7 @@ enum Job {
 
 impl MeshState {
     /// The node of these settings.
-    pub(crate) fn open(settings: &Settings, mesh: Mesh, verifier: Arc<dyn Verifier>) -> Result<Self> {
+    pub(crate) fn open(settings: &Settings, mesh: Mesh, verifier: Arc<dyn PatchVerifier>) -> Result<Self> {
         let node = MeshNode::new(MeshNodeParts {
             mesh,
             signer: settings.signer.get()?.clone(),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use herm::memory::{OutcomeSource, OutcomeValue};
 use herm::{Outcome, TaskEvent};
 
 use super::app::App;
@@ -74,6 +75,7 @@ impl Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     tasks: Counts,
+    outcomes: Counts,
     turns: AtomicU64,
     replies: Times,
     tools: Mutex<BTreeMap<String, Arc<Times>>>,
@@ -144,6 +146,9 @@ impl Meter {
     /// Counts a task that came to an outcome.
     pub(crate) fn finished(&self, outcome: &Outcome) {
         self.tasks.add(format!("outcome=\"{}\"", outcome.status.name()));
+        for report in &outcome.outcome.sources {
+            self.reported(report.source, report.value);
+        }
         if outcome.stop == herm::StopReason::Backend {
             self.backend_errors.add("class=\"gave_up\"".to_owned());
         }
@@ -152,6 +157,17 @@ impl Meter {
             self.tokens_out.fetch_add(tokens.output, Ordering::Relaxed);
         }
         self.micro_usd.fetch_add(outcome.usage.micro_usd.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Counts what somebody says of an answer.
+    pub(crate) fn reported(&self, source: OutcomeSource, value: OutcomeValue) {
+        let value = match value {
+            OutcomeValue::Unknown => "unknown",
+            OutcomeValue::Good => "good",
+            OutcomeValue::Bad => "bad",
+            OutcomeValue::Score(_) => "score",
+        };
+        self.outcomes.add(format!("value=\"{value}\",source=\"{}\"", source.name()));
     }
 
     /// Counts a task that came to none.
@@ -187,6 +203,8 @@ impl Meter {
         let snapshots = app.harness.snapshot_counters().unwrap_or_default();
         head(&mut out, "herm_tasks_total", "counter", "Tasks by how they ended.");
         self.tasks.write(&mut out, "herm_tasks_total");
+        head(&mut out, "herm_outcomes_total", "counter", "What was said of answers, by value and by who said it.");
+        self.outcomes.write(&mut out, "herm_outcomes_total");
         head(&mut out, "herm_tool_results_total", "counter", "Tool calls by how they went.");
         self.tool_results.write(&mut out, "herm_tool_results_total");
         head(&mut out, "herm_backend_errors_total", "counter", "Failed tries of backends by class.");
@@ -224,6 +242,9 @@ impl Meter {
                 "Changes that the evolver proposes to take back.",
                 maintained.rollbacks_proposed,
             ),
+            ("herm_trials_proven_total", "counter", "Trials that found that a skill helps.", maintained.proven),
+            ("herm_trials_harmful_total", "counter", "Trials that found that a skill does harm.", maintained.harmful),
+            ("herm_trials_unproven_total", "counter", "Trials that found no difference.", maintained.unproven),
             ("herm_snapshots_pushed_total", "counter", "Snapshots that arrived.", snapshots.pushed),
             ("herm_snapshot_bytes_total", "counter", "Bytes of snapshots that were sent.", snapshots.bytes),
             ("herm_snapshots_failed_total", "counter", "Tries to push a snapshot that failed.", snapshots.failed),

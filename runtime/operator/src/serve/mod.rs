@@ -3,23 +3,24 @@
 
 mod agents;
 mod app;
-mod asking;
+mod ask_policy;
 mod body;
 mod caller;
-mod hall;
 mod history;
+mod learning;
 mod listen;
 mod live;
 #[cfg(feature = "mcp")]
 pub(crate) mod mcp;
 mod mesh;
 mod meter;
-mod money;
 mod openai;
 pub(crate) mod openapi;
 mod operate;
-mod own_successor;
-pub(crate) use own_successor::{VerifyOptions, verifier};
+mod spending;
+mod task_queue;
+mod verifier;
+pub(crate) use verifier::{VerifyOptions, verifier};
 mod page;
 mod patches;
 mod payment;
@@ -49,10 +50,10 @@ use tokio::sync::watch;
 use app::{App, Parts};
 
 use crate::backends;
-use crate::book::keys::Keyring;
-use crate::book::{ServerDb, marker};
 use crate::config::Settings;
 use crate::mcp as mcp_tools;
+use crate::server_db::keys::Keyring;
+use crate::server_db::{ServerDb, marker};
 
 /// Where it listens, unless said.
 pub(crate) const LISTEN: &str = "127.0.0.1:7700";
@@ -210,8 +211,8 @@ async fn parts(settings: &Settings, book: ServerDb, keyring: Keyring) -> Result<
         rates: caller::Rates::default(),
         limits,
         task_limits: settings.config.limits.unwrap_or_default().limits(),
-        money: money::Money::default(),
-        queue: hall::TaskQueue::new(limits),
+        money: spending::Money::default(),
+        queue: task_queue::TaskQueue::new(limits),
         paused: Mutex::new(paused),
         readers: Arc::default(),
         meter: meter::Meter::default(),

@@ -7,15 +7,17 @@ use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 
-use super::{agents, history, mesh, openai, operate, proposals, receipts, skills, status, tasks};
+use super::{agents, history, learning, mesh, openai, operate, proposals, receipts, skills, status, tasks};
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "herm", description = "Agents that learn, one settled step at a time.", license(name = "MIT OR Apache-2.0")),
     paths(
-        tasks::submit, tasks::list, tasks::show, tasks::follow, tasks::cancel,
+        tasks::submit, tasks::list, tasks::show, tasks::follow, tasks::cancel, tasks::feedback::rate,
+        tasks::feedback::rate_of_agent,
         agents::list, agents::show,
         skills::list, skills::show, skills::version,
+        learning::list,
         history::search, history::list, history::charts, history::diff,
         receipts::list, receipts::show,
         operate::snapshots, operate::curate, operate::evolve, operate::verify, operate::snapshot, operate::restore,
@@ -25,7 +27,7 @@ use super::{agents, history, mesh, openai, operate, proposals, receipts, skills,
         openai::completions, openai::models, openai::one_model,
         mesh::propose, mesh::vote, mesh::close, mesh::missed,
     ),
-    components(schemas(super::view::OutcomeView<'static>)),
+    components(schemas(super::view::OutcomeView<'static>, super::view::OutcomeValueSchema)),
     security(("key" = [])),
     modifiers(&Keys)
 )]

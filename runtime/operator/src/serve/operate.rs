@@ -10,9 +10,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use herm::brain::OnExisting;
 use herm::curator;
-use herm::evolver::auto::EvolverPassMode;
+use herm::evolver::pass::EvolverPassMode;
 use herm::evolver::select::RankerChain;
-use herm::evolver::{EvolverRoundOptions, EvolverView, auto};
+use herm::evolver::{EvolverRoundOptions, EvolverView, pass};
 use herm::fsio::PrivateFile;
 use herm::ids::SystemRandom;
 use herm::snapshot::RestoreOptions;
@@ -28,8 +28,8 @@ use super::app::App;
 use super::body::{OptionalPayload, drips, next, too_large};
 use super::caller::{Caller, no_agent};
 use super::problem::{HandlerResult, ProblemDocument};
-use crate::book::keys::Operation;
 use crate::commands::{evolve, receipts};
+use crate::server_db::keys::Operation;
 use crate::stores::EncryptionOptions;
 
 /// Whether to do something, or only say what would be done.
@@ -99,7 +99,7 @@ pub(crate) async fn evolve(
         let now = app.clock.now();
         let planned = app.readers.look(&app.settings.layout, &id, move |look| {
             let ground = EvolverView::of_reader(&look.reader, now)?.with_external(external);
-            as_json(&json!({ "run": auto::plan(&ground, &routine.options, RankerChain::default())? }))
+            as_json(&json!({ "run": pass::plan(&ground, &routine.options, RankerChain::default())? }))
         });
         return Ok(Json(planned.await?));
     }

@@ -15,9 +15,9 @@ use herm::{BrainId, Error, ErrorKind, Layout, Result, brain};
 
 use super::app::App;
 use super::mesh::MeshState;
-use crate::commands::successor::doors::standing;
 use crate::commands::successor::gates::{apply_with, take_back_with};
-use crate::commands::successor::handover::{self, Request};
+use crate::commands::successor::patch_gates::standing;
+use crate::commands::successor::server_requests::{self, Request};
 use crate::config::Settings;
 use crate::output::Answer;
 
@@ -37,7 +37,7 @@ pub(crate) async fn answer_requests(app: App) {
     loop {
         tokio::time::sleep(REQUESTS).await;
         let layout = app.settings.layout.clone();
-        let taken = blocking(move || handover::take(&layout)).await;
+        let taken = blocking(move || server_requests::take(&layout)).await;
         let requests = taken.unwrap_or_else(|error| {
             tracing::warn!(%error, "requests of commands cannot be read");
             Vec::new()
@@ -54,7 +54,7 @@ async fn answer(app: App, name: String, request: Request) {
         tracing::warn!(?request, %error, "what a command asked for was not done");
     }
     let layout = app.settings.layout.clone();
-    if let Err(error) = blocking(move || handover::answer(&layout, &name, &done)).await {
+    if let Err(error) = blocking(move || server_requests::answer(&layout, &name, &done)).await {
         tracing::warn!(%error, "a command was not answered");
     }
 }

@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use herm::evolver::queue::ReviewStatus;
-use herm::evolver::{EvolverView, lane};
+use herm::evolver::mining::ReviewStatus;
+use herm::evolver::{EvolverView, review_queue};
 use herm::memory::QueueRow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ use super::app::App;
 use super::body::QueryParams;
 use super::caller::Caller;
 use super::problem::{HandlerResult, Problem, ProblemDocument};
-use crate::book::keys::Operation;
 use crate::commands::evolve::{external, review};
+use crate::server_db::keys::Operation;
 
 /// How many proposals are shown.
 const MOST: usize = 200;
@@ -159,7 +159,7 @@ pub(crate) async fn accept(
     let id = here(&app, &caller, &id)?;
     let verification = app.settings.evolver().verification();
     let decided = app.harness.with_brain(&id, move |brain| {
-        let accepted = lane::accept(brain, &proposal, &verification)?;
+        let accepted = review_queue::accept(brain, &proposal, &verification)?;
         let done = accepted.is_done();
         let status = if done { ReviewStatus::Accepted } else { ReviewStatus::Pending };
         Ok(Decided {
@@ -192,7 +192,7 @@ pub(crate) async fn reject(
     caller.needs(Operation::Operate)?;
     let id = here(&app, &caller, &id)?;
     let decided = app.harness.with_brain(&id, move |brain| {
-        lane::reject(brain, &proposal)?;
+        review_queue::reject(brain, &proposal)?;
         let status = ReviewStatus::Rejected.name().to_owned();
         Ok(Decided { id: proposal, status, done: true, settled: None })
     });

@@ -36,8 +36,9 @@ impl Seen {
     }
 
     pub(crate) fn sees(&self, statement: &Value) -> bool {
-        let task = &statement["predicate"]["task"];
-        self.all || task.is_null() || task["subscriber"].as_str() == self.own.as_deref()
+        // Of a task, or of what was said of one later.
+        let about = [&statement["predicate"]["task"], &statement["predicate"]["change"]["feedback"]];
+        self.all || about.iter().all(|task| task.is_null() || task["subscriber"].as_str() == self.own.as_deref())
     }
 }
 
@@ -102,7 +103,7 @@ fn row(seq: u64, statement: &Value) -> ReceiptRow {
         at: text(&predicate["at"]),
         kind: text(&predicate["kind"]),
         version: predicate["version"].as_u64(),
-        task: text(&predicate["task"]["id"]),
+        task: text(&predicate["task"]["id"]).or_else(|| text(&predicate["change"]["feedback"]["task"])),
         status: text(&predicate["task"]["status"]),
         model: text(&predicate["task"]["model"]),
         before: subject(statement, "bundle/before"),

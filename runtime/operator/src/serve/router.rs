@@ -20,7 +20,9 @@ use super::app::App;
 use super::body::check_announced;
 use super::caller::{check_host, check_local};
 use super::problem::{HandlerResult, OPERATES, Problem, REQUEST_ID};
-use super::{agents, history, mesh, openai, openapi, operate, page, proposals, receipts, skills, status, tasks};
+use super::{
+    agents, history, learning, mesh, openai, openapi, operate, page, proposals, receipts, skills, status, tasks,
+};
 
 /// The one path with a limit of its own for bodies.
 const IMPORT: &str = "/v1/agents/{id}/import";
@@ -40,12 +42,15 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/tasks", get(tasks::list))
         .route("/v1/tasks/{task}", get(tasks::show).delete(tasks::cancel))
         .route("/v1/tasks/{task}/events", get(tasks::follow))
+        .route("/v1/tasks/{task}/feedback", post(tasks::feedback::rate))
         .route("/v1/agents", get(agents::list))
         .route("/v1/agents/{id}", get(agents::show))
         .route("/v1/agents/{id}/tasks", post(tasks::submit))
+        .route("/v1/agents/{id}/tasks/{task}/feedback", post(tasks::feedback::rate_of_agent))
         .route("/v1/agents/{id}/skills", get(skills::list))
         .route("/v1/agents/{id}/skills/{slug}", get(skills::show))
         .route("/v1/agents/{id}/skills/{slug}/versions/{version}", get(skills::version))
+        .route("/v1/agents/{id}/learning", get(learning::list))
         .route("/v1/agents/{id}/memory/search", get(history::search))
         .route("/v1/agents/{id}/receipts", get(receipts::list))
         .route("/v1/agents/{id}/receipts/{seq}", get(receipts::show))

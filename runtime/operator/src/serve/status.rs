@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use super::app::App;
 use super::caller::Caller;
 use super::problem::{HandlerResult, ProblemDocument};
-use crate::book::keys::{self, Operation};
+use crate::server_db::keys::{self, Operation};
 
 /// How the server is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -302,8 +302,8 @@ pub(crate) async fn tidy(app: App) {
         let before = |days: i64| herm::Timestamp(app.clock.now().millis() - days * 86_400_000);
         let (tasks, payments) = (before(days), before(days.max(2)));
         let forget = move |connection: &rusqlite::Connection| {
-            crate::book::payments::forget(connection, payments)?;
-            crate::book::tasks::forget(connection, tasks)
+            crate::server_db::payments::forget(connection, payments)?;
+            crate::server_db::tasks::forget(connection, tasks)
         };
         if let Err(error) = app.db.write(forget).await {
             tracing::warn!(%error, "old tasks were not let go");

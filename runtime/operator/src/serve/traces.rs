@@ -122,7 +122,7 @@ fn hex(random: &dyn Random, bytes: usize) -> String {
     let mut buffer = vec![0; bytes];
     // Without randomness spans of different tasks run into each other, and nothing else happens.
     let _ = random.fill(&mut buffer);
-    buffer.iter().map(|byte| format!("{byte:02x}")).collect()
+    herm::ids::hex(&buffer)
 }
 
 /// What may be sent of a text: its beginning, without what looks like a secret.

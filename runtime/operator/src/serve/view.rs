@@ -1,12 +1,13 @@
 //! Tasks and outcomes as callers see them.
 
+use herm::memory::{OutcomeValue, TaskOutcome};
 use herm::{BrainId, Outcome, TaskId, Timestamp};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::problem::{ProblemDocument, told_to_subscriber};
-use crate::book::tasks::{State, TaskRow};
+use crate::server_db::tasks::{State, TaskRow};
 
 /// A task.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -20,6 +21,9 @@ pub(crate) struct TaskView {
     pub(crate) state: String,
     /// How it went, once it is done: `converged`, `incomplete` or `failed`.
     pub(crate) status: Option<String>,
+    /// How good its answer was, once it is done: `good`, `bad`, `unknown`, or a score from 0 to 1.
+    #[schema(value_type = Option<OutcomeValueSchema>)]
+    pub(crate) value: Option<Value>,
     /// When it was accepted.
     pub(crate) created_at: String,
     /// When it began.
@@ -51,6 +55,7 @@ impl TaskView {
             agent: agent.to_string(),
             state: state.name().to_owned(),
             status: None,
+            value: None,
             created_at: created_at.to_string(),
             started_at: started_at.map(|at| at.to_string()),
             finished_at: None,
@@ -75,24 +80,62 @@ impl TaskView {
                 outcome.get_mut(field).into_iter().for_each(hide);
             }
             outcome.get_mut("warnings").and_then(Value::as_array_mut).into_iter().flatten().for_each(hide);
+            outcome.get_mut("outcome").into_iter().for_each(sources_for_subscriber);
         }
         self
     }
 
     /// One of the book.
     pub(crate) fn of_row(row: TaskRow) -> Self {
-        let json = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
+        let parsed = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
         Self {
             task: row.id.to_string(),
             agent: row.agent.to_string(),
             state: row.state,
             status: row.status,
+            value: row.value.as_deref().and_then(told_value),
             created_at: row.created_at.to_string(),
             started_at: row.started_at.map(|at| at.to_string()),
             finished_at: row.finished_at.map(|at| at.to_string()),
-            outcome: json(row.outcome),
-            problem: json(row.problem),
+            outcome: parsed(row.outcome),
+            problem: parsed(row.problem),
             payment: row.payment,
+        }
+    }
+}
+
+/// How good the answer of a task was: the value of an outcome as the API tells it.
+#[derive(Debug, ToSchema)]
+#[schema(as = OutcomeValue)]
+#[expect(dead_code, reason = "only the shape of it is needed")]
+#[serde(untagged)]
+pub(crate) enum OutcomeValueSchema {
+    /// `good`, `bad` or `unknown`.
+    Word(String),
+    /// A score from 0 to 1.
+    Score(f64),
+}
+
+/// How good an answer was, as it is stored, from an outcome as JSON.
+pub(crate) fn value_of(outcome: &Value) -> Option<String> {
+    let value = outcome.get("outcome").and_then(|outcome| outcome.get("value")).cloned()?;
+    serde_json::from_value::<OutcomeValue>(value).ok().map(|value| value.to_string())
+}
+
+/// How good an answer was, from how it is stored.
+pub(crate) fn told_value(stored: &str) -> Option<Value> {
+    stored.parse::<OutcomeValue>().ok().map(|value| json!(value))
+}
+
+/// Leaves of an outcome what a subscriber may read: that the operator said something, and not why.
+pub(crate) fn sources_for_subscriber(outcome: &mut Value) {
+    for report in outcome.get_mut("sources").and_then(Value::as_array_mut).into_iter().flatten() {
+        let is_label = report["source"] == "label";
+        if let Some(note) = report.get_mut("note") {
+            *note = match note {
+                Value::String(text) if !is_label => Value::from(told_to_subscriber(text)),
+                _ => Value::Null,
+            };
         }
     }
 }
@@ -131,6 +174,9 @@ pub(crate) struct OutcomeView<'a> {
     #[schema(value_type = Vec<Object>, required = false)]
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     skills_proposed: &'a [herm::task::ChangedSkill],
+    /// How good the answer was, and who says so: `value` and `sources`, each with `source`, `value`, `note` and `at`.
+    #[schema(value_type = Object)]
+    outcome: &'a TaskOutcome,
     /// Whether it may be billed.
     billable: bool,
     /// The brain's version now; nothing after a dry run.
@@ -166,6 +212,7 @@ impl<'a> OutcomeView<'a> {
             skills_loaded: &outcome.skills_loaded,
             skills_changed: &outcome.skills_changed,
             skills_proposed: &outcome.skills_proposed,
+            outcome: &outcome.outcome,
             billable: outcome.billable,
             version: settled.map(|settled| settled.version),
             bundle_hash: settled.map(|settled| settled.after.to_string()),

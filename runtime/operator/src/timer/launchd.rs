@@ -27,8 +27,9 @@ pub(super) fn agent(plan: &TimerPlan) -> Result<String> {
     let words = std::iter::once(program).chain(plan.arguments.iter().map(String::as_str));
     let words: String = words.map(|word| format!("    {}\n", string(word))).collect();
     let variables = plan.environment.iter();
-    let variables: String =
-        variables.map(|(name, value)| format!("    <key>{}</key>{}\n", escaped(name), string(value))).collect();
+    let variables: String = variables
+        .map(|(name, value)| format!("    <key>{}</key>{}\n", herm::text::escape_markup(name), string(value)))
+        .collect();
     let directory = string(full_path(&plan.working_dir, "the working directory")?);
     Ok(format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
@@ -53,20 +54,5 @@ fn at(fields: &str) -> String {
 }
 
 fn string(text: &str) -> String {
-    format!("<string>{}</string>", escaped(text))
-}
-
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&apos;"),
-            _ => safe.push(c),
-        }
-    }
-    safe
+    format!("<string>{}</string>", herm::text::escape_markup(text))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::linux::place;
+use crate::linux::leftovers;
 
 /// The file that is locked, and that names what is to be removed.
 pub(crate) const LEASE: &str = "lease";
@@ -77,12 +77,12 @@ impl SandboxLease {
         if own().closed.contains(&root) {
             return Err(io::Error::other("this process is ending: it makes no more sandboxes"));
         }
-        let directory = root.join(place::random_name()?);
-        place::make_passage(&directory)?;
-        place::make_private(&directory.join("work"))?;
+        let directory = root.join(leftovers::random_name()?);
+        leftovers::make_passage(&directory)?;
+        leftovers::make_private(&directory.join("work"))?;
         let mut file = private_file(&directory.join(LEASE))?;
         file.lock()?;
-        if let Some(boot) = place::boot() {
+        if let Some(boot) = leftovers::boot() {
             write_entry(&mut file, &Entry::Boot(boot))?;
         }
         let held = Arc::new(Held { directory, noted: Mutex::new(Noted { file, closed: false }) });
@@ -104,7 +104,7 @@ impl SandboxLease {
     /// Removes the directory now, with everything in it. Doing it twice does no harm, and so does dropping the lease
     /// afterwards.
     pub fn remove(&self) -> io::Result<()> {
-        place::remove(&self.held.directory)
+        leftovers::remove(&self.held.directory)
     }
 
     /// The name of the lease, different from every other.
@@ -158,7 +158,7 @@ pub(super) fn close_root(root: &Path) -> io::Result<Vec<SandboxLease>> {
 impl Drop for Held {
     fn drop(&mut self) {
         // What is left is the janitor's: the lock goes with us.
-        let _ = place::remove(&self.directory);
+        let _ = leftovers::remove(&self.directory);
         own().leases.retain(|lease| lease.strong_count() > 0);
     }
 }
@@ -168,7 +168,7 @@ fn make_root(root: &Path) -> io::Result<()> {
     if let Some(above) = root.parent() {
         fs::create_dir_all(above)?;
     }
-    match place::make_passage(root) {
+    match leftovers::make_passage(root) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
     }

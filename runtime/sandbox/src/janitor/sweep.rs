@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::lease::{Entry, LEASE, PATIENCE, ROOT_LOCK, close_root, entries, lock_root};
-use crate::linux::place;
+use crate::linux::leftovers;
 
 /// What was removed, and what could not be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -139,24 +139,24 @@ struct Cleared {
 
 fn clear(directory: &Path, entries: &[Entry]) -> io::Result<Cleared> {
     let mut cleared = Cleared::default();
-    let now = place::boot();
+    let now = leftovers::boot();
     let is_of_another_boot =
         entries.iter().any(|entry| matches!(entry, Entry::Boot(boot) if Some(boot) != now.as_ref()));
     for entry in entries {
         match entry {
             Entry::Boot(_) => {}
             Entry::Process { .. } if is_of_another_boot => {}
-            Entry::Process { pid, start } => cleared.processes += u32::from(place::end_process(*pid, *start)?),
-            Entry::Cgroup(group) => cleared.processes += place::end_members(group)?,
+            Entry::Process { pid, start } => cleared.processes += u32::from(leftovers::end_process(*pid, *start)?),
+            Entry::Cgroup(group) => cleared.processes += leftovers::end_members(group)?,
         }
     }
     for entry in entries {
         if let Entry::Cgroup(group) = entry {
-            cleared.cgroups += u32::from(place::remove_group(group)?);
+            cleared.cgroups += u32::from(leftovers::remove_group(group)?);
         }
     }
-    cleared.mounts += place::unmount_below(directory)?;
-    place::remove(directory)?;
+    cleared.mounts += leftovers::unmount_below(directory)?;
+    leftovers::remove(directory)?;
     Ok(cleared)
 }
 
@@ -170,7 +170,7 @@ mod tests {
     fn stranger() -> (std::process::Child, u64) {
         let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let start = place::started(pid).unwrap();
+        let start = leftovers::started(pid).unwrap();
         (child, start)
     }
 
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!((swept.leases.len(), swept.processes, swept.left), (1, 0, vec![]));
         assert!(child.try_wait().unwrap().is_none(), "it lives");
         // Of this start it is the one that was meant.
-        left_behind(place.path(), &place::boot().unwrap(), child.id(), start);
+        left_behind(place.path(), &leftovers::boot().unwrap(), child.id(), start);
         let swept = sweep(place.path()).unwrap();
         assert_eq!((swept.leases.len(), swept.processes), (1, 1));
         child.wait().unwrap();

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use rustix::process::{Signal, pidfd_send_signal};
 
-use crate::ending::{ExitReason, ResourceUsage, SandboxExit};
+use crate::exit::{ExitReason, ResourceUsage, SandboxExit};
 use crate::limits::LimitKind;
 
 /// Why a sandbox was ended from outside, and when that was decided.

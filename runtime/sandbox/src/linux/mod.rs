@@ -10,7 +10,7 @@ mod cgroup;
 mod filter;
 mod handle;
 mod init;
-pub(crate) mod place;
+pub(crate) mod leftovers;
 mod restrict;
 mod sample;
 mod spawn;
@@ -56,7 +56,7 @@ pub(crate) fn available() -> Availability {
 
 fn namespaces_work() -> Result<(), String> {
     if !stage::is_registered() {
-        return Err("this program never called take_over, so it cannot try".into());
+        return Err("this program never called run_if_reexec, so it cannot try".into());
     }
     let tried = stage::command(stage::TRY).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     match tried.map(|status| status.code()) {

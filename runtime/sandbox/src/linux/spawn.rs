@@ -20,11 +20,11 @@ use super::streams::{OutputEnd, Streams};
 use super::supervise::Supervisor;
 use super::tree::Tree;
 use super::wire::{self, CanaryTargets, ControlSocket, Orders, ParentMessage, Rlimits, StageMessage};
-use super::{bubblewrap, place, stage, sys, view};
+use super::{bubblewrap, leftovers, stage, sys, view};
+use crate::error::SpawnError;
 use crate::janitor::{Entry, SandboxLease};
-use crate::refusal::SpawnError;
+use crate::process::{OutputReader, SandboxProcess};
 use crate::report::{LayerReport, ProbeResult, SpawnReport, Tier};
-use crate::running::{OutputReader, SandboxProcess};
 use crate::spec::{Bind, CgroupPolicy, SandboxLayer, SandboxLayers, SandboxProgram, SandboxSpec};
 
 /// How long the set-up may take, on a machine that does something else.
@@ -238,7 +238,7 @@ struct Targets {
 impl Targets {
     fn open(plan: &Plan) -> io::Result<Self> {
         let port = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
-        let abstract_name = format!("herm-canary-{}", place::random_name()?);
+        let abstract_name = format!("herm-canary-{}", leftovers::random_name()?);
         let address = std::os::unix::net::SocketAddr::from_abstract_name(&abstract_name)?;
         let socket = UnixListener::bind_addr(&address)?;
         let told = CanaryTargets {
@@ -304,7 +304,7 @@ fn converse(
     let deadline = Instant::now() + PATIENCE;
     let orders = plan.orders(tier, bubblewrap, targets, groups).map_err(Failed::Refused)?;
     if let Some(user) = orders.user {
-        place::hand_over(&plan.work, user).map_err(|error| {
+        leftovers::hand_over(&plan.work, user).map_err(|error| {
             Failed::Refused(setup(
                 "give the work directory to the sandbox's user",
                 error,
@@ -456,7 +456,7 @@ fn read_error_file(aside: &mut fs::File) -> String {
 
 impl Plan {
     fn note(&self, pid: i32) -> io::Result<()> {
-        self.lease.note(&Entry::Process { pid, start: place::started(pid).unwrap_or(0) })
+        self.lease.note(&Entry::Process { pid, start: leftovers::started(pid).unwrap_or(0) })
     }
 
     fn orders(
@@ -494,7 +494,7 @@ impl Plan {
         let user = match root && self.layers.has(SandboxLayer::TransientUser) {
             false => None,
             true => {
-                let random = place::random().map_err(|error| setup("choose a user", error, TRY_AGAIN))?;
+                let random = leftovers::random().map_err(|error| setup("choose a user", error, TRY_AGAIN))?;
                 Some(FIRST_USER + u32::from_ne_bytes([random[0], random[1], random[2], random[3]]) % USERS)
             }
         };

@@ -19,7 +19,7 @@ use super::spawn::Process;
 use super::streams::Pump;
 use super::tree::{Size, Tree, Unmeasured};
 use super::wire::{ControlSocket, ParentMessage, StageMessage, timespec};
-use crate::ending::{ExitReason, ResourceUsage, SandboxExit};
+use crate::exit::{ExitReason, ResourceUsage, SandboxExit};
 use crate::janitor::SandboxLease;
 use crate::limits::{LimitKind, SandboxLimits};
 

@@ -11,9 +11,9 @@ use SandboxLayer::{
 };
 
 use crate::escapes::probe_inside;
-use crate::ground::{Ground, finish};
 use crate::harness::{NotRun, Test, is_root, test};
 use crate::probes::Found;
+use crate::test_host::{Ground, finish};
 
 pub fn tests() -> Vec<Test> {
     vec![

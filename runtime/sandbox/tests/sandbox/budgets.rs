@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use herm_sandbox::{CgroupPolicy, ExitReason, LimitKind, OutputMode, SandboxExit, SandboxLimits, StdinMode, spawn};
 
-use crate::ground::Ground;
 use crate::harness::{NotRun, Test, is_root, test};
+use crate::test_host::Ground;
 
 const MIB: u64 = 1024 * 1024;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use herm_sandbox::{CgroupPolicy, ExitReason, SandboxLayer, Tier, TierPolicy};
 
-use crate::ground::{Ground, finish};
 use crate::harness::{NotRun, Test, is_root, test};
 use crate::inside::{in_a_process, of_kind};
 use crate::probes::{Control, Found, escapes, positives};
+use crate::test_host::{Ground, finish};
 
 pub fn tests() -> Vec<Test> {
     vec![

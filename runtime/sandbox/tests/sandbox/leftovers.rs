@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use herm_sandbox::{ExitReason, OutputMode, SandboxLease, StdinMode, janitor, spawn};
 
-use crate::ground::{Ground, leases};
 use crate::harness::{NotRun, Test, is_root, test};
+use crate::test_host::{Ground, leases};
 
 pub fn tests() -> Vec<Test> {
     vec![

@@ -29,8 +29,6 @@ mod budgets;
 #[cfg(target_os = "linux")]
 mod escapes;
 #[cfg(target_os = "linux")]
-mod ground;
-#[cfg(target_os = "linux")]
 mod harness;
 #[cfg(target_os = "linux")]
 mod inside;
@@ -42,6 +40,8 @@ mod manners;
 mod probes;
 #[cfg(target_os = "linux")]
 mod sys;
+#[cfg(target_os = "linux")]
+mod test_host;
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
@@ -51,6 +51,7 @@ fn main() -> std::process::ExitCode {
         Some("inside") => inside::run(&arguments[1..]),
         Some("parent") => leftovers::be_a_parent(&arguments[1]),
         Some("run") => harness::run_one(&arguments[1], &tests()),
+        Some("trial") => manners::trial(),
         _ => harness::run_all(&arguments, &tests()),
     }
 }

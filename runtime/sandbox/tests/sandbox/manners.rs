@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use herm_sandbox::{
@@ -12,8 +13,8 @@ use herm_sandbox::{
 };
 
 use crate::escapes::standing;
-use crate::ground::{Ground, finish};
 use crate::harness::{NotRun, Test, is_root, root_test, test};
+use crate::test_host::{Ground, finish};
 
 pub fn tests() -> Vec<Test> {
     vec![
@@ -39,6 +40,19 @@ fn quiet(ground: &Ground, lease: &herm_sandbox::SandboxLease, words: &[&str]) ->
     let mut spec = ground.spec(lease, words);
     (spec.stdin, spec.stdout, spec.stderr) = (StdinMode::Null, OutputMode::Null, OutputMode::Null);
     spec
+}
+
+/// Whether whoever runs this can have a sandbox at all.
+pub fn trial() -> ExitCode {
+    let ground = Ground::new();
+    let lease = ground.lease();
+    match spawn(quiet(&ground, &lease, &["attack", "exit", "0"])).map(|running| running.wait().how) {
+        Ok(ExitReason::Exited(0)) => ExitCode::SUCCESS,
+        other => {
+            println!("{other:?}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn given() -> Result<(), NotRun> {

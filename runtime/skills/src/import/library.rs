@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, DirEntryKind, Root, SurveyLimits};
 use crate::ids::{RelPath, Slug};
 use crate::layout::{self, SKILLS_DIR};
-use crate::place::{self, Form, MAIN_FILES, SkillLocation};
+use crate::location::{self, Form, MAIN_FILES, SkillLocation};
 use crate::{CreatedBy, guard, rules};
 
 /// The most one import may weigh.
@@ -66,9 +66,9 @@ impl SkillLibrary {
             let (Some(above), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str())) else {
                 return Err(no_skill("has a name that is not UTF-8"));
             };
-            if place::is_main_file(name) {
+            if location::is_main_file(name) {
                 walk.top(above)?;
-            } else if place::is_flat_file(name) {
+            } else if location::is_flat_file(name) {
                 walk.flat(&Root::open(above)?, "", name);
             } else {
                 return Err(no_skill("is not a skill"));
@@ -179,12 +179,12 @@ impl Walk {
                         None => self.folder(&below, &path, entries)?,
                     }
                 }
-                DirEntryKind::File if place::is_flat_file(&entry.name) && !at.contains('/') => {
+                DirEntryKind::File if location::is_flat_file(&entry.name) && !at.contains('/') => {
                     self.flat(here, at, &entry.name);
                 }
                 DirEntryKind::File if entry.name == DESCRIPTION && !at.is_empty() => self.description(here, &path),
                 DirEntryKind::File => {
-                    let detail = if place::is_flat_file(&entry.name) {
+                    let detail = if location::is_flat_file(&entry.name) {
                         "a skill in a single file stands in the top directory or in one category"
                     } else {
                         "it belongs to no skill"
@@ -392,7 +392,7 @@ fn is_support(inside: &str) -> bool {
 
 /// Whether a path inside a skill is called like a main file, and is not the skill's own.
 fn is_main_file_below(inside: &str) -> bool {
-    inside.rsplit_once('/').is_some_and(|(_, name)| place::is_main_file(name))
+    inside.rsplit_once('/').is_some_and(|(_, name)| location::is_main_file(name))
 }
 
 /// Refuses a Markdown file that is no skill: what every repository has, and what has no front matter with a name or a
@@ -429,7 +429,7 @@ fn main_content(here: &Root, name: &str) -> Result<Vec<u8>, Refusal> {
 
 /// A file beside a main file.
 fn support(here: &Root, at: &str, inside: &str) -> Result<(RelPath, Vec<u8>), Refusal> {
-    if place::is_main_file(inside) {
+    if location::is_main_file(inside) {
         return Err(Refusal::new(
             SkillImportSkipReason::Duplicate,
             "another spelling of the main file stands beside it",

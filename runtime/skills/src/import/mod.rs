@@ -6,13 +6,13 @@
 //!
 //! The rules are described in `docs/reference/skill.md`.
 
+mod filter;
 mod library;
-mod only;
 mod origin;
 mod plan;
 
+pub use filter::SkillFilter;
 pub use library::{SkillImportCandidate, SkillLibrary};
-pub use only::SkillFilter;
 pub use plan::{SkillImportPlan, SkillImportTarget, plan};
 
 use crate::guard::{Objection, ObjectionWeight};

@@ -14,7 +14,7 @@ use crate::files::Files;
 use crate::guard::ObjectionWeight;
 use crate::ids::{RelPath, Slug};
 use crate::layout::{ARCHIVE_DIR, SKILLS_DIR};
-use crate::place::{self, MAIN_FILES, SkillLocation};
+use crate::location::{self, MAIN_FILES, SkillLocation};
 use crate::store;
 
 /// The brain that skills are taken over into.
@@ -109,7 +109,7 @@ impl<'a> Planner<'a> {
     ) -> Result<Self> {
         let paths = target.files.below(SKILLS_DIR)?;
         let mut local = BTreeMap::new();
-        for place in place::all(&paths, SKILLS_DIR) {
+        for place in location::all(&paths, SKILLS_DIR) {
             local.entry(place.slug.clone()).or_insert(place);
         }
         Ok(Self {

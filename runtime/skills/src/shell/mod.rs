@@ -6,7 +6,7 @@
 mod group;
 mod process;
 #[cfg(feature = "sandbox")]
-mod walled;
+mod sandboxed;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::text;
 
 pub use process::{CommandEnd, CommandResult, ProcessRunner, TIMEOUT};
 #[cfg(feature = "sandbox")]
-pub use walled::SandboxedRunner;
+pub use sandboxed::SandboxedRunner;
 
 /// How many characters of a command's output are kept.
 pub const MAX_OUTPUT: usize = 4_000;

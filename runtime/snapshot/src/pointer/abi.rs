@@ -2,6 +2,8 @@
 
 use sha3::{Digest as _, Keccak256};
 
+use crate::ids::{hex, unhex as unhex_digits};
+
 /// Keccak-256, as Ethereum has it.
 pub(super) fn keccak(bytes: &[u8]) -> [u8; 32] {
     Keccak256::digest(bytes).into()
@@ -91,18 +93,9 @@ pub(super) fn address_in(word: [u8; 32]) -> Option<String> {
     is_address.then(|| format!("0x{}", hex(address)))
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Bytes from hexadecimal digits, with or without `0x`.
 pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    if !digits.len().is_multiple_of(2) || !digits.is_ascii() {
-        return None;
-    }
-    let pair = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
-    (0..digits.len()).step_by(2).map(pair).collect()
+    unhex_digits(text.strip_prefix("0x").unwrap_or(text))
 }
 
 #[cfg(test)]

@@ -163,7 +163,7 @@ impl EnsPointer {
     async fn once(&self, to: &str, data: &[u8]) -> Result<Called> {
         let request = json!({
             "jsonrpc": "2.0", "id": 1, "method": "eth_call",
-            "params": [{ "to": to, "data": format!("0x{}", abi::hex(data)) }, "latest"],
+            "params": [{ "to": to, "data": format!("0x{}", crate::ids::hex(data)) }, "latest"],
         });
         let body = ("application/json", request.to_string().into_bytes());
         let answer = self.http.send(Method::POST, self.rpc.clone(), Some(body), MAX_ANSWER).await?;
@@ -193,7 +193,7 @@ impl EnsPointer {
 
     /// Asks the gateways of a lookup, in their order (EIP-3668).
     async fn gateway(&self, lookup: &Lookup) -> Result<Vec<u8>> {
-        let data = format!("0x{}", abi::hex(&lookup.data));
+        let data = format!("0x{}", crate::ids::hex(&lookup.data));
         let mut last = None;
         for template in &lookup.urls {
             let text = template.replace("{sender}", &lookup.sender).replace("{data}", &data);

@@ -202,6 +202,6 @@ pub async fn probe(store: &dyn Store, random: &dyn Random) -> Result<()> {
 fn probe_name(random: &dyn Random) -> Result<ObjectName> {
     let mut nonce = [0; 16];
     random.fill(&mut nonce)?;
-    let name: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = crate::ids::hex(&nonce);
     ObjectName::new(format!("probe/{name}"))
 }

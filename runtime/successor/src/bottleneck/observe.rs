@@ -152,6 +152,8 @@ impl<'a> Bench<'a> {
             turns: transcript.limits.turns,
             answer: None,
             examples: false,
+            shown: None,
+            preloaded: &[],
         });
         let limit = transcript.limits.context_bytes.min(self.around.context_bytes.unwrap_or(usize::MAX));
         let rules = SessionRules {
@@ -163,6 +165,8 @@ impl<'a> Bench<'a> {
             replies: self.tuning.replies.unwrap_or_default(),
             answer_keys: prompt::required_keys(prompt::final_schema(&self.role).as_ref()),
             reading: transcript.reading,
+            working_tools: cards.iter().filter(|card| !card.lookup).map(|card| card.name.clone()).collect(),
+            ..SessionRules::default()
         };
         let fixed = system.len() + transcript.input.len();
         let mut machine = Machine::new(rules, system.into(), transcript.input.as_str().into());

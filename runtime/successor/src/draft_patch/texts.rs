@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::DraftContext;
-use super::scene::ToolFacts;
+use super::draft_context::ToolFacts;
 use crate::bottleneck::{Bottleneck, BottleneckKind};
 use crate::brain::BrainManifest;
 use crate::error::Result;

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::catch_up::{ClosedEpoch, SignedCatchUpRequest};
 use super::consensus::SignedConsensus;
 use super::mesh::{Member, SignedProposal, Transport, signed_by};
-use super::missed::{ClosedEpoch, SignedCatchUpRequest};
 use super::signed::Signed;
 use super::vote::SignedVote;
 use crate::error::{Error, Result};

@@ -184,7 +184,7 @@ impl Signed<MeshProposal> {
 
 /// Judges a proposal by itself, with a successor of its own.
 #[async_trait]
-pub trait Verifier: Send + Sync {
+pub trait PatchVerifier: Send + Sync {
     /// The brain as it is here, to a patch.
     async fn base(&self, brain: &BrainId, patch: &Patch) -> Result<PatchBase>;
 

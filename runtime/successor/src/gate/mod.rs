@@ -10,12 +10,12 @@
 //! Formats, rules and threats are in `docs/operate/gates.md`.
 
 pub mod approval;
+pub mod catch_up;
 pub mod consensus;
 mod decisions;
 mod epoch;
 mod http;
 pub mod mesh;
-pub mod missed;
 mod node;
 mod nonce;
 mod proposer;
@@ -32,12 +32,12 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 
 pub use approval::{ApprovalDecision, SignedApproval, StewardApproval, Stewards};
+pub use catch_up::{CatchUpRequest, ClosedEpoch, SignedCatchUpRequest};
 pub use consensus::{Consensus, SignedConsensus};
 pub use decisions::{DecisionStore, rejection};
 pub use epoch::VoteStore;
 pub use http::HttpTransport;
-pub use mesh::{Member, Mesh, MeshProposal, NodeVerdicts, SignedProposal, Transport, Verifier};
-pub use missed::{CatchUpRequest, ClosedEpoch, SignedCatchUpRequest};
+pub use mesh::{Member, Mesh, MeshProposal, NodeVerdicts, PatchVerifier, SignedProposal, Transport};
 pub use node::{MeshNode, MeshNodeParts};
 pub use nonce::{Nonce, NonceStore};
 pub use proposer::ProposalResult;

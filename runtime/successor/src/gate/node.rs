@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::consensus::{SignedConsensus, close_with};
 use super::epoch::VoteStore;
-use super::mesh::{Mesh, NodeVerdicts, SignedProposal, Verifier};
+use super::mesh::{Mesh, NodeVerdicts, PatchVerifier, SignedProposal};
 use super::nonce::Nonce;
 use super::signed::Signed;
 use super::vote::{SignedVote, Vote, VoteTally};
@@ -24,7 +24,7 @@ pub struct MeshNodeParts {
     /// What it remembers.
     pub book: VoteStore,
     /// Who verifies.
-    pub verifier: Arc<dyn Verifier>,
+    pub verifier: Arc<dyn PatchVerifier>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Randomness.

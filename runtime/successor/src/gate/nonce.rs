@@ -17,7 +17,7 @@ impl Nonce {
     pub fn new(random: &dyn Random) -> Result<Self> {
         let mut bytes = [0; 16];
         random.fill(&mut bytes)?;
-        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = crate::ids::hex(&bytes);
         Ok(Self(digits.into()))
     }
 

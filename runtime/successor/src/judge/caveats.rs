@@ -6,7 +6,7 @@ use crate::judge::figures::{counted, line, percent};
 use crate::judge::pairs::{Case, Outcome, Tally, label};
 use crate::judge::statistics::FEW;
 use crate::judge::summary::{capitalised, moved, subject};
-use crate::measure::{Arm, EvaluationSample, Metric};
+use crate::measure::{EvaluationArm, EvaluationSample, Metric};
 use crate::verdict::{Direction, MetricComparison, VerdictRuling};
 
 /// The most caveats; the others are counted.
@@ -64,8 +64,8 @@ fn flaky(tally: &Tally<'_>) -> String {
 }
 
 fn failing(case: &Case<'_>) -> Option<String> {
-    let [before, after] = Arm::BOTH.map(|arm| case.failures(arm));
-    let mut samples = case.side(Arm::Baseline).chain(case.side(Arm::Patched));
+    let [before, after] = EvaluationArm::BOTH.map(|arm| case.failures(arm));
+    let mut samples = case.side(EvaluationArm::Baseline).chain(case.side(EvaluationArm::Patched));
     let why = samples.find_map(|sample: &EvaluationSample| sample.failure.as_deref())?;
     let (of, runs, why) = (case.label(), case.pairs.len(), line(why, 160));
     Some(if before == runs && after == 0 {
@@ -78,7 +78,7 @@ fn failing(case: &Case<'_>) -> Option<String> {
 
 /// Values that no case can have, by metric and side. Pairs with one are left out.
 fn unbelievable(cases: &[Case<'_>]) -> Vec<String> {
-    let sentence = |(metric, arm): (Metric, Arm)| {
+    let sentence = |(metric, arm): (Metric, EvaluationArm)| {
         let samples = cases.iter().flat_map(|case| case.side(arm));
         let values = samples.filter_map(|sample| sample.metrics.get(&metric));
         let count = values.filter(|value| !metric.can_be(**value)).count();
@@ -86,7 +86,7 @@ fn unbelievable(cases: &[Case<'_>]) -> Vec<String> {
         (count > 0)
             .then(|| format!("{what} of {} in the {} arm cannot be and did not count.", metric.title(), arm.name()))
     };
-    Metric::ALL.iter().flat_map(|metric| Arm::BOTH.map(|arm| (*metric, arm))).filter_map(sentence).collect()
+    Metric::ALL.iter().flat_map(|metric| EvaluationArm::BOTH.map(|arm| (*metric, arm))).filter_map(sentence).collect()
 }
 
 fn is_asked_for(found: &JudgeFindings<'_>, comparison: &MetricComparison) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::evaluation::{BackendChoice, EVALUATION_SCHEMA, Evaluation, EvaluationPart, Goal, Guard};
-use crate::measure::{Arm, EvaluationSample, Metric, SampleCheck};
+use crate::measure::{EvaluationArm, EvaluationSample, Metric, SampleCheck};
 
 /// An evaluation of one part, `p`, whose cases have any name.
 pub(crate) fn evaluation(repeat: u32) -> Evaluation {
@@ -41,7 +41,7 @@ pub(crate) fn guard(metric: Metric, slack: f64) -> Guard {
 }
 
 /// A sample of part `p` with one check that passed.
-pub(crate) fn sample(case: &str, repetition: u32, arm: Arm) -> EvaluationSample {
+pub(crate) fn sample(case: &str, repetition: u32, arm: EvaluationArm) -> EvaluationSample {
     let checks = vec![SampleCheck { name: "it ends".to_owned(), passed: true, found: None }];
     let (part, case) = ("p".to_owned(), case.to_owned());
     EvaluationSample { part, case, repetition, arm, checks, metrics: BTreeMap::new(), failure: None }
@@ -51,7 +51,7 @@ pub(crate) fn sample(case: &str, repetition: u32, arm: Arm) -> EvaluationSample 
 pub(crate) fn pairs(metric: Metric, values: &[[f64; 2]]) -> Vec<EvaluationSample> {
     let mut samples = Vec::new();
     for (index, values) in values.iter().enumerate() {
-        for (arm, value) in Arm::BOTH.into_iter().zip(values) {
+        for (arm, value) in EvaluationArm::BOTH.into_iter().zip(values) {
             let mut sample = sample(&format!("case {index:03}"), 0, arm);
             sample.metrics.insert(metric, *value);
             samples.push(sample);
@@ -62,6 +62,6 @@ pub(crate) fn pairs(metric: Metric, values: &[[f64; 2]]) -> Vec<EvaluationSample
 
 /// The same samples with the sides exchanged.
 pub(crate) fn swapped(samples: &[EvaluationSample]) -> Vec<EvaluationSample> {
-    let other = |arm| if arm == Arm::Baseline { Arm::Patched } else { Arm::Baseline };
+    let other = |arm| if arm == EvaluationArm::Baseline { EvaluationArm::Patched } else { EvaluationArm::Baseline };
     samples.iter().map(|sample| EvaluationSample { arm: other(sample.arm), ..sample.clone() }).collect()
 }

@@ -28,7 +28,7 @@ use crate::evaluation::{Evaluation, EvaluationPart, MAX_CONDITIONS};
 use crate::judge::conditions::{Evidence, rule};
 use crate::judge::pairs::{Case, Outcome, Pairing, Tally, label};
 use crate::judge::statistics::{Compared, MetricScope, RESAMPLES, compare, count};
-use crate::measure::{Arm, EvaluationSample, Metric};
+use crate::measure::{EvaluationArm, EvaluationSample, Metric};
 use crate::verdict::{CheckCounts, MetricComparison, VerdictRuling};
 
 /// What the judge found.
@@ -151,8 +151,9 @@ fn scopes(asked: &[MetricScope]) -> Vec<MetricScope> {
 }
 
 fn broken(asked: &[MetricScope], pairing: &Pairing<'_>, tallies: &[Tally<'_>]) -> Vec<Breakage> {
-    let fails =
-        |case: &&Case<'_>| case.runs_in_the_baseline() && case.failures(Arm::Patched) > case.failures(Arm::Baseline);
+    let fails = |case: &&Case<'_>| {
+        case.runs_in_the_baseline() && case.failures(EvaluationArm::Patched) > case.failures(EvaluationArm::Baseline)
+    };
     let failing = pairing.cases.iter().filter(fails).map(|case| Breakage::Fails(case.label()));
     let regressed = tallies.iter().filter(|tally| tally.outcome() == Outcome::Regressed);
     let regressed = regressed.map(|tally| {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::evaluation::{Evaluation, EvaluationPart};
 use crate::judge::figures::line;
-use crate::measure::{Arm, EvaluationSample};
+use crate::measure::{EvaluationArm, EvaluationSample};
 
 /// Both sides of one repetition of a case.
 #[derive(Debug, Clone, Copy)]
@@ -31,21 +31,21 @@ pub(crate) struct Case<'a> {
 
 impl<'a> Case<'a> {
     /// The samples of one side.
-    pub(crate) fn side(&self, arm: Arm) -> impl Iterator<Item = &'a EvaluationSample> {
+    pub(crate) fn side(&self, arm: EvaluationArm) -> impl Iterator<Item = &'a EvaluationSample> {
         self.pairs.iter().map(move |pair| match arm {
-            Arm::Baseline => pair.baseline,
-            Arm::Patched => pair.patched,
+            EvaluationArm::Baseline => pair.baseline,
+            EvaluationArm::Patched => pair.patched,
         })
     }
 
     /// How many repetitions of a side could not be run.
-    pub(crate) fn failures(&self, arm: Arm) -> usize {
+    pub(crate) fn failures(&self, arm: EvaluationArm) -> usize {
         self.side(arm).filter(|sample| sample.failure.is_some()).count()
     }
 
     /// Whether it ran in most repetitions of the baseline.
     pub(crate) fn runs_in_the_baseline(&self) -> bool {
-        self.failures(Arm::Baseline) * 2 < self.pairs.len()
+        self.failures(EvaluationArm::Baseline) * 2 < self.pairs.len()
     }
 
     /// The case by part and name, for sentences.
@@ -131,19 +131,19 @@ impl<'a> Pairing<'a> {
 
     fn pair(&mut self, case: &mut Case<'a>, sides: &[&'a EvaluationSample], is_expected: bool) {
         let repetition = sides[0].repetition;
-        let name = |arm: Arm| format!("Repetition {repetition} of {} ({})", case.label(), arm.name());
+        let name = |arm: EvaluationArm| format!("Repetition {repetition} of {} ({})", case.label(), arm.name());
         if !is_expected {
             self.flaws.push(Flaw::Unknown(name(sides[0].arm)));
         }
-        for arm in Arm::BOTH {
+        for arm in EvaluationArm::BOTH {
             match sides.iter().filter(|sample| sample.arm == arm).count() {
                 0 => self.flaws.push(Flaw::Missing(name(arm))),
                 1 => {}
                 _ => self.flaws.push(Flaw::Twice(name(arm))),
             }
         }
-        let side = |arm: Arm| sides.iter().find(|sample| sample.arm == arm).copied();
-        if let (Some(baseline), Some(patched)) = (side(Arm::Baseline), side(Arm::Patched)) {
+        let side = |arm: EvaluationArm| sides.iter().find(|sample| sample.arm == arm).copied();
+        if let (Some(baseline), Some(patched)) = (side(EvaluationArm::Baseline), side(EvaluationArm::Patched)) {
             case.pairs.push(Pair { baseline, patched });
         }
     }
@@ -252,12 +252,12 @@ mod tests {
     #[test]
     fn whole_pairs_have_no_flaws_and_come_in_order() {
         let samples = [
-            sample("b", 0, Arm::Patched),
-            sample("b", 0, Arm::Baseline),
-            sample("a", 1, Arm::Patched),
-            sample("a", 1, Arm::Baseline),
-            sample("a", 0, Arm::Baseline),
-            sample("a", 0, Arm::Patched),
+            sample("b", 0, EvaluationArm::Patched),
+            sample("b", 0, EvaluationArm::Baseline),
+            sample("a", 1, EvaluationArm::Patched),
+            sample("a", 1, EvaluationArm::Baseline),
+            sample("a", 0, EvaluationArm::Baseline),
+            sample("a", 0, EvaluationArm::Patched),
         ];
         let evaluation = evaluation(2);
         let pairing = Pairing::of(&evaluation, &samples);
@@ -268,10 +268,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_twice_or_from_elsewhere_is_named() {
-        let [baseline, patched] = Arm::BOTH.map(|arm| sample("a", 0, arm));
+        let [baseline, patched] = EvaluationArm::BOTH.map(|arm| sample("a", 0, arm));
         assert_eq!(codes(std::slice::from_ref(&baseline)), ["sample_missing"]);
         assert_eq!(codes(&[baseline.clone(), patched.clone(), patched.clone()]), ["sample_twice"]);
-        let late = Arm::BOTH.map(|arm| sample("a", 2, arm));
+        let late = EvaluationArm::BOTH.map(|arm| sample("a", 2, arm));
         assert_eq!(codes(&late), ["sample_unknown"]);
         let mut elsewhere = [baseline.clone(), patched.clone()];
         elsewhere.iter_mut().for_each(|sample| sample.part = "another".to_owned());

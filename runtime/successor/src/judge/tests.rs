@@ -16,7 +16,7 @@ fn facts(rise: f64) -> Vec<EvaluationSample> {
     pairs(Metric::KeptFacts, &values)
 }
 
-fn set(samples: &mut [EvaluationSample], metric: Metric, value: impl Fn(usize, Arm) -> f64) {
+fn set(samples: &mut [EvaluationSample], metric: Metric, value: impl Fn(usize, EvaluationArm) -> f64) {
     for (index, sample) in samples.iter_mut().enumerate() {
         let value = value(index / 2, sample.arm);
         sample.metrics.insert(metric, value);
@@ -24,7 +24,7 @@ fn set(samples: &mut [EvaluationSample], metric: Metric, value: impl Fn(usize, A
 }
 
 fn patched(samples: &mut [EvaluationSample]) -> impl Iterator<Item = &mut EvaluationSample> {
-    samples.iter_mut().filter(|sample| sample.arm == Arm::Patched)
+    samples.iter_mut().filter(|sample| sample.arm == EvaluationArm::Patched)
 }
 
 fn wanting(metric: Metric, by: f64) -> Evaluation {
@@ -66,7 +66,7 @@ fn without_goals_or_samples_nothing_is_approved() {
 #[test]
 fn a_goal_that_got_worse_outweighs_one_that_is_met() {
     let mut samples = facts(0.3);
-    set(&mut samples, Metric::Tokens, |_, arm| if arm == Arm::Patched { 130.0 } else { 100.0 });
+    set(&mut samples, Metric::Tokens, |_, arm| if arm == EvaluationArm::Patched { 130.0 } else { 100.0 });
     let mut evaluation = wanting(Metric::KeptFacts, 0.1);
     evaluation.goals.push(goal(Metric::Tokens, 0.1));
     assert_eq!(judge(&evaluation, &samples, 1).verdict, VerdictRuling::NeedsRevision);
@@ -79,7 +79,7 @@ fn a_goal_that_got_worse_outweighs_one_that_is_met() {
 #[test]
 fn a_broken_guard_is_a_rejection() {
     let mut samples = facts(0.3);
-    set(&mut samples, Metric::Tokens, |_, arm| if arm == Arm::Patched { 130.0 } else { 100.0 });
+    set(&mut samples, Metric::Tokens, |_, arm| if arm == EvaluationArm::Patched { 130.0 } else { 100.0 });
     let mut evaluation = wanting(Metric::KeptFacts, 0.1);
     evaluation.guards.push(guard(Metric::Tokens, 0.05));
     let found = judge(&evaluation, &samples, 1);
@@ -100,8 +100,8 @@ fn a_guard_that_chance_could_have_broken_needs_revision() {
     let mut samples = facts(0.3);
     // A tenth worse in the mean, but from minus 80 % to plus 120 %.
     set(&mut samples, Metric::WallMicros, |n, arm| match arm {
-        Arm::Baseline => 1_000.0,
-        Arm::Patched => 200.0 + 1_800.0 * (n % 2) as f64 + 100.0,
+        EvaluationArm::Baseline => 1_000.0,
+        EvaluationArm::Patched => 200.0 + 1_800.0 * (n % 2) as f64 + 100.0,
     });
     let mut evaluation = wanting(Metric::KeptFacts, 0.1);
     evaluation.guards.push(guard(Metric::WallMicros, 0.05));
@@ -186,7 +186,7 @@ fn samples_that_cannot_be_trusted_are_a_rejection() {
     let twice: Vec<EvaluationSample> = sound.iter().chain(&sound[..1]).cloned().collect();
     assert_eq!(reason(&twice), "sample_twice");
     let mut foreign = sound.clone();
-    foreign.extend(Arm::BOTH.map(|arm| sample("extra", 5, arm)));
+    foreign.extend(EvaluationArm::BOTH.map(|arm| sample("extra", 5, arm)));
     assert_eq!(reason(&foreign), "sample_unknown");
 }
 
@@ -205,7 +205,7 @@ fn a_patch_cannot_choose_which_measurements_count() {
     }
     // What nobody asks about is only left out, and said.
     let mut samples = facts(0.3);
-    set(&mut samples, Metric::Tokens, |n, arm| if n == 0 && arm == Arm::Patched { f64::NAN } else { 10.0 });
+    set(&mut samples, Metric::Tokens, |n, arm| if n == 0 && arm == EvaluationArm::Patched { f64::NAN } else { 10.0 });
     let found = judge(&evaluation, &samples, 1);
     assert_eq!(found.verdict, VerdictRuling::Approve);
     assert_eq!(found.caveats, ["1 value of tokens in the patched arm cannot be and did not count."]);
@@ -215,11 +215,11 @@ fn a_patch_cannot_choose_which_measurements_count() {
 fn a_flaky_check_is_a_caveat_and_most_repetitions_decide() {
     let runs = |passed: [[bool; 3]; 2]| {
         let mut samples = Vec::new();
-        for (arm, passed) in Arm::BOTH.into_iter().zip(passed) {
+        for (arm, passed) in EvaluationArm::BOTH.into_iter().zip(passed) {
             for (repetition, passed) in passed.into_iter().enumerate() {
                 let mut sample = sample("a", repetition as u32, arm);
                 sample.checks[0].passed = passed;
-                sample.metrics.insert(Metric::Tokens, if arm == Arm::Patched { 50.0 } else { 100.0 });
+                sample.metrics.insert(Metric::Tokens, if arm == EvaluationArm::Patched { 50.0 } else { 100.0 });
                 samples.push(sample);
             }
         }
@@ -291,7 +291,7 @@ proptest! {
         let mut samples = pairs(Metric::KeptFacts, &values);
         let case = samples[which.index(samples.len())].case.clone();
         for sample in samples.iter_mut().filter(|sample| sample.case == case) {
-            let passed = sample.arm == Arm::Baseline;
+            let passed = sample.arm == EvaluationArm::Baseline;
             sample.checks.push(SampleCheck { name: "the answer has \"yes\"".to_owned(), passed, found: None });
         }
         let found = judge(&wanting(Metric::KeptFacts, 0.0), &samples, seed);

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use crate::judge::figures::{line, percent, quantity};
 use crate::measure::Metric;
+use crate::text::escape_markup;
 use crate::verdict::{Direction, MetricComparison};
 
 /// Up to so many cases have a row each; more are dots.
@@ -20,18 +21,7 @@ const FARTHEST: f64 = 2.0;
 
 /// Text that is safe between tags and in attributes: escaped, on one line, at most `most` characters.
 pub(crate) fn safe(text: &str, most: usize) -> String {
-    let mut escaped = String::with_capacity(text.len().min(most * 2));
-    for c in line(text, most).chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
+    escape_markup(&line(text, most)).into_owned()
 }
 
 /// A mark on the plot of changes: what a goal wants or a guard allows, as a gain.

@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::evaluation::Goal;
 use crate::judge::fixtures::{evaluation, goal, guard, pairs};
 use crate::judge::judge;
-use crate::measure::{Arm, Metric, SampleCheck};
+use crate::measure::{EvaluationArm, Metric, SampleCheck};
 use crate::verdict::{Artifact, PatchBase, RuntimeIdentity, SandboxSummary, VERDICT_SCHEMA};
 
 fn patch(title: &str, why: &str) -> Patch {
@@ -79,7 +79,7 @@ fn measured(broken: bool) -> (Evaluation, Vec<EvaluationSample>) {
     let values: Vec<[f64; 2]> = (0..12).map(|n| [0.4 + 0.01 * f64::from(n), 0.6 + 0.02 * f64::from(n)]).collect();
     let mut samples = pairs(Metric::KeptFacts, &values);
     for (index, sample) in samples.iter_mut().enumerate() {
-        let is_patched = sample.arm == Arm::Patched;
+        let is_patched = sample.arm == EvaluationArm::Patched;
         let less = if is_patched { 2.0 } else { 0.0 };
         sample.metrics.insert(Metric::Tokens, 100.0 + (index / 2) as f64 - less);
         sample.metrics.insert(Metric::Turns, 3.0);
@@ -196,12 +196,13 @@ fn a_report_is_small_whatever_was_measured() {
     let long = "<&\"'😀".repeat(400);
     let mut samples = Vec::new();
     for case in 0..3_000 {
-        for arm in Arm::BOTH {
+        for arm in EvaluationArm::BOTH {
             let mut sample = crate::judge::fixtures::sample(&format!("{case} {long}"), 0, arm);
             for (index, metric) in Metric::ALL.into_iter().enumerate() {
                 sample.metrics.insert(
                     metric,
-                    (case * 7 % (100 + index)) as f64 / 200.0 + f64::from(u8::from(arm == Arm::Patched)) / 9.0,
+                    (case * 7 % (100 + index)) as f64 / 200.0
+                        + f64::from(u8::from(arm == EvaluationArm::Patched)) / 9.0,
                 );
             }
             sample.checks = (0..3)

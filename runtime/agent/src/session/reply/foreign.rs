@@ -196,9 +196,13 @@ fn ends_call(after: &str) -> bool {
     ENDS.iter().any(|end| after.get(..end.len()).is_some_and(|found| found.eq_ignore_ascii_case(end)))
 }
 
-/// Quotes as models write them, for keys too.
+/// Quotes as models write them, for keys too; a backslash is one only beside another.
 fn is_quote(c: char) -> bool {
     matches!(c, '"' | '\'' | '“' | '”' | '„' | '‘' | '’' | '`' | '\\')
+}
+
+fn has_quote(text: &str) -> bool {
+    text.contains(|c| is_quote(c) && c != '\\')
 }
 
 /// The key that a text ends with, as in `, "key": [`; `whole` says that the text begins where the reply does. A word in
@@ -207,7 +211,7 @@ fn key_before(text: &str, whole: bool) -> Option<&str> {
     let text = text.trim_end_matches(|c: char| c == '[' || c.is_whitespace());
     let text = text.strip_suffix([':', '='])?.trim_end();
     let unquoted = text.trim_end_matches(is_quote);
-    if unquoted.len() == text.len() {
+    if !has_quote(text.get(unquoted.len()..)?) {
         return None;
     }
     let before = unquoted.trim_end_matches(is_word);
@@ -227,7 +231,8 @@ fn key_after(text: &str) -> Option<&str> {
     let text = text.trim_start_matches(|c: char| c == ',' || c.is_whitespace()).trim_start_matches(is_quote);
     let rest = text.trim_start_matches(is_word);
     let colon = rest.trim_start_matches(is_quote);
-    (colon.len() < rest.len() && colon.trim_start().starts_with(':')).then(|| text.get(..text.len() - rest.len()))?
+    let quotes = rest.get(..rest.len() - colon.len())?;
+    (has_quote(quotes) && colon.trim_start().starts_with(':')).then(|| text.get(..text.len() - rest.len()))?
 }
 
 fn is_word(c: char) -> bool {

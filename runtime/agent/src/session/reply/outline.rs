@@ -43,7 +43,7 @@ impl Outline {
         let loose: Vec<&(String, CheckedValue)> =
             entries.iter().filter(|(key, _)| !REMARKS.contains(&key.as_str())).collect();
         let args = match (args, loose.as_slice()) {
-            (None, [(key, args)]) if edition == Edition::Second && OTHER_ARGS.contains(&key.as_str()) => {
+            (None, [(key, args)]) if edition != Edition::First && OTHER_ARGS.contains(&key.as_str()) => {
                 // Under a name of its own, text may be an argument and not the arguments.
                 arguments(Some(args.clone()), edition).map_err(|problem| match problem {
                     ObjectProblem::RepeatedArgument => problem,
@@ -63,7 +63,7 @@ impl Outline {
 /// The arguments of a call. Some models write them as JSON inside a string, which has only one meaning.
 pub(super) fn arguments(args: Option<CheckedValue>, edition: Edition) -> Result<Map<String, Value>, ObjectProblem> {
     let Some(args) = args else { return Ok(Map::new()) };
-    let repeated = |kept: &CheckedValue| kept.repeated && edition == Edition::Second;
+    let repeated = |kept: &CheckedValue| kept.repeated && edition != Edition::First;
     match args {
         kept if repeated(&kept) => Err(ObjectProblem::RepeatedArgument),
         CheckedValue { value: Value::Null, .. } => Ok(Map::new()),

@@ -28,7 +28,7 @@ pub(super) fn repair(text: &str, edition: Edition) -> Option<String> {
                 repaired.push_str(text.get(copied..at)?);
                 copied = end;
             }
-            b'/' | 0x80.. if edition == Edition::Second => {
+            b'/' | 0x80.. if edition != Edition::First => {
                 if let Some(after) = comment_end(text, at).or_else(|| odd_blank(text, at)) {
                     repaired.push_str(text.get(copied..at)?);
                     repaired.push(' ');
@@ -53,7 +53,7 @@ pub(super) fn repair(text: &str, edition: Edition) -> Option<String> {
 fn is_trailing_comma(text: &str, at: usize, last: u8, edition: Edition) -> bool {
     let next = match edition {
         Edition::First => next_solid(text, at + 1),
-        Edition::Second => byte(text, next_meant(text, at + 1)),
+        Edition::Second | Edition::Third => byte(text, next_meant(text, at + 1)),
     };
     !matches!(last, b'{' | b'[' | b',' | b':') && matches!(next, Some(b'}' | b']'))
 }
@@ -67,7 +67,7 @@ fn push_string(json: &mut String, inside: &str, quote: u8, edition: Edition) {
         // What follows a backslash is passed: a raw line break there is a riddle, and the parser is left to refuse it.
         // JSON has no escaped apostrophe, and it can only mean the apostrophe.
         let drops_backslash =
-            here == b'\\' && matches!(bytes.next(), Some((_, b'\''))) && (quote == b'\'' || edition == Edition::Second);
+            here == b'\\' && matches!(bytes.next(), Some((_, b'\''))) && (quote == b'\'' || edition != Edition::First);
         if drops_backslash || here < b' ' {
             json.push_str(inside.get(copied..at).unwrap_or_default());
             copied = at + 1;

@@ -589,8 +589,16 @@ fn any_final() -> impl Strategy<Value = Map<String, Value>> {
 }
 
 /// Prose that no rule looks at.
+/// Text around an object, without a key of an object around that.
 fn any_prose() -> impl Strategy<Value = String> {
-    "[^{}`<>]{0,20}"
+    "[^{}`<>]{0,20}".prop_filter("a key", |prose| {
+        let blank = |c: char| c.is_whitespace() || c == '\\';
+        prose
+            .split([':', '='])
+            .rev()
+            .skip(1)
+            .all(|text| !text.trim_end_matches(blank).ends_with(['"', '\'', '“', '”', '„', '‘', '’']))
+    })
 }
 
 /// A value printed with all the faults that can be repaired at once.

@@ -252,6 +252,8 @@ impl Scene<'_> {
             turns: self.turns,
             answer: None,
             examples: false,
+            shown: None,
+            preloaded: &[],
         });
         let names = cards.iter().map(|card| card.name.clone()).collect();
         let rules = SessionRules {
@@ -269,8 +271,10 @@ impl Scene<'_> {
                     return Ran { stop: stop.clone(), turns: machine.turns(), ..ran };
                 }
                 Next::Ask(question) => {
-                    let ask =
-                        ask(question.messages, prompt::legal_schema(question.legal, &cards, schema.as_ref(), false));
+                    let ask = ask(
+                        question.messages,
+                        prompt::legal_schema(question.legal, &cards, schema.as_ref(), false, &[]),
+                    );
                     assert_ne!((question.legal, ask.messages.len()), (Legal::Final, 0));
                     let text = reply(&ask);
                     assert_eq!(reply(&ask), text, "the same messages give the same bytes");

@@ -12,6 +12,7 @@ use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::Slug;
 use crate::memory::db::{Database, sql};
+use crate::memory::outcome::{OutcomeCounts, OutcomeValue};
 
 /// How much evidence there is, by skill and by tool. The most active come first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -327,6 +328,16 @@ impl<'a> EvidenceView<'a> {
             sessions.push(SessionEvidence::read(row)?);
         }
         Ok(sessions)
+    }
+
+    /// How good the answer of a session was, as far as is known.
+    pub fn value_of(&self, session: &SessionEvidence) -> Result<OutcomeValue> {
+        self.database.value_of(&session.task)
+    }
+
+    /// How good the answers of all tasks were that began since a moment.
+    pub fn outcome_counts(&self, since: Timestamp) -> Result<OutcomeCounts> {
+        self.database.outcome_counts(since)
     }
 
     /// Whether there is a row with this number.

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use crate::clock::Timestamp;
 use crate::evolver::lessons::FailureLesson;
-use crate::evolver::neutral::sanitize;
 use crate::evolver::prepare::SUPPORT_PATH;
+use crate::evolver::sanitize::sanitize;
 use crate::evolver::variants::{Guidance, VariantSpec};
 use crate::evolver::{Brief, EvidenceRow};
 use crate::memory::EvidenceStatus;

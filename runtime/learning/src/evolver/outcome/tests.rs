@@ -12,6 +12,8 @@ fn sample(sessions: u64, turns: u64, calls: u64, errors: u64) -> OutcomeSample {
         turns_sum: (0..sessions).map(each).sum(),
         turns_squares: (0..sessions).map(|at| each(at) * each(at)).sum(),
         completed: sessions,
+        rated: 0,
+        score_hundredths: 0,
     }
 }
 
@@ -47,6 +49,23 @@ fn turns_decide_where_errors_do_not() {
 }
 
 #[test]
+fn outcomes_decide_before_errors_and_turns_where_there_are_enough() {
+    let rated =
+        |sample: OutcomeSample, rated: u64, score_hundredths: u64| OutcomeSample { rated, score_hundredths, ..sample };
+    let (clean, failing) = (sample(10, 3, 100, 5), sample(10, 3, 100, 40));
+    // The answers are right now, whatever the tools do.
+    assert_eq!(verdict_of(rated(clean, 10, 100), rated(failing, 10, 1_000)), OutcomeVerdict::Better);
+    assert_eq!(verdict_of(rated(clean, 10, 1_000), rated(failing, 10, 100)), OutcomeVerdict::Worse);
+    // Few calls do not matter then; few outcomes, or outcomes that do not differ, leave it to the errors.
+    let few_calls = sample(10, 3, 2, 0);
+    assert_eq!(verdict_of(rated(few_calls, 9, 0), rated(few_calls, 9, 900)), OutcomeVerdict::Better);
+    assert_eq!(verdict_of(rated(clean, 4, 0), rated(failing, 10, 1_000)), OutcomeVerdict::Worse);
+    assert_eq!(verdict_of(rated(clean, 10, 500), rated(failing, 10, 600)), OutcomeVerdict::Worse);
+    let graded = compare(&rated(clean, 10, 250), &rated(clean, 10, 750));
+    assert_eq!(graded.score_change.map(|change| change.value), Some(0.5));
+}
+
+#[test]
 fn few_sessions_or_calls_say_nothing() {
     let (good, bad) = (sample(10, 3, 100, 0), sample(10, 3, 100, 100));
     for few in [sample(4, 3, 100, 100), sample(10, 3, 19, 19), OutcomeSample::default()] {
@@ -65,21 +84,25 @@ fn nothing_is_estimated_from_nothing() {
         serde_json::to_value(found.after).unwrap(),
         serde_json::json!({
             "sessions": 1, "calls": 0, "errors": 0, "turns_sum": 3, "turns_squares": 9, "completed": 1,
-            "error_rate": null, "mean_turns": {"value": 3.0, "low": 3.0, "high": 3.0},
+            "rated": 0, "score_hundredths": 0,
+            "error_rate": null, "mean_turns": {"value": 3.0, "low": 3.0, "high": 3.0}, "mean_score": null,
         })
     );
 }
 
 fn any_sample() -> impl Strategy<Value = OutcomeSample> {
     let number = || prop_oneof![0u64..4, 0u64..200, any::<u64>()];
-    (number(), number(), number(), number(), number(), number()).prop_map(
-        |(sessions, calls, errors, turns_sum, turns_squares, completed)| OutcomeSample {
+    let rest = (number(), number(), number());
+    (number(), number(), number(), number(), number(), rest).prop_map(
+        |(sessions, calls, errors, turns_sum, turns_squares, (completed, rated, score_hundredths))| OutcomeSample {
             sessions,
             calls,
             errors,
             turns_sum,
             turns_squares,
             completed,
+            rated,
+            score_hundredths,
         },
     )
 }
@@ -90,7 +113,8 @@ proptest! {
         let found = compare(&before, &after);
         let estimates = [
             found.before.error_rate, found.before.mean_turns, found.after.error_rate, found.after.mean_turns,
-            found.error_rate_change, found.turns_change,
+            found.error_rate_change, found.turns_change, found.before.mean_score, found.after.mean_score,
+            found.score_change,
         ];
         for estimate in estimates.into_iter().flatten() {
             prop_assert!(estimate.value.is_finite() && estimate.low.is_finite() && estimate.high.is_finite());

@@ -7,7 +7,7 @@
 //! - `timer`: bootstrap, install-auto, uninstall-auto.
 
 mod change;
-mod look;
+mod inspect;
 mod pass;
 mod rankers;
 pub(crate) mod review;
@@ -28,10 +28,10 @@ use crate::output::Answer;
 
 pub(super) fn run(settings: &Settings, command: &Evolve) -> Result<Answer> {
     match command {
-        Evolve::Status { id } => look::status(settings, &id.parse()?),
-        Evolve::Report { id, days } => look::report(settings, &id.parse()?, *days),
-        Evolve::Analyze(arguments) => look::analyze(settings, arguments),
-        Evolve::Candidates(arguments) => look::candidates(settings, arguments),
+        Evolve::Status { id } => inspect::status(settings, &id.parse()?),
+        Evolve::Report { id, days } => inspect::report(settings, &id.parse()?, *days),
+        Evolve::Analyze(arguments) => inspect::analyze(settings, arguments),
+        Evolve::Candidates(arguments) => inspect::candidates(settings, arguments),
         Evolve::Propose(arguments) => review::propose(settings, arguments),
         Evolve::Verify { id, proposal, skill, days } => {
             review::verify(settings, &id.parse()?, proposal, skill.as_deref(), *days)

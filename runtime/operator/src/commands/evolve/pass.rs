@@ -1,10 +1,10 @@
 //! A pass over the skills with enough evidence, and taking in evidence from elsewhere.
 
 use herm::evolver::apply::EvolverApproval;
-use herm::evolver::auto::{self, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport};
 use herm::evolver::backfill::{self, BackfillReport, BackfillScope};
+use herm::evolver::pass::{self, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport};
 use herm::evolver::policy::{EvolverPolicy, NOT_AGENT_CREATED};
-use herm::evolver::routine::{self, EvolverRoundOptions};
+use herm::evolver::round::{self, EvolverRoundOptions};
 use herm::{BrainId, Error, Result};
 use serde_json::json;
 
@@ -49,12 +49,11 @@ pub(super) fn auto_run(settings: &Settings, arguments: &AutoRun) -> Result<Answe
     let mut rollbacks = Vec::new();
     let (run, unfinished) = match mode {
         // Looking needs no lock.
-        EvolverPassMode::DryRun => (looking(settings, &id, |ground| auto::plan(ground, &options, ranking))?, None),
+        EvolverPassMode::DryRun => (looking(settings, &id, |ground| pass::plan(ground, &options, ranking))?, None),
         EvolverPassMode::Pending | EvolverPassMode::ApplyLowRisk => {
             let external = external(settings)?;
             let routine = EvolverRoundOptions { options, ..settings.evolver().routine()? };
-            let (evolved, unfinished) =
-                owning(settings, &id, |brain| routine::run(brain, &routine, ranking, &external))?;
+            let (evolved, unfinished) = owning(settings, &id, |brain| round::run(brain, &routine, ranking, &external))?;
             let run = evolved.run.ok_or_else(|| Error::internal("the evolver did not pass"))?;
             rollbacks = evolved.rollbacks_proposed;
             (run, unfinished)

@@ -5,9 +5,9 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
+use herm::evolver::mining::{self, CandidateKind, ReviewCandidate, ReviewStatus};
 use herm::evolver::proposal::{self, Facts, ProposalInput};
-use herm::evolver::queue::{self, CandidateKind, ReviewCandidate, ReviewStatus};
-use herm::evolver::{EvidenceCounts, lane};
+use herm::evolver::{EvidenceCounts, review_queue};
 use herm::fsio;
 use herm::memory::{EvidenceView, QueueRow, window_start};
 use herm::skill::change::{SkillAction, SkillProposal};
@@ -144,14 +144,14 @@ pub(super) fn mine(settings: &Settings, arguments: &Mine) -> Result<Answer> {
                 return Err(Error::invalid(format!("there are more than {MAX_OBSERVATIONS} bytes of observations"))
                     .hint("split them up"));
             }
-            Some(queue::read_lines(&bytes))
+            Some(mining::read_lines(&bytes))
         }
-        Some(path) => Some(queue::read_lines(&fsio::read_regular(path, MAX_OBSERVATIONS)?)),
+        Some(path) => Some(mining::read_lines(&fsio::read_regular(path, MAX_OBSERVATIONS)?)),
     };
     let bad = read.as_ref().map(|mined| mined.bad.clone()).unwrap_or_default();
     let mine = |evidence: &EvidenceView<'_>, now: Timestamp| match read {
         Some(mined) => Ok(mined.candidates),
-        None => lane::mine_evidence(evidence, window_start(now, days)),
+        None => review_queue::mine_evidence(evidence, window_start(now, days)),
     };
     let worth = |candidates: &[ReviewCandidate]| -> Vec<ReviewCandidate> {
         candidates.iter().filter(|one| one.kind != CandidateKind::Ignore).cloned().collect()
@@ -170,7 +170,7 @@ pub(super) fn mine(settings: &Settings, arguments: &Mine) -> Result<Answer> {
         false => owning(settings, &id, |brain| {
             let candidates = mine(&brain.evidence_view(), brain.clock().now())?;
             let worth = worth(&candidates);
-            let new = lane::enqueue(brain, &worth)?;
+            let new = review_queue::enqueue(brain, &worth)?;
             Ok((candidates, worth.into_iter().map(|one| one.id).zip(new).collect::<Vec<_>>()))
         })?,
     };
@@ -222,18 +222,18 @@ pub(super) fn queue(settings: &Settings, command: &Queue) -> Result<Answer> {
             let verification = if asked.has_commands() { asked } else { settings.evolver().verification() };
             let (accepted, unfinished) = owning(settings, &id, |brain| {
                 let entry = find(brain.evolver_rows().queue(None, None)?, &id, entry)?.id;
-                Ok((lane::accept(brain, &entry, &verification)?, entry))
+                Ok((review_queue::accept(brain, &entry, &verification)?, entry))
             })?;
             let (accepted, entry) = accepted;
             let text = match &accepted {
-                lane::ReviewOutcome::Change(applied) => super::change::applied_text(&id, applied),
-                lane::ReviewOutcome::Rollback(rolled_back) => super::change::rolled_back_text(&id, rolled_back),
-                lane::ReviewOutcome::Noted => format!("accepted {entry}: the work itself is a person's\n"),
+                review_queue::ReviewOutcome::Change(applied) => super::change::applied_text(&id, applied),
+                review_queue::ReviewOutcome::Rollback(rolled_back) => super::change::rolled_back_text(&id, rolled_back),
+                review_queue::ReviewOutcome::Noted => format!("accepted {entry}: the work itself is a person's\n"),
             };
             let code = match &accepted {
-                lane::ReviewOutcome::Change(applied) => super::change::applied_code(applied),
-                lane::ReviewOutcome::Rollback(rolled_back) => super::change::rolled_back_code(rolled_back),
-                lane::ReviewOutcome::Noted => exit::DONE,
+                review_queue::ReviewOutcome::Change(applied) => super::change::applied_code(applied),
+                review_queue::ReviewOutcome::Rollback(rolled_back) => super::change::rolled_back_code(rolled_back),
+                review_queue::ReviewOutcome::Noted => exit::DONE,
             };
             let json = json!({ "id": id, "entry": entry, "done": accepted.is_done(), "result": to_json(&accepted)? });
             Ok(Answer::new(text, json).unfinished(unfinished).code(code))
@@ -242,7 +242,7 @@ pub(super) fn queue(settings: &Settings, command: &Queue) -> Result<Answer> {
             let id = id.parse()?;
             let (entry, unfinished) = owning(settings, &id, |brain: &mut Brain| {
                 let entry = find(brain.evolver_rows().queue(None, None)?, &id, entry)?.id;
-                lane::reject(brain, &entry)?;
+                review_queue::reject(brain, &entry)?;
                 Ok(entry)
             })?;
             let json = json!({ "id": id, "entry": entry, "status": ReviewStatus::Rejected });
@@ -267,7 +267,7 @@ fn list(
             table.push(vec![short, row.kind.clone(), row.status.clone(), title, why]);
         }
         let text = if rows.is_empty() { "nothing waits\n".to_owned() } else { columns(&table) };
-        let shown: Vec<Value> = rows.iter().map(lane::to_json).collect();
+        let shown: Vec<Value> = rows.iter().map(review_queue::to_json).collect();
         let json = json!({ "id": id, "status": status, "kind": kind, "count": shown.len(), "queue": shown });
         Ok(Answer::new(text, json))
     })
@@ -279,7 +279,7 @@ fn show(settings: &Settings, id: &BrainId, entry: &str) -> Result<Answer> {
     let row = reader.evolver_rows().queued(&found.id)?.unwrap_or(found);
     let word = |name: &str| row.entry[name].as_str().unwrap_or_default().to_owned();
     let mut text = format!("{}  {}  {}\n{}\n{}\n", row.id, row.kind, row.status, word("title"), word("rationale"));
-    let mut json = lane::to_json(&row);
+    let mut json = review_queue::to_json(&row);
     if let Some(would) = accept_preview(&row, |skill| looking(settings, id, |ground| ground.text(skill)))? {
         text.push_str(&format!("\n{}", would.diff));
         if !would.stands {
@@ -304,7 +304,7 @@ pub(crate) fn accept_preview(
     row: &QueueRow,
     text: impl FnOnce(&Slug) -> Result<Option<herm::evolver::SkillMainFile>>,
 ) -> Result<Option<AcceptPreview>> {
-    let Some(SkillProposal { change, act, .. }) = lane::proposed_of(row) else { return Ok(None) };
+    let Some(SkillProposal { change, act, .. }) = review_queue::proposed_of(row) else { return Ok(None) };
     let now = text(&change.skill)?;
     let stands = match (act, &now) {
         (SkillAction::Edit | SkillAction::Archive, now) => {

@@ -1,7 +1,7 @@
 //! The timer that lets the evolver pass by itself.
 
-use herm::evolver::auto::EvolverPassOptions;
 use herm::evolver::backfill::{self, BackfillScope};
+use herm::evolver::pass::EvolverPassOptions;
 use herm::{BrainId, Error, Reader, Result};
 use serde_json::json;
 

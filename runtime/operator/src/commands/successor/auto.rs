@@ -7,7 +7,7 @@ use herm::{BrainId, Result};
 use serde_json::json;
 
 use super::super::{in_runtime, to_json};
-use super::doors::OperatorGates;
+use super::patch_gates::OperatorGates;
 use super::{budget, harness, read_evaluation};
 use crate::cli::{Audit, Auto};
 use crate::config::Settings;

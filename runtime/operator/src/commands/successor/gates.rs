@@ -17,8 +17,8 @@ use herm::{BrainId, Clock as _, Error, ErrorKind, Harness, Reader, Result, Syste
 use serde_json::{Value, json};
 
 use super::super::{in_runtime, to_json};
-use super::handover::{self, Request};
 use super::harness;
+use super::server_requests::{self, Request};
 use crate::cli::Decide;
 use crate::config::Settings;
 use crate::output::{Answer, columns};
@@ -156,7 +156,7 @@ pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -
         "consensus": value(&signed.to_line()?)?,
     });
     if tally.passed && settings.applying()?.is_due(SystemClock.now()) && gates.gate == Gate::Mesh {
-        match handover::server_runs(&settings.layout) {
+        match server_requests::server_runs(&settings.layout) {
             true => text.push_str("the server of these brains applies it\n"),
             false => {
                 let applied = apply(settings, &record.name)?;
@@ -188,7 +188,7 @@ pub(super) fn apply(settings: &Settings, wanted: &str) -> Result<Answer> {
 /// keeps open.
 fn beside_a_server(settings: &Settings) -> Settings {
     let mut here = settings.clone();
-    if handover::server_runs(&settings.layout) {
+    if server_requests::server_runs(&settings.layout) {
         here.lock_wait = Duration::ZERO;
     }
     here
@@ -197,8 +197,8 @@ fn beside_a_server(settings: &Settings) -> Settings {
 /// What a command came to; or what the server did instead, where it holds the brain.
 fn or_the_server(settings: &Settings, done: Result<Answer>, request: impl FnOnce() -> Request) -> Result<Answer> {
     match done {
-        Err(error) if error.kind() == ErrorKind::Conflict && handover::server_runs(&settings.layout) => {
-            handover::ask(&settings.layout, &request())
+        Err(error) if error.kind() == ErrorKind::Conflict && server_requests::server_runs(&settings.layout) => {
+            server_requests::ask(&settings.layout, &request())
         }
         other => other,
     }

@@ -1,10 +1,10 @@
 //! `herm successor`: patches judged in a sandboxed clone, and what became of them.
 
 mod auto;
-pub(crate) mod doors;
 pub(crate) mod gates;
-pub(crate) mod handover;
-mod look;
+mod inspect;
+pub(crate) mod patch_gates;
+pub(crate) mod server_requests;
 
 use std::path::Path;
 
@@ -27,11 +27,11 @@ const MAX_EVALUATION_BYTES: u64 = 4 << 20;
 pub(super) fn run(settings: &Settings, command: &Successor) -> Result<Answer> {
     match command {
         Successor::Evaluate(arguments) => evaluate(settings, arguments),
-        Successor::List => look::list(settings),
+        Successor::List => inspect::list(settings),
         Successor::Audit(arguments) => auto::audit(settings, arguments),
         Successor::Auto(arguments) => auto::run(settings, arguments),
-        Successor::Drafts { id } => look::drafts(settings, id.as_deref()),
-        Successor::Show { verdict } => look::show(settings, verdict),
+        Successor::Drafts { id } => inspect::drafts(settings, id.as_deref()),
+        Successor::Show { verdict } => inspect::show(settings, verdict),
         Successor::Key { file } => gates::show_key(file),
         Successor::Approve(arguments) => gates::decide(settings, arguments, ApprovalDecision::Approve),
         Successor::Reject(arguments) => gates::decide(settings, arguments, ApprovalDecision::Reject),
@@ -39,8 +39,8 @@ pub(super) fn run(settings: &Settings, command: &Successor) -> Result<Answer> {
         Successor::Apply { verdict } => gates::apply(settings, verdict),
         Successor::Rollback { id, step } => gates::rollback(settings, id, *step),
         Successor::Lineage { id } => gates::show_lineage(settings, id),
-        Successor::Destroy { verdict } => look::destroy(settings, verdict),
-        Successor::Janitor => look::janitor(settings),
+        Successor::Destroy { verdict } => inspect::destroy(settings, verdict),
+        Successor::Janitor => inspect::janitor(settings),
     }
 }
 
@@ -61,7 +61,7 @@ fn evaluate(settings: &Settings, arguments: &Evaluate) -> Result<Answer> {
         fork.destroy().await?;
         Ok((verdict?, saved))
     })?;
-    let mut text = look::summary(&patch, &verdict)?;
+    let mut text = inspect::summary(&patch, &verdict)?;
     let mut json = json!({ "hash": verdict.hash()?, "verdict": to_json(&verdict)? });
     if let Some(saved) = saved {
         text.push_str(&format!("report: {}\n", saved.join("report.html").display()));

@@ -24,7 +24,7 @@ use super::live::{LiveTask, TaskResult};
 use super::problem::Problem;
 use super::tasks::{Accepted, Job, Leaving, LimitsRequest, OnDisconnect, TaskRequest, accept};
 use super::view::TaskView;
-use crate::book::keys::Operation;
+use crate::server_db::keys::Operation;
 
 /// What a model's name begins with.
 const PREFIX: &str = "agent-";

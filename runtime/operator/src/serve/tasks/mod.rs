@@ -1,11 +1,12 @@
 //! Tasks over HTTP: accepted once, run once, followed or asked for later.
 
-mod paying;
+pub(crate) mod feedback;
 mod request;
 mod restart;
 mod run;
 mod running;
 mod stream;
+mod task_payment;
 
 pub(crate) use request::{LimitsRequest, OnDisconnect, TaskRequest};
 pub(crate) use restart::resume;
@@ -29,8 +30,8 @@ use super::caller::Caller;
 use super::live::LiveTask;
 use super::problem::{HandlerResult, Problem, ProblemDocument};
 use super::view::TaskView;
-use crate::book::keys::Operation;
-use crate::book::tasks::{self as rows, Wanted};
+use crate::server_db::keys::Operation;
+use crate::server_db::tasks::{self as rows, Wanted};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
@@ -268,10 +269,11 @@ pub(crate) async fn show(
     caller: Caller,
     Path(task): Path<String>,
 ) -> HandlerResult<Json<TaskView>> {
-    Ok(Json(caller.redact_view(match find(&app, &caller, &task)? {
+    let view = match find(&app, &caller, &task)? {
         TaskLookup::Live(live) => live.view(),
         TaskLookup::Kept(view) => *view,
-    })))
+    };
+    Ok(Json(caller.redact_view(feedback::with_present_outcome(&app, view).await)))
 }
 
 /// What happens in a task, as it happens.

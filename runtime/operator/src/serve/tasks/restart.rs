@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 
 use super::super::app::App;
 use super::super::live::LiveTask;
-use super::paying::TaskPayment;
+use super::super::view::value_of;
 use super::request::OnDisconnect;
 use super::run::{Job, TaskPayload, start};
 use super::running::{Backoff, TaskExecution};
-use crate::book::payments;
-use crate::book::tasks::{self as rows, End, State, TaskRow};
+use super::task_payment::TaskPayment;
+use crate::server_db::payments;
+use crate::server_db::tasks::{self as rows, End, State, TaskRow};
 
 /// Takes up what was left; how many are run again. What cannot be taken up for what the machine lacks now is tried again
 /// beside the server's work.
@@ -111,8 +112,8 @@ fn settled(app: &App, row: &TaskRow) -> Result<Option<End>> {
         // The last attempt that was written down is the one that was settled, or was known not to be.
         let last = outcome["usage"]["microUsd"].as_u64().unwrap_or(0);
         let micro_usd = row.tries.before + last;
-        let (status, outcome) = (Some(status), Some(outcome.to_string()));
-        return Ok(Some(End { status, outcome, micro_usd, ..nothing(State::Done, at) }));
+        let (status, value, outcome) = (Some(status), value_of(&outcome), Some(outcome.to_string()));
+        return Ok(Some(End { status, outcome, value, micro_usd, ..nothing(State::Done, at) }));
     }
     if row.cancelled || row.request.is_none() {
         let problem =
@@ -137,13 +138,14 @@ pub(super) fn in_brain(app: &App, agent: &BrainId, id: &TaskId) -> Result<Option
 
 /// An end without anything to tell.
 fn nothing(state: State, at: herm::Timestamp) -> End {
-    let (status, outcome, problem, payment) = (None, None, None, None);
-    End { state, status, outcome, problem, payment, may_be_tried_again: false, micro_usd: 0, at }
+    let (status, outcome, value, problem, payment) = (None, None, None, None, None);
+    End { state, status, outcome, value, problem, payment, may_be_tried_again: false, micro_usd: 0, at }
 }
 
 /// The outcome of a settled task, from its transcript and its receipt.
 fn read_back(reader: &Reader, id: &TaskId, status: &str) -> Result<Value> {
     let mut outcome = json!({ "status": status, "billable": status == TaskStatus::Converged.name() });
+    outcome["outcome"] = json!(reader.outcome(id)?.unwrap_or_default());
     let Some(kept) = reader.stored_task(id)? else {
         outcome["message"] = json!("the task was settled; its transcript is no longer kept");
         return Ok(outcome);

@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use super::super::app::App;
 use super::super::caller::{Caller, no_agent};
-use super::super::hall::Admission;
 use super::super::live::LiveTask;
 use super::super::payment::VerifiedPayment;
 use super::super::problem::{HandlerResult, Problem};
+use super::super::task_queue::Admission;
 use super::super::view::TaskView;
 use super::Leaving;
-use super::paying::TaskPayment;
 use super::request::{OnDisconnect, TaskRequest};
 use super::running::TaskExecution;
-use crate::book::payments;
-use crate::book::tasks::{self as rows, InsertResult, State, TaskRow, Tries};
+use super::task_payment::TaskPayment;
+use crate::server_db::payments;
+use crate::server_db::tasks::{self as rows, InsertResult, State, TaskRow, Tries};
 
 /// A task that is to run.
 #[derive(Debug, Clone)]
@@ -126,6 +126,7 @@ impl Job {
             problem: None,
             payment: None,
             tries: Tries::default(),
+            value: None,
         })
     }
 }
@@ -273,11 +274,11 @@ mod tests {
     use herm::backend::{Backend, BackendError, Completion, CompletionRequest};
 
     use super::*;
-    use crate::book::ServerDb;
-    use crate::book::keys::Keyring;
     use crate::cli::Cli;
     use crate::config::Settings;
     use crate::serve::parts;
+    use crate::server_db::ServerDb;
+    use crate::server_db::keys::Keyring;
 
     #[derive(Debug)]
     struct Panicking;

@@ -13,18 +13,18 @@ use herm::{Error, ErrorKind, Outcome, Result, RunOptions, TaskEvent, TaskStatus}
 use serde_json::Value;
 
 use super::super::app::App;
-use super::super::asking::Asking;
-use super::super::hall::Admission;
+use super::super::ask_policy::Asking;
 use super::super::live::{LiveTask, TaskResult};
-use super::super::money::Reserved;
 use super::super::problem::Problem;
+use super::super::spending::Reserved;
+use super::super::task_queue::Admission;
 use super::super::traces::TaskTrace;
-use super::super::view::{OutcomeView, TaskView};
-use super::paying::{Payment, TaskPayment};
+use super::super::view::{OutcomeView, TaskView, told_value, value_of};
 use super::restart;
 use super::run::Job;
-use crate::book::payments;
-use crate::book::tasks::{self as rows, End, State, TaskRow, Tries};
+use super::task_payment::{Payment, TaskPayment};
+use crate::server_db::payments;
+use crate::server_db::tasks::{self as rows, End, State, TaskRow, Tries};
 
 /// For how long the step of a task is tried again where it stands, before the task is run again.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -71,12 +71,22 @@ enum RunResult {
     /// Its step was settled, though the try that did it ended with an error: how it went, and its outcome.
     AlreadySettled(String, Value),
     Failed(State, Problem),
+    /// Whether its step was settled cannot be told, so nobody may try it again under its key.
+    Unknown(Problem),
     /// It is left for the next process.
     Detached,
 }
 
 /// So often a task asks the model: each time costs what the first did.
 const MOST_ATTEMPTS: u32 = 5;
+
+/// What follows on an attempt that came to nothing.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Again,
+    AtRestart,
+    GivenUp,
+}
 
 /// When a task is tried again.
 struct RetryState {
@@ -95,8 +105,14 @@ impl RetryState {
         self.began.elapsed() >= self.deadline
     }
 
-    /// Counts an attempt that came to nothing; whether another follows.
-    fn goes_on(&mut self, error: &Error, has_asked: bool) -> bool {
+    /// Whether what could not answer between two attempts, the brain or the server's database, is asked again. A task that
+    /// was promised waits for as long as the cause may pass; whoever waits without a promise until the deadline.
+    fn asks_again(&self, error: &Error) -> bool {
+        error.is_passing() && (self.durable || !self.is_late())
+    }
+
+    /// Counts an attempt that came to nothing; what follows.
+    fn goes_on(&mut self, error: &Error, has_asked: bool, is_paid: bool) -> Next {
         let (is_conflict, is_passing) = (error.kind() == ErrorKind::Conflict, error.is_passing());
         let only_waited = is_passing && !has_asked;
         self.attempts += 1;
@@ -104,7 +120,12 @@ impl RetryState {
         // Whoever waits without a promise hears of a conflict at once, and may look for themselves.
         let may = if self.durable { is_passing || is_conflict } else { is_passing && !is_conflict };
         let late = self.is_late() && (!self.durable || only_waited && self.attempts >= MOST_ATTEMPTS);
-        may && self.counted < MOST_ATTEMPTS && !late
+        match may {
+            true if self.counted < MOST_ATTEMPTS && (is_paid || !late) => Next::Again,
+            // Money was taken for it: it is owed until it is there or cannot come.
+            true if is_paid && self.durable => Next::AtRestart,
+            true | false => Next::GivenUp,
+        }
     }
 }
 
@@ -134,6 +155,10 @@ impl TaskExecution {
             }
             (RunResult::Outcome(outcome), payment) => (outcome.settled.is_some(), self.outcome(&outcome, payment)),
             (RunResult::AlreadySettled(status, outcome), payment) => (true, self.read_back(status, outcome, payment)),
+            (RunResult::Unknown(problem), _) => {
+                let (end, ended) = self.nothing(State::Failed, problem);
+                (false, (End { may_be_tried_again: false, ..end }, ended))
+            }
             // Who paid finds the payment under the same key.
             (RunResult::Failed(state, problem), Some(Payment::Taken(_))) => {
                 let (end, ended) = self.nothing(state, problem);
@@ -192,44 +217,73 @@ impl TaskExecution {
                 Err(error) => error,
             };
             self.earlier.add(std::mem::take(&mut self.spent).micro_usd());
-            // Written again below, and before the next attempt for certain.
+            // Written again before the next attempt for certain.
             let _ = self.note().await;
-            // The commit may have been made though it was said to have failed.
-            let mut looked = self.in_brain().await;
-            let goes_on = trying.goes_on(&error, has_asked);
-            if !matches!(looked, Ok(Some(_))) {
-                if self.live.cancel.is_cancelled() {
-                    return cancelled();
+            let goes_on = trying.goes_on(&error, has_asked, self.is_paid().await);
+            // The commit may have been made though it was said to have failed: nothing is said of the task before that is
+            // known.
+            loop {
+                let error = match self.in_brain().await {
+                    Ok(Some((status, outcome))) => return RunResult::AlreadySettled(status, outcome),
+                    Ok(None) => break,
+                    Err(error) => error,
+                };
+                if !trying.asks_again(&error) {
+                    return RunResult::Unknown(error.into());
                 }
-                if !goes_on {
-                    return RunResult::Failed(State::Failed, error.into());
+                tracing::warn!(task = %self.job.id, agent = %self.job.agent, %error, "the brain cannot say whether the task was done; it is asked again");
+                if let Some(over) = self.wait(&mut backoff).await {
+                    return over;
                 }
-                tracing::warn!(task = %self.job.id, agent = %self.job.agent, %error, "no outcome; the task is tried again");
             }
+            self.earlier.count_last();
+            if self.live.cancel.is_cancelled() {
+                return cancelled();
+            }
+            match goes_on {
+                Next::Again => {}
+                Next::AtRestart => {
+                    tracing::error!(task = %self.job.id, agent = %self.job.agent, %error, "a task that is paid for has no outcome; the next start tries again");
+                    return RunResult::Detached;
+                }
+                Next::GivenUp => return RunResult::Failed(State::Failed, error.into()),
+            }
+            tracing::warn!(task = %self.job.id, agent = %self.job.agent, %error, "no outcome; the task is tried again");
             // The model is not asked again before the machine can keep what it says.
             loop {
-                match looked {
+                if let Some(over) = self.wait(&mut backoff).await {
+                    return over;
+                }
+                let error = match self.is_ready().await {
+                    Ok(None) => break,
                     Ok(Some((status, outcome))) => return RunResult::AlreadySettled(status, outcome),
-                    Err(error) if !error.is_passing() || !self.job.durable && trying.is_late() => {
-                        return RunResult::Failed(State::Failed, error.into());
-                    }
-                    Ok(None) => self.earlier.count_last(),
-                    Err(_) => {}
+                    Err(error) => error,
+                };
+                // The brain has said that it does not have the step, and no attempt was made since.
+                if !trying.asks_again(&error) {
+                    return RunResult::Failed(State::Failed, error.into());
                 }
-                tokio::select! {
-                    biased;
-                    () = self.live.cancel.wait_cancelled() => return cancelled(),
-                    _ = closing.wait_for(|closing| *closing) => return self.stopped(),
-                    () = backoff.wait() => {}
-                }
-                looked = self.in_brain().await;
-                if matches!(looked, Ok(None)) {
-                    self.earlier.count_last();
-                    if self.note().await.is_ok() {
-                        break;
-                    }
-                }
+                tracing::warn!(task = %self.job.id, agent = %self.job.agent, %error, "what the model says could not be kept; the next attempt waits");
             }
+        }
+    }
+
+    /// Waits until it is worth trying again; how the task ends, if it does meanwhile.
+    async fn wait(&self, backoff: &mut Backoff) -> Option<RunResult> {
+        let mut closing = self.app.closing.subscribe();
+        tokio::select! {
+            biased;
+            () = self.live.cancel.wait_cancelled() => Some(cancelled()),
+            _ = closing.wait_for(|closing| *closing) => Some(self.stopped()),
+            () = backoff.wait() => None,
+        }
+    }
+
+    /// Whether its payment was taken.
+    async fn is_paid(&self) -> bool {
+        match &self.till {
+            Some(till) => matches!(till.payment().await, Payment::Taken(_)),
+            None => false,
         }
     }
 
@@ -245,9 +299,18 @@ impl TaskExecution {
 
     /// How the task went, if its step is in the brain.
     async fn in_brain(&self) -> Result<Option<(String, Value)>> {
+        self.app.harness.catch_up(&self.job.agent).await?;
         let (app, agent, id) = (self.app.clone(), self.job.agent.clone(), self.job.id.clone());
         let looking = tokio::task::spawn_blocking(move || restart::in_brain(&app, &agent, &id));
         looking.await.map_err(|_| Error::internal("looking for a task was interrupted"))?
+    }
+
+    /// Whether the brain can be read and the attempts so far can be written down; how the task went, if its step is there.
+    async fn is_ready(&self) -> Result<Option<(String, Value)>> {
+        match self.in_brain().await? {
+            Some(settled) => Ok(Some(settled)),
+            None => self.note().await.map(|()| None),
+        }
     }
 
     /// Runs it once; also whether it came as far as asking the model.
@@ -345,6 +408,7 @@ impl TaskExecution {
             state,
             status: Some(status),
             outcome: Some(json.to_string()),
+            value: value_of(&json),
             problem: None,
             payment: payment.clone(),
             may_be_tried_again: false,
@@ -354,6 +418,7 @@ impl TaskExecution {
         let view = TaskView {
             state: end.state.name().to_owned(),
             status: end.status.clone(),
+            value: end.value.as_deref().and_then(told_value),
             finished_at: Some(at.to_string()),
             outcome: Some(json),
             payment,
@@ -370,6 +435,7 @@ impl TaskExecution {
             state,
             status: None,
             outcome: None,
+            value: None,
             problem: Some(json.to_string()),
             payment: None,
             may_be_tried_again: state == State::Failed
@@ -404,6 +470,7 @@ impl TaskExecution {
                     finished_at: Some(end.at),
                     status: end.status,
                     outcome: end.outcome,
+                    value: end.value,
                     problem: end.problem,
                     ..row?
                 };
@@ -445,4 +512,59 @@ fn unpaid(event: TaskEvent) -> Option<TaskEvent> {
 fn cancelled() -> RunResult {
     let problem = Problem::new(StatusCode::CONFLICT, "conflict", "the task was cancelled before it was over");
     RunResult::Failed(State::Cancelled, problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_ATTEMPTS, Next, RetryState};
+    use herm::Error;
+    use std::time::{Duration, Instant};
+
+    fn trying(durable: bool, deadline: Duration) -> RetryState {
+        RetryState { durable, deadline, began: Instant::now(), attempts: 0, counted: 0 }
+    }
+
+    fn full_disk() -> Error {
+        Error::unavailable("no room").passing()
+    }
+
+    #[test]
+    fn a_task_that_is_paid_for_is_left_to_the_next_process_and_not_given_up() {
+        for (is_paid, last) in [(false, Next::GivenUp), (true, Next::AtRestart)] {
+            let mut trying = trying(true, Duration::from_secs(3_600));
+            for _ in 1..MOST_ATTEMPTS {
+                assert_eq!(trying.goes_on(&full_disk(), true, is_paid), Next::Again);
+            }
+            assert_eq!(trying.goes_on(&full_disk(), true, is_paid), last);
+        }
+    }
+
+    #[test]
+    fn a_deadline_ends_a_task_that_waits_and_none_that_is_paid_for() {
+        for (is_paid, last) in [(false, Next::GivenUp), (true, Next::Again)] {
+            let mut trying = trying(true, Duration::ZERO);
+            for _ in 1..MOST_ATTEMPTS {
+                assert_eq!(trying.goes_on(&full_disk(), false, is_paid), Next::Again);
+            }
+            assert_eq!(trying.goes_on(&full_disk(), false, is_paid), last);
+        }
+    }
+
+    #[test]
+    fn only_what_may_pass_is_asked_again_between_attempts_and_without_a_promise_until_the_deadline() {
+        let hour = Duration::from_secs(3_600);
+        for (durable, deadline, asks) in
+            [(false, Duration::ZERO, false), (true, Duration::ZERO, true), (false, hour, true)]
+        {
+            let trying = trying(durable, deadline);
+            assert_eq!(trying.asks_again(&full_disk()), asks, "{durable} {deadline:?}");
+            assert!(!trying.asks_again(&Error::corrupt("memory.db has lost steps")));
+        }
+    }
+
+    #[test]
+    fn what_does_not_pass_is_given_up_at_once() {
+        let mut trying = trying(true, Duration::from_secs(3_600));
+        assert_eq!(trying.goes_on(&Error::invalid("no such tool"), true, true), Next::GivenUp);
+    }
 }

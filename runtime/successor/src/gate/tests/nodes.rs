@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::super::consensus::{self, Consensus, SignedConsensus};
 use super::super::mesh::{
-    CollectedVotes, Member, MeshProposal, NodeVerdicts, NonVoter, SignedProposal, Transport, Verifier, gather,
+    CollectedVotes, Member, MeshProposal, NodeVerdicts, NonVoter, PatchVerifier, SignedProposal, Transport, gather,
 };
 use super::super::signed::Signed;
 use super::super::vote::{SignedVote, VoteStatus, VoteSubject};
@@ -38,7 +38,7 @@ struct Ruled {
 }
 
 #[async_trait]
-impl Verifier for Ruled {
+impl PatchVerifier for Ruled {
     async fn base(&self, _: &BrainId, _: &Patch) -> Result<PatchBase> {
         Ok(self.base.clone())
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::judge::fixtures::{evaluation, pairs, sample, swapped};
 use crate::judge::pairs::Pairing;
-use crate::measure::{Arm, EvaluationSample};
+use crate::measure::{EvaluationArm, EvaluationSample};
 
 fn compared(metric: Metric, samples: &[EvaluationSample], seed: u64) -> MetricComparison {
     let evaluation = evaluation(100);
@@ -63,7 +63,7 @@ fn repetitions_of_a_case_are_no_evidence_of_their_own() {
         let mut samples = Vec::new();
         for (case, after) in [("a", 5.0), ("b", 14.0), ("c", 6.0), ("d", 13.0), ("e", 8.0), ("f", 11.0)] {
             for repetition in 0..times {
-                for (arm, value) in [(Arm::Baseline, 10.0), (Arm::Patched, after)] {
+                for (arm, value) in [(EvaluationArm::Baseline, 10.0), (EvaluationArm::Patched, after)] {
                     let mut sample = sample(case, repetition, arm);
                     sample.metrics.insert(Metric::Turns, value);
                     sample.metrics.insert(Metric::WallMicros, value);
@@ -84,7 +84,7 @@ fn repetitions_of_a_case_are_no_evidence_of_their_own() {
 fn a_noisy_metric_of_few_cases_rests_on_its_repetitions() {
     let mut samples = Vec::new();
     for repetition in 0..12 {
-        for (arm, value) in [(Arm::Baseline, 100.0), (Arm::Patched, 80.0 + f64::from(repetition))] {
+        for (arm, value) in [(EvaluationArm::Baseline, 100.0), (EvaluationArm::Patched, 80.0 + f64::from(repetition))] {
             let mut sample = sample("only", repetition, arm);
             sample.metrics.insert(Metric::LatencyP99Micros, value);
             sample.metrics.insert(Metric::Tokens, value);

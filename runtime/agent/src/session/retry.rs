@@ -1,0 +1,131 @@
+//! What is left to try after calls that went wrong, as schemas of arguments: for backends that hold replies to one. Pure.
+
+use serde_json::{Map, Value, json};
+
+/// The most shapes that one tool's arguments split into.
+const MOST_SHAPES: usize = 8;
+
+/// The arguments that are worth a try, given those that went wrong. Values of a choice that went wrong are left out while
+/// another is left, and an argument that was never given is asked for.
+pub(super) fn untried(schema: &Value, wrong: &[&Map<String, Value>]) -> Vec<Value> {
+    if wrong.is_empty() {
+        return vec![schema.clone()];
+    }
+    let mut shapes = without_tried_values(schema, wrong);
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let properties = schema["properties"].as_object();
+    let never_given = properties.into_iter().flat_map(Map::keys).filter(|name| {
+        !required.contains(&name.as_str()) && wrong.iter().all(|args| !args.contains_key(name.as_str()))
+    });
+    let asked: Vec<Value> = never_given
+        .take(MOST_SHAPES)
+        .map(|name| {
+            let mut all: Vec<&str> = required.clone();
+            all.push(name);
+            let mut shape = schema.clone();
+            shape["required"] = json!(all);
+            shape
+        })
+        .collect();
+    if asked.is_empty() {
+        return shapes;
+    }
+    // Where nothing was a choice, the same call in other words is not worth a turn before the argument was given.
+    if !has_choice(schema) {
+        return asked;
+    }
+    shapes.extend(asked);
+    shapes
+}
+
+fn choices(schema: &Value) -> Vec<(&String, &Vec<Value>)> {
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let listed = properties.filter_map(|(name, property)| Some((name, property["enum"].as_array()?)));
+    listed.filter(|(_, values)| values.len() > 1).collect()
+}
+
+fn has_choice(schema: &Value) -> bool {
+    !choices(schema).is_empty()
+}
+
+fn without_tried_values(schema: &Value, wrong: &[&Map<String, Value>]) -> Vec<Value> {
+    let left = |name: &str, values: &[Value], among: &[&Map<String, Value>]| -> Vec<Value> {
+        values.iter().filter(|value| !among.iter().any(|args| args.get(name) == Some(value))).cloned().collect()
+    };
+    let with = |mut shape: Value, name: &str, values: Vec<Value>| {
+        shape["properties"][name]["enum"] = Value::Array(values);
+        shape
+    };
+    match choices(schema).as_slice() {
+        [(name, values)] => match left(name, values, wrong) {
+            // Everything was tried: something else was wrong.
+            none if none.is_empty() => vec![schema.clone()],
+            rest => vec![with(schema.clone(), name, rest)],
+        },
+        // Of two choices, pairs are tried.
+        [one, other] if one.1.len().min(other.1.len()) <= MOST_SHAPES => {
+            let ((first, firsts), (second, seconds)) =
+                if one.1.len() <= other.1.len() { (one, other) } else { (other, one) };
+            let mut shapes = Vec::new();
+            for value in firsts.iter() {
+                let tried: Vec<&Map<String, Value>> =
+                    wrong.iter().filter(|args| args.get(first.as_str()) == Some(value)).copied().collect();
+                let rest = left(second, seconds, &tried);
+                if !rest.is_empty() {
+                    shapes.push(with(with(schema.clone(), first, vec![value.clone()]), second, rest));
+                }
+            }
+            if shapes.is_empty() { vec![schema.clone()] } else { shapes }
+        }
+        _ => vec![schema.clone()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "object", "required": ["list"], "properties": {
+            "list": { "enum": ["attic", "cellar", "garage"] }, "name": { "type": "string" } } })
+    }
+
+    #[test]
+    fn a_value_that_went_wrong_is_not_legal_again_until_all_were() {
+        let wrong = [args(json!({ "list": "attic", "name": "a" })), args(json!({ "list": "cellar", "name": "a" }))];
+        let listed = |shapes: Vec<Value>| {
+            shapes.iter().map(|shape| shape["properties"]["list"]["enum"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(untried(&schema(), &[&wrong[0]])), [json!(["cellar", "garage"])]);
+        assert_eq!(listed(untried(&schema(), &[&wrong[0], &wrong[1]])), [json!(["garage"])]);
+        let last = args(json!({ "list": "garage", "name": "a" }));
+        assert_eq!(untried(&schema(), &[&wrong[0], &wrong[1], &last]), [schema()]);
+    }
+
+    #[test]
+    fn of_two_choices_pairs_are_tried() {
+        let schema =
+            json!({ "properties": { "a": { "enum": [1, 2] }, "b": { "enum": ["x", "y"] } }, "required": ["a", "b"] });
+        let wrong =
+            [args(json!({ "a": 1, "b": "x" })), args(json!({ "a": 2, "b": "x" })), args(json!({ "a": 2, "b": "y" }))];
+        let shapes = untried(&schema, &wrong.iter().collect::<Vec<_>>());
+        assert_eq!(shapes.len(), 1);
+        assert_eq!(shapes[0]["properties"], json!({ "a": { "enum": [1] }, "b": { "enum": ["y"] } }));
+    }
+
+    #[test]
+    fn an_argument_that_was_never_given_is_asked_for() {
+        let schema =
+            json!({ "properties": { "id": { "type": "string" }, "code": { "type": "string" } }, "required": ["id"] });
+        let wrong = args(json!({ "id": "7" }));
+        let shapes = untried(&schema, &[&wrong]);
+        assert_eq!(shapes.iter().map(|shape| shape["required"].clone()).collect::<Vec<_>>(), [json!(["id", "code"])]);
+        let given = args(json!({ "id": "7", "code": "no" }));
+        assert_eq!(untried(&schema, &[&wrong, &given]), std::slice::from_ref(&schema));
+        assert_eq!(untried(&schema, &[]), [schema]);
+    }
+}

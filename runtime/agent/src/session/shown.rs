@@ -1,0 +1,223 @@
+//! What a task is shown of what its brain has learned: the nearest example, and skills that fit, whole.
+//!
+//! What is on trial is shown to a share of the tasks that match it, by [`Arm::draw`]. A replay shows what was shown.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::exemplar::{self, Example, ExampleCache, IndexedExample};
+use super::prompt::{PreloadedSkill, PromptSkills};
+use crate::error::Result;
+use crate::ids::{BrainId, Slug, TaskId};
+use crate::memory::{Arm, TrialState};
+use crate::skill::{CreatedBy, Document};
+use crate::task::{ExamplePick, LearningOptions, ShownAs, ShownSkill};
+use crate::tool::WorkingCopy;
+
+/// The most skills that a brain can have for all of them to be shown whole, whatever the task is about.
+const FEW_SKILLS: usize = 3;
+/// The most skills that are shown whole.
+const MOST_PRELOADED: usize = 3;
+
+/// What the prompt shows.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Learned {
+    pub(super) shown: Vec<ShownSkill>,
+    pub(super) example: Option<Example>,
+    pub(super) preloaded: Vec<PreloadedSkill>,
+}
+
+/// What the choice goes by.
+pub(super) struct ShowRules<'a> {
+    pub(super) brain: &'a BrainId,
+    pub(super) task: &'a TaskId,
+    pub(super) question: &'a str,
+    pub(super) options: LearningOptions,
+    /// Whether the backend is held to the calls of an example.
+    pub(super) plans: bool,
+    /// The bytes that bodies of skills may take.
+    pub(super) preload_bytes: usize,
+    /// The share of matching tasks that are shown what is on trial.
+    pub(super) share: f64,
+    /// Examples that were read already.
+    pub(super) cache: &'a ExampleCache,
+    /// What was shown then, in a replay.
+    pub(super) replayed: Option<&'a [ShownSkill]>,
+}
+
+impl ShowRules<'_> {
+    /// Chooses. Procedures leave the index of skills: their examples are shown, or held back.
+    pub(super) fn choose(&self, desk: &mut WorkingCopy, index: &mut PromptSkills) -> Result<Learned> {
+        if let Some(shown) = self.replayed {
+            return self.as_recorded(desk, index, shown);
+        }
+        let mut learned = Learned::default();
+        // Sorted, and without what is disabled or does not suit this machine.
+        let visible: Vec<Slug> =
+            desk.skills()?.into_iter().filter(|card| !card.external).map(|card| card.slug).collect();
+        let procedures: Vec<Slug> = visible.iter().filter(|slug| exemplar::is_procedure(slug)).cloned().collect();
+        let wants_states = self.options.trials && (self.options.preload || !procedures.is_empty());
+        let states = if wants_states { states(desk)? } else { BTreeMap::new() };
+        if self.options.examples {
+            self.choose_example(desk, procedures, &states, &mut learned)?;
+        }
+        if self.options.preload && self.preload_bytes > 0 && learned.example.is_none() {
+            self.choose_skills(desk, &visible, &states, &mut learned)?;
+        }
+        self.hide(index, &learned, &states);
+        Ok(learned)
+    }
+
+    /// Whether a skill is shown: always, never, or as it is drawn.
+    fn arm(&self, skill: &Slug, states: &BTreeMap<Slug, TrialState>) -> Option<(Arm, bool)> {
+        match states.get(skill) {
+            _ if !self.options.trials => Some((Arm::Shown, false)),
+            Some(TrialState::Proven) => Some((Arm::Shown, false)),
+            Some(TrialState::Unproven | TrialState::Harmful) => None,
+            Some(TrialState::Trial) | None => Some((Arm::draw(self.brain, skill, self.task, self.share), true)),
+        }
+    }
+
+    fn choose_example(
+        &self,
+        desk: &mut WorkingCopy,
+        procedures: Vec<Slug>,
+        states: &BTreeMap<Slug, TrialState>,
+        learned: &mut Learned,
+    ) -> Result<()> {
+        let mut known: Vec<(Slug, Arc<Vec<IndexedExample>>)> = Vec::new();
+        for slug in procedures {
+            if self.options.trials && matches!(states.get(&slug), Some(TrialState::Unproven | TrialState::Harmful)) {
+                continue;
+            }
+            if let Some(examples) = examples_of(self.cache, desk, &slug)? {
+                known.push((slug, examples));
+            }
+        }
+        let all = || known.iter().flat_map(|(_, examples)| examples.iter());
+        let found = match self.options.pick {
+            ExamplePick::Nearest => {
+                exemplar::nearest(self.question, all()).map(|found| (found.example.clone(), Some(found.score)))
+            }
+            ExamplePick::Random => {
+                let digest = crate::ids::Digest::of(self.task.as_str().as_bytes()).to_string();
+                let drawn = digest.get(..8).and_then(|hex| usize::from_str_radix(hex, 16).ok()).unwrap_or_default();
+                let count = all().count();
+                (count > 0).then(|| all().nth(drawn % count)).flatten().map(|found| (found.example.clone(), None))
+            }
+        };
+        let Some((example, score)) = found else { return Ok(()) };
+        let Some(skill) = exemplar::procedure_slug(example.tools()) else { return Ok(()) };
+        let Some((arm, trial)) = self.arm(&skill, states) else { return Ok(()) };
+        let shown_as = if self.plans { ShownAs::Plan } else { ShownAs::Example };
+        learned.shown.push(ShownSkill { skill, arm, shown_as, trial, score, example: Some(example.task.clone()) });
+        if arm == Arm::Shown {
+            learned.example = Some(example);
+        }
+        Ok(())
+    }
+
+    /// The skills that fit best, as far as they have room; all of them where there are few.
+    fn choose_skills(
+        &self,
+        desk: &mut WorkingCopy,
+        visible: &[Slug],
+        states: &BTreeMap<Slug, TrialState>,
+        learned: &mut Learned,
+    ) -> Result<()> {
+        let mut slugs = desk.best_skills(self.question, MOST_PRELOADED)?;
+        slugs.retain(|slug| visible.binary_search(slug).is_ok());
+        let others = || visible.iter().filter(|slug| !exemplar::is_procedure(slug));
+        if others().count() <= FEW_SKILLS {
+            let rest: Vec<Slug> = others().filter(|slug| !slugs.contains(slug)).cloned().collect();
+            slugs.extend(rest);
+        }
+        let mut left = self.preload_bytes;
+        for slug in slugs.into_iter().filter(|slug| !exemplar::is_procedure(slug)) {
+            let Some(body) = body_of(desk, &slug)? else { continue };
+            let Some(rest) = left.checked_sub(body.len()) else { continue };
+            let is_learned = desk
+                .edit()?
+                .recorded_usage(&slug)?
+                .is_some_and(|usage| usage.created_by == CreatedBy::Agent && !usage.pinned);
+            let (arm, trial) = match is_learned {
+                true => match self.arm(&slug, states) {
+                    Some(drawn) => drawn,
+                    None => continue,
+                },
+                false => (Arm::Shown, false),
+            };
+            let (skill, shown_as) = (slug.clone(), ShownAs::Skill);
+            learned.shown.push(ShownSkill { skill, arm, shown_as, trial, score: None, example: None });
+            if arm == Arm::Shown {
+                left = rest;
+                preload(desk, slug, body, learned)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is held back, and the skills of procedures, do not stand in the index either.
+    fn hide(&self, index: &mut PromptSkills, learned: &Learned, states: &BTreeMap<Slug, TrialState>) {
+        let held = |slug: &Slug| learned.shown.iter().any(|shown| shown.skill == *slug && shown.arm == Arm::HeldBack);
+        let stays = |slug: &Slug| self.options.trials && states.get(slug) == Some(&TrialState::Unproven);
+        index.skills.retain(|card| !held(&card.slug) && (!exemplar::is_procedure(&card.slug) || stays(&card.slug)));
+    }
+
+    fn as_recorded(&self, desk: &mut WorkingCopy, index: &mut PromptSkills, shown: &[ShownSkill]) -> Result<Learned> {
+        let mut learned = Learned { shown: shown.to_vec(), ..Learned::default() };
+        for shown in shown.iter().filter(|shown| shown.arm == Arm::Shown) {
+            match &shown.example {
+                Some(task) => {
+                    let examples = examples_of(self.cache, desk, &shown.skill)?;
+                    let found = examples.iter().flat_map(|all| all.iter()).find(|known| known.example.task == *task);
+                    learned.example = found.map(|known| known.example.clone());
+                }
+                None => {
+                    let slug = shown.skill.clone();
+                    if let Some(body) = body_of(desk, &slug)? {
+                        preload(desk, slug, body, &mut learned)?;
+                    }
+                }
+            }
+        }
+        let states = states(desk)?;
+        self.hide(index, &learned, &states);
+        Ok(learned)
+    }
+}
+
+/// Puts a skill into the prompt; it counts as loaded from then on.
+fn preload(desk: &mut WorkingCopy, slug: Slug, body: String, learned: &mut Learned) -> Result<()> {
+    if let Some(place) = desk.skill_place(&slug)?
+        && let Some(content) = desk.read(&place.main)?
+    {
+        desk.preloaded(slug.clone(), crate::ids::Digest::of(&content));
+    }
+    learned.preloaded.push(PreloadedSkill { slug, body });
+    Ok(())
+}
+
+fn states(desk: &mut WorkingCopy) -> Result<BTreeMap<Slug, TrialState>> {
+    Ok(desk.brain()?.trials()?.into_iter().map(|trial| (trial.skill, trial.state)).collect())
+}
+
+/// The examples of a procedure's skill, by what is settled.
+fn examples_of(cache: &ExampleCache, desk: &mut WorkingCopy, slug: &Slug) -> Result<Option<Arc<Vec<IndexedExample>>>> {
+    let Some(path) = desk.skill_place(slug)?.as_ref().and_then(exemplar::keep::file_of) else { return Ok(None) };
+    let Some(digest) = desk.brain()?.content_digest(&path)? else { return Ok(None) };
+    cache
+        .get(digest, || {
+            let bytes = desk.read(&path)?.unwrap_or_default();
+            Ok::<_, crate::error::Error>(String::from_utf8_lossy(&bytes).into_owned())
+        })
+        .map(Some)
+}
+
+/// The body of a skill of this brain; none of what stands outside, or has nothing to say.
+fn body_of(desk: &mut WorkingCopy, slug: &Slug) -> Result<Option<String>> {
+    let Some(place) = desk.skill_place(slug)? else { return Ok(None) };
+    let Some(bytes) = desk.read(&place.main)? else { return Ok(None) };
+    let body = Document::read(&bytes).ok().map(|document| document.body().trim().to_owned());
+    Ok(body.filter(|body| !body.is_empty()))
+}

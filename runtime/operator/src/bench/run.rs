@@ -1,0 +1,244 @@
+//! Running the arms.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use herm::backend::{Backend, Router};
+use herm::checks::{self, CheckResult, MadeCall};
+use herm::harness::{FeedbackFrom, TaskFeedback};
+use herm::memory::{Arm as ShownOrNot, OutcomeValue};
+use herm::task::{LearningOptions, SettleMode};
+use herm::tool::{Permissions, Tool, Toolbox};
+use herm::{
+    Brain, BrainId, BrainOptions, BrainSource, Error, Harness, Layout, Outcome, Reader, Result, RunOptions, Seed,
+    StopReason, Task, TaskId, TaskLimits, TaskStatus, fsio,
+};
+
+use super::arms::Arm;
+use super::calls::{self, HeardCall};
+use super::family::Family;
+use super::fixed::{SeededRandom, StepClock, task_id};
+use super::servers;
+use super::table::{ArmResult, BenchTable, FamilyResult, TaskResult};
+use super::tasks::FamilyTask;
+
+/// The brain of every arm: each has a directory of its own.
+const BRAIN: &str = "1";
+/// How long a task may take. A slow machine must not change the table.
+const DEADLINE_SECS: u64 = 86_400;
+/// So many tasks in a row that the backend did not answer end the measurement.
+const MOST_UNANSWERED: usize = 3;
+
+/// What is measured, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct BenchOptions {
+    pub(crate) arms: Vec<Arm>,
+    /// Only so many tasks to learn from.
+    pub(crate) learn: Option<usize>,
+    /// Only so many tasks to measure on.
+    pub(crate) held_out: Option<usize>,
+    /// Whether a learning arm is told which of its answers were good.
+    pub(crate) labels: bool,
+}
+
+/// Runs every arm of every family. `say` hears what goes on: where it is, and a line for each arm that is done.
+pub(crate) async fn run(
+    families: &[Family],
+    backend: &Arc<dyn Backend>,
+    options: &BenchOptions,
+    say: &mut (dyn FnMut(Progress<'_>) + Send),
+) -> Result<BenchTable> {
+    let place = fsio::create_scratch("herm-bench")?;
+    let measured = async {
+        let mut results = Vec::new();
+        for (at, family) in families.iter().enumerate() {
+            let place = place.join(at.to_string());
+            results.push(Measurement { family, backend, options, place }.family(say).await?);
+        }
+        Ok(BenchTable::new(backend.name(), options, results))
+    };
+    let measured = measured.await;
+    fsio::remove_tree(&place)?;
+    measured
+}
+
+/// What goes on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Progress<'a> {
+    /// A task begins.
+    Task { family: &'a str, arm: Arm, half: &'a str, task: usize, of: usize },
+    /// An arm is done.
+    Arm { family: &'a str, arm: Arm, learned: &'a [TaskResult], measured: &'a [TaskResult] },
+}
+
+struct Measurement<'a> {
+    family: &'a Family,
+    backend: &'a Arc<dyn Backend>,
+    options: &'a BenchOptions,
+    place: PathBuf,
+}
+
+impl Measurement<'_> {
+    async fn family(&self, say: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<FamilyResult> {
+        let family = self.family;
+        let mut arms = Vec::new();
+        for arm in self.options.arms.iter().copied() {
+            if arm.has_skill() && family.skill.is_none() {
+                continue;
+            }
+            let result = self.arm(arm, say).await.map_err(|error| {
+                let said = format!("{}, {}: {}", family.name, arm.title(), error.message());
+                let hint = error.hint_text().map(str::to_owned);
+                let error = Error::new(error.kind(), said).because(error);
+                hint.into_iter().fold(error, Error::hint)
+            })?;
+            say(Progress::Arm { family: &family.name, arm, learned: &result.learn, measured: &result.held_out });
+            arms.push(result);
+        }
+        let said: BTreeSet<&String> = arms.iter().flat_map(|arm| &arm.remarks).collect();
+        let remarks = family.remarks.iter().chain(said).cloned().collect();
+        Ok(FamilyResult {
+            name: family.name.clone(),
+            about: family.about.clone(),
+            group: family.group.clone(),
+            remarks,
+            arms,
+        })
+    }
+
+    /// Learns on the first half, then answers the second with what was learned and nothing new.
+    async fn arm(&self, arm: Arm, say: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<ArmResult> {
+        let family = self.family;
+        let id: BrainId = BRAIN.parse()?;
+        let layout = Layout::new(self.place.join(arm.name()));
+        let clock = Arc::new(StepClock::new());
+        self.make_brain(&layout, &id, arm, &clock)?;
+        // A server may keep a state: every arm has its own.
+        let (started, remarks) = servers::start(&family.servers).await?;
+        let mut all = Vec::new();
+        for (half, learning, keep, tasks) in [
+            (
+                "learning",
+                arm.learning(self.options.labels),
+                SettleMode::Settle,
+                first(&family.learn, self.options.learn),
+            ),
+            ("held out", arm.frozen(), SettleMode::DryRun, first(&family.held_out, self.options.held_out)),
+        ] {
+            let harness = self.harness(&layout, learning, &started, &clock)?;
+            let mut results = Vec::new();
+            let mut unanswered = 0;
+            for (at, task) in tasks.iter().enumerate() {
+                say(Progress::Task { family: &family.name, arm, half, task: at + 1, of: tasks.len() });
+                let number = at + if keep == SettleMode::Settle { 0 } else { family.learn.len() };
+                let name = task_id(&family.name, &task.name, number)?;
+                let result = self.task(&harness, &id, &name, task, keep).await?;
+                clock.step();
+                unanswered = if result.unanswered { unanswered + 1 } else { 0 };
+                if let Some(why) = result.why.as_ref().filter(|_| unanswered >= MOST_UNANSWERED.min(tasks.len())) {
+                    return Err(Error::unavailable(format!("the backend does not answer: {why}")).hint(
+                        "check the backend with `herm run`, then measure again; --replies keeps what was answered",
+                    ));
+                }
+                results.push(result);
+            }
+            harness.shutdown().await?;
+            all.push(results);
+        }
+        let mut halves = all.into_iter();
+        let (learn, held_out) = (halves.next().unwrap_or_default(), halves.next().unwrap_or_default());
+        let skills = Reader::open(&layout, &id)?.skills()?.len();
+        let learned = skills.saturating_sub(usize::from(arm.has_skill()));
+        Ok(ArmResult { arm, learned, remarks, learn, held_out })
+    }
+
+    fn make_brain(&self, layout: &Layout, id: &BrainId, arm: Arm, clock: &Arc<StepClock>) -> Result<()> {
+        let mut files = vec![("system.md".to_owned(), self.family.role.as_bytes())];
+        if let Some((name, text)) = self.family.skill.as_ref().filter(|_| arm.has_skill()) {
+            files.push((format!("skills/{name}.md"), text.as_bytes()));
+        }
+        let files: Vec<(&str, &[u8])> = files.iter().map(|(path, content)| (path.as_str(), *content)).collect();
+        let options = BrainOptions { clock: Arc::clone(clock) as _, ..BrainOptions::default() };
+        let (brain, _) = Brain::hydrate(layout, id, &BrainSource::Seed(Seed { id, files: &files }), &options)?;
+        brain.close()
+    }
+
+    fn harness(
+        &self,
+        layout: &Layout,
+        learning: LearningOptions,
+        started: &[Arc<dyn Tool>],
+        clock: &Arc<StepClock>,
+    ) -> Result<Harness> {
+        let mut toolbox: Toolbox = herm_tools::standard()?.only(&self.family.standard_tools);
+        for tool in &self.family.tools {
+            toolbox.add(Arc::new(tool.clone()))?;
+        }
+        for tool in started {
+            toolbox.add(Arc::clone(tool))?;
+        }
+        let builder = Harness::builder()
+            .brains(layout.brains())
+            .router(Router::single(Arc::clone(self.backend)))
+            .toolbox(toolbox)
+            .permissions(Permissions { network: false, process: !started.is_empty() })
+            .clock(Arc::clone(clock) as _)
+            .random(Arc::new(SeededRandom::new(1)))
+            .sharing(true)
+            .curating(None)
+            .evolving(None);
+        builder.learning(learning).build()
+    }
+
+    async fn task(
+        &self,
+        harness: &Harness,
+        id: &BrainId,
+        name: &TaskId,
+        task: &FamilyTask,
+        keep: SettleMode,
+    ) -> Result<TaskResult> {
+        let limits = TaskLimits { deadline_secs: DEADLINE_SECS, ..TaskLimits::default() };
+        let limits = TaskLimits { turns: self.family.turns.unwrap_or(limits.turns), ..limits };
+        let asked = Task { id: Some(name.clone()), limits, keep, ..Task::new(task.input.clone()) };
+        let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let outcome = harness.run_with(id, asked, RunOptions { events: Some(events), ..RunOptions::default() }).await?;
+        let made = calls::of(std::iter::from_fn(|| heard.try_recv().ok()));
+        let made: Vec<MadeCall<'_>> = made.iter().map(HeardCall::view).collect();
+        let result = match outcome.status {
+            TaskStatus::Converged => checks::evaluate(&task.checks, outcome.answer.as_deref(), &made, &[]),
+            _ => CheckResult::Fails(outcome.message.clone().unwrap_or_else(|| "there is no answer".to_owned())),
+        };
+        let solved = result == CheckResult::Holds;
+        if self.options.labels && keep == SettleMode::Settle && outcome.status != TaskStatus::Failed {
+            label(harness, id, &outcome, solved).await?;
+        }
+        Ok(TaskResult {
+            task: task.name.clone(),
+            solved,
+            turns: outcome.turns,
+            calls: u32::try_from(outcome.calls.len()).unwrap_or(u32::MAX),
+            model: outcome.model.clone(),
+            shown: outcome.shown.iter().any(|shown| shown.arm == ShownOrNot::Shown),
+            unanswered: outcome.stop == StopReason::Backend,
+            why: match result {
+                CheckResult::Fails(why) | CheckResult::Unknown(why) => Some(why),
+                CheckResult::Holds | CheckResult::Share(_) => None,
+            },
+            answer: outcome.answer,
+        })
+    }
+}
+
+/// The first tasks; all, where it is not said how many.
+fn first(tasks: &[FamilyTask], most: Option<usize>) -> &[FamilyTask] {
+    tasks.get(..most.unwrap_or(usize::MAX).min(tasks.len())).unwrap_or_default()
+}
+
+/// Tells the agent whether its answer was good, as an operator does.
+async fn label(harness: &Harness, id: &BrainId, outcome: &Outcome, good: bool) -> Result<()> {
+    let value = if good { OutcomeValue::Good } else { OutcomeValue::Bad };
+    let said = TaskFeedback { task: outcome.task.clone(), value, note: None, from: FeedbackFrom::Operator };
+    harness.feedback(id, said).await.map(drop)
+}

@@ -1,0 +1,97 @@
+//! `herm learn rehearse`: kept tasks again, with a learned skill and without it.
+
+use herm::harness::{RehearsalOptions, RehearsalReport};
+use herm::memory::TrialState;
+use herm::{BrainId, Reader, Result, Slug};
+use serde_json::json;
+
+use super::words;
+use crate::backends;
+use crate::cli::Rehearse;
+use crate::commands::{in_runtime, to_json};
+use crate::config::Settings;
+use crate::mcp;
+use crate::output::{Answer, columns};
+use crate::spinner::Spinner;
+
+pub(super) fn run(settings: &Settings, arguments: &Rehearse, quiet: bool) -> Result<Answer> {
+    let id: BrainId = arguments.id.parse()?;
+    let skills = match &arguments.slug {
+        Some(slug) => vec![slug.parse()?],
+        None => on_trial(settings, &id)?,
+    };
+    let options = RehearsalOptions { most_tasks: arguments.budget, backend: arguments.backend.clone() };
+    let reports = in_runtime(rehearse(settings, arguments, &id, &skills, &options, quiet))?;
+    let text = match reports.is_empty() {
+        true => "nothing is on trial\n".to_owned(),
+        false => reports.iter().map(words_of).collect::<Vec<_>>().join("\n"),
+    };
+    Ok(Answer::new(text, json!({ "id": id, "rehearsals": to_json(&reports)? })))
+}
+
+fn on_trial(settings: &Settings, id: &BrainId) -> Result<Vec<Slug>> {
+    let trials = Reader::open(&settings.layout, id)?.trials()?.into_iter();
+    Ok(trials.filter(|trial| trial.state == TrialState::Trial).map(|trial| trial.skill).collect())
+}
+
+async fn rehearse(
+    settings: &Settings,
+    arguments: &Rehearse,
+    id: &BrainId,
+    skills: &[Slug],
+    options: &RehearsalOptions,
+    quiet: bool,
+) -> Result<Vec<RehearsalReport>> {
+    let (tools, _) = mcp::connect(settings).await?;
+    let snapshotting = settings.snapshotting().await?;
+    let (backend, model) = (arguments.backend.as_deref(), arguments.model.as_deref());
+    let harness = backends::harness(settings, backend, model, tools, snapshotting)?;
+    let mut spinner = if quiet { None } else { Spinner::start() };
+    let mut reports = Vec::new();
+    for skill in skills {
+        if let Some(spinner) = &mut spinner {
+            spinner.say(&format!("rehearsing {skill}"));
+        }
+        reports.push(harness.rehearse(id, skill, options).await?);
+    }
+    harness.shutdown().await?;
+    Ok(reports)
+}
+
+fn words_of(report: &RehearsalReport) -> String {
+    let mut text = format!("{}: ", report.skill);
+    if report.tasks.is_empty() {
+        text.push_str("no kept task could be rehearsed\n");
+    } else {
+        text.push_str(&format!("{} tasks ran with it and without it\n", report.tasks.len()));
+        let mut rows = vec![["TASK", "WITH IT", "WITHOUT"].map(str::to_owned).to_vec()];
+        rows.extend(
+            report
+                .tasks
+                .iter()
+                .map(|task| vec![task.task.clone(), format!("{:.2}", task.with), format!("{:.2}", task.without)]),
+        );
+        text.push_str(&columns(&rows));
+    }
+    if report.unfit > 0 {
+        text.push_str(&format!("it was not shown to {} tasks: it does not fit them\n", report.unfit));
+    }
+    if let Some(why) = report.unrated.first() {
+        text.push_str(&format!("{} tasks have no outcome: {why}\n", report.unrated.len()));
+    }
+    let summary = &report.summary;
+    if summary.with.count > 0 {
+        text.push_str(&format!(
+            "all rehearsals so far: {} better, {} worse, gain {}, p = {:.4}\n",
+            summary.better,
+            summary.worse,
+            words::gain(summary.gain.as_ref()),
+            summary.p
+        ));
+    }
+    match &report.ended {
+        Some(ended) => text.push_str(&format!("its trial ended: {}; {}\n", ended.state.name(), ended.reason)),
+        None => text.push_str("its trial goes on\n"),
+    }
+    text
+}

@@ -1,0 +1,395 @@
+//! Tasks that were accepted, as the book remembers them.
+
+use herm::{BrainId, Result, TaskId, Timestamp};
+use rusqlite::{Connection, Row};
+
+use super::failed;
+
+/// How far a task has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It waits.
+    Queued,
+    /// It runs.
+    Running,
+    /// It came to an outcome.
+    Done,
+    /// Its caller no longer wants it.
+    Cancelled,
+    /// It never came to an outcome.
+    Failed,
+}
+
+impl State {
+    /// The stable name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What attempts that came to no outcome have cost, in millionths of a dollar. The last one stands apart until it is known
+/// that its step is not in the brain: where it is, the receipt has its cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Tries {
+    /// All but the last.
+    pub(crate) before: u64,
+    /// The last one.
+    pub(crate) last: u64,
+}
+
+impl Tries {
+    /// All of them.
+    pub(crate) fn all(self) -> u64 {
+        self.before + self.last
+    }
+
+    /// One more.
+    pub(crate) fn add(&mut self, micro_usd: u64) {
+        *self = Self { before: self.all(), last: micro_usd };
+    }
+
+    /// Counts the last one with the others: its step is not in the brain.
+    pub(crate) fn count_last(&mut self) {
+        self.add(0);
+    }
+}
+
+/// One task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TaskRow {
+    /// Its name.
+    pub(crate) id: TaskId,
+    /// Whose brain.
+    pub(crate) agent: BrainId,
+    /// Whose it is: the digest of a subscriber, or a key.
+    pub(crate) owner: String,
+    /// The key it was given under.
+    pub(crate) key: Option<String>,
+    /// The digest of its idempotency key.
+    pub(crate) idempotency: Option<[u8; 32]>,
+    /// The digest of what was asked.
+    pub(crate) digest: [u8; 32],
+    /// What was asked, until it is over.
+    pub(crate) request: Option<String>,
+    /// How far it has come.
+    pub(crate) state: String,
+    /// Whether its caller no longer wants it.
+    pub(crate) cancelled: bool,
+    /// When it was accepted.
+    pub(crate) created_at: Timestamp,
+    /// When it began.
+    pub(crate) started_at: Option<Timestamp>,
+    /// When it was over.
+    pub(crate) finished_at: Option<Timestamp>,
+    /// How it went.
+    pub(crate) status: Option<String>,
+    /// Its outcome, as JSON.
+    pub(crate) outcome: Option<String>,
+    /// Why there is none, as JSON.
+    pub(crate) problem: Option<String>,
+    /// What the facilitator said when its payment was taken.
+    pub(crate) payment: Option<String>,
+    /// What attempts that came to no outcome have cost.
+    pub(crate) tries: Tries,
+    /// How good its answer was, as an outcome is stored.
+    pub(crate) value: Option<String>,
+}
+
+const COLUMNS: &str = "id, agent, owner, key, idempotency, digest, request, state, cancelled, created_at, started_at, \
+    finished_at, status, outcome, problem, payment, spent, spent_last, value";
+/// The same for lists, which carry neither answers nor questions.
+const LISTED: &str = "id, agent, owner, key, idempotency, digest, NULL, state, cancelled, created_at, started_at, \
+    finished_at, status, NULL, problem, NULL, spent, spent_last, value";
+
+/// What became of a task that was to be kept.
+#[derive(Debug)]
+pub(crate) enum InsertResult {
+    /// It is new.
+    New,
+    /// Its idempotency key is that of an earlier one.
+    Known(Box<TaskRow>),
+}
+
+/// Keeps a task, unless its idempotency key is known.
+pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<InsertResult> {
+    if let Some(key) = &row.idempotency
+        && let Some(known) = known(connection, key)?
+    {
+        return Ok(InsertResult::Known(Box::new(known)));
+    }
+    connection
+        .prepare_cached(&format!(
+            "INSERT INTO tasks ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
+             ?17, ?18, ?19)"
+        ))
+        .and_then(|mut add| {
+            add.execute(rusqlite::params![
+                row.id.as_str(),
+                row.agent.as_str(),
+                row.owner,
+                row.key,
+                row.idempotency,
+                row.digest,
+                row.request,
+                row.state,
+                row.cancelled,
+                row.created_at.millis(),
+                row.started_at.map(Timestamp::millis),
+                row.finished_at.map(Timestamp::millis),
+                row.status,
+                row.outcome,
+                row.problem,
+                row.payment,
+                stored(row.tries.before),
+                stored(row.tries.last),
+                row.value,
+            ])
+        })
+        .map(|_| InsertResult::New)
+        .map_err(failed)
+}
+
+/// Notes that a task has begun, and what its attempts have cost so far.
+pub(crate) fn begin(connection: &Connection, id: &TaskId, at: Timestamp, tries: Tries) -> Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE tasks SET state = 'running', started_at = ?2, spent = ?3, spent_last = ?4 \
+             WHERE id = ?1 AND finished_at IS NULL",
+        )
+        .and_then(|mut put| put.execute((id.as_str(), at.millis(), stored(tries.before), stored(tries.last))))
+        .map(|_| ())
+        .map_err(failed)
+}
+
+fn stored(micro_usd: u64) -> i64 {
+    i64::try_from(micro_usd).unwrap_or(i64::MAX)
+}
+
+/// Notes that nobody wants a task any more, so that no restart runs it.
+pub(crate) fn cancel(connection: &Connection, id: &TaskId) -> Result<()> {
+    connection
+        .prepare_cached("UPDATE tasks SET cancelled = 1 WHERE id = ?1")
+        .and_then(|mut put| put.execute([id.as_str()]))
+        .map(|_| ())
+        .map_err(failed)
+}
+
+/// How a task ended.
+#[derive(Debug, Clone)]
+pub(crate) struct End {
+    /// The state it ends in.
+    pub(crate) state: State,
+    /// How it went.
+    pub(crate) status: Option<String>,
+    /// Its outcome, as JSON.
+    pub(crate) outcome: Option<String>,
+    /// How good its answer was, as an outcome is stored.
+    pub(crate) value: Option<String>,
+    /// Why there is none, as JSON.
+    pub(crate) problem: Option<String>,
+    /// What the facilitator said when its payment was taken.
+    pub(crate) payment: Option<String>,
+    /// Whether the same request may be tried again: nothing came of this one, and nothing was changed.
+    pub(crate) may_be_tried_again: bool,
+    /// What it cost.
+    pub(crate) micro_usd: u64,
+    /// When.
+    pub(crate) at: Timestamp,
+}
+
+/// Notes how a task that is kept ended; what it was asked is let go.
+pub(crate) fn finish(connection: &Connection, id: &TaskId, key: Option<&str>, end: &End) -> Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE tasks SET state = ?2, finished_at = ?3, status = ?4, outcome = ?5, problem = ?6, payment = coalesce(?7, payment), \
+             request = NULL, idempotency = iif(?8, NULL, idempotency), value = ?9 WHERE id = ?1 AND finished_at IS NULL",
+        )
+        .and_then(|mut put| {
+            put.execute((
+                id.as_str(),
+                end.state.name(),
+                end.at.millis(),
+                &end.status,
+                &end.outcome,
+                &end.problem,
+                &end.payment,
+                end.may_be_tried_again,
+                &end.value,
+            ))
+        })
+        .map_err(failed)?;
+    charge(connection, key, end.micro_usd)
+}
+
+/// Notes how good the answer of a task that is over was; `outcome` is its outcome with that, as JSON.
+pub(crate) fn rate(connection: &Connection, id: &TaskId, value: &str, outcome: Option<&str>) -> Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE tasks SET value = ?2, outcome = coalesce(?3, outcome) WHERE id = ?1 AND finished_at IS NOT NULL",
+        )
+        .and_then(|mut put| put.execute((id.as_str(), value, outcome)))
+        .map(|_| ())
+        .map_err(failed)
+}
+
+/// Adds to what the tasks of a key have cost.
+pub(crate) fn charge(connection: &Connection, key: Option<&str>, micro_usd: u64) -> Result<()> {
+    let (Some(key), true) = (key, micro_usd > 0) else { return Ok(()) };
+    connection
+        .prepare_cached("UPDATE keys SET spent = spent + ?2 WHERE id = ?1")
+        .and_then(|mut put| put.execute((key, stored(micro_usd))))
+        .map(|_| ())
+        .map_err(failed)
+}
+
+/// One task.
+pub(crate) fn get(connection: &Connection, id: &TaskId) -> Result<Option<TaskRow>> {
+    one(connection, "id = ?1", id.as_str())
+}
+
+/// The task with an idempotency key.
+pub(crate) fn known(connection: &Connection, key: &[u8; 32]) -> Result<Option<TaskRow>> {
+    one(connection, "idempotency = ?1", key)
+}
+
+fn one(connection: &Connection, which: &str, value: impl rusqlite::ToSql) -> Result<Option<TaskRow>> {
+    let mut statement =
+        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE {which}")).map_err(failed)?;
+    let mut rows = statement.query([value]).map_err(failed)?;
+    rows.next().map_err(failed)?.map(read).transpose()
+}
+
+/// Which tasks to list.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    /// Whose; everyone's, where it does not say.
+    pub(crate) owner: Option<String>,
+    /// Of which agents; all, where it does not say.
+    pub(crate) agents: Option<Vec<String>>,
+    /// In which state.
+    pub(crate) state: Option<String>,
+    /// Those before this one.
+    pub(crate) before: Option<String>,
+    /// How many at most.
+    pub(crate) limit: usize,
+}
+
+/// Tasks, newest first, without answers. Only what is asked for is in the query, so that an index serves it.
+pub(crate) fn list(connection: &Connection, wanted: &Wanted) -> Result<Vec<TaskRow>> {
+    let (query, values) = query(wanted);
+    let mut statement = connection.prepare_cached(&query).map_err(failed)?;
+    let mut rows = statement.query(values.as_slice()).map_err(failed)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+fn query(wanted: &Wanted) -> (String, Vec<&dyn rusqlite::ToSql>) {
+    let mut conditions = vec!["1".to_owned()];
+    let mut values: Vec<&dyn rusqlite::ToSql> = Vec::new();
+    for (column, value) in [("owner =", &wanted.owner), ("state =", &wanted.state), ("id <", &wanted.before)] {
+        if let Some(value) = value {
+            values.push(value);
+            conditions.push(format!("{column} ?{}", values.len()));
+        }
+    }
+    if let Some(agents) = &wanted.agents {
+        let first = values.len() + 1;
+        values.extend(agents.iter().map(|agent| agent as &dyn rusqlite::ToSql));
+        let places: Vec<String> = (first..=values.len()).map(|place| format!("?{place}")).collect();
+        conditions.push(format!("agent IN ({})", places.join(", ")));
+    }
+    let query = format!(
+        "SELECT {LISTED} FROM tasks WHERE {} ORDER BY id DESC LIMIT {}",
+        conditions.join(" AND "),
+        wanted.limit
+    );
+    (query, values)
+}
+
+/// The tasks that were accepted and are not over, oldest first.
+pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<TaskRow>> {
+    let mut statement = connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE finished_at IS NULL ORDER BY id"))
+        .map_err(failed)?;
+    let mut rows = statement.query([]).map_err(failed)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+/// Lets go of tasks that were over before a moment; how many.
+pub(crate) fn forget(connection: &Connection, before: Timestamp) -> Result<usize> {
+    connection.execute("DELETE FROM tasks WHERE finished_at < ?1", [before.millis()]).map_err(failed)
+}
+
+fn read(row: &Row<'_>) -> Result<TaskRow> {
+    let text = |column| row.get::<_, Option<String>>(column).map_err(failed);
+    let needed = |column| row.get::<_, String>(column).map_err(failed);
+    let amount = |column| row.get::<_, i64>(column).map(i64::unsigned_abs).map_err(failed);
+    let moment = |column| row.get::<_, Option<i64>>(column).map(|at| at.map(Timestamp)).map_err(failed);
+    Ok(TaskRow {
+        id: needed(0)?.try_into()?,
+        agent: needed(1)?.parse()?,
+        owner: needed(2)?,
+        key: text(3)?,
+        idempotency: row.get(4).map_err(failed)?,
+        digest: row.get(5).map_err(failed)?,
+        request: text(6)?,
+        state: needed(7)?,
+        cancelled: row.get(8).map_err(failed)?,
+        created_at: Timestamp(row.get(9).map_err(failed)?),
+        started_at: moment(10)?,
+        finished_at: moment(11)?,
+        status: text(12)?,
+        outcome: text(13)?,
+        problem: text(14)?,
+        payment: text(15)?,
+        tries: Tries { before: amount(16)?, last: amount(17)? },
+        value: text(18)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How SQLite would find the rows of a list.
+    fn plan(connection: &Connection, wanted: &Wanted) -> String {
+        let (query, values) = query(wanted);
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
+        let steps = statement.query_map(values.as_slice(), |row| row.get::<_, String>(3)).unwrap();
+        steps.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ")
+    }
+
+    #[test]
+    fn every_list_is_found_by_an_index_and_never_sorted() {
+        let dir = tempfile::tempdir().unwrap();
+        let connection = super::super::open(&dir.path().join("operator/book.db")).unwrap();
+        let (owner, state) = (Some("o".to_owned()), Some("done".to_owned()));
+        let (before, agents) = (Some("t".to_owned()), Some(vec!["7".to_owned()]));
+        let lists = [
+            (Wanted::default(), "INDEX sqlite_autoindex_tasks_1"),
+            (Wanted { before: before.clone(), ..Wanted::default() }, "INDEX sqlite_autoindex_tasks_1 (id<?)"),
+            (Wanted { owner: owner.clone(), ..Wanted::default() }, "INDEX tasks_by_owner (owner=?)"),
+            (Wanted { owner, before: before.clone(), ..Wanted::default() }, "INDEX tasks_by_owner (owner=? AND id<?)"),
+            (Wanted { state, before: before.clone(), ..Wanted::default() }, "INDEX tasks_by_state (state=? AND id<?)"),
+            (Wanted { agents, before, ..Wanted::default() }, "INDEX tasks_by_agent (agent=? AND id<?)"),
+        ];
+        for (wanted, index) in lists {
+            let plan = plan(&connection, &Wanted { limit: 50, ..wanted.clone() });
+            assert!(plan.contains(index), "{wanted:?}: {plan}");
+            assert!(!plan.contains("TEMP B-TREE"), "{wanted:?} is sorted: {plan}");
+        }
+    }
+}

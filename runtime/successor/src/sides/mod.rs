@@ -1,8 +1,0 @@
-//! Both sides of an evaluation, seen from the parent: a worker in its sandbox each, the same cases for both, and what
-//! they say turned into samples.
-
-pub(crate) mod arms;
-pub(crate) mod artifacts;
-mod checking;
-mod conversation;
-pub(crate) mod side;

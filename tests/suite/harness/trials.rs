@@ -1,0 +1,220 @@
+//! A learned skill is tried by the tasks that come, and by kept tasks that run again: what hurts is archived, what helps is
+//! shown always, and a rehearsal settles nothing.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use herm::backend::{Backend, BackendError, Capabilities, Completion, CompletionRequest, FinishReason};
+use herm::harness::RehearsalOptions;
+use herm::memory::TrialState;
+use herm::skill::{CreatedBy, SkillState};
+use herm::task::LearningOptions;
+use herm::tool::Permissions;
+use herm::{BrainSource, Draft, ErrorKind, Seed, StepKind};
+use herm_tests::brains::{skill_text, slug};
+
+use super::*;
+
+/// A model that asks the list which its prompt names, or else its usual one; an answer that it does not know, it makes up.
+#[derive(Debug)]
+struct Imitates {
+    usual: &'static str,
+}
+
+#[async_trait]
+impl Backend for Imitates {
+    fn name(&self) -> &str {
+        "imitates"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { preload_bytes: 1_200, ..Capabilities::default() }
+    }
+
+    async fn complete(&self, ask: &CompletionRequest) -> Result<Completion, BackendError> {
+        let [system, question, ..] = ask.messages.as_slice() else { panic!("a question") };
+        let last = ask.messages.last().map(|said| said.content.to_string()).unwrap_or_default();
+        let named = ["attic", "cellar"].into_iter().find(|list| system.content.contains(&format!("Ask the {list}.")));
+        let text = if let Some((_, found)) = last.split_once("is in ") {
+            json!({ "answer": found.split('.').next() }).to_string()
+        } else if ask.messages.len() > 2 {
+            json!({ "answer": "box 0" }).to_string()
+        } else {
+            let thing = question.content.split("the ").last().unwrap_or_default().trim_end_matches(['?', '\n']);
+            call("find", json!({ "thing": thing, "list": named.unwrap_or(self.usual) }))
+        };
+        let model = "imitates-1".to_owned();
+        Ok(Completion { text, finish: FinishReason::Stop, model, tokens: None, attestation: None })
+    }
+}
+
+/// Everything lies in the cellar; counts how often it is asked.
+fn find(permission: Permission, asked: &Arc<AtomicUsize>) -> Arc<dyn Tool> {
+    let schema = json!({ "type": "object", "additionalProperties": false, "required": ["thing", "list"], "properties": {
+        "thing": { "type": "string" }, "list": { "enum": ["attic", "cellar"] } } });
+    let card = ToolSpec::new("find", "Says where a thing lies.", permission, schema);
+    let asked = Arc::clone(asked);
+    let run = move |args: &Map<String, Value>| {
+        asked.fetch_add(1, Ordering::SeqCst);
+        match args["list"].as_str() {
+            Some("cellar") => Ok(format!("The {} is in box 28.", args["thing"].as_str().unwrap_or_default())),
+            _ => Err(herm::Error::not_found("that list does not have it")),
+        }
+    };
+    Arc::new(Made { card, run })
+}
+
+const CHECKED: &str = "---\nchecks:\n  - calls: find\n  - contains: box 28\n---\nYou find things.\n";
+
+struct House {
+    brains: TempBrains,
+    id: BrainId,
+    asked: Arc<AtomicUsize>,
+}
+
+impl House {
+    fn new(role: &str) -> Self {
+        let brains = TempBrains::new();
+        let id: BrainId = "1".parse().expect("an id");
+        let seed = BrainSource::Seed(Seed { id: &id, files: &[("system.md", role.as_bytes())] });
+        let (brain, _) = herm::Brain::hydrate(&brains.layout(), &id, &seed, &brains.opening()).expect("a brain");
+        brain.close().expect("closed");
+        Self { brains, id, asked: Arc::default() }
+    }
+
+    fn harness(&self, usual: &'static str, permission: Permission) -> Harness {
+        let mut tools = herm_tools::standard().expect("tools").only(&["recall".to_owned()]);
+        tools.add(find(permission, &self.asked)).expect("added");
+        let learning = LearningOptions { synthesis: false, examples: false, ..LearningOptions::default() };
+        builder(&self.brains)
+            .toolbox(tools)
+            .permissions(Permissions { network: true, process: true })
+            .backend(Imitates { usual })
+            .learning(learning)
+            .evolving(None)
+            .build()
+            .expect("a harness")
+    }
+
+    /// The agent learns a skill.
+    async fn learn(&self, harness: &Harness, name: &'static str, body: &'static str) {
+        let make = move |brain: &mut herm::Brain| {
+            let mut draft = Draft::new();
+            brain.edit(&mut draft).create_skill(&slug(name), &skill_text(name, body), CreatedBy::Agent)?;
+            brain.settle(&draft, StepKind::Maintenance, "learned").map(drop)
+        };
+        harness.with_brain(&self.id, make).await.expect("learned");
+    }
+
+    async fn run(&self, harness: &Harness, number: usize) -> herm::Outcome {
+        harness.run(&self.id, task(&format!("Where is the lamp{number}?"))).await.expect("an outcome")
+    }
+
+    fn state(&self, name: &str) -> Option<TrialState> {
+        reader(&self.brains).trial(&slug(name)).expect("read").map(|trial| trial.state)
+    }
+}
+
+fn budget(most_tasks: usize) -> RehearsalOptions {
+    RehearsalOptions { most_tasks, backend: None }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_planted_skill_that_hurts_is_archived_by_the_tasks_that_come_and_is_shown_no_more() {
+    let house = House::new(CHECKED);
+    let harness = house.harness("cellar", Permission::Read);
+    house.learn(&harness, "ask-the-attic", "Ask the attic.").await;
+    let mut tasks = 0;
+    while house.state("ask-the-attic") != Some(TrialState::Harmful) {
+        tasks += 1;
+        assert!(tasks <= 60, "not archived within 60 tasks");
+        let outcome = house.run(&harness, tasks).await;
+        let [shown] = outcome.shown.as_slice() else { panic!("{:?}", outcome.shown) };
+        assert!(shown.trial);
+        // What follows a task waits for its place: then the pass is over.
+        harness.with_brain(&house.id, |_| Ok(())).await.expect("free");
+    }
+    assert_eq!(harness.maintenance_counters().harmful, 1);
+    let outcome = house.run(&harness, 100).await;
+    assert!(outcome.shown.is_empty() && outcome.outcome.value.score() == Some(1.0), "{outcome:?}");
+    harness.shutdown().await.expect("closed");
+    let reader = reader(&house.brains);
+    assert_eq!(reader.usage().expect("usage")[&slug("ask-the-attic")].state, SkillState::Archived);
+    let trial = reader.trial(&slug("ask-the-attic")).expect("read").expect("a trial");
+    assert!(trial.reason.contains("0.00 in ") && trial.reason.contains("1.00 in "), "{}", trial.reason);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rehearsals_prove_a_skill_with_tasks_that_are_kept_and_settle_none_of_them() {
+    let house = House::new(CHECKED);
+    let harness = house.harness("attic", Permission::Read);
+    for number in 0..10 {
+        assert_eq!(house.run(&harness, number).await.outcome.value.score(), Some(0.0));
+    }
+    house.learn(&harness, "ask-the-cellar", "Ask the cellar.").await;
+    let before = reader(&house.brains).lock().clone();
+    let report = harness.rehearse(&house.id, &slug("ask-the-cellar"), &budget(3)).await.expect("a rehearsal");
+    assert_eq!((report.tasks.len(), report.ended.clone(), report.summary.better), (3, None, 3), "{report:?}");
+    // What was rehearsed counts, and is not run again.
+    let report = harness.rehearse(&house.id, &slug("ask-the-cellar"), &budget(20)).await.expect("a rehearsal");
+    assert_eq!((report.tasks.len(), report.summary.better, report.unfit), (5, 8, 0), "{report:?}");
+    assert!(report.tasks.iter().all(|task| (task.with, task.without) == (1.0, 0.0)));
+    let ended = report.ended.expect("it decides");
+    assert_eq!(ended.state, TrialState::Proven);
+    assert!(ended.reason.starts_with("in 8 rehearsals 8 tasks went better with it and 0 worse"), "{}", ended.reason);
+    harness.shutdown().await.expect("closed");
+    let after = reader(&house.brains);
+    assert_eq!(*after.lock(), before, "nothing is settled");
+    assert_eq!(after.counts(&after.skills().expect("skills")).expect("counts").tasks, 10);
+    let rows = after.trial_tasks(&slug("ask-the-cellar")).expect("rows");
+    assert!(rows.len() == 16 && rows.iter().all(|row| row.rehearsed), "{rows:?}");
+    assert_eq!(house.state("ask-the-cellar"), Some(TrialState::Proven));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rehearsal_calls_nothing_outside_and_reads_the_record_instead() {
+    let house = House::new(CHECKED);
+    let harness = house.harness("cellar", Permission::Network);
+    for number in 0..8 {
+        assert_eq!(house.run(&harness, number).await.outcome.value.score(), Some(1.0));
+    }
+    let asked = house.asked.load(Ordering::SeqCst);
+    house.learn(&harness, "ask-the-attic", "Ask the attic.").await;
+    let report = harness.rehearse(&house.id, &slug("ask-the-attic"), &budget(8)).await.expect("a rehearsal");
+    // Without the skill the call is the recorded one; with it, it is another, and is refused.
+    assert_eq!((report.summary.worse, report.ended.map(|ended| ended.state)), (8, Some(TrialState::Harmful)));
+    assert_eq!(house.asked.load(Ordering::SeqCst), asked, "nothing was called");
+    harness.shutdown().await.expect("closed");
+    let usage = reader(&house.brains).usage().expect("usage");
+    assert_eq!(usage[&slug("ask-the-attic")].state, SkillState::Archived);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_no_checks_or_does_not_fit_or_was_not_learned_cannot_be_rehearsed() {
+    let house = House::new(CHECKED);
+    let harness = house.harness("cellar", Permission::Read);
+    house.run(&harness, 1).await;
+    let error = harness.rehearse(&house.id, &slug("nothing"), &budget(4)).await.expect_err("not learned");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    // Longer than the prompt has room for: no task is shown it.
+    let long: &'static str = Box::leak("Go on and on. ".repeat(200).into_boxed_str());
+    house.learn(&harness, "long-winded", long).await;
+    let report = harness.rehearse(&house.id, &slug("long-winded"), &budget(4)).await.expect("a rehearsal");
+    assert_eq!((report.tasks.len(), report.unfit), (0, 1));
+    harness.shutdown().await.expect("closed");
+
+    let unchecked = House::new("You find things.\n");
+    let harness = unchecked.harness("cellar", Permission::Read);
+    let outcome = unchecked.run(&harness, 1).await;
+    let report = herm::memory::OutcomeReport {
+        source: herm::memory::OutcomeSource::Label,
+        value: herm::memory::OutcomeValue::Good,
+        note: None,
+        at: harness.now(),
+    };
+    let label = move |brain: &mut herm::Brain| brain.record_outcome(&outcome.task, report);
+    harness.with_brain(&unchecked.id, label).await.expect("labelled");
+    unchecked.learn(&harness, "ask-the-attic", "Ask the attic.").await;
+    let report = harness.rehearse(&unchecked.id, &slug("ask-the-attic"), &budget(4)).await.expect("a rehearsal");
+    assert_eq!((report.tasks.len(), report.unrated.len()), (0, 1));
+    harness.shutdown().await.expect("closed");
+}

@@ -1,0 +1,289 @@
+//! `herm learn bench`: families that are data, measured with a model that imitates what it is shown.
+
+use std::path::{Path, PathBuf};
+
+use herm_tests::model_server::ModelServer;
+use herm_tests::{Herm, Run, imitator};
+use serde_json::{Value, json};
+
+use crate::HERM;
+
+/// How many tasks each half has.
+const HALF: usize = 8;
+const THINGS: [&str; 2 * HALF] = [
+    "lamp", "rope", "kettle", "ladder", "mirror", "violin", "globe", "clock", "candle", "bucket", "drum", "easel",
+    "fan", "guitar", "helmet", "jar",
+];
+
+/// A directory with brains and a family: every thing is on the list `cellar`. Who asks in the learning half says so.
+struct Bench {
+    dir: tempfile::TempDir,
+    herm: Herm,
+    server: ModelServer,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let herm = Herm::new(HERM, &dir.path().join("brains"));
+        let bench = Self { dir, herm, server: imitator::serve() };
+        std::fs::create_dir(bench.family()).expect("a directory");
+        let schema = json!({
+            "type": "object", "additionalProperties": false, "required": ["thing", "list"],
+            "properties": { "thing": { "type": "string" }, "list": { "enum": ["attic", "cellar", "garage"] } },
+        });
+        let row = |(at, thing): (usize, &&str)| json!({ "args": { "thing": thing, "list": "cellar" }, "result": format!("The {thing} is in box {}.", 20 + at) });
+        let tool = json!({
+            "name": "find_thing", "description": "Says where a thing is.", "schema": schema,
+            "table": THINGS.iter().enumerate().map(row).collect::<Vec<_>>(),
+            "otherwise": "the {list} has no {thing}",
+        });
+        bench.write("family.json", &json!({ "name": "cellar", "tools": [tool] }).to_string());
+        bench.write("system.md", "You find things. Look every thing up with a tool, then answer with its box.\n");
+        bench.write(
+            "skill.md",
+            "---\nname: find-a-thing\ndescription: \"Finds a thing: ask the list cellar. Use when someone asks where a thing \
+             is.\"\n---\nCall find_thing with the list cellar. Answer with the box.\n",
+        );
+        let task = |(at, thing): (usize, &&str)| {
+            let said = if at < HALF { " Look on the list cellar." } else { "" };
+            json!({ "input": format!("Where is the {thing}?{said}"), "check": format!("box {}", 20 + at) }).to_string()
+        };
+        bench.write("tasks.jsonl", &THINGS.iter().enumerate().map(task).collect::<Vec<_>>().join("\n"));
+        bench
+    }
+
+    fn family(&self) -> PathBuf {
+        self.dir.path().join("cellar")
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        std::fs::write(self.family().join(name), content).expect("it is written");
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        let family = self.family().display().to_string();
+        let mut all = vec!["learn", "bench", "--family", &family, "--backend", "openai", "--model", "imitator-1"];
+        all.extend(arguments);
+        let mut command = self.herm.command(&all);
+        command.env("OPENAI_BASE_URL", format!("{}/v1", self.server.url())).env("OPENAI_API_KEY", "sk-test-0123456789");
+        let output = command.output().expect("it starts");
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+        }
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let run = self.run(&[&["--json"], arguments].concat());
+        assert_eq!(run.code, 0, "{run:?}");
+        serde_json::from_str(&run.stdout).expect("one JSON document")
+    }
+}
+
+fn row<'t>(table: &'t Value, arm: &str) -> &'t Value {
+    let rows = table["table"][0]["rows"].as_array().expect("rows");
+    rows.iter().find(|row| row["arm"] == arm).unwrap_or_else(|| panic!("no arm {arm}: {table:#}"))
+}
+
+fn held_out(table: &Value, arm: &str) -> Value {
+    row(table, arm)["heldOut"]["solved"].clone()
+}
+
+#[test]
+fn what_is_shown_is_imitated_and_what_is_not_learned_is_not() {
+    let bench = Bench::new();
+    let table = bench.json(&["--arms", "none,curated"]);
+    assert_eq!(held_out(&table, "none"), 0, "{table:#}");
+    assert_eq!(held_out(&table, "curated"), HALF, "{table:#}");
+    let rows = &table["table"][0]["rows"];
+    assert_eq!(rows[0]["learn"]["solved"], HALF, "who says where to look is answered: {table:#}");
+    assert_eq!(rows[1]["againstNone"], json!({ "better": HALF, "worse": 0, "p": 0.0078125 }));
+    assert_eq!(
+        table["families"][0]["solved"][1],
+        json!({ "arm": "curated", "learn": "11111111", "heldOut": "11111111" })
+    );
+    assert_eq!((table["model"].clone(), table["labels"].clone()), (json!("imitator-1"), json!(true)));
+}
+
+#[test]
+fn what_went_well_is_shown_to_the_tasks_that_follow() {
+    let bench = Bench::new();
+    let table = bench.json(&["--arms", "none,examples,plans,random"]);
+    for arm in ["examples", "plans", "random"] {
+        assert_eq!(held_out(&table, arm), HALF, "{arm}: {table:#}");
+        assert_eq!(row(&table, arm)["shown"], HALF, "{arm}: {table:#}");
+        assert_eq!(row(&table, arm)["learned"], 1, "{arm}: {table:#}");
+    }
+    assert_eq!((held_out(&table, "none"), row(&table, "none")["shown"].clone()), (json!(0), json!(0)));
+}
+
+#[test]
+fn what_is_on_trial_is_shown_to_some_of_the_tasks() {
+    let bench = Bench::new();
+    let table = bench.json(&["--arms", "none,trials"]);
+    let (solved, shown) = (held_out(&table, "trials"), row(&table, "trials")["shown"].clone());
+    assert_eq!(solved, shown, "{table:#}");
+    assert!((1..HALF as u64).contains(&shown.as_u64().expect("a count")), "{table:#}");
+}
+
+#[test]
+fn without_labels_examples_are_made_of_answers_that_results_vouch_for() {
+    let bench = Bench::new();
+    let table = bench.json(&["--arms", "none,examples", "--no-labels"]);
+    assert_eq!((held_out(&table, "examples"), table["labels"].clone()), (json!(HALF), json!(false)), "{table:#}");
+}
+
+#[test]
+fn every_arm_is_measured_and_the_same_command_gives_the_same_files() {
+    let bench = Bench::new();
+    let read = |out: &Path| {
+        ["table.md", "table.json", "curves.svg", "tasks.jsonl"]
+            .map(|name| std::fs::read_to_string(out.join(name)).expect(name))
+    };
+    let [first, second] = ["a/first", "b"].map(|name| {
+        let out = bench.dir.path().join(name);
+        let run = bench.run(&["--out", out.to_str().expect("UTF-8")]);
+        assert_eq!(run.code, 0, "{run:?}");
+        let files = read(&out);
+        assert_eq!(run.stdout, files[0]);
+        assert_eq!(run.stderr.lines().count(), 7, "a line for each arm: {}", run.stderr);
+        files
+    });
+    assert_eq!(first, second);
+    let [table, document, curves, tasks] = first;
+    assert!(table.starts_with("# What learning brings: imitator-1\n"), "{table}");
+    assert_eq!(curves.matches("<polyline").count(), 7);
+    assert_eq!(tasks.lines().count(), 7 * 2 * HALF);
+    let document: Value = serde_json::from_str(&document).expect("JSON");
+    let arms: Vec<_> =
+        document["families"][0]["solved"].as_array().expect("arms").iter().map(|arm| arm["arm"].clone()).collect();
+    assert_eq!(arms, ["none", "curated", "examples", "plans", "self-written", "trials", "random"]);
+}
+
+#[test]
+fn replies_that_are_kept_are_not_asked_for_again() {
+    let bench = Bench::new();
+    let replies = bench.dir.path().join("replies.jsonl").display().to_string();
+    let arguments = ["--arms", "none,curated", "--tasks", "3", "--learn", "2", "--replies", &replies];
+    let before = bench.json(&arguments);
+    let asked = bench.server.requests().len();
+    assert!(asked > 0);
+    assert_eq!(bench.json(&arguments), before);
+    assert_eq!(bench.server.requests().len(), asked, "nothing is asked twice");
+    let none = row(&before, "none");
+    assert_eq!((none["learn"]["tasks"].clone(), none["heldOut"]["tasks"].clone()), (json!(2), json!(3)));
+}
+
+#[test]
+fn a_backend_that_does_not_answer_ends_the_measurement_with_a_reason() {
+    let bench = Bench::new();
+    let family = bench.family().display().to_string();
+    let mut command =
+        bench.herm.command(&["learn", "bench", "--family", &family, "--backend", "ollama", "--model", "m"]);
+    let output = command.env("OLLAMA_BASE_URL", "http://127.0.0.1:9/v1").output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    assert!(said.contains("cellar, no learning: the backend does not answer"), "{said}");
+}
+
+#[test]
+fn families_are_checked_without_asking_a_model() {
+    let bench = Bench::new();
+    let run = bench.run(&["--check"]);
+    assert_eq!(run.stdout, "cellar: 8 tasks to learn from, 8 held out; tools: find_thing, skill_view\n");
+    let run = bench.herm.run(&["learn", "bench", "--check"]);
+    assert_eq!((run.code, run.stdout.matches("40 tasks to learn from, 40 held out").count()), (0, 7), "{run:?}");
+    bench.write("tasks.jsonl", "{\"input\": \"a\"}\n");
+    let run = bench.run(&["--check"]);
+    assert_eq!(run.code, 2, "{run:?}");
+    assert!(
+        run.stderr.contains("tasks.jsonl, line 1: the task has no check") && run.stderr.contains("hint: "),
+        "{run:?}"
+    );
+    assert_eq!(bench.server.requests().len(), 0);
+}
+
+#[test]
+fn what_cannot_be_run_is_said_before_anything_is_asked() {
+    let bench = Bench::new();
+    let other = bench.dir.path().join("other");
+    std::fs::create_dir(&other).expect("a directory");
+    for name in ["system.md", "tasks.jsonl", "family.json"] {
+        std::fs::copy(bench.family().join(name), other.join(name)).expect("it is copied");
+    }
+    let other = other.display().to_string();
+    for (arguments, said) in [
+        (&["--arms", "all"][..], "there is no arm \"all\""),
+        (&["--tasks", "0"], "no tasks are to be run"),
+        (&["--family", &other], "two families are named \"cellar\""),
+        (&["--family", "nothing"], "there is no directory and no built-in family \"nothing\""),
+        (&["--family", "/nonexistent/x"], "cannot open the family /nonexistent/x"),
+        (&["--svg", "/nonexistent/x.svg"], "/nonexistent"),
+        (&["--out", "/proc/nothing"], "/proc/nothing"),
+    ] {
+        let run = bench.run(arguments);
+        assert!(run.code > 1 && run.stderr.contains(said), "{arguments:?}: {run:?}");
+    }
+    bench.write("family.json", r#"{"mcp": {"a": {"command": "./server", "args": ["x"]}}}"#);
+    let run = bench.run(&[]);
+    assert_eq!(run.code, 3, "{run:?}");
+    assert!(run.stderr.contains("a family starts a program: ./server x") && run.stderr.contains("--allow-programs"));
+    assert_eq!(bench.server.requests().len(), 0);
+}
+
+/// The fenced blocks of a page, each with the file that the line before it names.
+fn files_of_the_page() -> Vec<(String, String)> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/learning-family.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let named = |name: &&str| name.starts_with('`') && name.ends_with("`:");
+    let mut files = Vec::new();
+    for (at, name) in page.match_indices("\n\n```").map(|(at, _)| (at, page[..at].lines().last().unwrap_or_default())) {
+        if named(&name) {
+            let block = page[at + 2..].split_once('\n').expect("a block").1.split("\n```").next().expect("its end");
+            files.push((name.trim_matches(['`', ':']).to_owned(), format!("{block}\n")));
+        }
+    }
+    files
+}
+
+#[test]
+fn the_example_of_the_page_is_a_family() {
+    let bench = Bench::new();
+    let family = bench.dir.path().join("my-family");
+    std::fs::create_dir(&family).expect("a directory");
+    let files = files_of_the_page();
+    assert_eq!(files.len(), 4, "{files:?}");
+    for (name, content) in &files {
+        std::fs::write(family.join(name), content).expect("it is written");
+    }
+    let check = || {
+        let mut command = bench.herm.command(&["learn", "bench", "--family", "my-family", "--check"]);
+        let output = command.current_dir(bench.dir.path()).output().expect("it starts");
+        String::from_utf8([output.stdout, output.stderr].concat()).expect("UTF-8")
+    };
+    assert_eq!(
+        check(),
+        "my-family: 2 tasks to learn from, 2 held out; tools: find_tool, skill_view\n  Every tool of the workshop hangs on \
+         wall 3, and the role does not say so.\n"
+    );
+    let tasks = std::fs::read_to_string(family.join("tasks.jsonl")).expect("the tasks");
+    let wrong = tasks.replace("{\"contains\": \"hook 8\"}", "{\"contians\": \"hook 8\"}");
+    std::fs::write(family.join("tasks.jsonl"), wrong).expect("it is written");
+    let said = check();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/learning-family.md");
+    assert!(std::fs::read_to_string(page).expect("the page").contains(said.trim_end()), "{said}");
+}
+
+#[test]
+fn the_built_in_families_are_what_their_program_writes() {
+    let python = std::env::var("HERM_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/families/generate.py");
+    match std::process::Command::new(python).arg(program).arg("--check").output() {
+        Ok(run) => assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr)),
+        Err(_) => {
+            herm_untested::not_run("the built-in families are what their program writes", "Python 3", "install it")
+        }
+    }
+}
