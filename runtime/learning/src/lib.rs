@@ -20,6 +20,8 @@
 //!     turns_sum: 160,
 //!     turns_squares: 680,
 //!     completed: 38,
+//!     rated: 0,
+//!     score_hundredths: 0,
 //! };
 //! assert_eq!(compare(&side(60), &side(10)).verdict, OutcomeVerdict::Better);
 //! assert_eq!(compare(&side(10), &side(60)).verdict, OutcomeVerdict::Worse);
