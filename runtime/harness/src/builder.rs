@@ -7,6 +7,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use super::pool::Pool;
+use super::rehearsals::Rehearsals;
 #[cfg(feature = "snapshot")]
 use super::snapshots::{SnapshotOptions, Snapshots};
 use super::vectors::Vectors;
@@ -173,6 +174,13 @@ impl HarnessBuilder {
         self
     }
 
+    /// The kept tasks that each skill on trial is rehearsed on by itself, after tasks and off the caller's path. None unless
+    /// said: each asks the model twice. Only brains whose role has checks are rehearsed.
+    pub fn rehearsals(mut self, most_tasks: usize) -> Self {
+        self.trials.rehearsals = most_tasks;
+        self
+    }
+
     /// Whether what a subscriber says may be kept for everyone: in MEMORY.md, and word for word in
     /// skills. Off, unless said.
     pub fn sharing(mut self, sharing: bool) -> Self {
@@ -317,6 +325,7 @@ impl HarnessBuilder {
             signer,
             random: self.random,
             learning: self.learning,
+            rehearsals: Rehearsals::new(self.trials.rehearsals).filter(|_| self.learning.trials),
             trial_policy: self.trials,
             trials: Mutex::default(),
             examples: Arc::default(),

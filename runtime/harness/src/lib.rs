@@ -38,7 +38,7 @@
 //! | `snapshot` | off | brains are pushed to a store after steps, and restored when a task arrives |
 //! | `many_calls` | off | many calls of one tool at once, for the successor's measurements |
 
-use herm_agent::{backend, session, task, tool};
+use herm_agent::{backend, checks, session, task, tool};
 use herm_brain::{brain, memory, receipt, semantic, tuning};
 use herm_core::{clock, error, fsio, ids, layout};
 use herm_learning::{curator, evolver, trial};
@@ -55,6 +55,7 @@ mod feedback;
 mod harvest;
 mod maintain;
 mod pool;
+mod rehearsals;
 mod rehearse;
 mod replay;
 #[cfg(feature = "snapshot")]
@@ -71,7 +72,7 @@ pub use calls::ManyCalls;
 pub use evolve::EvolverOptions;
 pub use feedback::{FeedbackFrom, FeedbackResult, TaskFeedback, give_feedback};
 pub use maintain::{CuratorOptions, MaintenanceCounters, MaintenanceReport, SessionHook};
-pub use rehearse::{RehearsalOptions, RehearsalReport, RehearsedTask};
+pub use rehearse::{AnswerRater, RehearsalOptions, RehearsalReport, RehearsedTask};
 pub use replay::rerun;
 pub use replay::{ReplayReport, replay, replay_with_backend};
 #[cfg(feature = "snapshot")]
@@ -83,6 +84,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use pool::{BrainGuard, Pool, Waiter};
+use rehearsals::Rehearsals;
 
 use crate::backend::{Chain, Router};
 use crate::brain::{Brain, BrainOptions};
@@ -131,6 +133,8 @@ pub(crate) struct Inner {
     trials: Mutex<HashMap<BrainId, TrialMemory>>,
     /// When a trial is given up, and the share of matching tasks that are shown what is on trial.
     trial_policy: TrialPolicy,
+    /// Rehearsals that run by themselves.
+    rehearsals: Option<Rehearsals>,
     /// What maintenance changed.
     counted: maintain::AtomicCounters,
     /// Who looks at brains after their sessions; nobody, unless said.
@@ -219,6 +223,8 @@ impl Harness {
 
     /// Waits for running tasks, for snapshots that are due, and closes every brain.
     pub async fn shutdown(&self) -> Result<()> {
+        // Those take brains' places to write down what they found.
+        self.inner.finish_rehearsals().await;
         let mut closed = self.inner.close_all().await;
         // Vectors in the making are kept, which opens their brains once more.
         if self.inner.finish_vectors().await {

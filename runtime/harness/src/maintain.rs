@@ -248,6 +248,7 @@ impl Inner {
             // Before the place is free, so that a shutdown that waits for it knows of the push.
             self.push_later(brain.id());
             self.make_vectors_later(brain.id());
+            self.rehearse_later(brain.id());
         }
         drop(place);
         drop(wanting);

@@ -3,7 +3,7 @@
 //!
 //! Each run is in a copy of the brain, taken back to before the task, which is removed again; no task of it is settled.
 //! Tools that only read run; every other call is answered from the transcript of the task, or refused. The role's checks
-//! say how good an answer is: a role without checks cannot be rehearsed.
+//! say how good an answer is: a role without checks cannot be rehearsed, unless an [`AnswerRater`] says it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,6 +17,7 @@ use super::Harness;
 use super::replay::{Rewound, blocking, rewind, silent_program};
 use crate::backend::Chain;
 use crate::brain::{Brain, Draft, Reader, StepKind};
+use crate::checks::MadeCall;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::fsio;
@@ -27,7 +28,7 @@ use crate::session::exemplar::file::{self, EXAMPLES_FILE};
 use crate::session::machine::ToolCall;
 use crate::session::{CancelToken, FinishedTask, LiveTools, TaskRun, ToolExecutor, Transcript};
 use crate::skill::{CreatedBy, Files as _, store};
-use crate::task::{LearningOptions, TaskLimits};
+use crate::task::{LearningOptions, TaskLimits, TaskStatus};
 use crate::tool::{
     Permission, Secrets, SessionEnv, SkillRules, TaskFrame, ToolContext, ToolProgram, ToolReport, Toolbox, WorkingCopy,
 };
@@ -35,7 +36,7 @@ use crate::trial::paired::{self, MOST_PAIRS, PairedSummary, ScorePair};
 use crate::trial::pass::{self, EndedTrial, TrialScope};
 
 /// How far back kept tasks are looked at.
-const MOST_KEPT: usize = 1_000;
+pub(super) const MOST_KEPT: usize = 1_000;
 
 /// How much a rehearsal may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,12 @@ pub struct RehearsalOptions {
     pub most_tasks: usize,
     /// The backend, by its name in the configuration, instead of the brain's own.
     pub backend: Option<String>,
+}
+
+/// Says how good the answer of a rehearsed task is, where more is known than the checks of the role say.
+pub trait AnswerRater: std::fmt::Debug + Send + Sync {
+    /// From 0 (bad) to 1 (good); `None` where it is not known. `answer` is `None` where the task ended without one.
+    fn rate(&self, task: &TaskId, answer: Option<&str>, calls: &[MadeCall<'_>]) -> Option<f64>;
 }
 
 /// One task that ran twice.
@@ -190,12 +197,12 @@ struct Run {
 }
 
 impl Run {
-    fn of(finished: &FinishedTask, skill: &Slug) -> Self {
+    fn of(finished: &FinishedTask, skill: &Slug, rater: Option<&dyn AnswerRater>) -> Self {
         let outcome = &finished.transcript.outcome;
         let errors = finished.calls.iter().filter(|call| call.status != EvidenceStatus::Ok).count();
         let shown = &finished.transcript.shown;
         let why = || finished.stop.message.clone().unwrap_or_else(|| "the role has no checks".to_owned());
-        let score = outcome.value.score();
+        let score = rater.map_or_else(|| outcome.value.score(), |rater| rated(finished, rater));
         Self {
             score,
             note: score
@@ -215,10 +222,40 @@ impl Run {
     }
 }
 
+fn rated(finished: &FinishedTask, rater: &dyn AnswerRater) -> Option<f64> {
+    let converged = finished.stop.reason.status() == TaskStatus::Converged;
+    let answer = finished.stop.answer.as_deref().filter(|_| converged);
+    rater.rate(&finished.transcript.task, answer, &finished.transcript.made_calls())
+}
+
 impl Harness {
     /// Runs kept tasks of a brain again, with one of its learned skills and without it, until the pairs decide its trial or
-    /// the budget is used up. A task is rehearsed once for a skill; what earlier rehearsals found counts.
+    /// the budget is used up. A task is rehearsed once for a skill; what earlier rehearsals found counts. The checks of the
+    /// role say how good the answers are.
     pub async fn rehearse(&self, id: &BrainId, skill: &Slug, options: &RehearsalOptions) -> Result<RehearsalReport> {
+        self.rehearse_rated(id, skill, options, None).await
+    }
+
+    /// The same, where `rater` says how good the answers are.
+    pub async fn rehearse_rated(
+        &self,
+        id: &BrainId,
+        skill: &Slug,
+        options: &RehearsalOptions,
+        rater: Option<&dyn AnswerRater>,
+    ) -> Result<RehearsalReport> {
+        self.rehearse_until(id, skill, options, rater, &CancelToken::new()).await
+    }
+
+    /// The same, until it is told to end: then what was found so far counts.
+    pub(super) async fn rehearse_until(
+        &self,
+        id: &BrainId,
+        skill: &Slug,
+        options: &RehearsalOptions,
+        rater: Option<&dyn AnswerRater>,
+        cancel: &CancelToken,
+    ) -> Result<RehearsalReport> {
         let inner = Arc::clone(&self.inner);
         // A skill that was just learned goes on trial first.
         self.with_brain(id, move |brain| inner.conclude_trials(brain, TrialScope::New).map(drop)).await?;
@@ -226,7 +263,8 @@ impl Harness {
         let plan = blocking(move || Plan::read(&layout, &id_too, &slug)).await?;
         let chain = self.backend_chain(id, options.backend.as_deref(), plan.backend.as_deref())?;
         let workspace = fsio::create_scratch("herm-rehearsal")?;
-        let done = self.rehearse_in(id, plan, &chain, options, &workspace).await;
+        let stage = Stage { harness: self, id, chain: &chain, rater, cancel, workspace: &workspace };
+        let done = stage.run(plan, options.most_tasks).await;
         fsio::remove_tree(&workspace)?;
         let (mut report, rows) = done?;
         let (slug, counters) = (skill.clone(), Arc::clone(&self.inner));
@@ -242,15 +280,21 @@ impl Harness {
         (report.summary, report.ended) = (summary, ended);
         Ok(report)
     }
+}
 
-    async fn rehearse_in(
-        &self,
-        id: &BrainId,
-        plan: Plan,
-        chain: &Chain,
-        options: &RehearsalOptions,
-        workspace: &Path,
-    ) -> Result<(RehearsalReport, Vec<TrialTask>)> {
+/// Where a rehearsal runs, and who speaks and judges there.
+struct Stage<'a> {
+    harness: &'a Harness,
+    id: &'a BrainId,
+    chain: &'a Chain,
+    rater: Option<&'a dyn AnswerRater>,
+    cancel: &'a CancelToken,
+    workspace: &'a Path,
+}
+
+impl Stage<'_> {
+    /// Runs up to so many tasks in pairs; what was found, and the rows to keep.
+    async fn run(&self, plan: Plan, most_tasks: usize) -> Result<(RehearsalReport, Vec<TrialTask>)> {
         let skill = plan.files.slug.clone();
         let mut report = RehearsalReport {
             skill: skill.clone(),
@@ -262,7 +306,7 @@ impl Harness {
             ended: None,
         };
         let (mut rows, mut pairs) = (Vec::new(), plan.pairs);
-        for rated in plan.tasks.into_iter().take(options.most_tasks) {
+        for rated in plan.tasks.into_iter().take(most_tasks) {
             if pairs.len() >= MOST_PAIRS || paired::decide(&pairs).is_some() {
                 break;
             }
@@ -272,16 +316,20 @@ impl Harness {
                 continue;
             };
             let (with_it, without_it) = (files.clone(), files);
-            let (at, with) =
-                self.run_again(id, &rated, chain, workspace, move |brain| with_it.put(brain), &skill).await?;
+            let (at, with) = self.run_again(&rated, &skill, move |brain| with_it.put(brain)).await?;
             report.micro_usd += with.micro_usd;
+            if self.cancel.is_cancelled() {
+                break;
+            }
             if !with.was_shown {
                 report.unfit += 1;
                 continue;
             }
-            let (_, without) =
-                self.run_again(id, &rated, chain, workspace, move |brain| without_it.take_away(brain), &skill).await?;
+            let (_, without) = self.run_again(&rated, &skill, move |brain| without_it.take_away(brain)).await?;
             report.micro_usd += without.micro_usd;
+            if self.cancel.is_cancelled() {
+                break;
+            }
             let (Some(with_score), Some(without_score)) = (with.score, without.score) else {
                 report.unrated.extend([with, without].into_iter().find_map(|run| run.note));
                 continue;
@@ -297,32 +345,30 @@ impl Harness {
     /// Runs one task again in a copy that was changed first; when the task was, and how it went.
     async fn run_again(
         &self,
-        id: &BrainId,
         rated: &RatedTask,
-        chain: &Chain,
-        workspace: &Path,
-        change: impl FnOnce(&mut Brain) -> Result<()> + Send + 'static,
         skill: &Slug,
+        change: impl FnOnce(&mut Brain) -> Result<()> + Send + 'static,
     ) -> Result<(Timestamp, Run)> {
-        let copy = Layout::new(workspace.join("copy"));
-        let (source, id_too, target, seq) = (self.layout().clone(), id.clone(), copy.clone(), rated.receipt);
+        let copy = Layout::new(self.workspace.join("copy"));
+        let (source, id, target) = (self.harness.layout().clone(), self.id.clone(), copy.clone());
+        let seq = rated.receipt;
         let rewound = blocking(move || {
-            let Rewound { transcript, mut brain, .. } = rewind(&source, &id_too, seq, &target)?;
+            let Rewound { transcript, mut brain, .. } = rewind(&source, &id, seq, &target)?;
             change(&mut brain)?;
             Ok((transcript, brain))
         });
         let ran = async {
             let (transcript, brain) = rewound.await?;
-            let finished = self.run_copy(&transcript, brain, chain).await?;
-            Ok((transcript.at, Run::of(&finished, skill)))
+            let finished = self.run_copy(&transcript, brain).await?;
+            Ok((transcript.at, Run::of(&finished, skill, self.rater)))
         };
         let ran = ran.await;
         fsio::remove_tree(copy.brains())?;
         ran
     }
 
-    async fn run_copy(&self, transcript: &Transcript, brain: Brain, chain: &Chain) -> Result<FinishedTask> {
-        let inner = &self.inner;
+    async fn run_copy(&self, transcript: &Transcript, brain: Brain) -> Result<FinishedTask> {
+        let inner = &self.harness.inner;
         let (id, at) = (&transcript.brain, transcript.at);
         let tuning = Arc::new(brain.tuning()?);
         let slot = Arc::new(tokio::sync::Mutex::new(Some(brain)));
@@ -332,7 +378,7 @@ impl Harness {
             surroundings: Arc::clone(&inner.surroundings),
             task: Some(transcript.task.clone()),
             until: Some(until),
-            original: Some(self.layout().brain(id)),
+            original: Some(self.harness.layout().brain(id)),
             tuning: Arc::clone(&tuning),
             rules: SkillRules::Gated,
             moved: None,
@@ -367,7 +413,7 @@ impl Harness {
             frame: Arc::clone(&frame),
             desk: Arc::clone(&desk),
             cx,
-            chain,
+            chain: self.chain,
             toolbox: &toolbox,
             caller: &tools,
             limits: &limits,
@@ -376,7 +422,7 @@ impl Harness {
             trial_share: inner.trial_policy.share,
             examples: Arc::clone(&inner.examples),
             verifiers: inner.programs.clone(),
-            cancel: &CancelToken::new(),
+            cancel: self.cancel,
             events: None,
             release: None,
             random: &SystemRandom,

@@ -57,7 +57,11 @@ fn learning(settings: &Settings, builder: HarnessBuilder) -> Result<HarnessBuild
     let builder = builder.sharing(settings.config.sharing.unwrap_or(false));
     let Some(said) = settings.config.learning else { return Ok(builder) };
     let (options, trials) = said.options()?;
-    Ok(builder.learning(options).trial_share(trials.share).trial_bounds(trials.most_tasks, trials.most_days))
+    Ok(builder
+        .learning(options)
+        .trial_share(trials.share)
+        .trial_bounds(trials.most_tasks, trials.most_days)
+        .rehearsals(trials.rehearsals))
 }
 
 /// The same for a server, which also looks for what holds its brains up.

@@ -82,6 +82,11 @@ impl House {
     }
 
     fn harness(&self, usual: &'static str, permission: Permission) -> Harness {
+        self.rehearsing(usual, permission, 0)
+    }
+
+    /// The same, where each skill on trial is rehearsed by itself on so many tasks.
+    fn rehearsing(&self, usual: &'static str, permission: Permission, rehearsals: usize) -> Harness {
         let mut tools = herm_tools::standard().expect("tools").only(&["recall".to_owned()]);
         tools.add(find(permission, &self.asked)).expect("added");
         let learning = LearningOptions { synthesis: false, examples: false, ..LearningOptions::default() };
@@ -90,9 +95,16 @@ impl House {
             .permissions(Permissions { network: true, process: true })
             .backend(Imitates { usual })
             .learning(learning)
+            .rehearsals(rehearsals)
             .evolving(None)
             .build()
             .expect("a harness")
+    }
+
+    /// The tasks on which a skill was rehearsed.
+    fn rehearsed(&self, name: &str) -> usize {
+        let known = reader(&self.brains).trial_tasks(&slug(name)).expect("read");
+        known.iter().filter(|task| task.rehearsed).count() / 2
     }
 
     /// The agent learns a skill.
@@ -217,4 +229,62 @@ async fn what_has_no_checks_or_does_not_fit_or_was_not_learned_cannot_be_rehears
     let report = harness.rehearse(&unchecked.id, &slug("ask-the-attic"), &budget(4)).await.expect("a rehearsal");
     assert_eq!((report.tasks.len(), report.unrated.len()), (0, 1));
     harness.shutdown().await.expect("closed");
+}
+
+/// Waits until something holds that happens by itself.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..6_000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{what} within a minute");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_on_trial_is_rehearsed_by_itself_within_its_budget_and_decided_sooner() {
+    let house = House::new(CHECKED);
+    let harness = house.rehearsing("cellar", Permission::Read, 8);
+    house.learn(&harness, "ask-the-attic", "Ask the attic.").await;
+    // Too few for the trial to end by itself.
+    for number in 1..=9 {
+        house.run(&harness, number).await;
+    }
+    until("a verdict", || house.state("ask-the-attic") == Some(TrialState::Harmful)).await;
+    assert_eq!(house.rehearsed("ask-the-attic"), 8);
+    let trial = reader(&house.brains).trial(&slug("ask-the-attic")).expect("read").expect("a trial");
+    assert!(trial.reason.starts_with("in 8 rehearsals 0 tasks went better with it and 8 worse"), "{}", trial.reason);
+    harness.shutdown().await.expect("shut down");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_that_is_used_up_rehearses_no_more_and_without_checks_nothing_is_rehearsed() {
+    let house = House::new(CHECKED);
+    let harness = house.rehearsing("cellar", Permission::Read, 2);
+    house.learn(&harness, "ask-the-attic", "Ask the attic.").await;
+    for number in 1..=4 {
+        house.run(&harness, number).await;
+    }
+    until("two rehearsals", || house.rehearsed("ask-the-attic") == 2).await;
+    house.run(&harness, 5).await;
+    harness.shutdown().await.expect("shut down");
+    assert_eq!(house.rehearsed("ask-the-attic"), 2);
+    assert_eq!(house.state("ask-the-attic"), Some(TrialState::Trial));
+    // A new process goes by what was written down.
+    let harness = house.rehearsing("cellar", Permission::Read, 2);
+    house.run(&harness, 6).await;
+    harness.shutdown().await.expect("shut down");
+    assert_eq!(house.rehearsed("ask-the-attic"), 2);
+
+    let unchecked = House::new("You find things.\n");
+    let harness = unchecked.rehearsing("cellar", Permission::Read, 8);
+    unchecked.learn(&harness, "ask-the-attic", "Ask the attic.").await;
+    let asked = unchecked.asked.load(Ordering::SeqCst);
+    for number in 1..=3 {
+        unchecked.run(&harness, number).await;
+    }
+    harness.shutdown().await.expect("shut down");
+    assert_eq!(unchecked.rehearsed("ask-the-attic"), 0);
+    assert_eq!(unchecked.asked.load(Ordering::SeqCst) - asked, 3, "each task asks once, and nobody else does");
 }

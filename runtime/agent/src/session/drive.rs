@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::legal::LegalReplies;
 use super::machine::{Legal, Machine, Next, ReplyEffect, Stop, ToolCall, TurnRequest};
-use super::prompt;
 use super::transcript::Turn;
 use crate::backend::{
     Advice, BackendError, Chain, ChainResponse, Completion, CompletionRequest, ErrorClass, Price, Purpose, Tokens,
@@ -22,6 +22,8 @@ use crate::tool::{ToolContext, ToolReport, ToolSpec, Toolbox, dispatch};
 const TEMPERATURE: f32 = 0.1;
 /// How often a conversation that is too long is shortened before giving up.
 const SHRINKS: u32 = 3;
+/// So many calls in a row that went wrong say that a tool wants something else than words of the task.
+const HELD_FAILURES: usize = 5;
 /// Where an endpoint does not count: bytes a token, on the low side.
 const BYTES_A_TOKEN: u64 = 3;
 
@@ -116,8 +118,10 @@ pub struct Session<'s> {
     pub answer: Option<&'s Value>,
     /// Whether the model had to be shown how to call and to answer.
     pub examples: bool,
-    /// The calls to make, where a task of this kind went well with them.
+    /// The calls of the example that is shown, where a backend can be held to them.
     pub plan: Option<&'s Plan>,
+    /// Whether the model is held to all of the plan; otherwise only to where arguments come from.
+    pub follows_plan: bool,
     /// What the task may use up.
     pub limits: &'s TaskLimits,
     /// When it has to be done.
@@ -282,6 +286,17 @@ impl Session<'_> {
         Err(NoReply::Backend(BackendError::new(ErrorClass::ContextOverflow, "the conversation cannot be made shorter")))
     }
 
+    /// The tools with what their arguments may be held to; as they are where the model needs no examples, and could not copy
+    /// from them, and once so much went wrong that the words of the task do not seem to be what the tools want.
+    fn held(&self, machine: &Machine) -> Option<Vec<ToolSpec>> {
+        let (question, results) = (&self.cx.task().input, machine.results());
+        match self.plan {
+            Some(plan) => Some(plan.hold(self.tools, question, &results)),
+            None if !self.examples || machine.failed().len() >= HELD_FAILURES => None,
+            None => Some(Plan::of_cards(self.tools).hold(self.tools, question, &results)),
+        }
+    }
+
     /// The legal replies as a schema, put together once a session where nothing happened that changes them, and only where
     /// it is of use.
     fn legal(&self, machine: &Machine, legal: Legal) -> Arc<Value> {
@@ -290,7 +305,7 @@ impl Session<'_> {
         }
         // A plan holds until a call goes wrong.
         let goes_well = machine.calls().iter().all(|call| call.status == EvidenceStatus::Ok);
-        let legal = match self.plan.filter(|_| goes_well && legal != Legal::Final) {
+        let legal = match self.plan.filter(|_| self.follows_plan && goes_well && legal != Legal::Final) {
             Some(plan) => {
                 match plan.legal(machine.calls().len(), self.tools, &self.cx.task().input, &machine.results()) {
                     Some(step) => return Arc::new(serde_json::json!({ "anyOf": [step] })),
@@ -300,20 +315,18 @@ impl Session<'_> {
             }
             None => legal,
         };
-        if legal != Legal::Final && !machine.failed().is_empty() {
-            let held = self.plan.map(|plan| plan.hold(self.tools, &self.cx.task().input, &machine.results()));
-            let held: Option<Vec<&ToolSpec>> = held.as_ref().map(|held| held.iter().collect());
-            let tools = held.as_deref().unwrap_or(self.tools);
-            return Arc::new(prompt::legal_schema(legal, tools, self.answer, self.examples, machine.failed()));
+        let held = self.held(machine).filter(|_| legal != Legal::Final);
+        let begin = LegalReplies::new(legal, self.tools, self.answer, self.examples);
+        if held.is_some() || legal != Legal::Final && !machine.failed().is_empty() {
+            let replies = LegalReplies { held: held.as_deref(), failed: machine.failed(), ..begin };
+            return Arc::new(replies.schema());
         }
         let cell = match legal {
             Legal::Call => &self.legal[0],
             Legal::CallOrFinal => &self.legal[1],
             Legal::Final => &self.legal[2],
         };
-        Arc::clone(
-            cell.get_or_init(|| Arc::new(prompt::legal_schema(legal, self.tools, self.answer, self.examples, &[]))),
-        )
+        Arc::clone(cell.get_or_init(|| Arc::new(begin.schema())))
     }
 
     /// Asks once, within budget, deadline and the caller's patience, and counts what it took.

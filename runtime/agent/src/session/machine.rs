@@ -312,12 +312,12 @@ impl Machine {
         self.turn + 1 >= self.rules.turns
     }
 
-    /// What the calls returned, in order.
+    /// What the calls that went well returned, in order.
     pub fn results(&self) -> Vec<&str> {
         let result = |said: &'_ ConversationEntry| matches!(said, ConversationEntry::Result(_));
         self.said
             .iter()
-            .filter(|said| result(said))
+            .filter(|said| result(said) && said.text().starts_with("[result "))
             .filter_map(|said| said.text().split_once('\n'))
             .map(|(_, body)| body)
             .collect()

@@ -5,6 +5,7 @@
 //! - [`grounding`] asks whether the facts of an answer come from results.
 //! - [`reply`] finds the JSON objects a model wrote in its text.
 //! - [`prompt`] writes the system message.
+//! - [`legal`] says which replies are legal, for backends that hold replies to a schema.
 //! - [`few_shot`] writes that of a model which has to be shown.
 //! - [`Session`] drives: it asks, calls and listens, and is the only part that waits for anything.
 //! - [`synthesis`] turns a hard task into a skill.
@@ -15,6 +16,7 @@ mod drive;
 pub mod exemplar;
 pub mod few_shot;
 pub mod grounding;
+pub mod legal;
 mod lesson_rules;
 pub mod machine;
 pub mod prompt;
@@ -28,5 +30,6 @@ pub mod task_record;
 mod transcript;
 
 pub use drive::{AnswerRelease, CancelToken, EventSender, LiveTools, Session, SessionLog, ToolExecutor, stop_of};
+pub use role::role_has_checks;
 pub use run::{FinishedTask, GOOD_SCORE, TaskRun};
 pub use transcript::{HarvestRule, TRANSCRIPT_SCHEMA, Transcript, Turn};

@@ -3,11 +3,9 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::few_shot;
-use super::machine::{Legal, ToolCall};
-use super::retry;
 use crate::error::Result;
 use crate::ids::Slug;
 use crate::text;
@@ -232,38 +230,4 @@ pub fn final_schema(role: &str) -> Option<Value> {
 pub fn required_keys(schema: Option<&Value>) -> Vec<String> {
     let required = schema.and_then(|schema| schema["required"].as_array()).into_iter().flatten();
     required.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-/// The legal replies as a JSON Schema. A model that had to be shown answers in the shape of its examples, where the
-/// role declares none. Values that went wrong since the last call that went well are not legal again.
-pub fn legal_schema(
-    legal: Legal,
-    tools: &[&ToolSpec],
-    answer: Option<&Value>,
-    examples: bool,
-    failed: &[ToolCall],
-) -> Value {
-    let mut shapes = Vec::new();
-    if legal != Legal::Final {
-        for card in tools {
-            let wrong: Vec<&Map<String, Value>> =
-                failed.iter().filter(|call| call.tool == card.name).map(|call| &call.args).collect();
-            for args in retry::untried(&card.schema, &wrong) {
-                shapes.push(json!({
-                    "type": "object",
-                    "additionalProperties": false,
-                    "required": ["tool", "args"],
-                    "properties": { "tool": { "const": card.name }, "args": args },
-                }));
-            }
-        }
-    }
-    if legal != Legal::Call {
-        let any = match examples {
-            true => few_shot::usual_answer(),
-            false => json!({ "type": "object", "not": { "required": ["tool"] } }),
-        };
-        shapes.push(answer.cloned().unwrap_or(any));
-    }
-    json!({ "anyOf": shapes })
 }

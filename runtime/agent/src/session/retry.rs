@@ -2,16 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
-/// The most shapes that one tool's arguments split into.
+/// The most arguments that are asked for one by one.
 const MOST_SHAPES: usize = 8;
 
 /// The arguments that are worth a try, given those that went wrong. Values of a choice that went wrong are left out while
-/// another is left, and an argument that was never given is asked for.
-pub(super) fn untried(schema: &Value, wrong: &[&Map<String, Value>]) -> Vec<Value> {
+/// another is left, and an argument that was never given is asked for. `held` is the schema with arguments held to words of
+/// the task, or the schema itself.
+pub(super) fn untried(schema: &Value, held: &Value, wrong: &[&Map<String, Value>]) -> Vec<Value> {
     if wrong.is_empty() {
-        return vec![schema.clone()];
+        return vec![held.clone()];
     }
-    let mut shapes = without_tried_values(schema, wrong);
+    let mut shapes = without_tried_values(held, wrong);
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let properties = schema["properties"].as_object();
     let never_given = properties.into_iter().flat_map(Map::keys).filter(|name| {
@@ -22,7 +23,7 @@ pub(super) fn untried(schema: &Value, wrong: &[&Map<String, Value>]) -> Vec<Valu
         .map(|name| {
             let mut all: Vec<&str> = required.clone();
             all.push(name);
-            let mut shape = schema.clone();
+            let mut shape = held.clone();
             shape["required"] = json!(all);
             shape
         })
@@ -38,6 +39,7 @@ pub(super) fn untried(schema: &Value, wrong: &[&Map<String, Value>]) -> Vec<Valu
     shapes
 }
 
+/// Arguments that are chosen from a list of several values.
 fn choices(schema: &Value) -> Vec<(&String, &Vec<Value>)> {
     let properties = schema["properties"].as_object().into_iter().flatten();
     let listed = properties.filter_map(|(name, property)| Some((name, property["enum"].as_array()?)));
@@ -49,36 +51,35 @@ fn has_choice(schema: &Value) -> bool {
 }
 
 fn without_tried_values(schema: &Value, wrong: &[&Map<String, Value>]) -> Vec<Value> {
-    let left = |name: &str, values: &[Value], among: &[&Map<String, Value>]| -> Vec<Value> {
-        values.iter().filter(|value| !among.iter().any(|args| args.get(name) == Some(value))).cloned().collect()
+    match without(schema, &choices(schema), wrong) {
+        // Everything was tried: something else was wrong.
+        none if none.is_empty() => vec![schema.clone()],
+        left => left,
+    }
+}
+
+/// The choices that were not made yet, as schemas: at most one more than calls were made, for each list.
+fn without(schema: &Value, listed: &[(&String, &Vec<Value>)], made: &[&Map<String, Value>]) -> Vec<Value> {
+    let Some(((name, values), rest)) = listed.split_first() else {
+        return if made.is_empty() { vec![schema.clone()] } else { Vec::new() };
     };
-    let with = |mut shape: Value, name: &str, values: Vec<Value>| {
-        shape["properties"][name]["enum"] = Value::Array(values);
+    let with = |values: Vec<Value>| {
+        let mut shape = schema.clone();
+        shape["properties"][name.as_str()]["enum"] = Value::Array(values);
         shape
     };
-    match choices(schema).as_slice() {
-        [(name, values)] => match left(name, values, wrong) {
-            // Everything was tried: something else was wrong.
-            none if none.is_empty() => vec![schema.clone()],
-            rest => vec![with(schema.clone(), name, rest)],
-        },
-        // Of two choices, pairs are tried.
-        [one, other] if one.1.len().min(other.1.len()) <= MOST_SHAPES => {
-            let ((first, firsts), (second, seconds)) =
-                if one.1.len() <= other.1.len() { (one, other) } else { (other, one) };
-            let mut shapes = Vec::new();
-            for value in firsts.iter() {
-                let tried: Vec<&Map<String, Value>> =
-                    wrong.iter().filter(|args| args.get(first.as_str()) == Some(value)).copied().collect();
-                let rest = left(second, seconds, &tried);
-                if !rest.is_empty() {
-                    shapes.push(with(with(schema.clone(), first, vec![value.clone()]), second, rest));
-                }
-            }
-            if shapes.is_empty() { vec![schema.clone()] } else { shapes }
-        }
-        _ => vec![schema.clone()],
+    let (tried, fresh): (Vec<&Value>, Vec<&Value>) =
+        values.iter().partition(|value| made.iter().any(|args| args.get(*name) == Some(value)));
+    let mut shapes = Vec::new();
+    for value in tried {
+        let made: Vec<&Map<String, Value>> =
+            made.iter().filter(|args| args.get(*name) == Some(value)).copied().collect();
+        shapes.extend(without(&with(vec![value.clone()]), rest, &made));
     }
+    if !fresh.is_empty() {
+        shapes.push(with(fresh.into_iter().cloned().collect()));
+    }
+    shapes
 }
 
 #[cfg(test)]
@@ -100,10 +101,10 @@ mod tests {
         let listed = |shapes: Vec<Value>| {
             shapes.iter().map(|shape| shape["properties"]["list"]["enum"].clone()).collect::<Vec<_>>()
         };
-        assert_eq!(listed(untried(&schema(), &[&wrong[0]])), [json!(["cellar", "garage"])]);
-        assert_eq!(listed(untried(&schema(), &[&wrong[0], &wrong[1]])), [json!(["garage"])]);
+        assert_eq!(listed(untried(&schema(), &schema(), &[&wrong[0]])), [json!(["cellar", "garage"])]);
+        assert_eq!(listed(untried(&schema(), &schema(), &[&wrong[0], &wrong[1]])), [json!(["garage"])]);
         let last = args(json!({ "list": "garage", "name": "a" }));
-        assert_eq!(untried(&schema(), &[&wrong[0], &wrong[1], &last]), [schema()]);
+        assert_eq!(untried(&schema(), &schema(), &[&wrong[0], &wrong[1], &last]), [schema()]);
     }
 
     #[test]
@@ -112,7 +113,7 @@ mod tests {
             json!({ "properties": { "a": { "enum": [1, 2] }, "b": { "enum": ["x", "y"] } }, "required": ["a", "b"] });
         let wrong =
             [args(json!({ "a": 1, "b": "x" })), args(json!({ "a": 2, "b": "x" })), args(json!({ "a": 2, "b": "y" }))];
-        let shapes = untried(&schema, &wrong.iter().collect::<Vec<_>>());
+        let shapes = untried(&schema, &schema, &wrong.iter().collect::<Vec<_>>());
         assert_eq!(shapes.len(), 1);
         assert_eq!(shapes[0]["properties"], json!({ "a": { "enum": [1] }, "b": { "enum": ["y"] } }));
     }
@@ -122,10 +123,10 @@ mod tests {
         let schema =
             json!({ "properties": { "id": { "type": "string" }, "code": { "type": "string" } }, "required": ["id"] });
         let wrong = args(json!({ "id": "7" }));
-        let shapes = untried(&schema, &[&wrong]);
+        let shapes = untried(&schema, &schema, &[&wrong]);
         assert_eq!(shapes.iter().map(|shape| shape["required"].clone()).collect::<Vec<_>>(), [json!(["id", "code"])]);
         let given = args(json!({ "id": "7", "code": "no" }));
-        assert_eq!(untried(&schema, &[&wrong, &given]), std::slice::from_ref(&schema));
-        assert_eq!(untried(&schema, &[]), [schema]);
+        assert_eq!(untried(&schema, &schema, &[&wrong, &given]), std::slice::from_ref(&schema));
+        assert_eq!(untried(&schema, &schema, &[]), [schema]);
     }
 }

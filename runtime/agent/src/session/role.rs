@@ -52,6 +52,11 @@ impl Role {
     }
 }
 
+/// Whether a role says what a good answer is: in the front matter of `system.md`, or in the manifest's `checks`.
+pub fn role_has_checks(system: &[u8], manifest: Option<&Value>) -> Result<bool> {
+    Role::read(system, manifest).map(|role| !role.checks.is_empty())
+}
+
 fn in_role(error: Error) -> Error {
     Error::invalid(format!("system.md: {}", error.message())).hint("docs/reference/checks.md has every form")
 }

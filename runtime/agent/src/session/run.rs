@@ -162,7 +162,8 @@ impl TaskRun<'_> {
         })
         .into();
         let planned = prepared.learned.shown.iter().any(|shown| shown.shown_as == ShownAs::Plan);
-        let plan = prepared.learned.example.as_ref().filter(|_| planned).and_then(|found| Plan::of(found, &cards));
+        let held = planned || capabilities.needs_examples;
+        let plan = prepared.learned.example.as_ref().filter(|_| held).and_then(|found| Plan::of(found, &cards));
         let tuning = &self.tuning;
         // What was said then is read as it was read then.
         let reading = self.replayed.map_or_else(Edition::default, |replayed| replayed.reading);
@@ -201,6 +202,7 @@ impl TaskRun<'_> {
             answer: answer.as_ref(),
             examples: capabilities.needs_examples,
             plan: plan.as_ref(),
+            follows_plan: planned,
             limits: self.limits,
             until: self.frame.until,
             cancel: self.cancel,

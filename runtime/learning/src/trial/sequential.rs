@@ -66,11 +66,13 @@ pub struct TrialPolicy {
     pub most_days: u32,
     /// The share of tasks that a skill on trial is shown to.
     pub share: f64,
+    /// The kept tasks that each skill on trial is rehearsed on by itself; none unless said, because each asks the model twice.
+    pub rehearsals: usize,
 }
 
 impl Default for TrialPolicy {
     fn default() -> Self {
-        Self { most_tasks: MOST_TASKS, most_days: MOST_DAYS, share: 0.5 }
+        Self { most_tasks: MOST_TASKS, most_days: MOST_DAYS, share: 0.5, rehearsals: 0 }
     }
 }
 

@@ -1,13 +1,13 @@
 //! Running the arms.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use herm::backend::{Backend, Router};
-use herm::checks::{self, CheckResult, MadeCall};
-use herm::harness::{FeedbackFrom, TaskFeedback};
-use herm::memory::{Arm as ShownOrNot, OutcomeValue};
+use herm::checks::{self, Check, CheckResult, MadeCall};
+use herm::harness::{AnswerRater, FeedbackFrom, RehearsalOptions, TaskFeedback};
+use herm::memory::{Arm as ShownOrNot, OutcomeValue, TrialState};
 use herm::task::{LearningOptions, SettleMode};
 use herm::tool::{Permissions, Tool, Toolbox};
 use herm::{
@@ -29,6 +29,9 @@ const BRAIN: &str = "1";
 const DEADLINE_SECS: u64 = 86_400;
 /// So many tasks in a row that the backend did not answer end the measurement.
 const MOST_UNANSWERED: usize = 3;
+
+/// The learning tasks that a skill which is still on trial behind the learning half is rehearsed on, at most.
+const REHEARSED: usize = 24;
 
 /// What is measured, and how.
 #[derive(Debug, Clone)]
@@ -143,6 +146,9 @@ impl Measurement<'_> {
                 }
                 results.push(result);
             }
+            if keep == SettleMode::Settle && arm == Arm::Trials && self.options.labels {
+                self.rehearse(&harness, &layout, &id).await?;
+            }
             harness.shutdown().await?;
             all.push(results);
         }
@@ -151,6 +157,21 @@ impl Measurement<'_> {
         let skills = Reader::open(&layout, &id)?.skills()?.len();
         let learned = skills.saturating_sub(usize::from(arm.has_skill()));
         Ok(ArmResult { arm, learned, remarks, learn, held_out })
+    }
+
+    /// Decides by rehearsals of learning tasks what tasks alone did not decide.
+    async fn rehearse(&self, harness: &Harness, layout: &Layout, id: &BrainId) -> Result<()> {
+        let mut checks = BTreeMap::new();
+        for (number, task) in first(&self.family.learn, self.options.learn).iter().enumerate() {
+            checks.insert(task_id(&self.family.name, &task.name, number)?, task.checks.as_slice());
+        }
+        let rater = FamilyChecks(checks);
+        let options = RehearsalOptions { most_tasks: REHEARSED, backend: None };
+        let trials = Reader::open(layout, id)?.trials()?;
+        for trial in trials.into_iter().filter(|trial| trial.state == TrialState::Trial) {
+            harness.rehearse_rated(id, &trial.skill, &options, Some(&rater)).await?;
+        }
+        Ok(())
     }
 
     fn make_brain(&self, layout: &Layout, id: &BrainId, arm: Arm, clock: &Arc<StepClock>) -> Result<()> {
@@ -228,6 +249,18 @@ impl Measurement<'_> {
             },
             answer: outcome.answer,
         })
+    }
+}
+
+/// The checks of a family's tasks, for their rehearsals.
+#[derive(Debug)]
+struct FamilyChecks<'a>(BTreeMap<TaskId, &'a [Check]>);
+
+impl AnswerRater for FamilyChecks<'_> {
+    fn rate(&self, task: &TaskId, answer: Option<&str>, calls: &[MadeCall<'_>]) -> Option<f64> {
+        let checks = self.0.get(task)?;
+        let holds = answer.is_some() && checks::evaluate(checks, answer, calls, &[]) == CheckResult::Holds;
+        Some(if holds { 1.0 } else { 0.0 })
     }
 }
 

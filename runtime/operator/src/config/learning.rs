@@ -46,6 +46,10 @@ pub(crate) struct LearningSection {
     /// The days after which a trial ends as unproven; 60, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trial_days: Option<u32>,
+    /// The kept tasks that each skill on trial is rehearsed on by itself, after tasks; none, unless said otherwise. Each asks
+    /// the model twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rehearsals: Option<usize>,
     /// Whether a task of which nobody says how good it was leaves an example too, where every word of its answer comes from
     /// a result. Off, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +77,7 @@ impl LearningEntry {
             most_tasks: said.trial_tasks.unwrap_or(trials.most_tasks),
             most_days: said.trial_days.unwrap_or(trials.most_days),
             share: said.trial_share.unwrap_or(trials.share),
+            rehearsals: said.rehearsals.unwrap_or(trials.rehearsals),
         };
         let usual = LearningOptions::default();
         let options = LearningOptions {
@@ -109,8 +114,8 @@ mod tests {
         let (options, trials) = read("[learning]\ntrials = false\ntrial_share = 0.25\nunrated = true").unwrap();
         assert_eq!(options, LearningOptions { trials: false, unrated: true, ..LearningOptions::default() });
         assert_eq!(trials, TrialPolicy { share: 0.25, ..TrialPolicy::default() });
-        let (_, trials) = read("[learning]\ntrial_tasks = 80\ntrial_days = 7").unwrap();
-        assert_eq!((trials.most_tasks, trials.most_days), (80, 7));
+        let (_, trials) = read("[learning]\ntrial_tasks = 80\ntrial_days = 7\nrehearsals = 12").unwrap();
+        assert_eq!((trials.most_tasks, trials.most_days, trials.rehearsals), (80, 7, 12));
         assert!(read("[learning]\ntrial_tasks = 500").is_err());
         assert!(read("[learning]\ntrial_share = 1.5").is_err());
         assert!(toml::from_str::<Only>("[learning]\ntrails = false").is_err());

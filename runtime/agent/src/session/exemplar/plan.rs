@@ -4,11 +4,14 @@
 //! is legal again. A value that the example took from its question is taken from the question of this task, and one
 //! that it took from a result from a result of this task: a small model copies the example's own otherwise.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::{ArgumentSource, Example};
 use crate::checks::words;
-use crate::text::words::is_stop_word;
+use crate::session::few_shot;
+use crate::text::words::{each_term, is_stop_word};
 use crate::tool::ToolSpec;
 
 /// The most values that an argument can be held to; with more to choose from, any is legal.
@@ -38,6 +41,9 @@ enum Argument {
     FromQuestion { words: usize },
     /// Some words of a result.
     FromResult { words: usize },
+    /// Some words of the question or of a result: a tool's own example knows of no call before it. Not all of them are among
+    /// `vocabulary`, the words in which the tool speaks of itself.
+    FromTask { words: usize, vocabulary: BTreeSet<String> },
     /// Anything.
     Open,
 }
@@ -63,25 +69,45 @@ impl Plan {
         (!steps.is_empty()).then_some(Self { steps })
     }
 
+    /// What the tools' own examples say of single calls. It has an order of no meaning: it is for [`Self::hold`] alone.
+    pub fn of_cards(tools: &[&ToolSpec]) -> Self {
+        let step = |card: &&ToolSpec| {
+            let shown = few_shot::example_of(card, "");
+            let asked = words(&shown.question);
+            let args = shown.args.as_object().into_iter().flatten().filter_map(|(name, value)| {
+                let said = words(value.as_str()?);
+                let is_asked = !said.is_empty() && asked.windows(said.len()).any(|run| run == said);
+                let matter = stems(value.as_str()?);
+                let known = vocabulary_of(card).chain(stems(&shown.question));
+                let vocabulary = || known.filter(|stem| !matter.contains(stem)).collect();
+                is_asked.then(|| (name.clone(), Argument::FromTask { words: said.len(), vocabulary: vocabulary() }))
+            });
+            Step { tool: card.name.clone(), args: args.collect() }
+        };
+        Self { steps: tools.iter().map(step).filter(|step| !step.args.is_empty()).collect() }
+    }
+
     /// The tool of a step, none behind the last.
     pub fn tool(&self, step: usize) -> Option<&str> {
         self.steps.get(step).map(|step| step.tool.as_str())
     }
 
-    /// The tools with the arguments that the plan takes from question or results held to those, for when the plan itself
-    /// is lifted: what went wrong may have been the value and not the way.
+    /// The tools with the arguments that come from question or results held to those: a small model copies the example's
+    /// own otherwise. It holds also when the plan itself is lifted: what went wrong may have been the value and not the way.
     pub fn hold(&self, tools: &[&ToolSpec], question: &str, results: &[&str]) -> Vec<ToolSpec> {
         let held = |card: &&ToolSpec| {
             let mut card = ToolSpec::clone(card);
             let Some(step) = self.steps.iter().find(|step| step.tool == card.name) else { return card };
             for (name, argument) in &step.args {
-                let (sources, words) = match argument {
-                    Argument::FromQuestion { words } => (&[question][..], *words),
-                    Argument::FromResult { words } => (results, *words),
+                let declared = &card.schema["properties"][name];
+                card.schema["properties"][name] = match argument {
+                    Argument::FromQuestion { words } => one_of(declared, &[question], *words),
+                    Argument::FromResult { words } => one_of(declared, results, *words),
+                    Argument::FromTask { words, vocabulary } => {
+                        matter(one_of(declared, &[&[question], results].concat(), *words), vocabulary)
+                    }
                     Argument::Constant(_) | Argument::Open => continue,
                 };
-                let values = one_of(&card.schema["properties"][name], sources, words);
-                card.schema["properties"][name] = values;
             }
             card
         };
@@ -100,7 +126,7 @@ impl Plan {
                 Argument::Constant(value) => json!({ "const": value }),
                 Argument::FromQuestion { words } => one_of(&declared, &[question], *words),
                 Argument::FromResult { words } => one_of(&declared, results, *words),
-                Argument::Open => declared,
+                Argument::FromTask { .. } | Argument::Open => declared,
             };
             properties.insert(name.clone(), schema);
         }
@@ -150,13 +176,40 @@ fn one_of(declared: &Value, sources: &[&str], most_words: usize) -> Value {
         }
     }
     let fits = |value: &Value| crate::schema::problems(declared, value).is_empty();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     values.retain(|value| seen.insert(value.to_string()) && fits(value));
     match values.len() {
         0 => declared.clone(),
         many if many > MOST_VALUES => declared.clone(),
         _ => json!({ "enum": values }),
     }
+}
+
+/// The stems of the words in which a tool speaks of itself: they are not what a task is about.
+fn vocabulary_of(card: &ToolSpec) -> impl Iterator<Item = String> {
+    let names = card.schema["properties"].as_object().into_iter().flat_map(Map::keys);
+    let names = names.map(|name| name.replace(['_', '-'], " ")).collect::<Vec<_>>().join(" ");
+    stems(&format!("{} {names}", card.description)).into_iter()
+}
+
+fn stems(text: &str) -> Vec<String> {
+    let mut stems = Vec::new();
+    each_term(text, |term| {
+        stems.push(term.to_owned());
+        true
+    });
+    stems
+}
+
+/// The values that say something besides the vocabulary; all of them where none does.
+fn matter(held: Value, vocabulary: &BTreeSet<String>) -> Value {
+    let values = held["enum"].as_array().into_iter().flatten();
+    let says_more = |value: &&Value| match value.as_str() {
+        Some(text) => stems(text).iter().any(|stem| !vocabulary.contains(stem)),
+        None => true,
+    };
+    let matter: Vec<&Value> = values.filter(says_more).collect();
+    if matter.is_empty() { held.clone() } else { json!({ "enum": matter }) }
 }
 
 fn bare(token: &str) -> &str {
@@ -174,6 +227,23 @@ mod tests {
     use super::*;
     use crate::session::exemplar::tests::example_of;
     use crate::tool::Permission;
+
+    #[test]
+    fn without_an_example_the_tools_own_say_what_comes_from_the_task() {
+        let schema = json!({ "type": "object", "required": ["piece", "list"], "properties": {
+            "piece": { "type": "string" }, "list": { "enum": ["red", "blue"] }, "count": { "type": "integer" } } });
+        let find = ToolSpec::new("find", "Finds.", Permission::Read, schema);
+        let shown = json!({ "piece": "globe", "list": "red" });
+        let find = find.with_few_shot("Where is the globe?", shown, "In bay 9.", "bay 9");
+        let held = Plan::of_cards(&[&find]).hold(&[&find], "Where is the old harp?", &["The lute is elsewhere."]);
+        assert_eq!(
+            held[0].schema["properties"]["piece"],
+            json!({ "enum": ["lute", "elsewhere", "old", "harp", "old harp"] })
+        );
+        assert_eq!(held[0].schema["properties"]["list"], json!({ "enum": ["red", "blue"] }));
+        let nothing_to_take = Plan::of_cards(&[&find]).hold(&[&find], "?", &[]);
+        assert_eq!(nothing_to_take[0].schema, find.schema);
+    }
 
     #[test]
     fn what_comes_from_the_question_or_a_result_stays_open_and_the_rest_is_pinned() {

@@ -159,7 +159,7 @@ proptest! {
         let tools = seed_tools();
         let cards: Vec<&ToolSpec> = tools.iter().collect();
         let legal = if final_only { Legal::Final } else { Legal::CallOrFinal };
-        let mut ask = ask(messages, prompt::legal_schema(legal, &cards, Some(&schema_of(&AUDIT.role())), false, &[]));
+        let mut ask = ask(messages, super::session::legal::LegalReplies::new(legal, &cards, Some(&schema_of(&AUDIT.role())), false).schema());
         if synthesis {
             ask.purpose = Purpose::Synthesis;
         }

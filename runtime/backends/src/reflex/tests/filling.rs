@@ -9,7 +9,8 @@ use proptest::prelude::*;
 fn filled(schema: &Value, max_bytes: usize) -> Value {
     static LAST: OnceLock<CompletionRequest> = OnceLock::new();
     let mut ask = LAST.get_or_init(|| run(&AUDIT, 8).asks.pop().unwrap()).clone();
-    ask.reply_schema = Arc::new(prompt::legal_schema(Legal::Final, &[], Some(schema), false, &[]));
+    ask.reply_schema =
+        Arc::new(super::session::legal::LegalReplies::new(Legal::Final, &[], Some(schema), false).schema());
     ask.max_output_bytes = max_bytes;
     serde_json::from_str(&reply(&ask)).unwrap()
 }

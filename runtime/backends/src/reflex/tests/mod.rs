@@ -273,7 +273,7 @@ impl Scene<'_> {
                 Next::Ask(question) => {
                     let ask = ask(
                         question.messages,
-                        prompt::legal_schema(question.legal, &cards, schema.as_ref(), false, &[]),
+                        session::legal::LegalReplies::new(question.legal, &cards, schema.as_ref(), false).schema(),
                     );
                     assert_ne!((question.legal, ask.messages.len()), (Legal::Final, 0));
                     let text = reply(&ask);
