@@ -9,7 +9,7 @@ use crate::ids::{BrainId, TaskId};
 use crate::layout;
 use crate::memory::TaskOutcome;
 use crate::session::exemplar::{self, keep};
-use crate::session::{GOOD_SCORE, Transcript};
+use crate::session::{GOOD_SCORE, Transcript, role_text};
 use crate::task::TaskStatus;
 use crate::tool::{SessionEnv, WorkingCopy, with_working_copy};
 
@@ -65,7 +65,7 @@ fn learn(desk: &mut WorkingCopy, task: &TaskId, score: f64, shares: bool) -> Res
                 return Ok(None);
             }
             let role = desk.read(&layout::rel(layout::SYSTEM)?)?.unwrap_or_default();
-            let Some(example) = exemplar::harvest(&transcript, &String::from_utf8_lossy(&role)) else {
+            let Some(example) = exemplar::harvest(&transcript, &role_text(&role)?) else {
                 return Ok(None);
             };
             match keep::keep(desk, example)? {

@@ -8,6 +8,7 @@ use crate::memory::EvidenceStatus;
 use crate::redact::redact;
 use crate::session::Transcript;
 use crate::session::grounding::{Ground, Grounding, unsupported};
+use crate::skill::guard::{ObjectionWeight, objections};
 use crate::text;
 use crate::text::words::is_stop_word;
 
@@ -58,8 +59,16 @@ pub fn harvest(transcript: &Transcript, role: &str) -> Option<Example> {
     let answer = short(answer, &calls, &question, role);
     let example = Example { task: transcript.task.clone(), question, calls, answer };
     let written = serde_json::to_string(&example).ok()?;
-    // A secret in an argument or an answer is no example for anybody.
-    (written.len() <= EXAMPLE_BYTES && redact(&written) == written).then_some(example)
+    // A secret in an argument or an answer is no example for anybody, and an order to whoever reads it is none.
+    (written.len() <= EXAMPLE_BYTES && redact(&written) == written && !gives_orders(&example)).then_some(example)
+}
+
+/// Whether a text of the example speaks to whoever reads it. The texts are looked at as they will be shown: in the file
+/// they stand as quotations, which the guard of skills lets pass.
+fn gives_orders(example: &Example) -> bool {
+    let refuses = |text: &str| objections(text).iter().any(|found| found.weight == ObjectionWeight::Refusal);
+    let called = |call: &ExampleCall| refuses(&call.result) || refuses(&text_of(&Value::Object(call.args.clone())));
+    refuses(&example.question) || example.calls.iter().any(called) || refuses(&text_of(&example.answer))
 }
 
 /// Whether every fact of an answer comes from a result: what is kept where nobody says whether a task went well.
@@ -169,14 +178,34 @@ fn short(answer: Value, calls: &[ExampleCall], question: &str, role: &str) -> Va
     Value::Object(fields)
 }
 
-/// A text without what could be taken for a message of the loop or a mark of a chat format.
+/// Marks of chat formats. A blank behind the first character makes plain text of them.
+const MARKS: [&str; 9] =
+    ["<|", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<start_of_turn>", "<end_of_turn>", "<s>", "</s>"];
+
+/// A text without what could be taken for a message of the loop, a piece of an example or a mark of a chat format.
 fn plain(text: &str) -> String {
-    text.chars()
+    let mut text = text
+        .chars()
         .filter(|c| !c.is_control() || *c == '\n')
         .collect::<String>()
-        .replace("<|", "< |")
         .replace("[result of", "(result of")
-        .replace("```", "'''")
+        .replace("```", "'''");
+    for mark in MARKS {
+        let (first, rest) = mark.split_at(1);
+        text = text.replace(mark, &format!("{first} {rest}"));
+    }
+    let poses = |line: &str| {
+        let line = line.trim_start();
+        line.starts_with("Question:") || line.starts_with('{') && line.contains("\"tool\"")
+    };
+    match text.lines().any(poses) {
+        true => text
+            .lines()
+            .map(|line| if poses(line) { format!("> {line}") } else { line.to_owned() })
+            .collect::<Vec<_>>()
+            .join("\n"),
+        false => text,
+    }
 }
 
 #[cfg(test)]
