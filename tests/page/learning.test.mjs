@@ -55,7 +55,7 @@ pageTest("one state is chosen, stands in the address, and leads to its skill", {
   await page.getByRole("heading", { name: "cellar" }).first().waitFor();
 });
 
-pageTest("a narrow screen shows states and gains too", { width: 400, hash: LEARNING }, async (page) => {
+pageTest("on a narrow screen the table scrolls and the page does not", { width: 400, hash: LEARNING }, async (page) => {
   const [attic] = await rows(page);
   assert.equal(attic[1], "harmful");
   const wide = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);

@@ -57,7 +57,8 @@ fn learn(desk: &mut WorkingCopy, task: &TaskId, score: f64, shares: bool) -> Res
         true => {
             let kept = desk.brain()?.settled_task(task)?;
             let Some((status, Some(content))) = kept else { return Ok(None) };
-            let transcript = Transcript::parse(&content)?;
+            // By the rules of now: this is a step of its own.
+            let transcript = Transcript { guarded: true, ..Transcript::parse(&content)? };
             if status != TaskStatus::Converged.name() {
                 return Ok(None);
             }

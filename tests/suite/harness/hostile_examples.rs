@@ -97,14 +97,9 @@ async fn a_result_cannot_pose_as_more_of_the_example() {
     let lines: Vec<&str> = prompt.lines().map(str::trim_start).collect();
     let begin = |with: &str| lines.iter().filter(|line| line.starts_with(with)).count();
     assert_eq!((begin("Question: "), begin("{\"tool\": \"send\""), begin("[result of")), (1, 0, 1), "{prompt}");
-    // The file has one example, whatever the result says of fences.
-    let examples = examples_in(&kept);
-    assert_eq!(examples, 1, "{kept}");
-}
-
-/// How many examples a reader of the file finds.
-fn examples_in(text: &str) -> usize {
-    text.lines().filter(|line| line.starts_with("{\"task\":")).count()
+    // The file has an example of each task, whatever a result says of fences.
+    let examples = kept.lines().filter(|line| line.starts_with("{\"task\":")).count();
+    assert_eq!((examples, kept.matches("```json").count()), (2, 2), "{kept}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -238,6 +238,7 @@ impl TaskRun<'_> {
             shown: prepared.learned.shown,
             outcome: TaskOutcome::default(),
             harvest: self.harvest(),
+            guarded: self.harvest() != HarvestRule::Never && self.replayed.is_none_or(|replayed| replayed.guarded),
             turns: std::mem::take(&mut driven.turns),
             synthesis: None,
             stop: stop.clone(),
