@@ -128,7 +128,7 @@ async fn after_every_tool_has_failed_often_enough_it_may_say_that_it_could_not_f
     for role in ["", "---\ngrounding: strict\n---\n"] {
         let brains = TempBrains::new();
         made(&brains, role, None);
-        let words = [failing.as_slice(), &[honest.clone()]].concat();
+        let words = [failing.as_slice(), std::slice::from_ref(&honest)].concat();
         let (outcome, told) = with_find_alone(&brains, &words).await;
         let ended = (outcome.status, outcome.answer.as_ref());
         assert_eq!(ended, (TaskStatus::Converged, Some(&honest)), "{role:?}: {:?}", told.last());
