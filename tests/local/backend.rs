@@ -28,6 +28,8 @@ const SYSTEM: (Role, &str) = (Role::System, "You are a helpful assistant who ans
 #[tokio::test]
 async fn the_same_question_gets_the_same_bytes_whatever_was_read_before_and_with_any_number_of_threads() {
     let Some(local) = model(&ModelCache::new()) else { return };
+    let can = local.capabilities();
+    assert_eq!((can.needs_examples, can.preload_bytes), (true, 1_200), "a small model has little room");
     let question = ask(&[SYSTEM, (Role::User, "What is a lighthouse for?")], Value::Bool(true), 40);
     let first = local.complete(&question).await.expect("a reply");
     assert!(first.text.len() > 20, "{first:?}");

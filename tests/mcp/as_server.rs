@@ -42,7 +42,15 @@ fn the_public_mcp_client_runs_tasks_recalls_and_verifies_over_http_and_stdio() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{}", operator.logged());
-    assert!(said.contains("17 checks passed"), "{said}");
+    assert!(said.contains("27 checks passed"), "{said}");
+    // What was said over MCP is what the brains and the server know.
+    let list = serving.client().key(&key).get("/v1/tasks").json();
+    assert_eq!(list["tasks"][0]["value"], 0.7, "{list}");
+    for id in ["7", "8"] {
+        let reader = herm::Reader::open(&herm::Layout::new(operator.brains()), &id.parse().unwrap()).unwrap();
+        let counts = reader.outcome_counts(herm::Timestamp(0)).unwrap();
+        assert_eq!((counts.scored, counts.score_sum, counts.known()), (1, 0.7, 1), "brain {id}");
+    }
     // Without a key nothing is even listed.
     assert_eq!(serving.client().post("/mcp", &serde_json::json!({})).status, 401);
 }

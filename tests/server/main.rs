@@ -8,6 +8,7 @@ mod doors;
 mod fair;
 mod feedback;
 mod held;
+mod learning;
 mod lost_keys;
 mod operate;
 mod page;
@@ -66,6 +67,16 @@ fn answering(text: &str) -> Operator {
 fn answering_and(text: &str, more: &str) -> Operator {
     let model = saying(text);
     with_model_and(&model, more).with_model(model)
+}
+
+/// Changes a brain of an operator before it serves.
+fn with_brain(operator: &Operator, id: &str, change: impl FnOnce(&mut herm::Brain)) {
+    let signer = std::sync::Arc::new(herm_tests::signer());
+    let options = herm::BrainOptions { signer: Some(signer), ..herm::BrainOptions::default() };
+    let layout = herm::Layout::new(operator.brains());
+    let mut brain = herm::Brain::open(&layout, &id.parse().expect("an id"), &options).expect("opened");
+    change(&mut brain);
+    brain.close().expect("closed");
 }
 
 fn run(client: &Client, agent: &str, input: &str) -> Answer {

@@ -6,7 +6,7 @@ use std::process::Command;
 use herm_tests::generate;
 use serde_json::json;
 
-use crate::{operator, run, vault};
+use crate::{answering, operator, run, vault};
 
 /// The tests of the page and the browser they run in; `None` where something is missing.
 fn browser(test: &str) -> Option<(PathBuf, PathBuf)> {
@@ -76,4 +76,27 @@ fn the_page_works_in_a_browser() {
     assert!(output.status.success(), "{said}\n{}", operator.logged());
     assert!(std::fs::read_dir(&shots).unwrap().count() > 10, "screenshots are kept");
     assert!(said.contains("# fail 0") && !said.contains("# pass 0"), "{said}");
+}
+
+/// The agent's trials are real: a skill that helps, one that hurts, one that is not decided and one that nothing is known of.
+#[test]
+fn the_learning_tab_shows_where_every_skill_stands_in_a_browser() {
+    let Some((tests, browser)) = browser("the learning tab in a browser") else { return };
+    let operator = answering(r#"{"done":1}"#);
+    crate::with_brain(&operator, "7", herm_tests::learned::every_state);
+    let serving = operator.serve();
+    let shots = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
+    std::fs::create_dir_all(&shots).unwrap();
+    let output = Command::new("node")
+        .args(["--test", "--test-reporter=tap", "learning.test.mjs"])
+        .current_dir(&tests)
+        .env("HERM_PAGE_URL", format!("http://{}", serving.address()))
+        .env("HERM_PAGE_SHOTS", &shots)
+        .env("HERM_PAGE_BROWSER", &browser)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{}", operator.logged());
+    assert!(said.contains("# fail 0") && !said.contains("# pass 0"), "{said}");
+    assert!(shots.join("learned-light.png").is_file() && shots.join("learned-dark.png").is_file());
 }

@@ -4,6 +4,7 @@ mod cli;
 mod elsewhere;
 mod fences;
 mod harness;
+mod learning;
 mod operators;
 mod prune;
 mod resume;

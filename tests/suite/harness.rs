@@ -3,13 +3,16 @@
 mod exemplars;
 mod failures;
 mod gate;
+mod hostile_examples;
 mod learning;
 mod order;
 mod private_words;
 mod receipts;
 mod replays;
 mod skills;
+mod taught;
 mod trials;
+mod verified;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,65 +1,16 @@
 //! `herm learn status|trials|show|stop|report` through the command line.
 
-use herm::memory::{Arm, OutcomeReport, OutcomeSource, OutcomeValue, TaskEntry, TaskOutcome, TrialTask};
-use herm::skill::CreatedBy;
-use herm::trial::pass::{self, TrialMemory, TrialScope};
-use herm::trial::sequential::TrialPolicy;
-use herm::{Brain, Draft, StepKind};
-use herm_tests::brains::{skill_text, slug};
+use herm_tests::learned::every_state;
 use herm_tests::{Herm, TempBrains};
 use serde_json::json;
 
 use crate::HERM;
 
-/// Tasks that matched a skill, with the outcome of each arm.
-fn tasks(brain: &mut Brain, skill: &str, [shown, held]: [OutcomeValue; 2], count: usize) {
-    for number in 0..count {
-        let (arm, value, cost) = if number % 2 == 0 { (Arm::Shown, shown, 300) } else { (Arm::HeldBack, held, 100) };
-        let (task, at) = (format!("{skill}-{number}"), brain.clock().now());
-        let mut draft = Draft::new();
-        draft.task(TaskEntry {
-            task: task.clone(),
-            subscriber: None,
-            outcome: "converged".to_owned(),
-            summary: "did it".to_owned(),
-            at,
-        });
-        let report = OutcomeReport { source: OutcomeSource::Verifier, value, note: None, at };
-        draft.outcome(&task.parse().expect("an id"), TaskOutcome::of(vec![report]));
-        draft.trial_task(TrialTask {
-            skill: slug(skill),
-            task,
-            arm,
-            at,
-            score: None,
-            errors: 0,
-            turns: 2,
-            micro_usd: cost,
-            rehearsed: false,
-        });
-        brain.settle(&draft, StepKind::Task, "converged: did it").expect("settled");
-    }
-}
-
 /// A brain with a skill that helps, one that hurts, one that is not decided and one that nothing is known of.
 fn learned() -> (TempBrains, Herm) {
     let brains = TempBrains::new();
     let mut brain = brains.make("1");
-    for name in ["attic", "cellar", "garage", "shed"] {
-        let mut draft = Draft::new();
-        let text = skill_text(name, "Look there first.");
-        brain.edit(&mut draft).create_skill(&slug(name), &text, CreatedBy::Agent).expect("made");
-        brain.settle(&draft, StepKind::Maintenance, "learned").expect("settled");
-    }
-    let mut memory = TrialMemory::default();
-    let mut look = |brain: &mut Brain| {
-        pass::run(brain, &mut memory, &TrialPolicy::default(), TrialScope::All).expect("a pass");
-    };
-    look(&mut brain);
-    tasks(&mut brain, "attic", [OutcomeValue::Bad, OutcomeValue::Good], 12);
-    tasks(&mut brain, "cellar", [OutcomeValue::Good, OutcomeValue::Bad], 14);
-    tasks(&mut brain, "garage", [OutcomeValue::Score(0.5), OutcomeValue::Score(0.25)], 6);
-    look(&mut brain);
+    every_state(&mut brain);
     brain.close().expect("closed");
     let herm = Herm::new(HERM, &brains.path());
     (brains, herm)

@@ -10,6 +10,7 @@ mod curator;
 mod damage;
 mod evidence;
 mod evolver;
+mod feedback_command;
 mod first_edition;
 mod guard;
 mod harness;
@@ -36,6 +37,7 @@ mod skill_shelf;
 mod skills;
 mod terminal;
 mod trials;
+mod verifiers;
 
 /// The `herm` command under test.
 const HERM: &str = env!("CARGO_BIN_EXE_herm-under-test");

@@ -8,6 +8,7 @@ pub mod generate;
 pub mod http;
 pub mod hub_server;
 pub mod imitator;
+pub mod learned;
 pub mod meaning;
 pub mod model_server;
 pub mod models;

@@ -9,7 +9,7 @@ use crate::ids::{BrainId, TaskId};
 use crate::layout;
 use crate::memory::TaskOutcome;
 use crate::session::exemplar::{self, keep};
-use crate::session::{GOOD_SCORE, Transcript};
+use crate::session::{GOOD_SCORE, Transcript, role_text};
 use crate::task::TaskStatus;
 use crate::tool::{SessionEnv, WorkingCopy, with_working_copy};
 
@@ -57,7 +57,8 @@ fn learn(desk: &mut WorkingCopy, task: &TaskId, score: f64, shares: bool) -> Res
         true => {
             let kept = desk.brain()?.settled_task(task)?;
             let Some((status, Some(content))) = kept else { return Ok(None) };
-            let transcript = Transcript::parse(&content)?;
+            // By the rules of now: this is a step of its own.
+            let transcript = Transcript { guarded: true, ..Transcript::parse(&content)? };
             if status != TaskStatus::Converged.name() {
                 return Ok(None);
             }
@@ -65,7 +66,7 @@ fn learn(desk: &mut WorkingCopy, task: &TaskId, score: f64, shares: bool) -> Res
                 return Ok(None);
             }
             let role = desk.read(&layout::rel(layout::SYSTEM)?)?.unwrap_or_default();
-            let Some(example) = exemplar::harvest(&transcript, &String::from_utf8_lossy(&role)) else {
+            let Some(example) = exemplar::harvest(&transcript, &role_text(&role)?) else {
                 return Ok(None);
             };
             match keep::keep(desk, example)? {

@@ -14,6 +14,7 @@ use crate::brain::{Brain, SettledStep, Step, StepKind, StepTranscript as KeptTra
 use crate::error::{Error, Result};
 use crate::evolver::review_queue;
 use crate::ids::{BrainId, TaskId, sha256};
+use crate::memory::TaskOutcome;
 use crate::session::{AnswerRelease, CancelToken, EventSender, FinishedTask, LiveTools, TaskRun, task_record};
 use crate::skill::command;
 use crate::task::{ChangedSkill, Outcome, SettleMode, Task, TaskEvent, TaskLimits, TaskStatus};
@@ -387,10 +388,23 @@ fn report(
     // Receipts of tasks without either say nothing of them, as they always did.
     let learned = &finished.transcript;
     if !learned.outcome.sources.is_empty() {
-        report["outcome"] = json!(learned.outcome);
+        report["outcome"] = signed_outcome(&learned.outcome);
     }
     if !learned.shown.is_empty() {
         report["shown"] = json!(learned.shown);
     }
     report
+}
+
+/// An outcome as a receipt has it: notes by their digests, for what a verifier says may quote the task.
+fn signed_outcome(outcome: &TaskOutcome) -> Value {
+    let sources: Vec<Value> = outcome
+        .sources
+        .iter()
+        .map(|said| {
+            let note = said.note.as_ref().map(|note| json!({ "sha256": sha256(note.as_bytes()), "bytes": note.len() }));
+            json!({ "source": said.source, "value": said.value, "note": note, "at": said.at })
+        })
+        .collect();
+    json!({ "value": outcome.value, "sources": sources })
 }

@@ -305,6 +305,7 @@ async fn the_schema_is_sent_the_way_that_was_chosen() {
         let backend = with_schema(&server, way);
         backend.complete(&ask()).await.unwrap();
         assert_eq!(backend.capabilities().constrains_replies, constrains);
+        assert_eq!(backend.capabilities().preload_bytes, 6_000, "room for skills that fit");
     }
     let sent: Vec<Value> = server.requests().into_iter().map(|request| request.body).collect();
     let format = json!({

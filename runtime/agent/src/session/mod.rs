@@ -30,6 +30,6 @@ pub mod task_record;
 mod transcript;
 
 pub use drive::{AnswerRelease, CancelToken, EventSender, LiveTools, Session, SessionLog, ToolExecutor, stop_of};
-pub use role::role_has_checks;
+pub use role::{role_has_checks, role_text};
 pub use run::{FinishedTask, GOOD_SCORE, TaskRun};
 pub use transcript::{HarvestRule, TRANSCRIPT_SCHEMA, Transcript, Turn};

@@ -7,6 +7,11 @@ use crate::checks::Check;
 use crate::error::{Error, Result};
 use crate::skill::{Document, FrontMatterValue};
 
+/// The role that `system.md` has for the prompt: without the front matter that says what a good answer is.
+pub fn role_text(system: &[u8]) -> Result<String> {
+    Role::read(system, None).map(|role| role.text)
+}
+
 /// A role as a task goes by it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Role {

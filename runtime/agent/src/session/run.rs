@@ -32,8 +32,8 @@ use crate::task::{
 };
 use crate::text;
 use crate::tool::{
-    ProgramRunner, SkillChange, SkillRules, SkillWriteOutcome, TaskFrame, TaskProposal, ToolContext, ToolSpec, Toolbox,
-    WorkingCopy, dispatch, with_working_copy, with_working_copy_inline,
+    CallEnd, Permission, ProgramRunner, SkillChange, SkillRules, SkillWriteOutcome, TaskFrame, TaskProposal,
+    ToolContext, ToolSpec, Toolbox, WorkingCopy, dispatch_to_end, with_working_copy, with_working_copy_inline,
 };
 use crate::tuning::Tuning;
 
@@ -240,6 +240,7 @@ impl TaskRun<'_> {
             shown: prepared.learned.shown,
             outcome: TaskOutcome::default(),
             harvest: self.harvest(),
+            guarded: self.harvest() != HarvestRule::Never && self.replayed.is_none_or(|replayed| replayed.guarded),
             turns: std::mem::take(&mut driven.turns),
             synthesis: None,
             stop: stop.clone(),
@@ -348,14 +349,18 @@ impl TaskRun<'_> {
             Verifier::Tool(name) => {
                 let args = json!({ "answer": answer, "question": self.frame.input.as_ref() });
                 let args = args.as_object().cloned().unwrap_or_default();
-                let report = match self.toolbox.get(name) {
-                    Some(tool) => dispatch(tool, args, &self.cx, self.frame.until + VERIFIER_TIME).await,
-                    None => return CheckResult::Unknown(format!("there is no tool {name}")),
-                };
-                match report.status {
-                    EvidenceStatus::Ok => CheckResult::Holds,
-                    EvidenceStatus::Failed => CheckResult::Fails(report.summary),
-                    EvidenceStatus::Refused => CheckResult::Unknown(report.summary),
+                let unknown = |why: &str| CheckResult::Unknown(format!("{name}: {why}"));
+                let Some(tool) = self.toolbox.get(name) else { return unknown("there is no such tool") };
+                // A replay does not verify again: what a verifier wrote would be missing there.
+                if tool.spec().permission == Permission::WriteBrain {
+                    return unknown("it writes to the brain, and a verifier may not");
+                }
+                let until = tokio::time::Instant::now() + VERIFIER_TIME;
+                let (report, end) = dispatch_to_end(tool, args, &self.cx, until).await;
+                match (report.status, end) {
+                    (EvidenceStatus::Ok, _) => CheckResult::Holds,
+                    (EvidenceStatus::Failed, CallEnd::Said) => CheckResult::Fails(report.summary),
+                    (EvidenceStatus::Failed, CallEnd::Broke) | (EvidenceStatus::Refused, _) => unknown(&report.summary),
                 }
             }
             Verifier::Program(path) => self.ask_program(path, &answer, transcript).await,

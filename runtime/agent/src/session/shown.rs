@@ -2,7 +2,7 @@
 //!
 //! What is on trial is shown to a share of the tasks that match it, by [`Arm::draw`]. A replay shows what was shown.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::exemplar::{self, Example, ExampleCache, IndexedExample};
@@ -56,46 +56,61 @@ impl ShowRules<'_> {
         let visible: Vec<Slug> =
             desk.skills()?.into_iter().filter(|card| !card.external).map(|card| card.slug).collect();
         let procedures: Vec<Slug> = visible.iter().filter(|slug| exemplar::is_procedure(slug)).cloned().collect();
-        let wants_states = self.options.trials && (self.options.preload || !procedures.is_empty());
-        let states = if wants_states { states(desk)? } else { BTreeMap::new() };
         if self.options.examples {
-            self.choose_example(desk, procedures, &states, &mut learned)?;
+            self.choose_example(desk, procedures, &mut learned)?;
         }
         if self.options.preload && self.preload_bytes > 0 && learned.example.is_none() {
-            self.choose_skills(desk, &visible, &states, &mut learned)?;
+            self.choose_skills(desk, &visible, &mut learned)?;
         }
-        self.hide(index, &learned, &states);
+        self.hide(desk, index, &learned)?;
         Ok(learned)
     }
 
-    /// Whether a skill is shown: always, never, or as it is drawn.
-    fn arm(&self, skill: &Slug, states: &BTreeMap<Slug, TrialState>) -> Option<(Arm, bool)> {
-        match states.get(skill) {
-            _ if !self.options.trials => Some((Arm::Shown, false)),
+    /// Whether a skill is shown: always, never, or as it is drawn. Only the skills that matter are looked up: a brain may
+    /// have thousands of trials.
+    fn arm(&self, desk: &mut WorkingCopy, skill: &Slug) -> Result<Option<(Arm, bool)>> {
+        if !self.options.trials {
+            return Ok(Some((Arm::Shown, false)));
+        }
+        Ok(match state_of(desk, skill)? {
             Some(TrialState::Proven) => Some((Arm::Shown, false)),
             Some(TrialState::Unproven | TrialState::Harmful) => None,
             Some(TrialState::Trial) | None => Some((Arm::draw(self.brain, skill, self.task, self.share), true)),
-        }
+        })
     }
 
-    fn choose_example(
-        &self,
-        desk: &mut WorkingCopy,
-        procedures: Vec<Slug>,
-        states: &BTreeMap<Slug, TrialState>,
-        learned: &mut Learned,
-    ) -> Result<()> {
+    fn choose_example(&self, desk: &mut WorkingCopy, procedures: Vec<Slug>, learned: &mut Learned) -> Result<()> {
         let mut known: Vec<(Slug, Arc<Vec<IndexedExample>>)> = Vec::new();
         for slug in procedures {
-            if self.options.trials && matches!(states.get(&slug), Some(TrialState::Unproven | TrialState::Harmful)) {
-                continue;
-            }
             if let Some(examples) = examples_of(self.cache, desk, &slug)? {
                 known.push((slug, examples));
             }
         }
+        while let Some((example, score)) = self.pick(&known) {
+            let Some(skill) = exemplar::procedure_slug(example.tools()) else { return Ok(()) };
+            let Some((arm, trial)) = self.arm(desk, &skill)? else {
+                // What its trial did not prove is not shown: the next best one may be.
+                let before = known.len();
+                known.retain(|(slug, _)| *slug != skill);
+                if known.len() == before {
+                    return Ok(());
+                }
+                continue;
+            };
+            let shown_as = if self.plans { ShownAs::Plan } else { ShownAs::Example };
+            learned.shown.push(ShownSkill { skill, arm, shown_as, trial, score, example: Some(example.task.clone()) });
+            if arm == Arm::Shown {
+                learned.example = Some(example);
+            }
+            break;
+        }
+        Ok(())
+    }
+
+    /// The example to show, with how near it is.
+    fn pick(&self, known: &[(Slug, Arc<Vec<IndexedExample>>)]) -> Option<(Example, Option<f64>)> {
         let all = || known.iter().flat_map(|(_, examples)| examples.iter());
-        let found = match self.options.pick {
+        match self.options.pick {
             ExamplePick::Nearest => {
                 exemplar::nearest(self.question, all()).map(|found| (found.example.clone(), Some(found.score)))
             }
@@ -105,26 +120,11 @@ impl ShowRules<'_> {
                 let count = all().count();
                 (count > 0).then(|| all().nth(drawn % count)).flatten().map(|found| (found.example.clone(), None))
             }
-        };
-        let Some((example, score)) = found else { return Ok(()) };
-        let Some(skill) = exemplar::procedure_slug(example.tools()) else { return Ok(()) };
-        let Some((arm, trial)) = self.arm(&skill, states) else { return Ok(()) };
-        let shown_as = if self.plans { ShownAs::Plan } else { ShownAs::Example };
-        learned.shown.push(ShownSkill { skill, arm, shown_as, trial, score, example: Some(example.task.clone()) });
-        if arm == Arm::Shown {
-            learned.example = Some(example);
         }
-        Ok(())
     }
 
     /// The skills that fit best, as far as they have room; all of them where there are few.
-    fn choose_skills(
-        &self,
-        desk: &mut WorkingCopy,
-        visible: &[Slug],
-        states: &BTreeMap<Slug, TrialState>,
-        learned: &mut Learned,
-    ) -> Result<()> {
+    fn choose_skills(&self, desk: &mut WorkingCopy, visible: &[Slug], learned: &mut Learned) -> Result<()> {
         let mut slugs = desk.best_skills(self.question, MOST_PRELOADED)?;
         slugs.retain(|slug| visible.binary_search(slug).is_ok());
         let others = || visible.iter().filter(|slug| !exemplar::is_procedure(slug));
@@ -141,7 +141,7 @@ impl ShowRules<'_> {
                 .recorded_usage(&slug)?
                 .is_some_and(|usage| usage.created_by == CreatedBy::Agent && !usage.pinned);
             let (arm, trial) = match is_learned {
-                true => match self.arm(&slug, states) {
+                true => match self.arm(desk, &slug)? {
                     Some(drawn) => drawn,
                     None => continue,
                 },
@@ -158,10 +158,18 @@ impl ShowRules<'_> {
     }
 
     /// What is held back, and the skills of procedures, do not stand in the index either.
-    fn hide(&self, index: &mut PromptSkills, learned: &Learned, states: &BTreeMap<Slug, TrialState>) {
+    fn hide(&self, desk: &mut WorkingCopy, index: &mut PromptSkills, learned: &Learned) -> Result<()> {
         let held = |slug: &Slug| learned.shown.iter().any(|shown| shown.skill == *slug && shown.arm == Arm::HeldBack);
-        let stays = |slug: &Slug| self.options.trials && states.get(slug) == Some(&TrialState::Unproven);
-        index.skills.retain(|card| !held(&card.slug) && (!exemplar::is_procedure(&card.slug) || stays(&card.slug)));
+        let mut stays = BTreeSet::new();
+        for card in index.skills.iter().filter(|card| self.options.trials && exemplar::is_procedure(&card.slug)) {
+            if state_of(desk, &card.slug)? == Some(TrialState::Unproven) {
+                stays.insert(card.slug.clone());
+            }
+        }
+        index
+            .skills
+            .retain(|card| !held(&card.slug) && (!exemplar::is_procedure(&card.slug) || stays.contains(&card.slug)));
+        Ok(())
     }
 
     fn as_recorded(&self, desk: &mut WorkingCopy, index: &mut PromptSkills, shown: &[ShownSkill]) -> Result<Learned> {
@@ -181,8 +189,7 @@ impl ShowRules<'_> {
                 }
             }
         }
-        let states = states(desk)?;
-        self.hide(index, &learned, &states);
+        self.hide(desk, index, &learned)?;
         Ok(learned)
     }
 }
@@ -198,8 +205,8 @@ fn preload(desk: &mut WorkingCopy, slug: Slug, body: String, learned: &mut Learn
     Ok(())
 }
 
-fn states(desk: &mut WorkingCopy) -> Result<BTreeMap<Slug, TrialState>> {
-    Ok(desk.brain()?.trials()?.into_iter().map(|trial| (trial.skill, trial.state)).collect())
+fn state_of(desk: &mut WorkingCopy, skill: &Slug) -> Result<Option<TrialState>> {
+    Ok(desk.brain()?.trial(skill)?.map(|trial| trial.state))
 }
 
 /// The examples of a procedure's skill, by what is settled.

@@ -100,6 +100,10 @@ pub struct Transcript {
     /// Whether it was to leave an example.
     #[serde(default, skip_serializing_if = "HarvestRule::is_never")]
     pub harvest: HarvestRule,
+    /// Whether the texts of its example were looked at for orders, chat marks and pieces of examples; a transcript from
+    /// before they were does not say.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guarded: bool,
     /// The turns.
     pub turns: Vec<Turn>,
     /// What was said when asked to write a skill down.

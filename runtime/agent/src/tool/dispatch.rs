@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::context::ToolContext;
 use super::{Tool, ToolOutput};
+use crate::error::ErrorKind;
 use crate::memory::{EvidenceStatus, MemorySource};
 use crate::schema;
 use crate::text;
@@ -68,23 +69,46 @@ impl ToolReport {
 /// Summaries are lines, not texts.
 const SUMMARY_CHARS: usize = 160;
 
+/// Whether a tool came to say something of what it was called with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallEnd {
+    /// It did: a result, or an error that speaks of the call.
+    Said,
+    /// It crashed, took too long, or lacked what it needs.
+    Broke,
+}
+
 /// Checks the arguments, runs the tool until its timeout or `until`, and caps what it says.
 pub async fn dispatch(tool: &Arc<dyn Tool>, args: Map<String, Value>, cx: &ToolContext, until: Instant) -> ToolReport {
+    dispatch_to_end(tool, args, cx, until).await.0
+}
+
+/// The same, with how the call ended.
+pub(crate) async fn dispatch_to_end(
+    tool: &Arc<dyn Tool>,
+    args: Map<String, Value>,
+    cx: &ToolContext,
+    until: Instant,
+) -> (ToolReport, CallEnd) {
+    let refused = |text: String, summary: String| (ToolReport::refused(text, summary), CallEnd::Said);
     let card = tool.spec();
     let value = Value::Object(args);
     let problems = schema::problems(&card.schema, &value);
     if !problems.is_empty() {
         let text =
             format!("The call was not run: the arguments do not fit {}.\n- {}", card.name, problems.join("\n- "));
-        return ToolReport::refused(text, format!("arguments refused: {}", problems.join("; ")));
+        return refused(text, format!("arguments refused: {}", problems.join("; ")));
     }
-    let Value::Object(args) = value else { return ToolReport::refused("the arguments are no object", "no object") };
+    let Value::Object(args) = value else {
+        return refused("the arguments are no object".to_owned(), "no object".to_owned());
+    };
     let started = Instant::now();
     let limit = until.min(started + card.timeout);
     let called = match card.quick {
         true => call_here(tool, args, cx, limit).await,
         false => call_apart(Arc::clone(tool), args, cx.clone(), limit).await,
     };
+    let end = end_of(&called);
     let mut report = report_of(called, card.timeout);
     report.millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.text = text::cut(cx.secrets().redact(report.text), card.output_cap);
@@ -94,7 +118,18 @@ pub async fn dispatch(tool: &Arc<dyn Tool>, args: Map<String, Value>, cx: &ToolC
         }
     }
     report.summary = text::line(&cx.secrets().redact(report.summary), SUMMARY_CHARS);
-    report
+    (report, end)
+}
+
+fn end_of(called: &Result<crate::error::Result<ToolOutput>, Cut>) -> CallEnd {
+    match called {
+        Ok(Ok(_)) => CallEnd::Said,
+        Ok(Err(error)) => match error.kind() {
+            ErrorKind::Unavailable | ErrorKind::Corrupt | ErrorKind::Internal => CallEnd::Broke,
+            ErrorKind::InvalidInput | ErrorKind::NotFound | ErrorKind::Conflict | ErrorKind::Refused => CallEnd::Said,
+        },
+        Err(Cut::Late | Cut::Crashed) => CallEnd::Broke,
+    }
 }
 
 /// How a call can end beside returning.

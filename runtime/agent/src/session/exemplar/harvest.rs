@@ -8,6 +8,7 @@ use crate::memory::EvidenceStatus;
 use crate::redact::redact;
 use crate::session::Transcript;
 use crate::session::grounding::{Ground, Grounding, unsupported};
+use crate::skill::guard::{ObjectionWeight, objections};
 use crate::text;
 use crate::text::words::is_stop_word;
 
@@ -22,6 +23,7 @@ const ARGUMENT_BYTES: usize = 200;
 /// the answer or a later call used. None where the task has nothing to show, or more than an example holds.
 pub fn harvest(transcript: &Transcript, role: &str) -> Option<Example> {
     let answer: Value = serde_json::from_str(transcript.stop.answer.as_deref()?).ok()?;
+    let plain = |text: &str| plain(text, transcript.guarded);
     let question = plain(&text::head(transcript.input.trim(), QUESTION_CHARS));
     let mut calls: Vec<ExampleCall> = Vec::new();
     for turn in &transcript.turns {
@@ -58,8 +60,20 @@ pub fn harvest(transcript: &Transcript, role: &str) -> Option<Example> {
     let answer = short(answer, &calls, &question, role);
     let example = Example { task: transcript.task.clone(), question, calls, answer };
     let written = serde_json::to_string(&example).ok()?;
-    // A secret in an argument or an answer is no example for anybody.
-    (written.len() <= EXAMPLE_BYTES && redact(&written) == written).then_some(example)
+    // A secret in an argument or an answer is no example for anybody, and an order to whoever reads it is none.
+    (written.len() <= EXAMPLE_BYTES && redact(&written) == written && !(transcript.guarded && gives_orders(&example)))
+        .then_some(example)
+}
+
+/// Whether a text of the example speaks to whoever reads it. The texts are looked at as they will be shown: in the file
+/// they stand as quotations, which the guard of skills lets pass.
+fn gives_orders(example: &Example) -> bool {
+    let refuses = |text: &str| {
+        MARKS.iter().any(|mark| text.contains(mark))
+            || objections(text).iter().any(|found| found.weight == ObjectionWeight::Refusal)
+    };
+    let called = |call: &ExampleCall| refuses(&call.result) || refuses(&text_of(&Value::Object(call.args.clone())));
+    refuses(&example.question) || example.calls.iter().any(called) || refuses(&text_of(&example.answer))
 }
 
 /// Whether every fact of an answer comes from a result: what is kept where nobody says whether a task went well.
@@ -169,14 +183,34 @@ fn short(answer: Value, calls: &[ExampleCall], question: &str, role: &str) -> Va
     Value::Object(fields)
 }
 
-/// A text without what could be taken for a message of the loop or a mark of a chat format.
-fn plain(text: &str) -> String {
-    text.chars()
+/// Marks of chat formats. A blank behind the first character makes plain text of them.
+const MARKS: [&str; 9] =
+    ["<|", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<start_of_turn>", "<end_of_turn>", "<s>", "</s>"];
+
+/// A text without what could be taken for a message of the loop, a piece of an example or a mark of a chat format.
+fn plain(text: &str, guarded: bool) -> String {
+    let mut text = text
+        .chars()
         .filter(|c| !c.is_control() || *c == '\n')
         .collect::<String>()
-        .replace("<|", "< |")
         .replace("[result of", "(result of")
-        .replace("```", "'''")
+        .replace("```", "'''");
+    for mark in if guarded { &MARKS[..] } else { &MARKS[..1] } {
+        let (first, rest) = mark.split_at(1);
+        text = text.replace(mark, &format!("{first} {rest}"));
+    }
+    let poses = |line: &str| {
+        let line = line.trim_start();
+        line.starts_with("Question:") || line.starts_with('{') && line.contains("\"tool\"")
+    };
+    match guarded && text.lines().any(poses) {
+        true => text
+            .lines()
+            .map(|line| if poses(line) { format!("> {line}") } else { line.to_owned() })
+            .collect::<Vec<_>>()
+            .join("\n"),
+        false => text,
+    }
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ pub(in crate::session) fn transcript(
             report: Some(ToolReport::new(*status, *text, "")),
         })
         .collect();
+    transcript.guarded = true;
     transcript.stop = Stop { reason: StopReason::Final, answer: Some(answer.to_owned()), message: None };
     transcript
 }
