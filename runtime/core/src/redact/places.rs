@@ -156,6 +156,7 @@ pub(super) fn named(text: &str, start: usize, end: usize, keeping: Keeping) -> O
         _ if name.eq_ignore_ascii_case("auth") && !matches!(bytes.get(start.wrapping_sub(1)), Some(b'_')) => {
             return None;
         }
+        _ if keeping == Keeping::Text && name.eq_ignore_ascii_case("token") && names_place(text, start) => return None,
         _ => {}
     }
     let (from, until, is_quoted) = assigned(text, start, end)?;
@@ -199,6 +200,28 @@ fn names_secret(value: &str) -> bool {
 /// Whether the name that goes on at `at` is that of a key for everyone: `PUBLIC_KEY`, `PUBLISHABLE_KEY`.
 fn names_public(text: &str, at: usize) -> bool {
     text.get(..at).is_some_and(|before| before.ends_with("PUBLIC") || before.ends_with("PUBLISHABLE"))
+}
+
+/// Whether the name of a token that goes on at `at` is that of a place in a list, a state of a thing or a device, which
+/// nobody gets in with: `nextPageToken`, `version_token`.
+fn names_place(text: &str, at: usize) -> bool {
+    const PLACES: [&str; 11] = [
+        "page",
+        "next",
+        "continuation",
+        "pagination",
+        "cursor",
+        "scroll",
+        "resume",
+        "sync",
+        "version",
+        "consistency",
+        "device",
+    ];
+    let before = text.get(..at).unwrap_or_default().trim_end_matches(['_', '-']);
+    let word = before.get(before.ceil_char_boundary(before.len().saturating_sub(12))..).unwrap_or_default();
+    let word = word.to_ascii_lowercase();
+    PLACES.iter().any(|place| word.ends_with(place))
 }
 
 /// `Bearer …`, with the token at `start`.

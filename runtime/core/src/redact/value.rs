@@ -85,7 +85,7 @@ const MADE_UP: [&str; 37] = [
 ];
 
 /// Published samples that everyone copies.
-const PUBLISHED: [&str; 15] = [
+const PUBLISHED: [&str; 16] = [
     "eyJzdWIiOiIxMjM0NTY3ODkw",
     "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
     "4eC39HqLyjWDarjtT1zdp7dc",
@@ -95,6 +95,8 @@ const PUBLISHED: [&str; 15] = [
     // The keys of the emulators of Azure Storage and Cosmos DB.
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1",
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEH",
+    // The secret of every page on one-time passwords.
+    "JBSWY3DPEHPK3PXP",
     // The UUIDs of encyclopedias, standards and the manuals of generators.
     "550e8400-e29b-41d4-a716-",
     "123e4567-e89b-12d3-a456-",
@@ -431,14 +433,18 @@ pub(super) fn is_random(value: &str) -> bool {
     // Of a web token, the signature is what nobody can guess.
     let is_web_token = value.starts_with("eyJ") && value.contains('.');
     let value = if is_web_token { value.split('.').nth(2).unwrap_or_default() } else { value };
-    let is_unguessable = |value: &str| is_varied(value) && !says_stand_in(value) && is_unguessed(core(value));
-    is_unguessable(value)
-        && plain_text(value).is_none_or(|text| {
-            // Of `user:password` the password is what nobody should know.
-            let password = text.split_once(':').map_or(text.as_str(), |(_, password)| password);
-            let is_apart = |c: char| !(c.is_ascii_alphanumeric() || "_-+/=".contains(c));
-            text.split(is_apart).any(is_unguessable) || (is_strong(password) && !text.contains([' ', ';', '{', '"']))
-        })
+    is_unguessable(value) && plain_text(value).is_none_or(|text| holds_secret(&text))
+}
+
+fn is_unguessable(value: &str) -> bool {
+    is_varied(value) && !says_stand_in(value) && is_unguessed(core(value))
+}
+
+/// Whether a text that was decoded holds what nobody made up. Of `user:password` the password is what nobody should know.
+fn holds_secret(text: &str) -> bool {
+    let password = text.split_once(':').map_or(text, |(_, password)| password);
+    let is_apart = |c: char| !(c.is_ascii_alphanumeric() || "_-+/=".contains(c));
+    text.split(is_apart).any(is_unguessable) || (is_strong(password) && !text.contains([' ', ';', '{', '"']))
 }
 
 /// What a text says that is in base64: the identifiers and words that services encode, and no key, which is bytes drawn at
@@ -457,7 +463,11 @@ pub(super) fn is_strong(value: &str) -> bool {
     let kinds: [fn(&u8) -> bool; 4] =
         [u8::is_ascii_lowercase, u8::is_ascii_uppercase, u8::is_ascii_digit, u8::is_ascii_punctuation];
     let kinds = kinds.iter().filter(|kind| value.bytes().any(|byte| kind(&byte))).count();
-    value.len() >= 8 && kinds >= 3 && !is_stand_in(value) && !is_sample(value)
+    value.len() >= 8
+        && kinds >= 3
+        && !is_stand_in(value)
+        && !is_sample(value)
+        && plain_text(value).is_none_or(|text| holds_secret(&text))
 }
 
 /// Long enough, of more than one kind of character, and no placeholder.
@@ -573,6 +583,7 @@ mod tests {
         {
             assert!(!is_random(&encoded(text)), "{text}");
         }
+        assert!(!is_strong(&encoded("not my real password")) && is_strong(&encoded("deploy:Kq9!x3Lm")));
         let header = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9";
         assert!(!is_random(&format!("{header}.test")) && !is_random(&format!("{header}.eyJzdWIiOjF9.signature")));
         assert!(is_random(&format!("{header}.eyJzdWIiOjF9.k9Xw2mPq7RtZ4vBnL3sDk9Xw2mPq7Rt")));
