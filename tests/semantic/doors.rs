@@ -80,3 +80,25 @@ fn without_a_model_or_with_one_that_fails_words_are_searched_and_it_is_said() {
         assert_eq!((code, &found["byMeaning"], &found["hits"]), (0, &json!(false), &json!([])), "{found:#}");
     }
 }
+
+#[test]
+fn the_vectors_of_a_brain_are_made_by_a_command_and_made_once() {
+    let Some(minilm) = models::minilm() else { return };
+    let operator = operator("");
+    let run = operator.herm().run(&["semantic", "index", "1"]);
+    assert_eq!(run.code, 2, "{run:?}");
+    assert!(run.stderr.contains("no embedding model is configured"), "{run:?}");
+    assert!(run.stderr.contains("set `embedder` in [semantic] to its directory"), "{run:?}");
+
+    let config = operator.path().join("config.toml");
+    let text = std::fs::read_to_string(&config).expect("the configuration");
+    // Nothing makes vectors behind a task here: the command alone does.
+    std::fs::write(config, format!("{text}\n[semantic]\nembedder = {minilm:?}\n")).expect("written");
+    let (code, first) = operator.herm().json(&["semantic", "index", "1"]);
+    let made = first["made"].as_u64().unwrap_or_default();
+    assert!(code == 0 && made > 0 && first["missing"] == made, "{first:#}");
+    let run = operator.herm().run(&["semantic", "index", "1"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "brain 1 lacks no vectors\n"), "{run:?}");
+    let (code, again) = operator.herm().json(&["semantic", "index", "1"]);
+    assert_eq!((code, again), (0, json!({ "id": "1", "made": 0, "missing": 0 })));
+}

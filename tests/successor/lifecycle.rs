@@ -1,8 +1,10 @@
 //! What is left of successors, and what is not.
 
-use herm_tests::can_sandbox;
 use std::process::Stdio;
 
+use herm::ids::SystemRandom;
+use herm::receipt::Signer;
+use herm_tests::can_sandbox;
 use serde_json::json;
 
 use crate::{Bench, command, evaluation, scripted, small_patch};
@@ -44,23 +46,36 @@ fn a_verdict_that_was_changed_on_disk_is_not_shown_as_one() {
 }
 
 #[test]
-fn a_verdict_json_that_is_not_the_signed_one_is_not_shown_approved_or_listed_as_good() {
+fn a_verdict_json_that_is_not_the_signed_one_is_not_shown_approved_or_listed() {
     if !can_sandbox() {
         return;
     }
     let bench = Bench::bare();
     let judged = bench.judge(&small_patch(), &evaluation(json!([scripted("one", &REPLIES)])), &[]);
     let (hash, plain) = (judged.json["hash"].as_str().unwrap(), judged.directory().join("verdict.json"));
-    bench.must(&["successor", "show", hash]);
+    let key = bench.path().join("steward.pem");
+    Signer::load_or_create(&key, &SystemRandom).unwrap();
+    let approve = || bench.herm().run(&["successor", "approve", hash, "--key", key.to_str().unwrap()]);
     let written = std::fs::read_to_string(&plain).unwrap();
+    let refused = |what: &str| {
+        for run in [bench.herm().run(&["successor", "show", hash]), approve()] {
+            assert!(run.code == 7 && run.stderr.contains(what), "{run:?}");
+        }
+        let (code, listed) = bench.herm().json(&["successor", "list"]);
+        let name = &hash["sha256:".len()..][..16];
+        assert_eq!((code, &listed["verdicts"], &listed["unreadable"]), (0, &json!([]), &json!([name])), "{listed:#}");
+        let run = bench.herm().run(&["successor", "list"]);
+        assert!(run.stderr.contains(&format!("not readable, or changed since: {name}")), "{run:?}");
+        assert!(!judged.directory().join("approval.dsse.json").exists());
+    };
     std::fs::write(&plain, written.replace("\"NEEDS_REVISION\"", "\"APPROVE\"")).unwrap();
-    let shown = bench.herm().run(&["successor", "show", hash]);
-    assert!(shown.code == 7 && shown.stderr.contains("verdict.json of verdict"), "{shown:?}");
-    assert!(shown.stderr.contains("is not the verdict that was signed"), "{shown:?}");
+    refused("is not the verdict that was signed");
     std::fs::remove_file(&plain).unwrap();
-    assert_eq!(bench.herm().run(&["successor", "show", hash]).code, 7);
+    refused("is not the verdict that was signed");
     std::fs::write(&plain, written).unwrap();
     bench.must(&["successor", "show", hash]);
+    assert!(bench.must(&["successor", "list"]).contains("NEEDS_REVISION"));
+    assert_eq!(approve().code, 0);
 }
 
 #[test]
@@ -153,37 +168,60 @@ fn where_no_sandbox_can_be_built_the_verdict_is_a_rejection() {
     let bench = Bench::bare();
     let (patch, task) =
         (bench.file("p.json", &small_patch()), bench.file("t.json", &evaluation(json!([scripted("one", &REPLIES)]))));
-    // In a user namespace that allows no other.
-    let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
-    let mut command_line = std::process::Command::new("unshare");
-    command_line.args([
-        "--user",
-        "--map-root-user",
-        "sh",
-        "-c",
-        script,
-        "sh",
-        crate::HERM,
-        "--json",
-        "successor",
-        "evaluate",
-        "1",
-    ]);
-    let output = command_line
-        .args(["--patch", &patch, "--task", &task])
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
+    let judged = without_namespaces(crate::HERM)
+        .args(["--json", "successor", "evaluate", "1", "--patch", &patch, "--task", &task])
         .env("HERM_BRAINS", bench.brains())
         .output()
         .unwrap();
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let json: serde_json::Value = serde_json::from_slice(&judged.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&judged.stderr)));
     assert_eq!(
         (&json["verdict"]["verdict"], &json["verdict"]["reason"]),
         (&json!("REJECT"), &json!("sandbox_unavailable")),
         "{json:#}"
     );
     assert!(json["verdict"]["walls"]["tier"].is_null());
+    // The sentence says what each way to a sandbox met, and what to do.
+    let said = json["verdict"]["evaluation_summary"].as_str().unwrap();
+    assert!(said.starts_with("No sandbox: no sandbox can be built here: namespaces: "), "{said}");
+    assert!(said.contains("; bubblewrap: ") && said.contains("allow unprivileged user namespaces (sysctl"), "{said}");
+    assert!(!said.contains("os error"), "{said}");
+}
+
+/// A command in a user namespace that allows no other, as on a machine that forbids them.
+fn without_namespaces(program: impl AsRef<std::ffi::OsStr>) -> std::process::Command {
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c"]);
+    command.args(["echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"", "sh"]).arg(program);
+    command.env_clear().env("PATH", "/usr/bin:/bin");
+    command
+}
+
+#[test]
+fn where_no_sandbox_can_be_built_tests_that_need_one_are_named_as_not_run() {
+    if !can_sandbox() {
+        return;
+    }
+    let named = "lifecycle::the_same_patch_and_seed_give_the_same_judgement";
+    let output =
+        without_namespaces(std::env::current_exe().unwrap()).args([named, "--exact", "--nocapture"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output:?}");
+    let sentence = format!(
+        "NOT RUN: {named}: needs a sandbox (apt-get install bubblewrap, or allow unprivileged user namespaces (sysctl))"
+    );
+    assert!(said.contains(&sentence), "{said}");
+    // Where every test must run, it fails, and says the same.
+    let output = without_namespaces(std::env::current_exe().unwrap())
+        .args([named, "--exact", "--nocapture"])
+        .env("HERM_CI", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains(&format!("{named} must run here, and needs a sandbox")),
+        "{said}"
+    );
 }
 
 #[test]

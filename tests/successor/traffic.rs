@@ -1,17 +1,19 @@
 //! Patches and ordinary tasks on the same brain: what a task in between voids, and what it does not.
 
-use herm_tests::can_sandbox;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use herm::ids::SystemRandom;
 use herm::receipt::Signer;
-use herm::successor::detector::{Detector, DetectorOptions, notes};
-use herm::{BrainId, Harness, Task};
+use herm::skill::CreatedBy;
+use herm::successor::bottleneck::{BottleneckKind, ObservationEnv, observe_within};
+use herm::successor::detector::{Detector, DetectorOptions, look, notes};
+use herm::{BrainId, Draft, Harness, Reader, StepKind, Task};
+use herm_tests::brains::{skill_text, slug};
 use herm_tests::operator::{Operator, Serving};
-use herm_tests::{TempBrains, signer};
+use herm_tests::{TempBrains, can_sandbox, signer};
 use serde_json::{Value, json};
 
 use crate::{HERM, patch};
@@ -280,4 +282,39 @@ async fn a_detector_in_the_library_looks_after_sessions_and_not_too_often() {
     }
     harness.shutdown().await.unwrap();
     assert_eq!(found(&brains.path()).unwrap(), first, "an hour has not passed");
+}
+
+#[tokio::test]
+async fn a_look_whose_time_is_over_reads_no_task_and_drafts_nothing() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    // Skills that nobody uses and that the prompt has no room for are seen without reading a task.
+    let mut draft = Draft::new();
+    for number in 0..240 {
+        let name = format!("own-{number}");
+        let text = skill_text(&name, "Nobody uses it.");
+        brain.edit(&mut draft).create_skill(&slug(&name), &text, CreatedBy::Agent).unwrap();
+    }
+    brain.settle(&draft, StepKind::Curate, "240 skills").unwrap();
+    brain.close().unwrap();
+    let harness = Harness::builder()
+        .brains(brains.path())
+        .toolbox(herm_tools::standard().unwrap())
+        .signer(signer())
+        .build()
+        .unwrap();
+    let id: BrainId = "1".parse().unwrap();
+    for _ in 0..2 {
+        harness.run(&id, Task::new(SOURCE)).await.unwrap();
+    }
+    harness.shutdown().await.unwrap();
+    let reader = Reader::open(&brains.layout(), &id).unwrap();
+    let around = ObservationEnv { toolbox: harness.toolbox().clone(), context_bytes: None };
+    let tasks = |until: Option<Instant>| observe_within(&reader, &around, 50, until).unwrap().tasks.len();
+    assert_eq!((tasks(None), tasks(Some(Instant::now()))), (2, 0));
+    let over = DetectorOptions { within: Duration::ZERO, ..DetectorOptions::default() };
+    let found = look(&harness, &id, &over).unwrap();
+    let kinds: Vec<BottleneckKind> = found.bottlenecks.iter().map(|one| one.kind).collect();
+    assert_eq!((found.tasks, kinds, found.draft), (0, vec![BottleneckKind::UnusedSkills], None));
+    assert_eq!(found.passed_over, ["no time was left to draft a patch"]);
 }

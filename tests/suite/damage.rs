@@ -11,9 +11,10 @@ use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry};
 use herm::receipt::{TrustedKeys, check, repair};
 use herm::{Brain, BrainId, BrainOptions, Draft, ErrorKind, Layout, Reader, StepKind, Timestamp};
 use herm_tests::brains::{skill_text, slug};
-use herm_tests::{TempBrains, signer};
+use herm_tests::{Herm, TempBrains, signer};
+use serde_json::json;
 
-use crate::first_edition;
+use crate::{HERM, first_edition};
 
 pub(crate) const LOG: &str = "memory.db-wal";
 
@@ -338,6 +339,54 @@ fn a_content_of_the_journal_that_was_changed_is_noticed() {
     assert!(!report.is_sound() && report.journal.wrong[0].contains(&old.to_string()), "{report:?}");
     let mut brain = brains.open("1").expect("opened");
     assert_eq!(brain.undo(3, OnChanged::Refuse).expect_err("refused").kind(), ErrorKind::Refused);
+}
+
+#[test]
+fn both_verifying_commands_notice_a_journal_that_was_changed() {
+    let edits = [
+        ("UPDATE steps SET summary = 'nothing happened' WHERE seq = 3", "the journal of step 3 is not the one that"),
+        ("UPDATE steps SET at = at + 1 WHERE seq = 3", "step 3 of the journal is not the one that receipt 3 speaks of"),
+        ("UPDATE changes SET path = 'USER.md' WHERE seq = 2", "the journal of step 2 is not the one that receipt 2"),
+        ("DELETE FROM changes WHERE seq = 2", "step 2 of the journal is not the one that receipt 2 speaks of"),
+        (
+            "INSERT INTO changes SELECT 9, path, before, after FROM changes WHERE seq = 2",
+            "a change of step 9, and no such",
+        ),
+        ("UPDATE row_undo SET before = '[]' WHERE step = 3", "the journal of step 3 is not the one that receipt 3"),
+        ("DELETE FROM row_undo WHERE step = 3", "the journal of step 3 is not the one that receipt 3"),
+        ("UPDATE blobs SET content = x'00'", "the journal's content "),
+        ("DELETE FROM blobs", "the journal has lost a content of MEMORY.md (step 2)"),
+    ];
+    for (edit, says) in edits {
+        let brains = TempBrains::new();
+        let herm = Herm::new(HERM, &brains.path());
+        for arguments in [
+            &["init", "1"][..],
+            &["memory", "add", "1", "the vault holds ether"],
+            &["memory", "add", "1", "the deployer is a multisig", "--fact", "deployer"],
+            &["brain", "verify", "1"],
+            &["receipts", "verify", "1"],
+        ] {
+            let run = herm.run(arguments);
+            assert_eq!(run.code, 0, "{arguments:?}: {run:?}");
+        }
+        let database = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+        assert!(database.execute(edit, []).expect("edited") > 0, "{edit}");
+        drop(database);
+        let run = herm.run(&["brain", "verify", "1"]);
+        assert!(
+            run.code == 7 && run.stdout.contains("not as signed: ") && run.stdout.contains(says),
+            "{edit}: {run:?}"
+        );
+        assert!(run.stderr.contains("restore the brain from a snapshot"), "{edit}: {run:?}");
+        let run = herm.run(&["receipts", "verify", "1"]);
+        assert!(run.code == 1 && run.stdout.ends_with("not sound\n"), "{edit}: {run:?}");
+        assert!(run.stdout.contains("WRONG the tape: the content has the lock's hash, and yet"), "{edit}: {run:?}");
+        let (code, said) = herm.json(&["receipts", "verify", "1"]);
+        assert_eq!((code, &said["sound"], &said["proven"]), (1, &json!(false), &json!([])), "{edit}");
+        // Contents that the journal keeps are looked at by `brain verify` alone.
+        assert_eq!(run.stdout.contains(says), !edit.contains("blobs"), "{edit}: {run:?}");
+    }
 }
 
 #[test]

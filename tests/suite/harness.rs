@@ -1,5 +1,6 @@
 //! A whole task through the library: scripted words, real brains, real tools.
 
+mod answers;
 mod exemplars;
 mod failures;
 mod gate;

@@ -324,3 +324,63 @@ fn a_stranger_verifies_without_herm() {
         assert!(!verify(&key).status.success(), "{what} was not noticed");
     }
 }
+
+/// The cases of the page, read by both verifiers.
+#[test]
+fn files_of_receipts_at_the_edge_are_read_alike_by_herm_and_by_a_stranger() {
+    let (dir, herm) = herm();
+    herm.run(&["run", "1", "--example", "vault"]);
+    let export = herm.run(&["receipts", "export", "1"]).stdout;
+    let key = herm.run(&["receipts", "key"]).stdout.trim().to_owned();
+    let lines: Vec<&str> = export.lines().collect();
+    let [first, second, checkpoint] = lines[..] else { panic!("two receipts and a checkpoint: {export}") };
+    let sound = 0;
+    let cases: [(&str, String, i32, &str); 15] = [
+        ("as it was written", export.clone(), sound, "all 2 receipts are signed by"),
+        ("no file at all but its name", String::new(), 1, "WRONG the tape: the tape has no receipts"),
+        ("blank lines alone", "\n  \n\t\r\n\n".to_owned(), 1, "WRONG the tape: the tape has no receipts"),
+        ("blank lines between", format!("\n{first}\n\n \t\n{second}\n\n{checkpoint}\n\n"), sound, "all 2 receipts"),
+        ("carriage returns", export.replace('\n', "\r\n"), sound, "all 2 receipts are signed by"),
+        ("no last newline", export.trim_end().to_owned(), sound, "a signed checkpoint says that receipt 2"),
+        ("spaces around a line", format!("  {first} \n\t{second}\n"), sound, "all 2 receipts"),
+        ("without a checkpoint", format!("{first}\n{second}\n"), sound, "the file has no checkpoint"),
+        ("one receipt", format!("{first}\n"), sound, "all 1 receipts"),
+        ("a checkpoint alone", format!("{checkpoint}\n"), 1, "WRONG line 1: the checkpoint is of another brain"),
+        (
+            "a checkpoint too early",
+            format!("{first}\n{checkpoint}\n"),
+            1,
+            "WRONG line 2: the checkpoint says that receipt 2",
+        ),
+        (
+            "something after it",
+            format!("{export}{checkpoint}\n"),
+            1,
+            "WRONG line 4: something stands after the checkpoint",
+        ),
+        (
+            "a receipt twice",
+            format!("{first}\n{first}\n{second}\n"),
+            1,
+            "WRONG line 2: its number is 1, and 2 was expected",
+        ),
+        ("a line that is no envelope", format!("{first}\n\nhello\n"), 1, "WRONG line 3: "),
+        ("a mark of byte order", format!("\u{feff}{export}"), 1, "WRONG line 1: "),
+    ];
+    let python = std::env::var_os("HERM_PYTHON");
+    if python.is_none() {
+        let get = "pip install cryptography, and HERM_PYTHON names that Python";
+        herm_untested::not_run("a stranger reads odd files of receipts", "Python with cryptography", get);
+    }
+    let (file, script) = (dir.path().join("tape"), concat!(env!("CARGO_MANIFEST_DIR"), "/data/verify_receipts.py"));
+    for (what, content, code, says) in cases {
+        std::fs::write(&file, content).expect("written");
+        let path = file.to_str().expect("UTF-8");
+        let run = herm.run(&["receipts", "verify", "--file", path, "--key", &key]);
+        assert!(run.code == code && run.stdout.contains(says), "{what}: {run:?}");
+        if let Some(python) = &python {
+            let stranger = Command::new(python).args([script, path, &key]).output().expect("Python starts");
+            assert_eq!(stranger.status.code(), Some(code), "{what}: {stranger:?}");
+        }
+    }
+}

@@ -163,3 +163,25 @@ fn without_models_built_in_there_are_no_vectors_to_make_and_it_says_so() {
     let run = herm.run(&["semantic", "index", "1"]);
     assert!(run.code == 6 && run.stderr.contains("--features semantic"), "{run:?}");
 }
+
+#[test]
+fn a_link_inside_the_skills_is_no_part_of_a_brain_and_is_not_adopted() {
+    for (link, target) in [("skills/linked.md", "/etc/hostname"), ("skills/dir-one/references/linked.md", "notes.md")] {
+        let (brains, herm) = place();
+        std::os::unix::fs::symlink(target, brains.file("1", link)).expect("linked");
+        // The hash of the lock still holds: a link has no leaf.
+        let run = herm.run(&["brain", "verify", "1"]);
+        assert!(run.code == 7 && run.stdout.contains(&format!("not allowed: {link} is a symbolic link")), "{run:?}");
+        assert!(run.stderr.contains("replace what is not allowed with regular files, or remove it"), "{run:?}");
+        let (code, report) = herm.json(&["brain", "verify", "1"]);
+        assert_eq!((code, &report["expected"]), (7, &report["computed"]));
+        assert_eq!(report["notAllowed"], json!([{ "path": link, "what": "a symbolic link" }]));
+        let run = herm.run(&["brain", "adopt", "1"]);
+        let sentence = format!("{link} is a symbolic link and cannot be part of a brain");
+        assert!(run.code == 3 && run.stderr.contains(&sentence), "{run:?}");
+        assert!(run.stderr.contains("replace it with a regular file, or remove it"), "{run:?}");
+        std::fs::remove_file(brains.file("1", link)).expect("removed");
+        assert_eq!(herm.run(&["brain", "verify", "1"]).code, 0);
+        assert_eq!(receipts(&herm).as_array().map(Vec::len), Some(1), "nothing was taken over");
+    }
+}

@@ -13,7 +13,7 @@ pub fn can_sandbox() -> bool {
     };
     let can = *CAN.get_or_init(|| {
         works("unshare", &["--user", "--map-root-user", "--mount", "true"])
-            || works("/usr/bin/bwrap", &["--ro-bind", "/", "/", "true"])
+            || works("/usr/bin/bwrap", &["--unshare-user", "--unshare-all", "--ro-bind", "/", "/", "true"])
     });
     if !can {
         let test = std::thread::current().name().unwrap_or("a test in a sandbox").to_owned();

@@ -39,7 +39,8 @@ pub struct DetectorOptions {
     pub every: Duration,
     /// How many of the last tasks are looked at, 1 to 500.
     pub tasks: usize,
-    /// How long a look may take. When it is over no further task is read, and what was read is what counts.
+    /// How long a look may take. When it is over no further task is read, nor a further turn of one; the tasks that were
+    /// read to their end are what counts.
     pub within: Duration,
 }
 
@@ -162,6 +163,7 @@ pub fn look(harness: &Harness, brain: &BrainId, how: &DetectorOptions) -> Result
     let seen = bottleneck::observe_within(&reader, &around, how.tasks, Some(until))?;
     let bottlenecks = bottleneck::detect(&seen.tasks, &seen.standing);
     let (drafted, passed_over) = match bottlenecks.is_empty() {
+        true if Instant::now() >= until => (None, vec!["no time was left to look at more tasks".to_owned()]),
         true => (None, Vec::new()),
         false if Instant::now() >= until => (None, vec!["no time was left to draft a patch".to_owned()]),
         false => {

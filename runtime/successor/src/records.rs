@@ -54,14 +54,9 @@ pub struct VerdictRecord {
 }
 
 impl VerdictRecord {
-    /// The same, if the verdict beside the signed one is the same byte for byte, and every artifact is what was signed:
-    /// whoever decides on a report decides on that one.
+    /// The same, if every artifact is what was signed: whoever decides on a report decides on that one.
     fn whole(self) -> Result<Self> {
         let root = Root::open(&self.path)?;
-        if root.read(&VERDICT.parse()?, MOST)? != Some(json(&self.verdict)?) {
-            let what = format!("{VERDICT} of verdict {} is not the verdict that was signed", self.name);
-            return Err(Error::corrupt(what).hint(format!("{SIGNED} beside it is what counts; evaluate again")));
-        }
         for artifact in &self.verdict.artifacts {
             let content = artifact.path.parse().ok().and_then(|path| root.read(&path, MOST).ok().flatten());
             if content.is_none_or(|content| sha256(&content) != artifact.sha256) {
@@ -166,6 +161,11 @@ impl VerdictStore {
         if same != (true, true) || !verdict.hash()?.starts_with(&format!("sha256:{name}")) {
             return Err(Error::corrupt(format!("verdict {name} and the files beside it do not belong together"))
                 .hint("evaluate again"));
+        }
+        // What people and other programs read is the same byte for byte.
+        if root.read(&VERDICT.parse()?, MOST)? != Some(json(&verdict)?) {
+            return Err(Error::corrupt(format!("{VERDICT} of verdict {name} is not the verdict that was signed"))
+                .hint(format!("{SIGNED} beside it is what counts; evaluate again")));
         }
         Ok(VerdictRecord { name: name.to_owned(), path, verdict, envelope, patch, evaluation })
     }

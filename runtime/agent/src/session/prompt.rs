@@ -231,3 +231,47 @@ pub fn required_keys(schema: Option<&Value>) -> Vec<String> {
     let required = schema.and_then(|schema| schema["required"].as_array()).into_iter().flatten();
     required.filter_map(Value::as_str).map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A role whose last section is this.
+    fn role(section: &str) -> String {
+        format!("# You review\n\nThe final answer counts.\n\n{section}\n")
+    }
+
+    const SCHEMA: &str = "```json\n{\"type\":\"object\",\"required\":[\"summary\",\"findings\"]}\n```";
+
+    #[test]
+    fn the_keys_are_those_of_the_schema_below_the_heading_of_the_final_answer() {
+        for heading in ["## Final answer", "# The FINAL ANSWER of a review"] {
+            let schema = final_schema(&role(&format!("{heading}\n\nOne object:\n\n{SCHEMA}")));
+            assert_eq!(required_keys(schema.as_ref()), ["summary", "findings"], "{heading}");
+        }
+    }
+
+    #[test]
+    fn a_role_without_such_a_schema_requires_no_keys() {
+        for section in [
+            "".to_owned(),
+            // No heading speaks of it.
+            format!("Give your final answer so:\n\n{SCHEMA}"),
+            "## Final answer\n\nPlain text.".to_owned(),
+            "## Final answer\n\n```json\n{\"type\":\"array\",\"required\":[\"summary\"]}\n```".to_owned(),
+            "## Final answer\n\n```json\n{ \"type\": \"object\", \n```".to_owned(),
+        ] {
+            let schema = final_schema(&role(&section));
+            assert_eq!((&schema, required_keys(schema.as_ref())), (&None, Vec::new()), "{section}");
+        }
+    }
+
+    #[test]
+    fn a_schema_whose_list_of_required_keys_is_odd_requires_what_can_be_read_of_it() {
+        assert_eq!(required_keys(Some(&json!({ "required": ["a", 7, null, "b"] }))), ["a", "b"]);
+        for schema in [json!({}), json!({ "required": "a" }), json!({ "required": [] })] {
+            assert_eq!(required_keys(Some(&schema)), Vec::<String>::new(), "{schema}");
+        }
+    }
+}

@@ -87,10 +87,14 @@ pub fn repair(
 }
 
 /// Checks every line: signature, shape, number, link to the receipt before, and that each step
-/// begins where the one before ended. At most `MAX_FINDINGS` findings are listed.
+/// begins where the one before ended. Lines of white space alone count, and are passed over. At most `MAX_FINDINGS`
+/// findings are listed.
 pub fn check<'l>(lines: impl IntoIterator<Item = &'l str>, trusted: &TrustedKeys) -> ChainReport {
     let mut checked = ChainReport::default();
     for (number, line) in (1..).zip(lines) {
+        if line.trim().is_empty() {
+            continue;
+        }
         if let Err(what) = take(&mut checked, line, trusted) {
             checked.findings.push(ChainFinding { line: number, what });
             if checked.findings.len() >= MAX_FINDINGS {

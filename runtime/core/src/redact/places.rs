@@ -151,11 +151,12 @@ pub(super) fn named(text: &str, start: usize, end: usize, keeping: Keeping) -> O
     let is_apart = begins(bytes, start) || matches!(bytes.get(start.wrapping_sub(1)), Some(b'_' | b'-'));
     match name {
         // `monkey` is none, `SIGNING_KEY` is one.
-        _ if name.eq_ignore_ascii_case("_key") && name != "_KEY" => return None,
+        _ if name.eq_ignore_ascii_case("_key") && (name != "_KEY" || names_public(text, start)) => return None,
         _ if name.eq_ignore_ascii_case("pass") && !is_apart => return None,
         _ if name.eq_ignore_ascii_case("auth") && !matches!(bytes.get(start.wrapping_sub(1)), Some(b'_')) => {
             return None;
         }
+        _ if keeping == Keeping::Text && name.eq_ignore_ascii_case("token") && names_place(text, start) => return None,
         _ => {}
     }
     let (from, until, is_quoted) = assigned(text, start, end)?;
@@ -183,7 +184,8 @@ pub(super) fn named(text: &str, start: usize, end: usize, keeping: Keeping) -> O
     };
     let is_password = lower.starts_with("pass") || lower == "pwd";
     // Whoever can read an address of an image may see the image.
-    let is_of_address = is_uuid(value) && matches!(bytes.get(start.wrapping_sub(1)), Some(b'?' | b'&' | b';'));
+    let is_of_address = is_uuid(value.trim_end_matches(['>', ']', '.', '\\']))
+        && matches!(bytes.get(start.wrapping_sub(1)), Some(b'?' | b'&' | b';'));
     let is_real = !is_of_address && (is_random(value) || (is_password && is_quoted && is_strong(value)));
     kept.then_some(SecretMatch { what: "a password or key", whose: "", start: from, end: until, sample: !is_real })
 }
@@ -195,6 +197,33 @@ fn names_secret(value: &str) -> bool {
         && ["password", "token", "key", "secret", "credential", "hash", "auth"].iter().any(|name| lower.contains(name))
 }
 
+/// Whether the name that goes on at `at` is that of a key for everyone: `PUBLIC_KEY`, `PUBLISHABLE_KEY`.
+fn names_public(text: &str, at: usize) -> bool {
+    text.get(..at).is_some_and(|before| before.ends_with("PUBLIC") || before.ends_with("PUBLISHABLE"))
+}
+
+/// Whether the name of a token that goes on at `at` is that of a place in a list, a state of a thing or a device, which
+/// nobody gets in with: `nextPageToken`, `version_token`.
+fn names_place(text: &str, at: usize) -> bool {
+    const PLACES: [&str; 11] = [
+        "page",
+        "next",
+        "continuation",
+        "pagination",
+        "cursor",
+        "scroll",
+        "resume",
+        "sync",
+        "version",
+        "consistency",
+        "device",
+    ];
+    let before = text.get(..at).unwrap_or_default().trim_end_matches(['_', '-']);
+    let word = before.get(before.ceil_char_boundary(before.len().saturating_sub(12))..).unwrap_or_default();
+    let word = word.to_ascii_lowercase();
+    PLACES.iter().any(|place| word.ends_with(place))
+}
+
 /// `Bearer …`, with the token at `start`.
 pub(super) fn bearer(text: &str, start: usize) -> Option<SecretMatch> {
     let end = end_of_token(text, start);
@@ -202,9 +231,7 @@ pub(super) fn bearer(text: &str, start: usize) -> Option<SecretMatch> {
     let token = whole.trim_end_matches('.');
     let end = start + token.len();
     let is_token = token.len() >= 20 && !whole.contains("...") && !is_stand_in(token);
-    // Of a web token, the signature is what nobody can guess.
-    let unguessed = if token.starts_with("eyJ") { token.split('.').nth(2).unwrap_or_default() } else { token };
-    let sample = !is_random(unguessed) || is_sample(token);
+    let sample = !is_random(token) || is_sample(token);
     is_token.then_some(SecretMatch { what: "a bearer token", whose: "", start, end, sample })
 }
 
@@ -277,10 +304,23 @@ pub(super) fn address(text: &str, start: usize) -> Option<SecretMatch> {
     let at = start + name.len() + 1;
     let host = host.split(':').next().unwrap_or(host).to_ascii_lowercase();
     let is_nowhere = host == "localhost" || host.starts_with("127.") || host.contains("example") || host == "host";
-    let kinds = password.bytes().any(|b| b.is_ascii_digit()) && password.bytes().any(|b| b.is_ascii_alphabetic());
-    let is_real = password.len() >= 8 && kinds && !is_stand_in(password) && !is_sample(password) && !is_nowhere;
+    let plain = percent_decoded(password);
+    let kinds = plain.bytes().any(|b| b.is_ascii_digit()) && plain.bytes().any(|b| b.is_ascii_alphabetic());
+    let is_real = plain.chars().count() >= 8 && kinds && !is_stand_in(password) && !is_sample(password) && !is_nowhere;
     let end = at + password.len();
     Some(SecretMatch { what: "a password in an address", whose: "", start: at, end, sample: !is_real })
+}
+
+/// A text with `%2F` and its like as what they stand for.
+fn percent_decoded(text: &str) -> String {
+    let mut pieces = text.split('%');
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let byte = piece.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        plain.push(byte.map_or('%', char::from));
+        plain.push_str(piece.get(if byte.is_some() { 2 } else { 0 }..).unwrap_or_default());
+    }
+    plain
 }
 
 /// A header whose value is a credential, up to the end of the line or of the quotation. Its name ends at `after`.

@@ -154,3 +154,16 @@ fn what_only_looks_like_one_stays() {
         assert_eq!(redact(text), text);
     }
 }
+
+#[test]
+fn a_token_that_names_a_place_or_a_device_is_no_secret_and_no_evidence() {
+    let value = "q8ZrW1kXo4TnB7sLd2VhYc9GmEj5PfUa";
+    for name in ["nextToken", "next_page_token", "version-token", "DEVICE_TOKEN", "syncToken"] {
+        let text = format!("{name}: {value}");
+        assert_eq!(redact(&text), text, "{name}");
+        assert!(!scrub(&text).contains(value), "{name}");
+    }
+    for name in ["token", "accessToken", "DEPLOY_TOKEN", "session_token", "next_access_token"] {
+        assert!(!redact(&format!("{name}: {value}")).contains(value), "{name}");
+    }
+}

@@ -42,14 +42,50 @@ const FILLED: [(&str, &str); 7] =
     [("<%", "%>"), ("<", ">"), ("{{", "}}"), ("${", "}"), ("#{", "}"), ("$(", ")"), ("****", "*")];
 
 /// Words that people make up secrets from.
-const MADE_UP: [&str; 32] = [
-    "secret", "password", "passwd", "token", "apikey", "test", "demo", "admin", "hunter", "welcome", "letmein",
-    "qwerty", "foobar", "deadbeef", "cafebabe", "abc123", "user", "strong", "secure", "super", "string", "value",
-    "random", "private", "public", "invalid", "wrong", "correct", "horse", "postgres", "mysql", "pass",
+const MADE_UP: [&str; 37] = [
+    "secret",
+    "password",
+    "passwd",
+    "token",
+    "apikey",
+    "test",
+    "demo",
+    "admin",
+    "hunter",
+    "welcome",
+    "letmein",
+    "qwerty",
+    "foobar",
+    "deadbeef",
+    "cafebabe",
+    "abc123",
+    "user",
+    "strong",
+    "secure",
+    "super",
+    "string",
+    "value",
+    "random",
+    "private",
+    "public",
+    "invalid",
+    "wrong",
+    "correct",
+    "horse",
+    "postgres",
+    "mysql",
+    "pass",
+    // What a value would be is no value.
+    "base64",
+    "encoded",
+    // What a rule of passwords asks for.
+    "special",
+    "uppercase",
+    "lowercase",
 ];
 
 /// Published samples that everyone copies.
-const PUBLISHED: [&str; 8] = [
+const PUBLISHED: [&str; 16] = [
     "eyJzdWIiOiIxMjM0NTY3ODkw",
     "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
     "4eC39HqLyjWDarjtT1zdp7dc",
@@ -59,6 +95,16 @@ const PUBLISHED: [&str; 8] = [
     // The keys of the emulators of Azure Storage and Cosmos DB.
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1",
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEH",
+    // The secret of every page on one-time passwords.
+    "JBSWY3DPEHPK3PXP",
+    // The UUIDs of encyclopedias, standards and the manuals of generators.
+    "550e8400-e29b-41d4-a716-",
+    "123e4567-e89b-12d3-a456-",
+    "f81d4fae-7dec-11d0-a765-",
+    "6ba7b810-9dad-11d1-80b4-",
+    "3fa85f64-5717-4562-b3fc-",
+    "7c9e6679-7425-40de-944b-",
+    "9b1deb4d-3b7d-4bad-9bdd-",
 ];
 
 /// There, and no placeholder: `$NAME`, `${NAME}`, `<name>`, `{name}`, `[redacted]`, `%NAME%`, `***`.
@@ -382,9 +428,34 @@ pub(super) fn is_made_up(value: &str) -> bool {
     MADE_UP.iter().any(|word| says(word))
 }
 
-/// Whether nobody made a text up: long, varied, no sample and no words.
+/// Whether nobody made a text up: long, varied, no sample and no words, also once it is decoded.
 pub(super) fn is_random(value: &str) -> bool {
+    // Of a web token, the signature is what nobody can guess.
+    let is_web_token = value.starts_with("eyJ") && value.contains('.');
+    let value = if is_web_token { value.split('.').nth(2).unwrap_or_default() } else { value };
+    is_unguessable(value) && plain_text(value).is_none_or(|text| holds_secret(&text))
+}
+
+fn is_unguessable(value: &str) -> bool {
     is_varied(value) && !says_stand_in(value) && is_unguessed(core(value))
+}
+
+/// Whether a text that was decoded holds what nobody made up. Of `user:password` the password is what nobody should know.
+fn holds_secret(text: &str) -> bool {
+    let password = text.split_once(':').map_or(text, |(_, password)| password);
+    let is_apart = |c: char| !(c.is_ascii_alphanumeric() || "_-+/=".contains(c));
+    text.split(is_apart).any(is_unguessable) || (is_strong(password) && !text.contains([' ', ';', '{', '"']))
+}
+
+/// What a text says that is in base64: the identifiers and words that services encode, and no key, which is bytes drawn at
+/// random. A dozen of those are printable once in 200,000 keys.
+fn plain_text(value: &str) -> Option<String> {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+    let body = value.trim_end_matches('=');
+    let bytes = STANDARD_NO_PAD.decode(body).or_else(|_| URL_SAFE_NO_PAD.decode(body)).ok()?;
+    let is_printable = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
+    (bytes.len() >= 12 && bytes.iter().all(is_printable)).then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Whether a password looks like one that is in use: three kinds of characters and no word that says otherwise.
@@ -392,7 +463,11 @@ pub(super) fn is_strong(value: &str) -> bool {
     let kinds: [fn(&u8) -> bool; 4] =
         [u8::is_ascii_lowercase, u8::is_ascii_uppercase, u8::is_ascii_digit, u8::is_ascii_punctuation];
     let kinds = kinds.iter().filter(|kind| value.bytes().any(|byte| kind(&byte))).count();
-    value.len() >= 8 && kinds >= 3 && !is_stand_in(value) && !is_sample(value)
+    value.len() >= 8
+        && kinds >= 3
+        && !is_stand_in(value)
+        && !is_sample(value)
+        && plain_text(value).is_none_or(|text| holds_secret(&text))
 }
 
 /// Long enough, of more than one kind of character, and no placeholder.
@@ -496,6 +571,24 @@ mod tests {
         }
         for value in ["k9Xw2mPq7RtZ4vBn", "3f2a9c81d04be765", "9fQ2zLm47XcV81pT"] {
             assert!(!is_sample(value), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_base64_is_as_random_as_what_it_says() {
+        use base64::Engine as _;
+        let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+        for text in
+            ["3518375430000058280", "page:2;offset:40;sort:asc", "user@example.com:orders", "{\"id\":1738035200}"]
+        {
+            assert!(!is_random(&encoded(text)), "{text}");
+        }
+        assert!(!is_strong(&encoded("not my real password")) && is_strong(&encoded("deploy:Kq9!x3Lm")));
+        let header = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9";
+        assert!(!is_random(&format!("{header}.test")) && !is_random(&format!("{header}.eyJzdWIiOjF9.signature")));
+        assert!(is_random(&format!("{header}.eyJzdWIiOjF9.k9Xw2mPq7RtZ4vBnL3sDk9Xw2mPq7Rt")));
+        for text in ["sk-k9Xw2mPq7RtZ4vBnL3sD", "deploy:k9Xw2mPq7RtZ4vBn", "Kq9!x3Lm#Tz2", "deploy:Kq9!x3Lm"] {
+            assert!(is_random(&encoded(text)), "{text}");
         }
     }
 

@@ -188,6 +188,9 @@ pub(crate) fn content_of(brain: &herm::Brain) -> Result<ContentCheck> {
 fn outcome(id: &BrainId, found: &herm::brain::BrainVerifyReport) -> Result<Digest, String> {
     match found.is_sound() {
         true => Ok(found.computed),
+        false if found.computed == found.expected => Err(format!(
+            "the content has the lock's hash, and yet not all of the brain is sound: see `herm brain verify {id}`"
+        )),
         false => Err(format!("the content hashes to {}: see `herm brain verify {id}`", found.computed)),
     }
 }
@@ -200,7 +203,7 @@ fn verify_file(settings: &Settings, path: &std::path::Path, key: Option<&str>) -
             .because(source)
     })?;
     let (trusted, who) = trusted(settings, key)?;
-    let checked = check(text.lines().filter(|line| !line.trim().is_empty()), &trusted);
+    let checked = check(text.lines(), &trusted);
     let proven = proven(&checked, &who);
     Ok(report(&checked, proven, not_proven(&checked, false), json!({ "file": path })))
 }

@@ -40,7 +40,8 @@ fn plain(program: &Path) -> Command {
 pub(crate) fn works() -> Result<(), String> {
     let program = find().ok_or_else(|| format!("{PLACE} is not installed"))?;
     let tried = plain(&program)
-        .args(["--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--", "/bin/true"])
+        // `--unshare-all` alone makes a user namespace only where it can, and sandboxes have one always.
+        .args(["--unshare-user", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--", "/bin/true"])
         .stdin(Stdio::null())
         .output();
     match tried {

@@ -62,7 +62,9 @@ fn namespaces_work() -> Result<(), String> {
     match tried.map(|status| status.code()) {
         Err(error) => Err(format!("our own binary cannot be started again: {error}")),
         Ok(Some(0)) => Ok(()),
-        Ok(Some(errno)) => Err(format!("cannot make namespaces: {}", std::io::Error::from_raw_os_error(errno))),
+        Ok(Some(errno)) => {
+            Err(format!("cannot make namespaces: {}", stage::in_words(std::io::Error::from_raw_os_error(errno))))
+        }
         Ok(None) => Err("the process that tried was ended".into()),
     }
 }

@@ -304,12 +304,15 @@ fn converse(
     let deadline = Instant::now() + PATIENCE;
     let orders = plan.orders(tier, bubblewrap, targets, groups).map_err(Failed::Refused)?;
     if let Some(user) = orders.user {
-        leftovers::hand_over(&plan.work, user).map_err(|error| {
-            Failed::Refused(setup(
-                "give the work directory to the sandbox's user",
-                error,
-                "put copies into it, no links",
-            ))
+        leftovers::hand_over(&plan.work, user).map_err(|error| match error.raw_os_error() {
+            // Whoever is root in a container may be the only user there is.
+            Some(errno) if errno == rustix::io::Errno::INVAL.raw_os_error() => {
+                Failed::Unavailable(format!("the user namespace of this process has no user {user} for a sandbox"))
+            }
+            _ => {
+                let step = "give the work directory to the sandbox's user";
+                Failed::Refused(setup(step, error, "put copies into it, no links"))
+            }
         })?;
     }
     let sealed = wire::seal(&orders).map_err(refused("write the orders"))?;

@@ -164,8 +164,8 @@ fn namespaces(given: StageInput) -> Result<(), GivenUp> {
         trees = Some(view::take(&given.orders).map_err(failed)?);
     }
     become_user(&given)?;
-    own_users().map_err(|error| given.fail("make a user namespace", &error, true))?;
-    unshare(namespace_flags(&given.orders)).map_err(|error| given.fail("make namespaces", &error, true))?;
+    own_users().map_err(|error| given.fail("make a user namespace", &in_words(error), true))?;
+    unshare(namespace_flags(&given.orders)).map_err(|error| given.fail("make namespaces", &in_words(error), true))?;
     if view && trees.is_none() {
         trees = Some(view::take(&given.orders).map_err(failed)?);
     }
@@ -203,6 +203,16 @@ fn namespace_flags(orders: &Orders) -> UnshareFlags {
 
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
     sys::unshare(flags.bits())
+}
+
+/// Why a namespace cannot be made. "No space left on device" is what the kernel says where no more are allowed.
+pub(crate) fn in_words(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(errno) if errno == rustix::io::Errno::NOSPC.raw_os_error() => {
+            io::Error::other("no more of them are allowed here (sysctl user.max_*_namespaces)")
+        }
+        _ => error,
+    }
 }
 
 /// Makes a user namespace in which we are one user without a name outside.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use herm_sandbox::{
@@ -32,6 +32,7 @@ pub fn tests() -> Vec<Test> {
         test("a_link_that_a_program_left_is_no_trouble_for_the_next", linked_inside),
         test("sandboxes_run_beside_each_other", beside),
         test("the_thread_that_spawned_may_end", thread_ends),
+        test("where_namespaces_are_forbidden_the_suite_is_named_as_not_run", forbidden),
         test("a_program_that_is_being_written_is_waited_for_and_not_for_ever", busy),
     ]
 }
@@ -264,5 +265,37 @@ fn busy() -> Result<(), NotRun> {
             other => panic!("held for {held:?}: {other:?}"),
         }
     }
+    Ok(())
+}
+
+/// The suite once more, on a machine that forbids user namespaces.
+fn forbidden() -> Result<(), NotRun> {
+    let place = tempfile::tempdir().unwrap();
+    // What is not run is noted two directories above the binary.
+    let suite = place.path().join("debug/deps/suite");
+    fs::create_dir_all(suite.parent().unwrap()).unwrap();
+    fs::copy(std::env::current_exe().unwrap(), &suite).unwrap();
+    let restricted = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "sh", "-c"]);
+        command.arg("echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"").arg(&suite).args(arguments);
+        command.env_remove("HERM_CI").output().unwrap()
+    };
+    let output = restricted(&[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.starts_with("unshare: ") {
+        return Err(NotRun("a user namespace that can forbid others", "allow unprivileged user namespaces (sysctl)"));
+    }
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        said,
+        "NOT RUN: the suite of the sandbox: needs a sandbox (apt-get install bubblewrap, or allow unprivileged user \
+         namespaces (sysctl))\n"
+    );
+    // No tier counts as available, whatever root may do there without a user namespace.
+    let output = restricted(&["run", "availability_names_the_tier"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("tier: None"), "{said}");
+    assert!(said.contains("cannot make namespaces: no more of them are allowed here"), "{said}");
     Ok(())
 }

@@ -69,7 +69,16 @@ fn begins_with_role(text: &str) -> bool {
 
 /// Everything that speaks against a text.
 pub fn objections(text: &str) -> Vec<Objection> {
-    let page = Page::new(text);
+    on_page(text, &Page::new(text))
+}
+
+/// Everything that speaks against the source of a program, where an attack in plain letters is quoted, as in a block of
+/// code.
+pub(super) fn program_objections(text: &str) -> Vec<Objection> {
+    on_page(text, &Page::of_program(text))
+}
+
+fn on_page(text: &str, page: &Page<'_>) -> Vec<Objection> {
     let mut all = Gathered::default();
     // What is not seen may stand inside of a key.
     let shown: String;

@@ -23,6 +23,34 @@ struct Line<'a> {
     speaks: OnceCell<bool>,
 }
 
+/// The marks that a block of code begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fence {
+    mark: char,
+    length: usize,
+}
+
+impl Fence {
+    fn of(line: &str) -> Option<(Self, &str)> {
+        let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
+        let rest = line.trim_start_matches(mark);
+        let length = line.len() - rest.len();
+        (length >= 3).then_some((Self { mark, length }, rest))
+    }
+
+    /// What follows the marks names a language. Backticks on the same line close what would be code in a sentence.
+    fn opened_by(line: &str) -> Option<Self> {
+        Self::of(line).filter(|(fence, rest)| fence.mark == '~' || !rest.contains('`')).map(|(fence, _)| fence)
+    }
+
+    /// A line that closes has as many marks, and nothing else: "```sh" inside of a block is code.
+    fn is_closed_by(self, line: &str) -> bool {
+        Self::of(line).is_some_and(|(other, rest)| {
+            other.mark == self.mark && other.length >= self.length && rest.trim().is_empty()
+        })
+    }
+}
+
 /// So much around a place says what it is: lines may be as long as files.
 const AROUND: usize = 400;
 
@@ -65,22 +93,17 @@ const NEGATIONS: [&str; 9] =
 impl<'a> Page<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let mut lines = Vec::new();
-        let (mut start, mut fence, mut heading, mut announced) = (0, None::<&str>, None, None);
+        let (mut start, mut fence, mut heading, mut announced) = (0, None::<Fence>, None, None);
         let mut above = Vec::new();
         for line in text.split('\n') {
             let trimmed = line.trim_start();
-            let opens = ["```", "~~~"].into_iter().find(|mark| trimmed.starts_with(mark));
-            let is_fence_line = match (fence, opens) {
-                (None, Some(mark)) => {
-                    fence = Some(mark);
-                    true
-                }
-                (Some(open), Some(mark)) if open == mark => {
-                    fence = None;
-                    true
-                }
-                _ => false,
-            };
+            let was_open = fence.is_some();
+            match fence {
+                None => fence = Fence::opened_by(trimmed),
+                Some(open) if open.is_closed_by(trimmed) => fence = None,
+                Some(_) => {}
+            }
+            let is_fence_line = was_open != fence.is_some();
             let is_code = is_fence_line || fence.is_some() || line.starts_with("    ") || line.starts_with('\t');
             lines.push(Line { start, text: line, is_code, heading, announced, speaks: OnceCell::new() });
             let mut keep = || {
@@ -101,6 +124,14 @@ impl<'a> Page<'a> {
         }
         let mut page = Self { text, lines, above, comments: Vec::new() };
         page.comments = page.find_comments();
+        page
+    }
+
+    /// The source of a program: code from its first line to its last, whose readers see its comments.
+    pub(super) fn of_program(text: &'a str) -> Self {
+        let mut page = Self::new(text);
+        page.lines.iter_mut().for_each(|line| line.is_code = true);
+        page.comments.clear();
         page
     }
 
@@ -179,6 +210,7 @@ impl<'a> Page<'a> {
         });
         self.is_shown(self.number(start))
             || is_negated
+            || is_reported(&lower)
             || same('"')
             || same('`')
             || pair('“', '”')
@@ -189,8 +221,49 @@ impl<'a> Page<'a> {
     }
 }
 
+/// Whether what follows is what somebody tells a model, and not what the page tells its reader: "texts that tell the agent
+/// to", "telling the model to". At the head of a sentence it would be an order itself.
+fn is_reported(before: &str) -> bool {
+    const TELLING: [&str; 8] = ["tells", "telling", "told", "asks", "asking", "instructs", "instructing", "instructed"];
+    const TELL: [&str; 3] = ["tell", "ask", "instruct"];
+    const SPEAKS_OF: [&str; 6] = ["not", "never", "cannot", "that", "which", "who"];
+    const LISTENERS: [&str; 7] = ["agent", "agents", "model", "models", "assistant", "ai", "llm"];
+    let sentence = before.rsplit(['.', ':', ';', '!', '?']).next().unwrap_or_default();
+    let words: Vec<&str> = sentence.split_whitespace().collect();
+    let [earlier @ .., verb, _, listener, "to"] = words.as_slice() else { return false };
+    let is_spoken_of = || TELL.contains(verb) && earlier.iter().any(|word| SPEAKS_OF.contains(word));
+    LISTENERS.contains(listener) && (TELLING.contains(verb) || is_spoken_of())
+}
+
 fn speaks_of_attacks(text: &str) -> bool {
     const ENOUGH: usize = 4_000;
     let lower = first_of(text, ENOUGH).to_lowercase();
     ATTACKS.iter().any(|word| lower.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_code_ends_where_readers_see_it_end() {
+        // What each line is: `c` is code.
+        for (text, expected) in [
+            ("a\n```\nb\n```\nc", ".ccc."),
+            ("```sh\nb\n```\nc", "ccc."),
+            ("```\n```sh\nb\n```\nc", "cccc."),
+            ("```\n``` sh\nb\n```  \nc", "cccc."),
+            ("````\n```\nb\n````\nc", "cccc."),
+            ("```\n~~~\nb\n```\nc", "cccc."),
+            ("~~~ `sh`\nb\n~~~~\nc", "ccc."),
+            ("```not a block``` of code\nb", ".."),
+            ("``\nb\n``", "..."),
+            ("1. Do:\n   ```\n   b\n   ```\nc", ".ccc."),
+            ("```\nnever closed", "cc"),
+        ] {
+            let page = Page::new(text);
+            let found: String = page.lines.iter().map(|line| if line.is_code { 'c' } else { '.' }).collect();
+            assert_eq!(found, expected, "{text:?}");
+        }
+    }
 }

@@ -458,7 +458,7 @@ fn content(here: &Root, name: &str, most: usize) -> Result<Vec<u8>, Refusal> {
 fn concerns(file: &str, content: &[u8]) -> Vec<Concern> {
     let text = std::str::from_utf8(content).unwrap_or_default();
     let concern = |objection| Concern { file: file.to_owned(), objection };
-    guard::skill_objections(text).into_iter().map(concern).collect()
+    guard::file_objections(file, text).into_iter().map(concern).collect()
 }
 
 /// A path of the library as a path of a brain.

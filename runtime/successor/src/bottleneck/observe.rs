@@ -52,7 +52,8 @@ pub fn observe(reader: &Reader, around: &ObservationEnv, most: usize) -> Result<
     observe_within(reader, around, most, None)
 }
 
-/// The same for as many of them as can be read until a moment.
+/// The same for as many of them as can be read until a moment. A task whose walk is not over by then does not count, so
+/// a long transcript takes no longer than its parsing and one turn.
 pub fn observe_within(
     reader: &Reader,
     around: &ObservationEnv,
@@ -62,15 +63,19 @@ pub fn observe_within(
     let tuning = reader.tuning()?;
     let most = most.clamp(1, MOST_TASKS);
     let bench = Bench::new(reader, around, &tuning)?;
+    let has_time = || until.is_none_or(|until| Instant::now() < until);
     let mut tasks = Vec::new();
     for step in reader.history(most.saturating_mul(STEPS_PER_TASK))? {
-        if tasks.len() >= most || changes_the_runtime(&step) || until.is_some_and(|until| Instant::now() >= until) {
+        if tasks.len() >= most || changes_the_runtime(&step) || !has_time() {
             break;
         }
         if step.kind == StepKind::Task
             && let Some(content) = reader.transcript(step.seq)?
         {
-            tasks.push(bench.walk(&step, &Transcript::parse(&content)?));
+            match bench.walk(&step, &Transcript::parse(&content)?, has_time) {
+                Some(task) => tasks.push(task),
+                None => break,
+            }
         }
     }
     Ok(BrainObservation { tasks, standing: standing(reader, bench.fits)?, tuning })
@@ -137,8 +142,14 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// A task once more through the machine, with the replies and results of its transcript.
-    fn walk(&self, step: &StepRecord, transcript: &Transcript) -> TaskObservation {
+    /// A task once more through the machine, with the replies and results of its transcript. `None` where there is no time
+    /// left before a turn of it.
+    fn walk(
+        &self,
+        step: &StepRecord,
+        transcript: &Transcript,
+        mut has_time: impl FnMut() -> bool,
+    ) -> Option<TaskObservation> {
         let toolbox = self.around.toolbox.only(&transcript.tools);
         let cards: Vec<&ToolSpec> = toolbox.iter().map(|tool| tool.spec()).collect();
         // About as long as it was: the memory and the skills of then may have been others.
@@ -188,6 +199,9 @@ impl<'a> Bench<'a> {
         };
         let mut said = 0_usize;
         for turn in &transcript.turns {
+            if !has_time() {
+                return None;
+            }
             if let Next::Ask(question) = machine.next() {
                 let sent: usize = question.messages.iter().map(|message| message.content.len()).sum();
                 seen.shrunk |= sent < fixed + said;
@@ -225,12 +239,74 @@ impl<'a> Bench<'a> {
                 });
             }
         }
-        seen
+        Some(seen)
     }
 
     /// The name of a tool of this herm, whether or not the brain may call it: any other is whatever a model wrote.
     fn known(&self, tool: &str, transcript: &Transcript) -> String {
         let is_there = transcript.tools.iter().any(|known| known == tool) || self.around.toolbox.get(tool).is_some();
         if is_there { tool.to_owned() } else { crate::memory::UNKNOWN_TOOL.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::brain::StepKind;
+    use crate::clock::Timestamp;
+    use crate::ids::Digest;
+
+    /// A transcript of so many turns.
+    fn transcript(turns: usize) -> Transcript {
+        let reply = json!({ "text": "I would rather talk.", "finish": "stop", "model": "m", "tokens": null });
+        let written = json!({
+            "schema": "herm/transcript@1",
+            "task": "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+            "brain": "1",
+            "at": Timestamp(0),
+            "subscriber": null,
+            "input": "look",
+            "limits": crate::task::TaskLimits::default(),
+            "tools": [],
+            "backend": "m",
+            "learning": false,
+            "prompt": "",
+            "turns": vec![json!({ "reply": reply }); turns],
+            "stop": { "reason": "ceiling", "answer": null, "message": null },
+        });
+        Transcript::parse(&serde_json::to_vec(&written).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_walk_of_a_long_task_ends_at_the_turn_where_the_time_is_over() {
+        let (around, tuning) = (ObservationEnv { toolbox: Toolbox::default(), context_bytes: None }, Tuning::default());
+        let empty = || String::new();
+        let shown = prompt::choose(Vec::new(), &[], prompt::INDEX_BYTES, || Ok(Vec::new())).unwrap();
+        let (role, memory, users) = (empty(), empty(), empty());
+        let bench = Bench { around: &around, tuning: &tuning, role, memory, users, shown, fits: true };
+        let step = StepRecord {
+            seq: 2,
+            version: 2,
+            kind: StepKind::Task,
+            summary: empty(),
+            at: Timestamp(0),
+            before: None,
+            after: Digest::of(b""),
+            changes: Vec::new(),
+        };
+        let mut asked = 0;
+        let mut turns_of_time = |left: usize| {
+            asked = 0;
+            let seen = bench.walk(&step, &transcript(8), || {
+                asked += 1;
+                asked <= left
+            });
+            (seen.map(|seen| seen.turns), asked)
+        };
+        assert_eq!(turns_of_time(8), (Some(8), 8), "there is time for every turn");
+        assert_eq!(turns_of_time(3), (None, 4), "what was not seen to its end is not counted");
+        assert_eq!(turns_of_time(0), (None, 1));
     }
 }
