@@ -5,6 +5,7 @@ mod failures;
 mod gate;
 mod learning;
 mod order;
+mod preload;
 mod private_words;
 mod receipts;
 mod replays;

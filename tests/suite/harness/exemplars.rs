@@ -32,7 +32,7 @@ fn find() -> Arc<dyn Tool> {
     })
 }
 
-fn tools() -> Toolbox {
+pub(super) fn tools() -> Toolbox {
     let mut tools = herm_tools::standard().expect("tools").only(&["skill_view".to_owned(), "recall".to_owned()]);
     tools.add(find()).expect("added");
     tools
@@ -49,18 +49,18 @@ fn made(brains: &TempBrains, front_matter: &str, skill: Option<&str>) -> BrainId
     id
 }
 
-const CHECKED: &str = "---\nchecks:\n  - calls: find\n  - regex: \"box [0-9]+\"\n---\n";
+pub(super) const CHECKED: &str = "---\nchecks:\n  - calls: find\n  - regex: \"box [0-9]+\"\n---\n";
 
-fn finds(thing: &str, list: &str) -> String {
+pub(super) fn finds(thing: &str, list: &str) -> String {
     call("find", json!({ "thing": thing, "list": list }))
 }
 
-fn says(text: &str) -> String {
+pub(super) fn says(text: &str) -> String {
     json!({ "answer": text }).to_string()
 }
 
 /// Runs one task with scripted words; what came of it, and what the model was asked first.
-async fn ran(
+pub(super) async fn ran(
     brains: &TempBrains,
     learning: LearningOptions,
     can: Capabilities,
@@ -76,15 +76,15 @@ async fn ran(
     (outcome, backend.asked())
 }
 
-fn always() -> LearningOptions {
+pub(super) fn always() -> LearningOptions {
     LearningOptions { trials: false, synthesis: false, ..LearningOptions::default() }
 }
 
-fn small() -> Capabilities {
+pub(super) fn small() -> Capabilities {
     Capabilities { constrains_replies: true, needs_examples: true, preload_bytes: 1_200, ..Capabilities::default() }
 }
 
-fn lamp() -> Vec<String> {
+pub(super) fn lamp() -> Vec<String> {
     vec![finds("lamp", "attic"), finds("lamp", "cellar"), says("box 28")]
 }
 

@@ -255,7 +255,8 @@ impl WorkingCopy {
         };
         let rest = by_words.split_off(used.min(by_words.len()));
         let vote = |slugs: Vec<Slug>| slugs.into_iter().map(|slug| (slug, 1.0)).collect::<Vec<_>>();
-        let near = near.into_iter().take(most).filter_map(|at| cards.get(at)).map(|card| card.slug.clone()).collect();
+        let near =
+            near.into_iter().take(most).filter_map(|(at, _)| cards.get(at)).map(|card| card.slug.clone()).collect();
         let fused = fuse(&[vote(rest), vote(near)]).into_iter().map(|(slug, _)| slug);
         let mut best = by_words;
         best.extend(fused.take(most.saturating_sub(used)));
