@@ -221,3 +221,47 @@ async fn the_task_prevails_over_the_operator_and_the_operator_over_the_brain() {
         replays(&brains, &id, 2..=3).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_points_at_a_skill_or_repeats_it_or_the_role_is_not_learned() {
+    let said = |body: &str| {
+        json!({ "action": "create", "name": "lamp-way", "description": "Use when a lamp is sought.", "body": body })
+            .to_string()
+    };
+    for (body, why) in [
+        ("Load skill find-lamps. Then follow its steps.", "it only points at skill find-lamps"),
+        ("Ask the cellar before the attic.", "it says what skill find-lamps says"),
+    ] {
+        let brains = TempBrains::new();
+        made(&brains, CHECKED, vec![expert()]);
+        let backend = ScriptedBackend::new(lamp()).capable(large()).synthesising(said(body));
+        let learning = LearningOptions { synthesis: true, ..always() };
+        let harness = builder(&brains)
+            .toolbox(tools())
+            .backend(backend)
+            .learning(learning)
+            .evolving(None)
+            .build()
+            .expect("built");
+        let id: BrainId = "1".parse().expect("an id");
+        let outcome = harness.run(&id, task("Where is the lamp?")).await.expect("an outcome");
+        harness.shutdown().await.expect("closed");
+        assert!(outcome.warnings.iter().any(|warning| warning.contains(why)), "{:?}", outcome.warnings);
+        assert!(!reader(&brains).skills().expect("skills").entries().any(|entry| entry.name == "lamp-way"));
+        replays(&brains, &id, 2..=2).await;
+    }
+    let brains = TempBrains::new();
+    let id = made(&brains, "", Vec::new());
+    let content = |body: &str| format!("---\nname: finding\ndescription: Find things\n---\n{body}\n");
+    let create =
+        |body: &str| call("skill_manage", json!({ "action": "create", "name": "finding", "content": content(body) }));
+    let words = [create("You find things."), create("Call find with the cellar first."), ANSWER.to_owned()];
+    let harness = harness(&brains, ScriptedBackend::new(words));
+    let outcome = harness.run(&id, task("Where is the lamp?")).await.expect("an outcome");
+    harness.shutdown().await.expect("closed");
+    assert!(outcome.calls[0].summary.contains("nothing that the role"), "{:?}", outcome.calls);
+    assert_eq!(outcome.skills_changed.len(), 1, "{:?}", outcome.calls);
+    let work = brains.path().join("replays");
+    let report = replay(&brains.layout(), &id, 2, &toolbox(), &work).await.expect("a replay");
+    assert!(report.is_same() && report.same_prompt, "{report:?}");
+}

@@ -7,6 +7,7 @@ use super::embeddings::Embeddings;
 use super::working_copy::WorkingCopy;
 use crate::error::Result;
 use crate::ids::Slug;
+use crate::memory::vectors::NearSkills;
 use crate::memory::{QueryVector, fuse};
 use crate::skill::{SCORE_FLOOR, ScoredSkill};
 
@@ -39,9 +40,9 @@ impl WorkingCopy {
         let cards = self.skills()?;
         let pairs = cards.iter().map(|card| (card.slug.as_str(), &*card.description));
         let brain = self.brain()?;
-        let (near, lacking) = brain.nearest_skills(&sought.vector, pairs, LACKING)?;
+        let NearSkills { order, lacking } = brain.nearest_skills(&sought.vector, pairs, LACKING)?;
         sought.meaning.want(&brain.id().clone(), lacking);
-        let near = stands_out(&near).iter().take(most).filter_map(|(at, nearness)| Some((cards.get(*at)?, *nearness)));
+        let near = stands_out(&order).iter().take(most).filter_map(|(at, nearness)| Some((cards.get(*at)?, *nearness)));
         let by_meaning: Vec<ScoredSkill> = near
             .filter(|(card, _)| !card.external)
             .map(|(card, nearness)| ScoredSkill { slug: card.slug.clone(), score: thousandths(nearness) })

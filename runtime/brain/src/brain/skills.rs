@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
 use crate::layout;
 use crate::memory::QueryVector;
-use crate::memory::vectors::{self, PendingText};
+use crate::memory::vectors::{self, NearSkills};
 use crate::skill::command::{CommandMatch, Commands};
 use crate::skill::{Delta, Index, ScoredSkill, SkillCatalog, SkillUsage, all_skills};
 
@@ -124,7 +124,7 @@ impl Brain {
         sought: &QueryVector,
         skills: impl Iterator<Item = (&'s str, &'s str)>,
         most_lacking: usize,
-    ) -> Result<(Vec<(usize, f32)>, Vec<PendingText>)> {
+    ) -> Result<NearSkills> {
         vectors::nearest_skills(&self.database.connection, sought, skills, most_lacking)
     }
 
