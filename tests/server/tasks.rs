@@ -198,6 +198,24 @@ fn a_dry_run_leaves_the_brain_as_it_is() {
 }
 
 #[test]
+fn a_task_says_whether_skills_are_put_before_it() {
+    let model = saying(r#"{"done":1}"#);
+    let operator = with_model(&model);
+    let plain = operator.brains().join("7/skills/go-slowly.md");
+    std::fs::create_dir_all(plain.parent().unwrap()).unwrap();
+    std::fs::write(&plain, "---\nname: go-slowly\ndescription: Says how to go.\n---\nGo slowly.\n").unwrap();
+    assert_eq!(operator.herm().run(&["brain", "adopt", "7"]).code, 0);
+    let serving = operator.serve();
+    let client = serving.client();
+    for (request, stands) in [(json!({ "input": "go" }), true), (json!({ "input": "go", "preload": false }), false)] {
+        let task = client.post("/v1/agents/7/tasks", &request).json();
+        assert_eq!(task["outcome"]["status"], json!("converged"), "{task:#}");
+        let asked = model.requests().pop().unwrap().body.to_string();
+        assert_eq!(asked.contains("# Procedure: go-slowly"), stands, "{asked}");
+    }
+}
+
+#[test]
 fn a_backend_that_fails_is_a_failed_outcome_with_a_receipt() {
     let model = ModelServer::always(Step::text(401, "text/plain", "no"));
     let operator = with_model(&model);

@@ -7,6 +7,7 @@ mod gate;
 mod hostile_examples;
 mod learning;
 mod order;
+mod preload;
 mod private_words;
 mod receipts;
 mod replays;

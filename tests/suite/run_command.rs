@@ -210,6 +210,31 @@ fn a_real_endpoint_answers_and_the_key_is_nowhere() {
     assert!(!run.stderr.contains("sk-test"), "{run:?}");
 }
 
+#[test]
+fn a_matching_skill_stands_before_the_task_and_not_with_no_preload() {
+    let (dir, herm) = herm();
+    let from = dir.path().join("finder");
+    std::fs::create_dir_all(from.join("skills")).expect("a directory");
+    for (name, text) in [
+        ("manifest.json", r#"{"schema":"herm/manifest@1","name":"FINDER","tools":[]}"#),
+        ("system.md", "You find things.\n"),
+        ("skills/find-lamps.md", "---\nname: find-lamps\ndescription: Finds lamps.\n---\nAsk the cellar.\n"),
+    ] {
+        std::fs::write(from.join(name), text).expect("written");
+    }
+    assert_eq!(herm.run(&["init", "5", "--from", from.to_str().expect("UTF-8")]).code, 0);
+    let server = ModelServer::always(Step::chat(r#"{"answer": "box 1"}"#));
+    let usual = ["run", "5", "Where is the lamp?", "--backend", "openai", "--model", "m", "--json"];
+    for (flags, stands) in [(&[][..], true), (&["--no-preload"][..], false)] {
+        let run = run_on(&herm, &server, &[&usual[..], flags].concat());
+        assert_eq!(run.code, 0, "{run:?}");
+        let outcome: Value = serde_json::from_str(&run.stdout).expect("JSON");
+        assert_eq!(outcome["shown"][0]["skill"] == "find-lamps", stands, "{outcome:#}");
+        let asked = server.requests().pop().expect("a request").body.to_string();
+        assert_eq!(asked.contains("# Procedure: find-lamps"), stands, "{asked}");
+    }
+}
+
 fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).expect("a directory").flatten() {

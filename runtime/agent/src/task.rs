@@ -101,11 +101,12 @@ pub struct LearningOptions {
     pub learns: bool,
     /// The model is asked what a hard task taught, and writes a skill.
     pub synthesis: bool,
-    /// Tasks with a good outcome leave a worked example, and the nearest one is shown.
+    /// Tasks with a good outcome leave a worked example, and the nearest one is shown where there is [`preload`](Self::preload).
     pub examples: bool,
     /// A backend that holds replies to a schema is held to the calls of the example, until one goes wrong.
     pub plans: bool,
-    /// Skills that fit stand in the prompt whole, as far as the backend has room.
+    /// Skills that match and the nearest example are put before the task, as far as the backend has room. Off, neither is:
+    /// the model looks skills up.
     pub preload: bool,
     /// What was learned is on trial: shown to some tasks and held back from others, until the difference is known. Off,
     /// it is shown at once and always.
@@ -140,6 +141,13 @@ impl LearningOptions {
         unrated: false,
         pick: ExamplePick::Nearest,
     };
+
+    /// The same for one task of one brain: whether it preloads says the task, else the operator where they have it off, else
+    /// the brain by its tuning or its manifest.
+    #[must_use]
+    pub fn preloading(self, task: Option<bool>, brain: Option<bool>) -> Self {
+        Self { preload: task.unwrap_or(self.preload && brain.unwrap_or(true)), ..self }
+    }
 }
 
 impl Default for LearningOptions {
@@ -182,6 +190,9 @@ pub struct Task {
     pub keep: SettleMode,
     /// The backend to use, by its name in the configuration, instead of the brain's own.
     pub backend: Option<String>,
+    /// Whether skills that match and the nearest example are put before the task; as the operator and the brain have it, where
+    /// it does not say.
+    pub preload: Option<bool>,
     /// The brains whose tasks led to this one.
     pub path: Vec<BrainId>,
     /// Which agents it may ask; all, where nobody says.
@@ -514,4 +525,22 @@ pub enum TaskEvent {
         /// How long settling took.
         millis: u64,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_a_task_preloads_says_the_task_then_the_operator_then_the_brain() {
+        let preloads = |task, operator, brain| {
+            LearningOptions { preload: operator, ..LearningOptions::default() }.preloading(task, brain).preload
+        };
+        assert!(preloads(None, true, None));
+        assert!(preloads(None, true, Some(true)));
+        assert!(!preloads(None, true, Some(false)));
+        assert!(!preloads(None, false, Some(true)), "a brain does not turn on what the operator has off");
+        assert!(preloads(Some(true), false, Some(false)));
+        assert!(!preloads(Some(false), true, Some(true)));
+    }
 }

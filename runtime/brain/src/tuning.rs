@@ -168,6 +168,9 @@ pub struct Tuning {
     /// How many skills are shown where they do not all fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index_best: Option<usize>,
+    /// Whether skills that match and the nearest example are put before a task; so it is, unless it is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preload: Option<bool>,
     /// Bytes that are left of a result that had to shrink.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shrunk_bytes: Option<usize>,

@@ -69,6 +69,7 @@ impl Harness {
         let brain = place.as_ref().ok_or_else(|| Error::internal("the brain is not open"))?;
         let manifest = brain.manifest()?;
         let tuning = Arc::new(brain.tuning()?);
+        let preload = tuning.preload.or(manifest.as_ref().and_then(|manifest| manifest.preload));
         let limits = task.limits.tuned(&tuning);
         let programs = inner.programs_of(brain, &tuning)?;
         let version = brain.lock().version;
@@ -130,7 +131,7 @@ impl Harness {
             caller: &live,
             limits: &limits,
             tuning: Arc::clone(&tuning),
-            learning: inner.learning,
+            learning: inner.learning.preloading(task.preload, preload),
             trial_share: inner.trial_policy.share,
             examples: Arc::clone(&inner.examples),
             verifiers: inner.programs.clone(),

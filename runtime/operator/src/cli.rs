@@ -179,6 +179,9 @@ pub(crate) struct RunTask {
     /// Settle nothing: the brain stays as it is, and there is no receipt
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Put no skills and no example before the task: the model looks skills up
+    #[arg(long)]
+    pub(crate) no_preload: bool,
     /// Print what happens as JSON lines, the outcome last
     #[arg(long, conflicts_with = "json")]
     pub(crate) events: bool,

@@ -3,6 +3,9 @@
 //! A skill fits only by a term that tells skills apart. Words that say nothing are left out on both sides
 //! ([`crate::text::words`]); what a large part of all skills says counts, but alone it makes no match, unless no skill has
 //! any other.
+//!
+//! The order is that of BM25. Its numbers say nothing by themselves, so each match also has a score from 0 to 1: how much of
+//! what the skill says of itself the text says too. What is put before a task unasked has to reach [`SCORE_FLOOR`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,6 +22,22 @@ const SAID_BY_ALL: [&str; 5] = ["skill", "us", "user", "ask", "help"];
 /// Of so many skills and more, a term that more than one in [`COMMON_PART`] has does not tell them apart.
 const MANY: usize = 40;
 const COMMON_PART: usize = 5;
+/// A skill that scores less is no match for more than a line in an index. Two words of a long description reach it, one
+/// does where the description has no more than six; words that many skills have count less than one.
+pub const SCORE_FLOOR: f64 = 0.15;
+/// A description with more telling terms than this is scored as though it had so many.
+const SCORED_TERMS: u64 = 12;
+/// What rarity is counted in, in whole numbers: their sum is the same in any order.
+const RARITY_UNIT: f64 = 1e6;
+
+/// A skill that fits a text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScoredSkill {
+    /// The skill.
+    pub slug: Slug,
+    /// How much of what tells it from others the text says, 0 to 1, in thousandths.
+    pub score: f64,
+}
 
 /// An inverted index over the skills of a brain.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +46,8 @@ pub struct SkillCatalog {
     lengths: Vec<f32>,
     average: f32,
     postings: HashMap<Box<str>, Vec<(u32, f32)>>,
+    /// The rarity of all terms of each skill, and how many it has.
+    totals: Vec<(u64, u64)>,
 }
 
 impl SkillCatalog {
@@ -65,39 +86,80 @@ impl SkillCatalog {
             total += length;
         }
         catalog.average = if total > 0.0 { total / catalog.slugs.len() as f32 } else { 1.0 };
+        let count = catalog.slugs.len();
+        catalog.totals = vec![(0, 0); count];
+        for postings in catalog.postings.values() {
+            let rarity = whole(rarity(count, postings.len()));
+            for (number, _) in postings {
+                if let Some((sum, terms)) = catalog.totals.get_mut(*number as usize) {
+                    *sum += rarity;
+                    *terms += 1;
+                }
+            }
+        }
         catalog
     }
 
     /// The `most` skills that fit `text` best, best first; fewer if fewer fit at all. Equal ones are
     /// in slug order.
     pub fn best(&self, text: &str, most: usize) -> Vec<&Slug> {
+        self.ranked(text, most).into_iter().map(|(slug, _)| slug).collect()
+    }
+
+    /// The same, with how well each one fits.
+    pub fn scored(&self, text: &str, most: usize) -> Vec<ScoredSkill> {
+        let ranked = self.ranked(text, most).into_iter();
+        ranked.map(|(slug, score)| ScoredSkill { slug: slug.clone(), score }).collect()
+    }
+
+    fn ranked(&self, text: &str, most: usize) -> Vec<(&Slug, f64)> {
         let count = self.slugs.len();
         let mut scores = vec![0.0_f32; count];
+        let mut shared = vec![0_u64; count];
         let mut is_told = vec![false; count];
         for term in distinct(text) {
             let Some(postings) = self.postings.get(term.as_str()) else { continue };
-            let found = postings.len() as f32;
-            let rarity = ((count as f32 - found + 0.5) / (found + 0.5) + 1.0).ln();
+            let rarity = rarity(count, postings.len());
             let tells = count < MANY || postings.len() * COMMON_PART <= count;
             for (number, times) in postings {
                 let at = *number as usize;
-                if let (Some(score), Some(length), Some(told)) =
-                    (scores.get_mut(at), self.lengths.get(at), is_told.get_mut(at))
+                if let (Some(score), Some(shared), Some(length), Some(told)) =
+                    (scores.get_mut(at), shared.get_mut(at), self.lengths.get(at), is_told.get_mut(at))
                 {
                     let norm = K1 * (1.0 - B + B * length / self.average);
                     *score += rarity * times * (K1 + 1.0) / (times + norm);
+                    *shared += whole(rarity);
                     *told |= tells;
                 }
             }
         }
         let any_told = is_told.contains(&true);
-        let mut ranked: Vec<(f32, &Slug)> = (scores.into_iter().zip(is_told).zip(&self.slugs))
+        let mut ranked: Vec<(f32, usize)> = (scores.into_iter().zip(is_told).zip(0..))
             .filter(|((score, told), _)| *score > 0.0 && (*told || !any_told))
-            .map(|((score, _), slug)| (score, slug))
+            .map(|((score, _), at)| (score, at))
             .collect();
-        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-        ranked.into_iter().take(most).map(|(_, slug)| slug).collect()
+        let slug = |at: usize| self.slugs.get(at);
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| slug(a.1).cmp(&slug(b.1))));
+        let share = |at: usize| part(shared.get(at).copied(), self.totals.get(at).copied());
+        ranked.into_iter().take(most).filter_map(|(_, at)| Some((slug(at)?, share(at)))).collect()
     }
+}
+
+/// How much a term tells that so many of all skills have.
+fn rarity(skills: usize, having: usize) -> f32 {
+    let (skills, having) = (skills as f32, having as f32);
+    ((skills - having + 0.5) / (having + 0.5) + 1.0).ln()
+}
+
+fn whole(rarity: f32) -> u64 {
+    (f64::from(rarity) * RARITY_UNIT).round() as u64
+}
+
+/// The part that is shared of all the terms of a skill, by their rarity, in thousandths.
+fn part(shared: Option<u64>, total: Option<(u64, u64)>) -> f64 {
+    let (Some(shared), Some((total, terms))) = (shared, total) else { return 0.0 };
+    let all = total as f64 * (SCORED_TERMS as f64 / terms.max(1) as f64).min(1.0);
+    if all > 0.0 { ((shared as f64 / all).min(1.0) * 1_000.0).round() / 1_000.0 } else { 0.0 }
 }
 
 /// The first terms of a text, each once.
@@ -197,6 +259,38 @@ mod tests {
     fn what_all_skills_say_is_a_match_only_where_nothing_else_is() {
         assert_eq!(best("number of things").len(), 40);
         assert_eq!(best("number of PDF things"), ["pdf-merge", "hebing"]);
+    }
+
+    /// What would be put before a task unasked.
+    fn above_the_floor(text: &str) -> Vec<String> {
+        let scored = library().scored(text, 40).into_iter();
+        scored.filter(|found| found.score >= SCORE_FLOOR).map(|found| found.slug.to_string()).collect()
+    }
+
+    #[test]
+    fn a_word_of_many_is_below_the_floor_and_two_of_a_long_description_are_above_it() {
+        let long = "Prepares the yearly accounts of a bakery: flour, yeast, wages, ovens, rent, taxes, receipts, suppliers, \
+                    insurance, vans, fuel, loans and the auditor's letter.";
+        let entries = [
+            entry("bakery-books", long),
+            entry("weather", "What the weather will be."),
+            entry("walks", "Plans walks."),
+        ];
+        let catalog = SkillCatalog::of(entries.iter());
+        let score = |text: &str| catalog.scored(text, 1).first().map_or(0.0, |found| found.score);
+        assert!(score("Which vans are for hire here?") < SCORE_FLOOR);
+        assert!(score("What did the suppliers of flour get?") >= SCORE_FLOOR);
+        assert!(score("Will the weather hold?") >= SCORE_FLOOR, "its one word");
+        assert_eq!(score(long), 1.0);
+        assert_eq!(score("Who signs?"), 0.0);
+    }
+
+    #[test]
+    fn what_all_skills_say_never_reaches_the_floor() {
+        assert_eq!(above_the_floor("What number of things should I do?"), Vec::<String>::new());
+        assert_eq!(above_the_floor("Could you merge the PDFs?")[0], "pdf-merge");
+        assert_eq!(above_the_floor("is it raining?"), ["weather"]);
+        assert_eq!(above_the_floor("请帮我把这两个文档合并起来"), ["hebing"]);
     }
 
     #[test]

@@ -65,7 +65,7 @@ mod usage;
 mod value;
 pub mod visible;
 
-pub use catalog::SkillCatalog;
+pub use catalog::{SCORE_FLOOR, ScoredSkill, SkillCatalog};
 pub use document::{Document, Unreadable};
 pub use external::{ExternalSkill, SkillDirs};
 pub use files::Files;

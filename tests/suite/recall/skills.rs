@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use herm::backend::{Router, ScriptedBackend};
+use herm::backend::{Capabilities, Router, ScriptedBackend};
 use herm::skill::CreatedBy;
 use herm::tool::EmbeddingUses;
 use herm::{Outcome, Task};
@@ -70,6 +70,46 @@ async fn a_skill_that_no_word_points_to_is_shown_by_its_meaning_and_the_task_rep
         let replayed =
             herm::harness::replay(&brains.layout(), &id, seq, &toolbox, work.path()).await.expect("replayed");
         assert!(replayed.is_same() && replayed.same_prompt && replayed.diverged.is_empty(), "{seq}: {replayed:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_skill_that_no_word_points_to_is_put_before_the_task_by_its_meaning_with_its_score() {
+    let brains = TempBrains::new();
+    skilled(&brains);
+    let id: herm::BrainId = "1".parse().expect("an id");
+    let model = Arc::new(Letters::default());
+    let room = Capabilities { preload_bytes: 6_000, ..Capabilities::default() };
+    let mut shown = Vec::new();
+    for uses in [EmbeddingUses::default(), EmbeddingUses { recall: false, skills: true }] {
+        for _ in 0..2 {
+            let look = json!({ "tool": "skills_list", "args": {} }).to_string();
+            let backend = Arc::new(ScriptedBackend::new([look, ANSWER.to_owned()]).capable(room));
+            let harness = builder(&brains)
+                .router(Router::single(Arc::clone(&backend) as _))
+                .embedder(Arc::clone(&model) as _)
+                .embedding_uses(uses)
+                .build()
+                .expect("a harness");
+            let asked = Task::new("mendng crackd flowrpots repairng with clampz");
+            let outcome = harness.run(&id, asked).await.expect("an outcome");
+            harness.make_vectors(&id).await.expect("made");
+            harness.shutdown().await.expect("closed");
+            let prompt = backend.asked()[0].messages[0].content.to_string();
+            assert_eq!(prompt.contains("# Procedure: mending-pots"), !outcome.shown.is_empty(), "{prompt}");
+            shown.push(outcome.shown);
+        }
+    }
+    assert!(shown[..3].iter().all(Vec::is_empty), "by words nothing matches, and there are no vectors yet: {shown:?}");
+    let [found] = shown[3].as_slice() else { panic!("{:?}", shown[3]) };
+    assert_eq!(found.skill.as_str(), "mending-pots");
+    assert!(found.score.is_some_and(|score| score > 0.35), "{found:?}");
+    let work = tempfile::tempdir().expect("a directory");
+    let toolbox = herm_tools::standard().expect("the standard tools");
+    for seq in 3..=6 {
+        let replayed =
+            herm::harness::replay(&brains.layout(), &id, seq, &toolbox, work.path()).await.expect("replayed");
+        assert!(replayed.is_same() && replayed.same_prompt, "{seq}: {replayed:?}");
     }
 }
 

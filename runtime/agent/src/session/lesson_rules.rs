@@ -1,19 +1,28 @@
 //! Whether what a model wrote down about a task says anything. Pure.
 //!
 //! A small model that is asked what a task taught often repeats what it just read: the question, its placeholders, the
-//! role. Such a skill takes room and does harm.
+//! role, the skill that stood before it. Such a skill takes room and does harm: "load skill X" stands in the way of X.
 
 use std::collections::BTreeSet;
 
 use super::synthesis::SynthesizedSkill;
 use super::transcript::Turn;
 use crate::checks::words;
+use crate::ids::Slug;
 use crate::text::words::is_stop_word;
+use crate::tool::says_nothing_new;
 
 /// Runs of so many words tell a copy from a coincidence.
 const RUN: usize = 4;
 /// A skill with more than this part of its runs in the question is a copy of it.
 const COPIED_PART: f64 = 0.4;
+/// A skill with more than this part of its runs in another skill is that skill once more.
+const SAME_PART: f64 = 0.75;
+/// What a sentence says that only sends the reader to a skill.
+const POINTING: &str = "according answer apply call check consult described follow given guide instructions list load open \
+                        procedure question read refer rely rules run skill skills step steps task use using view";
+/// The tools that only look something up.
+const LOOKUPS: [&str; 3] = ["skill_view", "skills_list", "recall"];
 /// What the question puts where the model is to write.
 const PLACEHOLDERS: [&str; 6] = [
     "lower-case-name",
@@ -37,6 +46,17 @@ pub(super) struct LessonContext<'a> {
     pub(super) turns: &'a [Turn],
     /// The tools there are.
     pub(super) tools: &'a [String],
+    /// The skills there are.
+    pub(super) skills: &'a [KnownSkill],
+}
+
+/// A skill that a lesson may point at or repeat.
+#[derive(Debug, Clone)]
+pub(super) struct KnownSkill {
+    /// Its name.
+    pub(super) slug: Slug,
+    /// What it says, where the lesson may come from it and the agent did not write it.
+    pub(super) expert: Option<String>,
 }
 
 /// Why a lesson is not kept; none where it says something.
@@ -54,10 +74,7 @@ pub(super) fn objection(lesson: &SynthesizedSkill, context: &LessonContext<'_>) 
         return Some("it repeats the question".to_owned());
     }
     let calls: Vec<_> = context.turns.iter().filter_map(|turn| turn.call.as_ref()).collect();
-    let mentions = |name: &str| {
-        let name = words(name);
-        !name.is_empty() && said.windows(name.len()).any(|window| window == name)
-    };
+    let mentions = |name: &str| contains(&said, &words(name));
     // A name of one plain word, such as `read`, is a word as well.
     let is_name = |tool: &&String| tool.contains(['_', '-']);
     let never_called = |tool: &&String| !calls.iter().any(|call| call.tool == **tool);
@@ -76,10 +93,59 @@ pub(super) fn objection(lesson: &SynthesizedSkill, context: &LessonContext<'_>) 
     if let Some(name) = identifiers(&lesson.body).into_iter().find(|name| !known.contains(name.as_str())) {
         return Some(format!("it names {name}, which did not occur in the task"));
     }
-    let in_role: BTreeSet<String> = words(context.role).into_iter().collect();
-    let new: BTreeSet<&String> =
-        said.iter().filter(|word| !is_stop_word(word) && !in_role.contains(*word) && word.len() > 2).collect();
-    new.is_empty().then(|| "it says nothing that the role does not say".to_owned())
+    if let Some(slug) = points_at(lesson, context) {
+        return Some(format!("it only points at skill {slug}"));
+    }
+    let body = words(&lesson.body);
+    let repeats = |known: &&KnownSkill| known.expert.as_ref().is_some_and(|text| is_same(&body, &words(text)));
+    if let Some(known) = context.skills.iter().find(repeats) {
+        return Some(format!("it says what skill {} says", known.slug));
+    }
+    says_nothing_new(&said, context.role).then(|| "it says nothing that the role does not say".to_owned())
+}
+
+/// The skill that a lesson sends its reader to, where it does nothing else: no sentence names a tool that does the work, or
+/// says anything without naming a skill.
+fn points_at<'a>(lesson: &SynthesizedSkill, context: &LessonContext<'a>) -> Option<&'a Slug> {
+    let others = || context.skills.iter().map(|known| &known.slug).filter(|slug| **slug != lesson.slug);
+    let worked = |said: &[String]| {
+        let tools = context.tools.iter().filter(|tool| !LOOKUPS.contains(&tool.as_str()));
+        tools.into_iter().any(|tool: &String| contains(said, &words(tool)))
+    };
+    let mut pointed = None;
+    for sentence in lesson.body.split(['.', ';', '\n', '!', '?']) {
+        let said = words(sentence);
+        if worked(&said) {
+            return None;
+        }
+        let named = others().find(|slug| names(&said, slug));
+        let plain =
+            |word: &String| is_stop_word(word) || word.len() <= 2 || POINTING.split(' ').any(|known| known == word);
+        if named.is_none() && !said.iter().all(plain) {
+            return None;
+        }
+        pointed = pointed.or(named);
+    }
+    pointed
+}
+
+/// Whether a sentence names a skill. A name of one plain word, such as `weather`, is a word as well: it names the skill beside
+/// that word.
+fn names(said: &[String], slug: &Slug) -> bool {
+    let name = words(slug.as_str());
+    match name.as_slice() {
+        [one] => said.windows(2).any(|pair| pair.contains(one) && pair.iter().any(|word| word.starts_with("skill"))),
+        name => contains(said, name),
+    }
+}
+
+fn contains(said: &[String], name: &[String]) -> bool {
+    !name.is_empty() && said.windows(name.len()).any(|window| window == name)
+}
+
+/// Whether a text is another one, but for a few words.
+fn is_same(said: &[String], other: &[String]) -> bool {
+    said == other || copied_part(said, other) > SAME_PART
 }
 
 /// The part of a text's runs of words that another has.
@@ -105,6 +171,9 @@ mod tests {
     use crate::session::exemplar::tests::transcript;
     use serde_json::json;
 
+    const EXPERT: &str = "Ask the cellar before the attic. Take the number of the box from the line that names the \
+                          thing, and answer with that number and nothing else.";
+
     fn judged(name: &str, description: &str, body: &str) -> Option<String> {
         let lesson = SynthesizedSkill {
             slug: name.parse().unwrap(),
@@ -121,6 +190,8 @@ mod tests {
         )
         .turns;
         let tools = ["find_thing".to_owned(), "skill_view".to_owned(), "recall".to_owned()];
+        let skills = [("where-things-lie", Some(EXPERT)), ("weather", None)]
+            .map(|(slug, expert)| KnownSkill { slug: slug.parse().unwrap(), expert: expert.map(str::to_owned) });
         objection(
             &lesson,
             &LessonContext {
@@ -130,6 +201,7 @@ mod tests {
                 input: "Where is the lamp?",
                 turns: &turns,
                 tools: &tools,
+                skills: &skills,
             },
         )
     }
@@ -159,5 +231,36 @@ mod tests {
         }
         let empty = judged("find-thing", "Look things up", "Look every thing up with a tool.");
         assert!(empty.is_some_and(|said| said.contains("nothing that the role")));
+    }
+
+    #[test]
+    fn a_lesson_that_only_points_at_another_skill_is_refused() {
+        for (body, skill) in [
+            ("Load skill where-things-lie.", "where-things-lie"),
+            ("See where-things-lie. Then follow its steps.", "where-things-lie"),
+            ("1. Use the where things lie procedure for every lamp.\n2. Answer.", "where-things-lie"),
+            ("Load the skill weather before the answer.", "weather"),
+        ] {
+            let why = judged("find-a-thing", "Finds a thing. Use when asked where a lamp stands.", body);
+            assert_eq!(why, Some(format!("it only points at skill {skill}")), "{body}");
+        }
+        for body in [
+            "Follow where-things-lie, but call find_thing with list cellar first.",
+            "See where-things-lie. The attic never knows lamps.",
+            "In bad weather the cellar floods, so take the number from the list.",
+        ] {
+            assert_eq!(judged("find-a-thing", "Finds a thing.", body), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_lesson_that_repeats_the_skill_it_came_from_is_refused_under_any_name() {
+        let nearly = EXPERT.replace("nothing else", "nothing more");
+        for name in ["find-a-thing", "where-things-lie"] {
+            let why = judged(name, "Finds a thing.", &nearly);
+            assert_eq!(why.as_deref(), Some("it says what skill where-things-lie says"), "{name}");
+        }
+        let more = "Ask the cellar before the attic. Where it fails, call find_thing with the singular of the word.";
+        assert_eq!(judged("find-a-thing", "Finds a thing.", more), None);
     }
 }

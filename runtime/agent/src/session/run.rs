@@ -10,16 +10,16 @@ use super::context;
 use super::drive::{AnswerRelease, CancelToken, EventSender, Session, SessionLog, ToolExecutor, stop_of};
 use super::exemplar::{self, Example, ExampleCache, Plan};
 use super::few_shot;
-use super::lesson_rules::{self, LessonContext};
+use super::lesson_rules::{self, KnownSkill, LessonContext};
 use super::machine::{FactRules, Machine, SessionRules, Stop};
 use super::prompt::{self, Prompt, PromptSkills};
 use super::reply::Edition;
 use super::role::Role;
-use super::shown::{Learned, ShowRules};
+use super::shown::{self, Learned, ShowRules};
 use super::synthesis::{self, SynthesisSource};
 use super::task_record;
 use super::transcript::{HarvestRule, TRANSCRIPT_SCHEMA, Transcript};
-use crate::backend::Chain;
+use crate::backend::{Capabilities, Chain};
 use crate::brain::MemoryLayer;
 use crate::checks::{self, Check, CheckResult, Verifier};
 use crate::error::{Error, Result};
@@ -27,13 +27,15 @@ use crate::ids::{Digest, Random, Slug};
 use crate::layout;
 use crate::memory::{EvidenceStatus, OutcomeReport, OutcomeSource, OutcomeValue, TaskOutcome, layers};
 use crate::redact::redact;
+use crate::skill::CreatedBy;
 use crate::task::{
     CallRecord, ChangedSkill, LearningOptions, ShownAs, StopReason, TaskEvent, TaskLimits, TaskStatus, TaskUsage,
 };
 use crate::text;
 use crate::tool::{
-    CallEnd, Permission, ProgramRunner, SkillChange, SkillRules, SkillWriteOutcome, TaskFrame, TaskProposal,
-    ToolContext, ToolSpec, Toolbox, WorkingCopy, dispatch_to_end, with_working_copy, with_working_copy_inline,
+    CallEnd, Permission, ProgramRunner, SkillChange, SkillRules, SkillWriteOutcome, SoughtMeaning, TaskFrame,
+    TaskProposal, ToolContext, ToolSpec, Toolbox, WorkingCopy, dispatch_to_end, with_working_copy,
+    with_working_copy_inline,
 };
 use crate::tuning::Tuning;
 
@@ -143,7 +145,7 @@ impl TaskRun<'_> {
     pub async fn run(&self) -> Result<FinishedTask> {
         let prepared = self.prepare().await?;
         let cards: Vec<&ToolSpec> = self.toolbox.iter().map(|tool| tool.spec()).collect();
-        let capabilities = self.chain.backends.first().map(|backend| backend.capabilities()).unwrap_or_default();
+        let capabilities = self.capabilities();
         let role = &prepared.role;
         let answer = prompt::final_schema(&role.text);
         let example = prepared.learned.example.as_ref().map(Example::render);
@@ -431,23 +433,57 @@ impl TaskRun<'_> {
 
     async fn prepare(&self) -> Result<Prepared> {
         let mut prepared = self.prepare_by_words().await?;
+        let sought = self.sought(&mut prepared).await;
         if prepared.shown.more > 0 {
-            self.choose_by_meaning(&mut prepared).await;
+            self.choose_by_meaning(&mut prepared, sought.clone()).await;
         }
-        self.choose_learned(&mut prepared).await?;
+        self.choose_learned(&mut prepared, sought).await?;
         Ok(prepared)
     }
 
+    /// What the task means, where meaning chooses skills and there is something to choose. What goes wrong leaves the
+    /// choice by words, and is said. A replay has the choice in its record.
+    async fn sought(&self, prepared: &mut Prepared) -> Option<SoughtMeaning> {
+        let meaning = self.cx.meaning().filter(|meaning| meaning.uses().skills).cloned()?;
+        let preloads = self.learning.preload && self.capabilities().preload_bytes > 0;
+        let has_choice = prepared.shown.more > 0 || preloads && !prepared.shown.skills.is_empty() && !self.is_known();
+        if self.replayed.is_some() || !has_choice {
+            return None;
+        }
+        match meaning.embed_query(&self.frame.input).await {
+            Ok(vector) => Some(SoughtMeaning { vector, meaning }),
+            Err(error) => {
+                self.by_words_alone(prepared, &error);
+                None
+            }
+        }
+    }
+
+    fn by_words_alone(&self, prepared: &mut Prepared, error: &Error) {
+        tracing::warn!(brain = %self.frame.brain, %error, "skills are chosen by their words alone");
+        prepared.warning = Some(format!("skills were chosen by their words alone: {}", error.message()));
+    }
+
+    /// What the backend can do that is asked first.
+    fn capabilities(&self) -> Capabilities {
+        self.chain.backends.first().map(|backend| backend.capabilities()).unwrap_or_default()
+    }
+
+    /// Whether the answer, or the skill that the task is about, is known without a choice.
+    fn is_known(&self) -> bool {
+        self.known.is_some() || self.frame.commanded.get().is_some()
+    }
+
     /// Chooses what of the learned is shown.
-    async fn choose_learned(&self, prepared: &mut Prepared) -> Result<()> {
-        let capabilities = self.chain.backends.first().map(|backend| backend.capabilities()).unwrap_or_default();
+    async fn choose_learned(&self, prepared: &mut Prepared, sought: Option<SoughtMeaning>) -> Result<()> {
+        let capabilities = self.capabilities();
         let holds = self.chain.backends.iter().all(|backend| backend.capabilities().constrains_replies);
         let (frame, options) = (Arc::clone(&self.frame), self.learning);
         let replayed = self.replayed.map(|replayed| replayed.shown.clone());
         let cache = Arc::clone(&self.examples);
-        let (share, is_known) = (self.trial_share, self.known.is_some() || frame.commanded.get().is_some());
+        let (share, is_known, by_meaning) = (self.trial_share, self.is_known(), sought.is_some());
         let mut index = std::mem::take(&mut prepared.shown);
-        (prepared.learned, prepared.shown) = with_working_copy_inline(&self.desk, move |desk| {
+        let choose = move |desk: &mut WorkingCopy| {
             if is_known && replayed.is_none() {
                 return Ok((Learned::default(), index));
             }
@@ -458,51 +494,46 @@ impl TaskRun<'_> {
                 options,
                 plans: options.plans && holds,
                 preload_bytes: capabilities.preload_bytes,
+                example_takes_room: capabilities.needs_examples,
+                sought: sought.as_ref(),
                 share,
                 cache: &cache,
                 replayed: replayed.as_deref(),
             };
             let learned = rules.choose(desk, &mut index)?;
             Ok((learned, index))
-        })
-        .await?;
+        };
+        (prepared.learned, prepared.shown) = match by_meaning {
+            true => with_working_copy(&self.desk, choose).await?,
+            false => with_working_copy_inline(&self.desk, choose).await?,
+        };
         Ok(())
     }
 
-    /// Chooses the skills again by words and meaning, where that is on; in a replay, as it was recorded. What goes
-    /// wrong leaves the choice by words, and is said.
-    async fn choose_by_meaning(&self, prepared: &mut Prepared) {
-        let meaning = self.cx.meaning().filter(|meaning| meaning.uses().skills).cloned();
+    /// Chooses the skills of the index again by words and meaning, where that is on; in a replay, as it was recorded.
+    async fn choose_by_meaning(&self, prepared: &mut Prepared, sought: Option<SoughtMeaning>) {
         let room = self.index_room();
         let input = Arc::clone(&self.frame.input);
-        let chosen = match (self.replayed, meaning) {
+        let chosen = match (self.replayed, sought) {
             (Some(replayed), _) => match replayed.skills.clone() {
                 Some(best) => with_working_copy(&self.desk, move |desk| choose(desk, room, |_, _| Ok(best))).await,
                 None => return,
             },
-            (None, Some(meaning)) => match meaning.embed_query(&self.frame.input).await {
-                Ok(sought) => {
-                    let best =
-                        move |desk: &mut WorkingCopy, most| desk.best_skills_near(&input, most, &sought, &meaning);
-                    with_working_copy(&self.desk, move |desk| choose(desk, room, best)).await
-                }
-                Err(error) => Err(error),
-            },
+            (None, Some(SoughtMeaning { vector, meaning })) => {
+                let best = move |desk: &mut WorkingCopy, most| desk.best_skills_near(&input, most, &vector, &meaning);
+                with_working_copy(&self.desk, move |desk| choose(desk, room, best)).await
+            }
             (None, None) => return,
         };
         match chosen {
             Ok((shown, best)) => (prepared.shown, prepared.best) = (shown, Some(best)),
-            Err(error) => {
-                tracing::warn!(brain = %self.frame.brain, %error, "skills are chosen by their words alone");
-                prepared.warning = Some(format!("skills were chosen by their words alone: {}", error.message()));
-            }
+            Err(error) => self.by_words_alone(prepared, &error),
         }
     }
 
     /// How much of the prompt the skill index may take. Where a model has to be shown, every token is time.
     fn index_room(&self) -> Room {
-        let shown = self.chain.backends.first().is_some_and(|backend| backend.capabilities().needs_examples);
-        let (bytes, best) = match shown {
+        let (bytes, best) = match self.capabilities().needs_examples {
             true => (few_shot::INDEX_BYTES, few_shot::INDEX_BEST),
             false => (prompt::INDEX_BYTES, prompt::INDEX_BEST),
         };
@@ -574,12 +605,15 @@ impl TaskRun<'_> {
         let Some(lesson) = synthesis::decide(&completion, transcript.reading)? else { return Ok(None) };
         // In a replay the record says what was kept.
         if self.replayed.is_none() {
+            let written = lesson.slug.clone();
+            let known = with_working_copy_inline(&self.desk, move |desk| known_skills(desk, &written)).await?;
             let context = LessonContext {
                 instructions: synthesis::INSTRUCTIONS,
                 role,
                 input: &self.frame.input,
                 turns: &transcript.turns,
                 tools: &transcript.tools,
+                skills: &known,
             };
             if let Some(why) = lesson_rules::objection(&lesson, &context) {
                 return Err(Error::refused(format!("what was learned is not kept: {why}")));
@@ -677,6 +711,24 @@ impl TaskRun<'_> {
             Err(_) => Err(Error::unavailable("a tool holds the brain and does not let go; nothing was settled")),
         }
     }
+}
+
+/// The skills that a lesson may point at or repeat: all by their names, and those by their texts that the task had before
+/// it, or that have its name, unless the agent wrote them.
+fn known_skills(desk: &mut WorkingCopy, lesson: &Slug) -> Result<Vec<KnownSkill>> {
+    let slugs: Vec<Slug> = desk.skills()?.into_iter().map(|card| card.slug).collect();
+    let mut known = Vec::with_capacity(slugs.len());
+    for slug in slugs {
+        let mut expert = None;
+        if desk.loaded().contains_key(&slug) || slug == *lesson {
+            let usage = desk.edit()?.recorded_usage(&slug)?;
+            if usage.is_none_or(|usage| usage.created_by != CreatedBy::Agent) {
+                expert = shown::body_of(desk, &slug)?;
+            }
+        }
+        known.push(KnownSkill { slug, expert });
+    }
+    Ok(known)
 }
 
 /// How much of the prompt the skill index may take, in bytes and in skills.

@@ -1,5 +1,9 @@
 //! What a task is shown of what its brain has learned: the nearest example, and skills that fit, whole.
 //!
+//! A skill is shown whole if it matches the task above a floor ([`WorkingCopy::matching_skills`]) and has room; a brain
+//! with few skills shows all of them, if they have room together, because a small model cannot select. Beside an example
+//! stand only skills that matched and that people or seeds wrote: what was learned is tried without it.
+//!
 //! What is on trial is shown to a share of the tasks that match it, by [`Arm::draw`]. A replay shows what was shown.
 
 use std::collections::BTreeSet;
@@ -10,14 +14,18 @@ use super::prompt::{PreloadedSkill, PromptSkills};
 use crate::error::Result;
 use crate::ids::{BrainId, Slug, TaskId};
 use crate::memory::{Arm, TrialState};
-use crate::skill::{CreatedBy, Document};
+use crate::skill::{CreatedBy, Document, ScoredSkill};
 use crate::task::{ExamplePick, LearningOptions, ShownAs, ShownSkill};
-use crate::tool::WorkingCopy;
+use crate::tool::{SoughtMeaning, WorkingCopy};
 
 /// The most skills that a brain can have for all of them to be shown whole, whatever the task is about.
 const FEW_SKILLS: usize = 3;
 /// The most skills that are shown whole.
 const MOST_PRELOADED: usize = 3;
+/// The most skills that the choice is made from.
+const MOST_CANDIDATES: usize = 12;
+/// Scores that differ by less say the same. Then what a person or a seed wrote stands before what the agent learned.
+const TIE: f64 = 0.1;
 
 /// What the prompt shows.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +45,10 @@ pub(super) struct ShowRules<'a> {
     pub(super) plans: bool,
     /// The bytes that bodies of skills may take.
     pub(super) preload_bytes: usize,
+    /// Whether the example takes room of those: with a small model.
+    pub(super) example_takes_room: bool,
+    /// What the task means, where meaning has a part in choosing skills.
+    pub(super) sought: Option<&'a SoughtMeaning>,
     /// The share of matching tasks that are shown what is on trial.
     pub(super) share: f64,
     /// Examples that were read already.
@@ -56,10 +68,10 @@ impl ShowRules<'_> {
         let visible: Vec<Slug> =
             desk.skills()?.into_iter().filter(|card| !card.external).map(|card| card.slug).collect();
         let procedures: Vec<Slug> = visible.iter().filter(|slug| exemplar::is_procedure(slug)).cloned().collect();
-        if self.options.examples {
+        if self.options.preload && self.options.examples {
             self.choose_example(desk, procedures, &mut learned)?;
         }
-        if self.options.preload && self.preload_bytes > 0 && learned.example.is_none() {
+        if self.options.preload && self.preload_bytes > 0 {
             self.choose_skills(desk, &visible, &mut learned)?;
         }
         self.hide(desk, index, &learned)?;
@@ -123,23 +135,29 @@ impl ShowRules<'_> {
         }
     }
 
-    /// The skills that fit best, as far as they have room; all of them where there are few.
+    /// The skills that match best, as far as they have room; all of them where there are few.
     fn choose_skills(&self, desk: &mut WorkingCopy, visible: &[Slug], learned: &mut Learned) -> Result<()> {
-        let mut slugs = desk.best_skills(self.question, MOST_PRELOADED)?;
-        slugs.retain(|slug| visible.binary_search(slug).is_ok());
-        let others = || visible.iter().filter(|slug| !exemplar::is_procedure(slug));
-        if others().count() <= FEW_SKILLS {
-            let rest: Vec<Slug> = others().filter(|slug| !slugs.contains(slug)).cloned().collect();
-            slugs.extend(rest);
+        let beside_example = learned.example.is_some();
+        let taken =
+            learned.example.as_ref().filter(|_| self.example_takes_room).map_or(0, |found| found.render().len());
+        let mut left = self.preload_bytes.saturating_sub(taken);
+        let mut candidates = Vec::new();
+        for found in self.candidates(desk, visible, beside_example)? {
+            let usage = desk.edit()?.recorded_usage(&found.slug)?;
+            let is_learned = usage.is_some_and(|usage| usage.created_by == CreatedBy::Agent && !usage.pinned);
+            // Its trial would not tell what it is worth from what the example is worth.
+            if !(is_learned && beside_example) {
+                candidates.push(Candidate { found, is_learned });
+            }
         }
-        let mut left = self.preload_bytes;
-        for slug in slugs.into_iter().filter(|slug| !exemplar::is_procedure(slug)) {
+        experts_first(&mut candidates);
+        let mut chosen = 0;
+        for Candidate { found: ScoredSkill { slug, score }, is_learned } in candidates {
+            if chosen == MOST_PRELOADED {
+                break;
+            }
             let Some(body) = body_of(desk, &slug)? else { continue };
             let Some(rest) = left.checked_sub(body.len()) else { continue };
-            let is_learned = desk
-                .edit()?
-                .recorded_usage(&slug)?
-                .is_some_and(|usage| usage.created_by == CreatedBy::Agent && !usage.pinned);
             let (arm, trial) = match is_learned {
                 true => match self.arm(desk, &slug)? {
                     Some(drawn) => drawn,
@@ -147,14 +165,39 @@ impl ShowRules<'_> {
                 },
                 false => (Arm::Shown, false),
             };
-            let (skill, shown_as) = (slug.clone(), ShownAs::Skill);
-            learned.shown.push(ShownSkill { skill, arm, shown_as, trial, score: None, example: None });
+            chosen += 1;
+            let (skill, shown_as, score) = (slug.clone(), ShownAs::Skill, Some(score));
+            learned.shown.push(ShownSkill { skill, arm, shown_as, trial, score, example: None });
             if arm == Arm::Shown {
                 left = rest;
                 preload(desk, slug, body, learned)?;
             }
         }
         Ok(())
+    }
+
+    /// The skills that match the task, best first; then the others, where there are few and all of them have room.
+    fn candidates(&self, desk: &mut WorkingCopy, visible: &[Slug], beside_example: bool) -> Result<Vec<ScoredSkill>> {
+        let may_stand = |slug: &Slug| visible.binary_search(slug).is_ok() && !exemplar::is_procedure(slug);
+        let mut found = desk.matching_skills(self.question, MOST_CANDIDATES, self.sought).or_else(|error| {
+            tracing::warn!(brain = %self.brain, %error, "skills are chosen by their words alone");
+            desk.matching_skills(self.question, MOST_CANDIDATES, None)
+        })?;
+        found.retain(|found| may_stand(&found.slug));
+        let others: Vec<&Slug> = visible.iter().filter(|slug| !exemplar::is_procedure(slug)).collect();
+        if beside_example || others.len() > FEW_SKILLS {
+            return Ok(found);
+        }
+        let mut bytes = 0;
+        for slug in &others {
+            bytes += body_of(desk, slug)?.map_or(0, |body| body.len());
+        }
+        if bytes <= self.preload_bytes {
+            let known: Vec<Slug> = found.iter().map(|found| found.slug.clone()).collect();
+            let rest = others.into_iter().filter(|slug| !known.contains(slug));
+            found.extend(rest.map(|slug| ScoredSkill { slug: slug.clone(), score: 0.0 }));
+        }
+        Ok(found)
     }
 
     /// What is held back, and the skills of procedures, do not stand in the index either.
@@ -194,6 +237,30 @@ impl ShowRules<'_> {
     }
 }
 
+/// A skill that may be shown whole.
+#[derive(Debug, Clone, PartialEq)]
+struct Candidate {
+    found: ScoredSkill,
+    /// Whether the agent made it, and nobody pinned it.
+    is_learned: bool,
+}
+
+/// A learned skill does not stand before one that a person or a seed wrote and that matches as well: mostly that is the
+/// skill which the agent had before it when it learned.
+fn experts_first(candidates: &mut [Candidate]) {
+    for at in 1..candidates.len() {
+        let mut to = at;
+        while let Some([before, this]) = to.checked_sub(1).and_then(|before| candidates.get(before..=to))
+            && before.is_learned
+            && !this.is_learned
+            && before.found.score - this.found.score < TIE
+        {
+            candidates.swap(to - 1, to);
+            to -= 1;
+        }
+    }
+}
+
 /// Puts a skill into the prompt; it counts as loaded from then on.
 fn preload(desk: &mut WorkingCopy, slug: Slug, body: String, learned: &mut Learned) -> Result<()> {
     if let Some(place) = desk.skill_place(&slug)?
@@ -222,9 +289,40 @@ fn examples_of(cache: &ExampleCache, desk: &mut WorkingCopy, slug: &Slug) -> Res
 }
 
 /// The body of a skill of this brain; none of what stands outside, or has nothing to say.
-fn body_of(desk: &mut WorkingCopy, slug: &Slug) -> Result<Option<String>> {
+pub(super) fn body_of(desk: &mut WorkingCopy, slug: &Slug) -> Result<Option<String>> {
     let Some(place) = desk.skill_place(slug)? else { return Ok(None) };
     let Some(bytes) = desk.read(&place.main)? else { return Ok(None) };
     let body = Document::read(&bytes).ok().map(|document| document.body().trim().to_owned());
     Ok(body.filter(|body| !body.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_order(candidates: &[(&str, f64, bool)]) -> Vec<String> {
+        let found = |slug: &str, score| ScoredSkill { slug: slug.parse().unwrap(), score };
+        let mut candidates: Vec<Candidate> = candidates
+            .iter()
+            .map(|(slug, score, is_learned)| Candidate { found: found(slug, *score), is_learned: *is_learned })
+            .collect();
+        experts_first(&mut candidates);
+        candidates.into_iter().map(|candidate| candidate.found.slug.to_string()).collect()
+    }
+
+    #[test]
+    fn a_learned_skill_stands_behind_an_expert_one_that_matches_as_well() {
+        assert_eq!(in_order(&[("learned", 0.52, true), ("expert", 0.5, false)]), ["expert", "learned"]);
+        assert_eq!(in_order(&[("expert", 0.5, false), ("learned", 0.5, true)]), ["expert", "learned"]);
+        assert_eq!(
+            in_order(&[("one", 0.5, true), ("two", 0.5, true), ("expert", 0.45, false)]),
+            ["expert", "one", "two"]
+        );
+    }
+
+    #[test]
+    fn a_learned_skill_that_matches_better_stands_first() {
+        assert_eq!(in_order(&[("learned", 0.9, true), ("expert", 0.2, false)]), ["learned", "expert"]);
+        assert_eq!(in_order(&[]), Vec::<String>::new());
+    }
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::working_copy::{SkillChange, WorkingCopy};
 use crate::brain::{Draft, Editor, UndoneSkills};
+use crate::checks::words;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug, sha256};
 use crate::layout;
@@ -18,6 +19,7 @@ use crate::skill::provenance::{
 };
 use crate::skill::quotation::{QuotableTexts, QuotationProgress};
 use crate::skill::{CreatedBy, Document, Files as _, FrontMatterValue, SkillLocation, all_skills, guard, store};
+use crate::text::words::is_stop_word;
 
 /// So many proposals of tasks may wait for one skill, and for a brain: a person has to read them.
 const MOST_WAITING_OF_SKILL: usize = 10;
@@ -177,6 +179,25 @@ impl WorkingCopy {
     /// decided then.
     pub fn check_text(&self, text: &str) -> Result<()> {
         if self.gate.went_well { Ok(()) } else { guard::check(text) }
+    }
+
+    /// Refuses a skill that says nothing beyond the role: it takes room, and nothing is learned from it. In a replay what
+    /// was decided then holds.
+    pub(super) fn check_says_something(&mut self, content: &str) -> Result<()> {
+        if self.gate.went_well || self.around.rules == SkillRules::Ungated {
+            return Ok(());
+        }
+        let (Some(role), Ok(document)) =
+            (self.read(&layout::rel(layout::SYSTEM)?)?, Document::read(content.as_bytes()))
+        else {
+            return Ok(());
+        };
+        let said = words(&format!("{}\n{}", document.text("description").unwrap_or_default(), document.body()));
+        match says_nothing_new(&said, &String::from_utf8_lossy(&role)) {
+            true => Err(Error::refused("the skill says nothing that the role does not say")
+                .hint("write down what this task taught: which calls, with which arguments; or go on without it")),
+            false => Ok(()),
+        }
     }
 
     /// Refuses a skill that the record has otherwise than it is now.
@@ -578,6 +599,12 @@ fn waits(slug: &Slug, reason: WriteObjection) -> SkillWriteOutcome {
          Go on without it.",
         reason.words()
     ))
+}
+
+/// Whether no telling word is new to those who know the role.
+pub(crate) fn says_nothing_new(said: &[String], role: &str) -> bool {
+    let in_role: BTreeSet<String> = words(role).into_iter().collect();
+    !said.iter().any(|word| !is_stop_word(word) && !in_role.contains(word) && word.len() > 2)
 }
 
 /// What no skill may say: the whole file as it would stand, so that what stood there before cannot complete what a

@@ -13,6 +13,7 @@ use super::gate::{RecordedSkillChanges, SkillRules};
 use super::working_copy::{WorkingCopy, no_such_skill};
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug, TaskId};
+use crate::memory::vectors::NearSkills;
 use crate::memory::{QueryVector, fuse};
 use crate::skill::command::{self, CommandMatch, Invocation};
 use crate::skill::preprocess::{self, InlineShell};
@@ -246,7 +247,7 @@ impl WorkingCopy {
         let cards = self.skills()?;
         let pairs = cards.iter().map(|card| (card.slug.as_str(), &*card.description));
         let brain = self.brain()?;
-        let (near, lacking) = brain.nearest_skills(sought, pairs, LACKING)?;
+        let NearSkills { order: near, lacking } = brain.nearest_skills(sought, pairs, LACKING)?;
         meaning.want(&brain.id().clone(), lacking);
         let mut by_words = self.best_skills(text, most)?;
         let used = match self.around.tuning.selector.unwrap_or_default() {
@@ -255,7 +256,8 @@ impl WorkingCopy {
         };
         let rest = by_words.split_off(used.min(by_words.len()));
         let vote = |slugs: Vec<Slug>| slugs.into_iter().map(|slug| (slug, 1.0)).collect::<Vec<_>>();
-        let near = near.into_iter().take(most).filter_map(|at| cards.get(at)).map(|card| card.slug.clone()).collect();
+        let near =
+            near.into_iter().take(most).filter_map(|(at, _)| cards.get(at)).map(|card| card.slug.clone()).collect();
         let fused = fuse(&[vote(rest), vote(near)]).into_iter().map(|(slug, _)| slug);
         let mut best = by_words;
         best.extend(fused.take(most.saturating_sub(used)));

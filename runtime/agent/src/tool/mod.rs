@@ -13,6 +13,7 @@ mod embeddings;
 mod external_skills;
 mod gate;
 mod loading;
+mod matching;
 mod program;
 #[cfg(feature = "sandbox")]
 mod sandboxed;
@@ -25,9 +26,10 @@ pub(crate) use dispatch::{CallEnd, dispatch_to_end};
 pub use dispatch::{Disclosure, ToolReport, dispatch};
 pub use embeddings::{EmbeddingUses, Embeddings};
 pub use external_skills::ExternalSkills;
-pub(crate) use gate::Write;
 pub use gate::{RecordedSkillChanges, SkillRules, SkillWriteOutcome, TaskProposal};
+pub(crate) use gate::{Write, says_nothing_new};
 pub use loading::{SessionEnv, SkillEnv};
+pub(crate) use matching::SoughtMeaning;
 pub use program::{ProgramRunner, ToolProgram};
 #[cfg(feature = "sandbox")]
 pub use sandboxed::SandboxedPrograms;

@@ -316,6 +316,7 @@ impl WorkingCopy {
 
     /// Makes a new skill of the agent's own.
     pub fn create_skill(&mut self, slug: &Slug, content: &str) -> Result<SkillWriteOutcome> {
+        self.check_says_something(content)?;
         self.create_skill_by(SkillWriter::Tool, slug, content)
     }
 

@@ -31,6 +31,9 @@ pub struct BrainManifest {
     /// What holds for a good answer; the page on checks has the forms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checks: Option<serde_json::Value>,
+    /// Whether skills that match and the nearest example are put before its tasks, where nobody else says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preload: Option<bool>,
 }
 
 /// A manifest as it is handed over: with its files, and the hash they must have.
@@ -43,6 +46,7 @@ pub(super) struct ManifestBundle {
     tools: Option<Vec<String>>,
     backend: Option<String>,
     checks: Option<serde_json::Value>,
+    preload: Option<bool>,
     #[serde(default, deserialize_with = "files_once")]
     pub(super) files: BTreeMap<RelPath, String>,
     pub(super) expected_hash: Option<Digest>,
@@ -128,6 +132,7 @@ impl ManifestBundle {
             tools: self.tools.clone(),
             backend: self.backend.clone(),
             checks: self.checks.clone(),
+            preload: self.preload,
         }
     }
 }

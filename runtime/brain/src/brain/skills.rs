@@ -11,9 +11,9 @@ use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
 use crate::layout;
 use crate::memory::QueryVector;
-use crate::memory::vectors::{self, PendingText};
+use crate::memory::vectors::{self, NearSkills};
 use crate::skill::command::{CommandMatch, Commands};
-use crate::skill::{Delta, Index, SkillCatalog, SkillUsage, all_skills};
+use crate::skill::{Delta, Index, ScoredSkill, SkillCatalog, SkillUsage, all_skills};
 
 /// The active skills among the files of a brain, by path alone.
 fn slugs_below(mut paths: Vec<RelPath>) -> BTreeSet<Slug> {
@@ -103,20 +103,28 @@ impl Brain {
 
     /// The skills that fit `text` best, best first.
     pub fn best_skills(&mut self, text: &str, most: usize) -> Result<Vec<Slug>> {
-        self.known_skills()?;
-        let index = self.index.as_ref().ok_or_else(|| Error::internal("the index is not built"))?;
-        let catalog = self.catalog.get_or_insert_with(|| SkillCatalog::build(index));
-        Ok(catalog.best(text, most).into_iter().cloned().collect())
+        Ok(self.catalog()?.best(text, most).into_iter().cloned().collect())
     }
 
-    /// Which of these skills mean what is sought, and which have no vector yet: see
+    /// The same, with how well each one fits.
+    pub fn scored_skills(&mut self, text: &str, most: usize) -> Result<Vec<ScoredSkill>> {
+        Ok(self.catalog()?.scored(text, most))
+    }
+
+    fn catalog(&mut self) -> Result<&SkillCatalog> {
+        self.known_skills()?;
+        let index = self.index.as_ref().ok_or_else(|| Error::internal("the index is not built"))?;
+        Ok(self.catalog.get_or_insert_with(|| SkillCatalog::build(index)))
+    }
+
+    /// Which of these skills mean what is sought and how near they are, and which have no vector yet: see
     /// [`vectors::nearest_skills`].
     pub fn nearest_skills<'s>(
         &self,
         sought: &QueryVector,
         skills: impl Iterator<Item = (&'s str, &'s str)>,
         most_lacking: usize,
-    ) -> Result<(Vec<usize>, Vec<PendingText>)> {
+    ) -> Result<NearSkills> {
         vectors::nearest_skills(&self.database.connection, sought, skills, most_lacking)
     }
 

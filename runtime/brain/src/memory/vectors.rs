@@ -427,14 +427,22 @@ fn skill_text(slug: &str, description: &str) -> String {
     format!("{}: {}", slug.replace(['-', '_'], " "), text::line(description, TEXT_CHARS))
 }
 
-/// Which of these skills, by slug and description, mean what is sought: their places in the list, nearest first; and
-/// those without a vector, at most so many.
+/// Skills compared with what is sought.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct NearSkills {
+    /// Their places in the list and how near they are, -1 to 1, nearest first.
+    pub order: Vec<(usize, f32)>,
+    /// Those without a vector.
+    pub lacking: Vec<PendingText>,
+}
+
+/// Which of these skills, by slug and description, mean what is sought; and those without a vector, at most so many.
 pub fn nearest_skills<'s>(
     connection: &Connection,
     sought: &QueryVector,
     skills: impl Iterator<Item = (&'s str, &'s str)>,
     most_lacking: usize,
-) -> Result<(Vec<usize>, Vec<PendingText>)> {
+) -> Result<NearSkills> {
     let failed = |source| sql("compare skills", source);
     let near = compared(connection, sought, &format!("scope = {OF_SKILLS}")).map_err(failed)?;
     let known: HashMap<i64, Option<f32>> = near.into_iter().map(|near| (near.row, near.nearness)).collect();
@@ -442,14 +450,14 @@ pub fn nearest_skills<'s>(
     for (at, (slug, description)) in skills.enumerate() {
         let skill = PendingText::of_skill(slug, description);
         match known.get(&skill.row) {
-            Some(Some(nearness)) => order.push((*nearness, at)),
+            Some(Some(nearness)) => order.push((at, *nearness)),
             Some(None) => {}
             None if lacking.len() < most_lacking => lacking.push(skill),
             None => {}
         }
     }
-    order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    Ok((order.into_iter().map(|(_, at)| at).collect(), lacking))
+    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    Ok(NearSkills { order, lacking })
 }
 
 #[cfg(test)]

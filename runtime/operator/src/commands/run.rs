@@ -31,7 +31,8 @@ pub(super) fn run(settings: &Settings, arguments: &RunTask, cli: &Cli) -> Result
     let subscriber = arguments.subscriber.as_deref().map(str::parse::<SubscriberId>).transpose()?;
     let input = input(arguments, &id, limits.input_bytes)?;
     let keep = if arguments.dry_run { SettleMode::DryRun } else { SettleMode::Settle };
-    let task = Task { subscriber, input, limits, keep, backend: arguments.backend.clone(), ..Task::default() };
+    let preload = arguments.no_preload.then_some(false);
+    let task = Task { subscriber, input, limits, keep, backend: arguments.backend.clone(), preload, ..Task::default() };
     task.validate()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -31,7 +31,7 @@ pub(crate) struct LearningSection {
     /// Whether a backend that holds replies to a schema is held to the calls of the example. On, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) plans: Option<bool>,
-    /// Whether skills that fit stand in the prompt whole. On, unless said otherwise.
+    /// Whether skills that match and the nearest example are put before a task. On, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) preload: Option<bool>,
     /// Whether what was learned is on trial until its gain is known. On, unless said otherwise.

@@ -1,5 +1,7 @@
 //! From the transcript of a task to a worked example.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{EXAMPLE_BYTES, Example, ExampleCall, MOST_CALLS};
@@ -16,6 +18,8 @@ use crate::text::words::is_stop_word;
 const QUESTION_CHARS: usize = 400;
 /// The most characters of a result that an example keeps.
 const RESULT_CHARS: usize = 320;
+/// An answer in which so many words stand twice rambles.
+const REPEATED_RUN: usize = 5;
 /// The most bytes of one argument; a longer one is the matter of its task.
 const ARGUMENT_BYTES: usize = 200;
 
@@ -140,7 +144,8 @@ fn matter(result: &str, used: &[String]) -> String {
     }
 }
 
-/// The answer, cut to what it shares with the results where it is one text that rambles: what is shown is imitated.
+/// The answer, cut to what it shares with the results where it is one text that rambles: what is shown is imitated, and of a
+/// rambling answer a small model imitates the rambling.
 fn short(answer: Value, calls: &[ExampleCall], question: &str, role: &str) -> Value {
     let Value::Object(mut fields) = answer else { return answer };
     let only = match fields.iter().next() {
@@ -156,6 +161,15 @@ fn short(answer: Value, calls: &[ExampleCall], question: &str, role: &str) -> Va
         let said = words(token);
         !said.is_empty() && said.iter().all(|word| known.contains(word))
     };
+    if tokens.len() <= EXAMPLE_BYTES / 4 && repeats_itself(&text) {
+        let told = |word: &String| calls.iter().any(|call| words(&call.result).contains(word));
+        let asked = words(question);
+        let cut = shortest_run(&tokens, |word| told(word) && !asked.contains(word) && !is_stop_word(word));
+        if let Some(cut) = cut {
+            fields.insert(name, Value::String(trimmed(&cut)));
+        }
+        return Value::Object(fields);
+    }
     if tokens.iter().all(&is_known) {
         return Value::Object(fields);
     }
@@ -177,10 +191,31 @@ fn short(answer: Value, calls: &[ExampleCall], question: &str, role: &str) -> Va
     let whole = words(&text).iter().filter(|word| told.contains(word) && !asked.contains(word)).count();
     let part = words(&kept).iter().filter(|word| told.contains(word) && !asked.contains(word)).count();
     if says && part == whole {
-        let trimmed = kept.trim_matches(|c: char| matches!(c, '.' | ',' | ';' | ':')).to_owned();
-        fields.insert(name, Value::String(trimmed));
+        fields.insert(name, Value::String(trimmed(&kept)));
     }
     Value::Object(fields)
+}
+
+fn trimmed(text: &str) -> String {
+    text.trim_matches(|c: char| matches!(c, '.' | ',' | ';' | ':')).to_owned()
+}
+
+/// Whether some words stand in a text twice, in a row each time.
+fn repeats_itself(text: &str) -> bool {
+    let said = words(text);
+    let mut seen = BTreeSet::new();
+    said.windows(REPEATED_RUN).any(|run| !seen.insert(run))
+}
+
+/// The shortest run of a text that has every word which says something; none where no word does.
+fn shortest_run(tokens: &[&str], says: impl Fn(&String) -> bool) -> Option<String> {
+    let telling: Vec<Vec<String>> =
+        tokens.iter().map(|token| words(token).into_iter().filter(&says).collect()).collect();
+    let all: BTreeSet<&String> = telling.iter().flatten().collect();
+    let has_all = |run: &[Vec<String>]| run.iter().flatten().collect::<BTreeSet<_>>() == all;
+    let length = (1..=tokens.len()).find(|length| telling.windows(*length).any(has_all))?;
+    let start = telling.windows(length).position(has_all)?;
+    (!all.is_empty()).then(|| tokens.get(start..start + length).unwrap_or_default().join(" "))
 }
 
 /// Marks of chat formats. A blank behind the first character makes plain text of them.

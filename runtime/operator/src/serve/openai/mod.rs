@@ -108,6 +108,7 @@ pub(crate) async fn completions(
             ..LimitsRequest::default()
         }),
         dry_run: false,
+        preload: None,
         // A client that sends a key asks again for the same answer; one without has nothing to ask with.
         on_disconnect: if idempotency.is_some() { OnDisconnect::Continue } else { OnDisconnect::Cancel },
     };

@@ -19,6 +19,10 @@ pub(crate) struct TaskRequest {
     /// Whether nothing is to be settled: the brain stays as it is, and there is no receipt.
     #[serde(default)]
     pub(crate) dry_run: bool,
+    /// Whether skills that match and the nearest example are put before the task; as the operator and the agent have it,
+    /// where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) preload: Option<bool>,
     /// What becomes of the task when its caller leaves before it is over.
     #[serde(default)]
     pub(crate) on_disconnect: OnDisconnect,

@@ -47,6 +47,8 @@ pub(in crate::serve) struct TaskPayload {
     pub(super) limits: TaskLimits,
     pub(super) dry_run: bool,
     pub(super) subscriber: Option<SubscriberId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) preload: Option<bool>,
 }
 
 impl Job {
@@ -67,6 +69,7 @@ impl Job {
             limits,
             dry_run: request.dry_run,
             subscriber: caller.subscriber().cloned(),
+            preload: request.preload,
         };
         let owner = caller.owner();
         let idempotency = idempotency.map(|key| {
@@ -97,6 +100,7 @@ impl Job {
             input: self.what.input.clone(),
             limits: self.what.limits.clone(),
             keep: if self.what.dry_run { SettleMode::DryRun } else { SettleMode::Settle },
+            preload: self.what.preload,
             ..Task::default()
         }
     }

@@ -46,6 +46,17 @@ fn a_rambling_answer_is_cut_to_what_it_shares_with_the_results() {
 }
 
 #[test]
+fn of_an_answer_that_repeats_itself_what_the_results_said_is_left() {
+    let ask = [("read", json!({ "gauge": "Wyke", "pass": "T5" }), OK, "The water at Wyke stands at 608 centimetres.")];
+    let said =
+        "The gauge at 608 is read with the pass T5 only. The gauge at 608 is read with the pass T5 only. The gauge";
+    let example = made("How high is it at Wyke?", &ask, json!({ "answer": said })).unwrap();
+    assert_eq!(example.answer, json!({ "answer": "608" }));
+    let plain = made("How high is it at Wyke?", &ask, json!({ "answer": "608 centimetres" })).unwrap();
+    assert_eq!(plain.answer, json!({ "answer": "608 centimetres" }));
+}
+
+#[test]
 fn what_has_nothing_to_show_makes_no_example() {
     let found = [("find", json!({ "thing": "lamp" }), OK, "The lamp is in box 57.")];
     assert!(made("Where?", &[], json!({ "answer": "x" })).is_none());
