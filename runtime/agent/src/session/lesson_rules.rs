@@ -115,10 +115,11 @@ fn points_at<'a>(lesson: &SynthesizedSkill, context: &LessonContext<'a>) -> Opti
     let mut pointed = None;
     for sentence in lesson.body.split(['.', ';', '\n', '!', '?']) {
         let said = words(sentence);
-        if worked(&said) {
+        let named = others().find(|slug| names(&said, slug));
+        // The name of a skill often has that of a tool in it.
+        if worked(&without(&said, named)) {
             return None;
         }
-        let named = others().find(|slug| names(&said, slug));
         let plain =
             |word: &String| is_stop_word(word) || word.len() <= 2 || POINTING.split(' ').any(|known| known == word);
         if named.is_none() && !said.iter().all(plain) {
@@ -137,6 +138,13 @@ fn names(said: &[String], slug: &Slug) -> bool {
         [one] => said.windows(2).any(|pair| pair.contains(one) && pair.iter().any(|word| word.starts_with("skill"))),
         name => contains(said, name),
     }
+}
+
+/// A sentence without the name of a skill.
+fn without(said: &[String], slug: Option<&Slug>) -> Vec<String> {
+    let name = slug.map(|slug| words(slug.as_str())).unwrap_or_default();
+    let at = said.windows(name.len().max(1)).position(|window| window == name).unwrap_or(said.len());
+    said.iter().take(at).chain(said.iter().skip(at + name.len())).cloned().collect()
 }
 
 fn contains(said: &[String], name: &[String]) -> bool {
@@ -190,7 +198,7 @@ mod tests {
         )
         .turns;
         let tools = ["find_thing".to_owned(), "skill_view".to_owned(), "recall".to_owned()];
-        let skills = [("where-things-lie", Some(EXPERT)), ("weather", None)]
+        let skills = [("where-things-lie", Some(EXPERT)), ("weather", None), ("find-thing-fast", None)]
             .map(|(slug, expert)| KnownSkill { slug: slug.parse().unwrap(), expert: expert.map(str::to_owned) });
         objection(
             &lesson,
@@ -240,6 +248,7 @@ mod tests {
             ("See where-things-lie. Then follow its steps.", "where-things-lie"),
             ("1. Use the where things lie procedure for every lamp.\n2. Answer.", "where-things-lie"),
             ("Load the skill weather before the answer.", "weather"),
+            ("Load find-thing-fast.", "find-thing-fast"),
         ] {
             let why = judged("find-a-thing", "Finds a thing. Use when asked where a lamp stands.", body);
             assert_eq!(why, Some(format!("it only points at skill {skill}")), "{body}");
