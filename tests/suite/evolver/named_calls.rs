@@ -43,14 +43,14 @@ fn call(tool: &str, args: Value) -> String {
 async fn five_tasks(brains: &TempBrains, wrong: &str, subscriber: Option<&str>, shares: bool) {
     let one = [
         call("skill_view", json!({ "name": "find-patterns" })),
-        call("pattern_search", json!({ "id": wrong })),
-        call("pattern_search", json!({ "id": "signature-replay" })),
+        call("pattern_lookup", json!({ "id": wrong })),
+        call("pattern_lookup", json!({ "id": "signature-replay" })),
         ANSWER.to_owned(),
     ];
     let mut toolbox = herm_tools::standard().expect("the standard tools");
     let schema = json!({ "type": "object", "properties": { "id": { "type": "string" } }, "required": ["id"] });
     toolbox
-        .add(Arc::new(Patterns(ToolSpec::new("pattern_search", "Finds a pattern.", Permission::Read, schema))))
+        .add(Arc::new(Patterns(ToolSpec::new("pattern_lookup", "Finds a pattern.", Permission::Read, schema))))
         .expect("added");
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let harness = Harness::builder()
@@ -99,7 +99,7 @@ fn held(brains: &TempBrains) -> (String, String) {
     };
     let run = ok(&["evolve", "auto-run", "1", "--hold"]);
     assert_eq!(run["summary"]["pending"], 1, "{run:#}");
-    let report = ok(&["evolve", "report", "1", "--skill", "find-patterns"]);
+    let report = ok(&["evolve", "report", "1"]);
     let queue = ok(&["evolve", "queue", "list", "1"]);
     let id = queue["queue"][0]["id"].as_str().expect("an id").to_owned();
     let shown = herm.run(&["evolve", "queue", "show", "1", &id]).stdout;
@@ -120,9 +120,9 @@ async fn the_same_wrong_call_in_five_tasks_becomes_a_lesson_that_names_both_call
     five_tasks(&brains, "replay-signature", None, false).await;
     // Calls before the skill was there say nothing about it.
     let rows = evidence(&brains);
-    assert!(rows.iter().all(|(_, row)| row.tool == "pattern_search") && rows.len() == 10, "{rows:?}");
+    assert!(rows.iter().all(|(_, row)| row.tool == "pattern_lookup") && rows.len() == 10, "{rows:?}");
     let (text, told) = held(&brains);
-    let lesson = r#"- `pattern_search` with `{"id":"replay-signature"}` failed 5 times in 5 tasks with `no such pattern`; `pattern_search` with `{"id":"signature-replay"}` worked, 5 of 5."#;
+    let lesson = r#"- `pattern_lookup` with `{"id":"replay-signature"}` failed 5 times in 5 tasks with `no such pattern`; `pattern_lookup` with `{"id":"signature-replay"}` worked, 5 of 5."#;
     assert!(text.contains(lesson) && told.contains(&format!("+{lesson}")), "{text}");
     assert!(told.contains(r#""arguments":{"id":"replay-signature"}"#), "the report has the arguments of rows: {told}");
 }
@@ -141,7 +141,7 @@ async fn what_private_tasks_give_to_tools_is_in_no_evidence_no_block_and_no_prop
             continue;
         }
         // It is still known that the call failed and that others worked.
-        let known = "`pattern_search` failed 5 times in 5 tasks with `no such pattern`; \
+        let known = "`pattern_lookup` failed 5 times in 5 tasks with `no such pattern`; \
             what then worked: the same tool with other arguments, 5 times.";
         assert!(text.contains(known), "{text}");
         let everything = format!("{told}{rows:?}").to_lowercase();

@@ -476,7 +476,7 @@ mod tests {
     fn every_earlier_schema_becomes_the_present_one_and_keeps_its_rows() {
         let fact = "INSERT INTO facts (scope, key, value, task, at) VALUES (0, 'k', 'v', 't', 1);";
         let evidence = "INSERT INTO evidence (step, task, turn, tool, status, skills, args, summary, millis, at) \
-            VALUES (2, 't', 1, 'echo', 'ok', '', x'00', 'done', 1, 1);";
+            VALUES (2, 't', 1, 'echo', 'ok', '', zeroblob(32), 'done', 1, 1);";
         for version in 1..SCHEMA_VERSION {
             let rows = if version == 1 { fact.to_owned() } else { format!("{fact}{evidence}") };
             let mut database = opened(file_of(version, &rows));

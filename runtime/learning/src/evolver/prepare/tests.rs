@@ -86,7 +86,7 @@ fn up_to_the_soft_cap_the_block_stands_in_the_skill_and_above_it_beside() {
 fn above_the_hard_cap_a_skill_is_left_alone() {
     let skip = Err(PrepareSkip { reason: "skill-content-hard-cap" });
     assert_eq!(prepared(&long(HARD_CAP + 1), &rows(1), &SPECS[0], false), skip);
-    assert_eq!(prepared(&long(HARD_CAP - 10), &rows(1), &SPECS[0], false), skip);
+    assert_eq!(prepared(&long(HARD_CAP - 10), &rows(3), &SPECS[0], false), skip);
     assert_eq!(prepared(&long(97_000), &rows(3), &SPECS[0], false).map(|found| found.size), Ok(SizeStrategy::Spilled));
 }
 
