@@ -210,6 +210,7 @@ fn sessions_from(slugs: &[Slug], rows: usize, now: Timestamp, first: usize) -> i
                 status,
                 skills: skill.into_iter().collect(),
                 args: Digest::of(format!("{task} {call}").as_bytes()),
+                arguments: None,
                 summary,
                 millis: random.below(9_000) as u64,
                 at,

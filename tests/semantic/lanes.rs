@@ -36,6 +36,7 @@ fn herm(config: &str) -> (TempBrains, Herm) {
             status: EvidenceStatus::Ok,
             skills: vec![slug(name)],
             args: Digest::of(&[number as u8]),
+            arguments: None,
             summary: "fine".to_owned(),
             millis: 3,
             at: now,

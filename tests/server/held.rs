@@ -174,6 +174,10 @@ fn a_pass_of_the_evolver_that_an_operator_asks_for_is_counted() {
     for number in 0..3 {
         assert_eq!(run(&client, "1", &format!("{}// {number}\n", vault())).status, 200);
     }
+    assert!(serving.stop().success());
+    crate::recurring_failures(&operator);
+    let serving = operator.serve();
+    let client = serving.client();
     assert_eq!(counted(&client, "herm_evolver_changed_total"), 0.0);
     assert_eq!(client.post("/v1/agents/1/evolve", &json!({ "dryRun": true })).status, 200);
     assert_eq!(counted(&client, "herm_evolver_changed_total"), 0.0, "nothing was done");

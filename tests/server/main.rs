@@ -83,6 +83,31 @@ fn run(client: &Client, agent: &str, input: &str) -> Answer {
     client.post(&format!("/v1/agents/{agent}/tasks"), &json!({ "input": input }))
 }
 
+/// The skill that agent 1 of `operator()` learns from the vault.
+const LEARNED: &str = "check-reentrancy-and-share-inflation";
+
+/// Evidence of three sessions that had that skill, each with the same wrong call and then the right one.
+fn recurring_failures(operator: &Operator) {
+    let sessions = operator.path().join("sessions");
+    std::fs::create_dir_all(&sessions).expect("a directory");
+    let call = |id: &str, tool: &str, args: Value| json!({ "id": id, "function": { "name": tool, "arguments": args.to_string() } });
+    let result = |id: &str, said: &str| json!({ "role": "tool", "tool_call_id": id, "content": said });
+    for number in 0..3 {
+        let record = json!({ "session_id": format!("earlier-{number}"), "messages": [
+            { "role": "assistant", "tool_calls": [
+                call("1", "skill_view", json!({ "name": LEARNED })),
+                call("2", "pattern_search", json!({ "id": "replay-signature" })),
+                call("3", "pattern_search", json!({ "id": "signature-replay" })),
+            ] },
+            result("1", "the skill"), result("2", "error: no such pattern"), result("3", "the pattern"),
+        ] });
+        std::fs::write(sessions.join(format!("session_{number}.json")), record.to_string()).expect("written");
+    }
+    let path = sessions.to_str().expect("UTF-8");
+    let taken = operator.herm().run(&["evolve", "backfill", "1", "--sessions-dir", path]);
+    assert_eq!(taken.code, 0, "{taken:?}");
+}
+
 /// Asserts that an answer is a problem of this kind, and returns what it says.
 fn problem(answer: &Answer, status: u16, kind: &str) -> String {
     assert_eq!(answer.status, status, "{answer:?}");

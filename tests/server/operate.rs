@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::{answering_and, operator, problem, run, vault};
+use crate::{LEARNED, answering_and, operator, problem, recurring_failures, run, vault};
 
 const DONE: &str = r#"{"done":1,"summary":"done","findings":[],"checked":[],"limits":[]}"#;
 
@@ -31,7 +31,7 @@ fn a_brain_is_looked_at_from_every_side() {
     let found = client.get("/v1/agents/1/skills?q=ORACLE").json();
     assert_eq!(found["skills"][0]["slug"], "oracle-review");
 
-    let learned = "check-reentrancy-and-share-inflation";
+    let learned = LEARNED;
     let skill = client.get(&format!("/v1/agents/1/skills/{learned}")).json();
     assert!(skill["text"].as_str().unwrap().starts_with("---\nname: check-reentrancy"));
     assert_eq!((&skill["createdBy"], &skill["versions"][0]["version"]), (&json!("agent"), &json!(2)));
@@ -101,6 +101,10 @@ fn the_curator_and_the_evolver_run_when_they_are_told_to() {
     for _ in 0..3 {
         run(&client, "1", &vault());
     }
+    assert!(serving.stop().success());
+    recurring_failures(&operator);
+    let serving = operator.serve();
+    let client = serving.client();
     let curated = client.post("/v1/agents/1/curate", &json!({ "dryRun": true })).json();
     assert_eq!((&curated["settled"], curated["transitioned"].as_array().unwrap().len()), (&json!(null), 0));
     assert_eq!(client.post_nothing("/v1/agents/1/curate").status, 200);
@@ -114,13 +118,15 @@ fn the_curator_and_the_evolver_run_when_they_are_told_to() {
             pending[0]["diff"].as_str().is_some_and(|diff| diff.contains("curator-evolver:auto:start")),
             "{pending}"
         );
+        let named = r#"`pattern_search` with `{"id":"signature-replay"}` worked, 3 of 3."#;
+        assert!(pending[0]["diff"].as_str().is_some_and(|diff| diff.contains(named)), "{pending}");
         let before = client.get("/v1/agents/1").json()["version"].as_u64().unwrap();
         let decided = client.post_nothing(&format!("/v1/agents/1/proposals/{proposal}/accept"));
         assert_eq!((decided.status, &decided.json()["done"]), (200, &json!(true)), "{decided:?}");
         assert_eq!(client.get("/v1/agents/1").json()["version"].as_u64(), Some(before + 1));
         problem(&client.post_nothing(&format!("/v1/agents/1/proposals/{proposal}/reject")), 409, "conflict");
     } else {
-        panic!("a learned skill with six events is held: {held}");
+        panic!("a learned skill with failures that recur is held: {held}");
     }
     problem(&client.post_nothing("/v1/agents/1/proposals/nothing/accept"), 404, "not_found");
     problem(&client.get("/v1/agents/1/proposals?status=maybe"), 400, "invalid_input");

@@ -60,6 +60,10 @@ fn the_page_works_in_a_browser() {
         assert_eq!(run(&client, "1", &format!("{}// {number}\n", vault())).status, 200);
     }
     // Something that waits for a person.
+    assert!(serving.stop().success());
+    crate::recurring_failures(&operator);
+    let serving = operator.serve();
+    let client = serving.client().key(&key);
     assert_eq!(client.post("/v1/agents/1/evolve", &json!({})).status, 200);
     let shots = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
     std::fs::create_dir_all(&shots).unwrap();

@@ -27,6 +27,7 @@ fn call(task: &str, tool: &str, args: &str, skills: &[&str], at: Timestamp) -> E
         status: EvidenceStatus::Ok,
         skills: skills.iter().map(|name| slug(name)).collect(),
         args: Digest::of(args.as_bytes()),
+        arguments: None,
         summary: format!("{tool} with {args}"),
         millis: 3,
         at,
@@ -326,6 +327,45 @@ fn numbers_are_never_given_twice() {
 }
 
 #[test]
+fn a_brain_of_schema_5_is_looked_at_as_it_is_and_keeps_arguments_once_it_is_opened() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let at = brain.clock().now();
+    settle(&mut brain, "old", &[call("old", "echo", "1", &["flat-one"], at)]);
+    let hash = brain.lock().bundle_hash;
+    brain.close().expect("closed");
+    let connection = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+    connection.execute_batch("DROP TABLE evidence_arguments; PRAGMA user_version = 5").expect("as it was");
+    drop(connection);
+    let kept = |reader: &Reader| -> Vec<Option<String>> {
+        let rows = reader.evidence_view().of_skill(&slug("flat-one"), EVER, 9).expect("rows");
+        rows.into_iter().map(|(_, row)| row.arguments.map(|arguments| arguments.to_string())).collect()
+    };
+    let before = std::fs::read(brains.file("1", "memory.db")).expect("memory.db");
+    assert_eq!(kept(&reader(&brains)), [None]);
+    assert_eq!(std::fs::read(brains.file("1", "memory.db")).expect("memory.db"), before);
+    let mut brain = brains.open("1").expect("migrated");
+    assert_eq!(brain.lock().bundle_hash, hash);
+    let arguments = serde_json::json!({ "id": "x" });
+    let arguments = arguments.as_object().map(herm::memory::KeptArguments::of);
+    let now = brain.clock().now();
+    settle(&mut brain, "new", &[Evidence { arguments, ..call("new", "echo", "1", &["flat-one"], now) }]);
+    let known = Some(r#"{"id":"x"}"#.to_owned());
+    assert_eq!(kept(&reader(&brains)), [known.clone(), None]);
+    // They count as what evidence takes, and go with their row.
+    brain.flush().expect("flushed");
+    brains.clock.advance_ms(100 * DAY);
+    brain.prune_evidence(90, u64::MAX).expect("pruned");
+    assert_eq!(brain.evidence_view().totals().expect("totals").bytes, 0);
+    assert!(brain.verify().expect("verified").is_sound());
+    brain.close().expect("closed");
+    let connection = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+    let left: i64 =
+        connection.query_row("SELECT count(*) FROM evidence_arguments", [], |row| row.get(0)).expect("a count");
+    assert_eq!(left, 0);
+}
+
+#[test]
 fn a_brain_of_a_schema_that_is_too_old_to_look_at_is_brought_up_to_date_by_whoever_opens_it_to_write() {
     for looks_first in [true, false] {
         let brains = TempBrains::new();
@@ -339,7 +379,7 @@ fn a_brain_of_a_schema_that_is_too_old_to_look_at_is_brought_up_to_date_by_whoev
                 "DROP INDEX evidence_by_task; DROP TABLE evidence_sessions; DROP TABLE evidence_turns; \
                  DROP TABLE evidence_tallies; DROP TABLE evidence_by_skill; DROP TABLE evolver_state; \
                  DROP TABLE evolver_changes; DROP TABLE evolver_queue; DROP TABLE transcripts; \
-                 DROP TABLE outcomes; DROP TABLE trials; DROP TABLE trial_tasks; \
+                 DROP TABLE outcomes; DROP TABLE trials; DROP TABLE trial_tasks; DROP TABLE evidence_arguments; \
                  CREATE TABLE transcripts (\n  step INTEGER PRIMARY KEY,\n  task TEXT NOT NULL,\n  \
                  digest TEXT NOT NULL,\n  content BLOB NOT NULL\n) STRICT; \
                  CREATE INDEX evidence_by_step ON evidence (step); PRAGMA user_version = 2",

@@ -7,6 +7,7 @@ mod by_itself;
 mod commands;
 mod drills;
 mod hostile_evidence;
+mod named_calls;
 mod waiting;
 
 use herm::evolver::pass::{self, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport};
@@ -43,6 +44,7 @@ fn session(task: &str, skills: &[&str], said: &[&str], at: Timestamp) -> Importe
         status: if said.starts_with('!') { EvidenceStatus::Failed } else { EvidenceStatus::Ok },
         skills: skills.iter().map(|name| slug(name)).collect(),
         args: Digest::of(format!("{task} {number}").as_bytes()),
+        arguments: None,
         summary: said.trim_start_matches('!').to_owned(),
         millis: 3,
         at,
@@ -66,12 +68,12 @@ fn seen(brain: &mut Brain, skill: &str, said: &[&str]) {
     brain.import_evidence([session(&task, &[skill], said, at)]).expect("taken in");
 }
 
-/// A brain with skills of its own, each with three events of which one failed.
+/// A brain with skills of its own, each with three events of which two failed in the same way.
 fn with_evidence(brains: &TempBrains, skills: &[&str]) -> Brain {
     let mut brain = brains.make("1");
     for skill in skills {
         own(&mut brain, skill);
-        seen(&mut brain, skill, &["fine", "!connection refused", "fine again"]);
+        seen(&mut brain, skill, &["!connection refused", "!connection refused", "fine again"]);
     }
     brain
 }

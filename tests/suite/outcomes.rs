@@ -279,7 +279,7 @@ fn a_brain_of_schema_4_opens_and_its_tasks_can_be_rated() {
     brain.close().expect("closed");
     let connection = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
     connection
-        .execute_batch("DROP TABLE outcomes; DROP TABLE trials; DROP TABLE trial_tasks; PRAGMA user_version = 4")
+        .execute_batch("DROP TABLE outcomes; DROP TABLE trials; DROP TABLE trial_tasks; DROP TABLE evidence_arguments; PRAGMA user_version = 4")
         .expect("as it was");
     drop(connection);
     let mut brain = brains.open("1").expect("migrated");

@@ -77,7 +77,7 @@ async fn a_task_leaves_its_calls_its_session_and_its_turn() {
     let brains = TempBrains::new();
     brains.make("1").close().expect("closed");
     let view = json!({ "tool": "skill_view", "args": { "name": "flat-one" } }).to_string();
-    let words = [view, parrot("fine"), parrot("fail"), "{\"tool\": \"nothing\", \"args\": {}}".to_owned()];
+    let words = [parrot("fine"), view, parrot("fail"), "{\"tool\": \"nothing\", \"args\": {}}".to_owned()];
     let backend = ScriptedBackend::new(words.into_iter().chain([ANSWER.to_owned()]));
     let outcome = run(&brains, backend, Task::new("check the\n pump")).await;
     let reader = reader(&brains);
@@ -86,9 +86,17 @@ async fn a_task_leaves_its_calls_its_session_and_its_turn() {
         rows.iter().rev().map(|(id, row)| (*id, row.tool.as_str(), row.status.name(), row.turn)).collect();
     assert_eq!(
         seen,
-        [(1, "skill_view", "ok", 1), (2, "parrot", "ok", 2), (3, "parrot", "failed", 3), (4, "nothing", "refused", 4)],
-        "every call belongs to the skills that the session loaded"
+        [(3, "parrot", "failed", 3), (4, "nothing", "refused", 4)],
+        "a call belongs to the skills that the session had loaded before it"
     );
+    let all = reader.evidence_view().recent(EVER, 100).expect("rows");
+    let kept: Vec<Option<String>> =
+        all.iter().rev().map(|(_, row)| row.arguments.as_ref().map(ToString::to_string)).collect();
+    let expected = [Some(r#"{"say":"fine"}"#), Some(r#"{"name":"flat-one"}"#), Some(r#"{"say":"fail"}"#), None];
+    assert_eq!(kept, expected.map(|text| text.map(str::to_owned)), "a call that was refused unread has none");
+    let told = serde_json::to_value(&all[1].1).expect("JSON");
+    assert_eq!(told["arguments"], json!({ "say": "fail" }));
+    assert!(serde_json::to_value(&all[0].1).expect("JSON").get("arguments").is_none());
     let at = brains.clock().now();
     let known = SessionEvidence {
         task: outcome.task.to_string(),
@@ -116,6 +124,16 @@ async fn a_task_leaves_its_calls_its_session_and_its_turn() {
         answered: ANSWER.to_owned(),
     };
     assert_eq!(reader.evidence_view().recent_turns(EVER, 9).expect("turns"), [(1, turn)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_skill_that_stands_in_the_prompt_or_was_commanded_has_every_call() {
+    let brains = TempBrains::new();
+    brains.make("1").close().expect("closed");
+    let words = [parrot("fine"), parrot("fail"), ANSWER.to_owned()];
+    run(&brains, ScriptedBackend::new(words), Task::new("/flat-one and so on")).await;
+    let rows = reader(&brains).evidence_view().of_skill(&slug("flat-one"), EVER, 100).expect("rows");
+    assert_eq!(numbers(&rows), [2, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,6 +194,9 @@ async fn a_private_subscribers_words_do_not_become_evidence() {
         let summaries = summaries(&brains);
         assert_eq!([summaries[0].as_str(), &turn.asked, &turn.answered], expected);
         assert_eq!(summaries[1], "nothing of note");
+        // What a private task gave to tools is not kept at all.
+        let rows = reader(&brains).evidence_view().recent(EVER, 9).expect("rows");
+        assert_eq!(rows.iter().filter(|(_, row)| row.arguments.is_some()).count(), if shared { 2 } else { 0 });
     }
 }
 

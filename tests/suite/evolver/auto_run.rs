@@ -20,7 +20,7 @@ fn a_dry_run_plans_and_writes_nothing() {
     let mut brain = with_evidence(&brains, &["pump"]);
     let (before, step) = (text_of(&brain, "pump"), last_step(&brain));
     let run = pass(&mut brain, &EvolverPassOptions::default());
-    assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Planned, "3 events, 1 errors")]);
+    assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Planned, "3 events, 2 errors")]);
     let plan = run.candidates[0].plan.as_ref().expect("a plan");
     assert!(plan.new_content_changed && plan.support_files.is_empty());
     assert_eq!((text_of(&brain, "pump"), last_step(&brain)), (before, step));
@@ -52,6 +52,23 @@ fn a_second_pass_on_the_same_evidence_changes_nothing() {
     let again = pass(&mut brain, &applying());
     assert_eq!(fate(&again), [("pump", EvolverCandidateStatus::Unchanged, "no-new-evidence")]);
     assert_eq!((text_of(&brain, "pump"), last_step(&brain), brain.lock().bundle_hash), (text, step, hash));
+}
+
+#[test]
+fn without_failures_that_recur_there_is_no_block_no_proposal_and_no_write() {
+    for said in [&["fine", "fine", "fine"][..], &["fine", "!an accident", "fine"]] {
+        let brains = TempBrains::new();
+        let mut brain = brains.make("1");
+        own(&mut brain, "pump");
+        seen(&mut brain, "pump", said);
+        let (text, step) = (text_of(&brain, "pump"), last_step(&brain));
+        for mode in [EvolverPassMode::DryRun, EvolverPassMode::Pending, EvolverPassMode::ApplyLowRisk] {
+            let run = pass(&mut brain, &EvolverPassOptions { mode, ..applying() });
+            assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Unchanged, "nothing-to-say")]);
+        }
+        assert_eq!((text_of(&brain, "pump"), last_step(&brain)), (text, step));
+        assert!(brain.evolver_rows().queue(None, None).expect("a queue").is_empty());
+    }
 }
 
 #[test]
@@ -191,7 +208,7 @@ fn protected_skills_with_the_most_evidence_do_not_starve_the_others() {
     seen(&mut brain, "gone", &["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
     for name in ["a-own", "b-own", "c-own", "d-own"] {
         own(&mut brain, name);
-        seen(&mut brain, name, &["1", "2"]);
+        seen(&mut brain, name, &["!no", "!no"]);
     }
     let run = pass(&mut brain, &applying());
     let written: Vec<&str> = run
@@ -217,10 +234,10 @@ fn only_what_the_agent_wrote_is_written_and_the_rest_is_shown_for_review() {
     ];
     for (name, by, _) in makers {
         add_skill(&mut brain, name, &skill_text(name, "x"), by);
-        seen(&mut brain, name, &["1", "2"]);
+        seen(&mut brain, name, &["!no", "!no"]);
     }
-    seen(&mut brain, "flat-one", &["1", "2"]);
-    seen(&mut brain, "on-shelf", &["1", "2"]);
+    seen(&mut brain, "flat-one", &["!no", "!no"]);
+    seen(&mut brain, "on-shelf", &["!no", "!no"]);
     let open_policy = EvolverPolicy { protect_core_skills: false, allow: vec!["*".to_owned()], block: Vec::new() };
     let options = EvolverPassOptions { policy: open_policy, max_skills: 10, ..applying() };
     let step = last_step(&brain);
@@ -320,7 +337,7 @@ fn what_would_pass_the_soft_cap_goes_beside_the_skill_and_is_superseded_not_pile
     let long = skill_text("large", &"A line of some length that says nothing.\n".repeat(2_190));
     assert!(long.len() > 89_500 && long.len() < 90_000, "{}", long.len());
     add_skill(&mut brain, "large", &long, CreatedBy::Agent);
-    seen(&mut brain, "large", &["!first failure of many", "fine"]);
+    seen(&mut brain, "large", &["!first failure of many", "!first failure of many"]);
     let run = pass(&mut brain, &applying());
     assert_eq!(run.candidates[0].status, EvolverCandidateStatus::Applied, "{:?}", fate(&run));
     assert_eq!(run.candidates[0].plan.as_ref().expect("a plan").support_files, [SUPPORT_PATH]);
@@ -505,7 +522,7 @@ proptest! {
         }
         brain.settle(&draft, StepKind::Maintenance, "a skill").expect("settled");
         let before = text_of(&brain, "pump");
-        seen(&mut brain, "pump", &[&said, "!failed"]);
+        seen(&mut brain, "pump", &[&said, "!failed", "!failed"]);
         let options = EvolverPassOptions { approval: EvolverApproval::Given, ..applying() };
         let run = pass(&mut brain, &options);
         let after = text_of(&brain, "pump");

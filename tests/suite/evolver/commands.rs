@@ -31,7 +31,7 @@ fn looking_takes_no_lock_and_changes_nothing() {
     let status = ok(&herm, &["evolve", "status", "1"]);
     assert_eq!(status["evidence"]["tool_events"], 6);
     let report = ok(&herm, &["evolve", "report", "1"]);
-    assert_eq!(report["summary"]["error_events"], 2);
+    assert_eq!(report["summary"]["error_events"], 4);
     let analyzed = ok(&herm, &["evolve", "analyze", "1", "--skill", "pump"]);
     assert_eq!(analyzed["source"], "local-agent-created");
     assert_eq!(analyzed["skill_digest"], json!(super::digest_of(&holder, "pump")));
@@ -180,7 +180,7 @@ fn observations_are_mined_from_lines_and_bad_lines_are_named() {
     let dry = ok(&herm, &["evolve", "mine", "1", "--dry-run"]);
     assert_eq!((dry["inserted"].clone(), dry["dryRun"].clone()), (json!(2), json!(true)));
     let own = ok(&herm, &["evolve", "mine", "1"]);
-    assert_eq!(own["inserted"], 2, "one failure of each skill: {own:#}");
+    assert_eq!(own["inserted"], 2, "one kind of failure of each skill: {own:#}");
     assert_eq!(ok(&herm, &["evolve", "queue", "list", "1", "--kind", "replay_benchmark"])["count"], 3);
 }
 

@@ -133,7 +133,7 @@ fn evidence_that_was_let_go_since_is_a_warning() {
     assert_eq!((drilled.status, mark(&drilled, "evidence-references")), ("partial", DrillCheck::Warn));
     // Evidence is let go in time: that must not keep the gate shut for good.
     own(&mut brain, "valve");
-    seen(&mut brain, "valve", &["!x", "y"]);
+    seen(&mut brain, "valve", &["!x", "!x"]);
     let run = pass(&mut brain, &EvolverPassOptions { require_restore_drill: true, ..applying() });
     assert_eq!(run.candidates.last().expect("one").status, EvolverCandidateStatus::Applied, "{:?}", fate(&run));
 }

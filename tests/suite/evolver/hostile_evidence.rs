@@ -43,7 +43,7 @@ fn nothing_in_evidence_leaves_the_block_or_acts_in_it() {
     for round in 0..3 {
         brains.clock.advance_ms(60_000);
         let failing: Vec<String> = BOMBS.iter().map(|bomb| format!("!{bomb}")).collect();
-        let said: Vec<&str> = BOMBS.iter().copied().chain(failing.iter().map(String::as_str)).collect();
+        let said: Vec<&str> = BOMBS.iter().copied().chain(failing.iter().chain(&failing).map(String::as_str)).collect();
         seen(&mut brain, "pump", &said);
         let run = pass(&mut brain, &EvolverPassOptions { variants: 1 + round, ..applying() });
         assert_eq!(run.candidates[0].status, EvolverCandidateStatus::Applied, "round {round}: {:?}", fate(&run));
@@ -85,8 +85,10 @@ fn secrets_in_evidence_reach_no_skill() {
         "!postgres://app:hunter2hunter2@db/prod refused".to_owned(),
         "!AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMIK7MDENGbPxRfiCY rejected".to_owned(),
     ];
-    seen(&mut brain, "pump", &said.each_ref().map(String::as_str));
-    pass(&mut brain, &applying());
+    let twice: Vec<&str> = said.iter().chain(&said).map(String::as_str).collect();
+    seen(&mut brain, "pump", &twice);
+    let run = pass(&mut brain, &applying());
+    assert_eq!(run.candidates[0].status, EvolverCandidateStatus::Applied);
     let text = text_of(&brain, "pump");
     for secret in [key.as_str(), token.as_str(), "hunter2hunter2", "wJalrXUtnFEMIK7MDENGbPxRfiCY"] {
         assert!(!text.contains(secret), "{text}");
@@ -125,7 +127,7 @@ fn lines_that_end_with_carriage_returns_keep_them() {
     assert!(before.contains("one\r\ntwo\r\n"));
     for _ in 0..2 {
         brains.clock.advance_ms(60_000);
-        seen(&mut brain, "pump", &["!a", "b"]);
+        seen(&mut brain, "pump", &["!a", "!a", "b"]);
         assert_eq!(pass(&mut brain, &applying()).candidates[0].status, EvolverCandidateStatus::Applied);
         assert!(text_of(&brain, "pump").starts_with(&before));
     }
@@ -137,7 +139,7 @@ fn one_skill_that_cannot_be_read_does_not_stop_the_others() {
     let mut brain = brains.make("1");
     for name in ["a-one", "b-two"] {
         own(&mut brain, name);
-        seen(&mut brain, name, &["!x", "y"]);
+        seen(&mut brain, name, &["!x", "!x"]);
     }
     // Changed by hand while the brain is open.
     std::fs::write(brains.file("1", "skills/a-one.md"), "by hand").expect("written");
@@ -160,7 +162,7 @@ fn markers_and_files_of_our_names_that_we_did_not_write_are_somebodys() {
     brain.edit(&mut draft).write_skill_file(&slug("valve"), path, mine.clone()).expect("written");
     brain.settle(&draft, herm::StepKind::Maintenance, "mine").expect("settled");
     for skill in ["pump", "valve"] {
-        seen(&mut brain, skill, &["!a", "b"]);
+        seen(&mut brain, skill, &["!a", "!a"]);
     }
     let run = pass(&mut brain, &applying());
     let [(_, first, why), (_, second, _)] = fate(&run)[..] else { panic!("{:?}", fate(&run)) };

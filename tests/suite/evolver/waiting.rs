@@ -65,7 +65,7 @@ fn what_is_held_or_rejected_already_takes_no_place_from_the_others() {
     let first = waiting(&brain).remove(0);
     review_queue::reject(&mut brain, &first).expect("rejected");
     own(&mut brain, "e-five");
-    seen(&mut brain, "e-five", &["x", "!y"]);
+    seen(&mut brain, "e-five", &["!y", "!y"]);
     pass(&mut brain, &one);
     assert_eq!(waiting(&brain).len(), 4);
 }
@@ -205,12 +205,61 @@ fn a_block_whose_skill_got_worse_is_proposed_to_be_taken_back() {
     assert!(!outcomes(&brain)[0].proposed_rollback);
     // What made things worse does not come back by itself: new evidence is for a person to judge.
     brains.clock.advance_ms(3_600_000);
-    seen(&mut brain, "pump", &["!again", "fine"]);
+    seen(&mut brain, "pump", &["!again", "!again"]);
     let run = pass(&mut brain, &applying());
     assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Skipped, "rolled-back-needs-a-person")]);
     assert_eq!(pass(&mut brain, &holding()).candidates[0].status, EvolverCandidateStatus::Pending);
     // Sessions after the rollback are not counted as the change's.
     assert_eq!(outcomes(&brain)[0].outcome.after.sample.sessions, 12);
+}
+
+#[test]
+fn a_lesson_that_a_person_took_back_does_not_come_back_and_a_new_one_comes_without_it() {
+    let brains = TempBrains::new();
+    let mut brain = with_evidence(&brains, &["pump"]);
+    let before = text_of(&brain, "pump");
+    let accept = |brain: &mut Brain| {
+        let id = waiting(brain).remove(0);
+        assert!(review_queue::accept(brain, &id, &VerificationOptions::default()).expect("accepted").is_done());
+        last_step(brain)
+    };
+    pass(&mut brain, &holding());
+    let step = accept(&mut brain);
+    let old = "`terminal` failed";
+    assert!(text_of(&brain, "pump").contains(&format!("- {old} twice in 1 task with `connection refused`")));
+    herm::evolver::rollback(&mut brain, step, herm::brain::OnChanged::Refuse).expect("taken back");
+    assert_eq!(text_of(&brain, "pump"), before);
+    // However much more there is of the same.
+    for _ in 0..3 {
+        brains.clock.advance_ms(60_000);
+        seen(&mut brain, "pump", &["!connection refused", "!connection refused", "fine"]);
+        for mode in [EvolverPassMode::Pending, EvolverPassMode::DryRun] {
+            let run = pass(&mut brain, &EvolverPassOptions { mode, ..holding() });
+            assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Unchanged, "undone-and-no-new-lesson")]);
+        }
+        assert!(waiting(&brain).is_empty());
+    }
+    // A really new one is held, and says nothing of the old one.
+    seen(&mut brain, "pump", &["!disk full", "!disk full"]);
+    assert_eq!(pass(&mut brain, &holding()).candidates[0].status, EvolverCandidateStatus::Pending);
+    let second = accept(&mut brain);
+    let text = text_of(&brain, "pump");
+    assert!(text.contains(&format!("- {old} twice in 1 task with `disk full`")), "{text}");
+    assert!(!text.contains("with `connection refused`"), "{text}");
+    // The old one stays out while the new one stands, and both do when that is taken back too, by hand.
+    brains.clock.advance_ms(60_000);
+    seen(&mut brain, "pump", &["!connection refused", "!disk full"]);
+    pass(&mut brain, &holding());
+    accept(&mut brain);
+    assert!(!text_of(&brain, "pump").contains("with `connection refused`"));
+    let mut draft = Draft::new();
+    brain.edit(&mut draft).edit_skill(&slug("pump"), &before).expect("edited");
+    brain.settle(&draft, StepKind::Maintenance, "by a person").expect("settled");
+    brains.clock.advance_ms(60_000);
+    seen(&mut brain, "pump", &["!connection refused", "!disk full"]);
+    let run = pass(&mut brain, &holding());
+    assert_eq!(fate(&run), [("pump", EvolverCandidateStatus::Unchanged, "undone-and-no-new-lesson")]);
+    assert!(second > step);
 }
 
 #[test]
@@ -254,12 +303,12 @@ fn a_rollback_that_was_rejected_is_not_proposed_again() {
     let mut brain = brains.make("1");
     own(&mut brain, "pump");
     let start = brain.clock().now();
-    sessions(&mut brain, "before", 0, start);
+    sessions(&mut brain, "before", 1, start);
     brains.clock.advance_ms(3_600_000);
     pass(&mut brain, &applying());
     brains.clock.advance_ms(3_600_000);
     let later = brain.clock().now();
-    sessions(&mut brain, "after", 3, later);
+    sessions(&mut brain, "after", 4, later);
     brains.clock.advance_ms(3_600_000);
     let routine = EvolverRoundOptions { options: holding(), ..EvolverRoundOptions::default() };
     let round = |brain: &mut Brain| round::run(brain, &routine, RankerChain::default(), &[]).expect("a round");
@@ -275,7 +324,7 @@ fn failures_are_mined_from_the_evidence_and_the_same_failure_is_one_entry() {
     let mut brain = with_evidence(&brains, &["pump"]);
     seen(&mut brain, "pump", &["!connection refused", "!disk full"]);
     let mined = review_queue::mine_evidence(&brain.evidence_view(), Timestamp(0)).expect("mined");
-    // Two kinds of failure, three rows: what differs is never one entry, what is the same always is.
+    // Two kinds of failure, four rows: what differs is never one entry, what is the same always is.
     assert_eq!(mined.len(), 2, "{mined:?}");
     assert_eq!(review_queue::enqueue(&mut brain, &mined).expect("queued"), [true, true]);
     assert_eq!(review_queue::enqueue(&mut brain, &mined).expect("queued"), [false, false]);

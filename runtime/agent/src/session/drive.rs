@@ -229,6 +229,7 @@ impl Session<'_> {
         driven: &mut SessionLog,
     ) -> Result<(), (StopReason, String)> {
         let turn = u32::from(machine.turns());
+        self.cx.enter_turn(turn);
         self.emit(|| TaskEvent::ToolCall { turn, tool: call.tool.clone(), args: Value::Object(call.args.clone()) });
         let report = tokio::select! {
             biased;

@@ -667,13 +667,14 @@ impl TaskRun<'_> {
                 TaskStatus::Failed => desk.forget_changes(),
             }
             let loaded: Vec<(Slug, Digest)> =
-                desk.loaded().iter().map(|(slug, digest)| (slug.clone(), *digest)).collect();
+                desk.loaded().iter().map(|(slug, skill)| (slug.clone(), skill.digest)).collect();
+            let turns: Vec<(Slug, u32)> =
+                desk.loaded().iter().map(|(slug, skill)| (slug.clone(), skill.turn)).collect();
             let changed: Vec<ChangedSkill> = desk
                 .changed()
                 .iter()
                 .map(|(slug, change)| ChangedSkill { slug: slug.clone(), change: *change })
                 .collect();
-            let slugs: Vec<Slug> = loaded.iter().map(|(slug, _)| slug.clone()).collect();
             let proposals: Vec<TaskProposal> = desk.proposals().cloned().collect();
             let private = desk.private_words().cloned();
             let (_, draft) = desk.step()?;
@@ -683,7 +684,7 @@ impl TaskRun<'_> {
                 turns: &transcript.turns,
                 machine: &machine,
                 stop: &stop,
-                loaded: &slugs,
+                loaded: &turns,
                 model: driven.model.as_deref(),
                 backend: &driven.backend,
             };

@@ -7,8 +7,8 @@ use super::transcript::{Transcript, Turn};
 use crate::brain::Draft;
 use crate::ids::Slug;
 use crate::memory::{
-    Evidence, EvidenceStatus, MessageEntry, MessageRole, SessionEvidence, SessionOrigin, TaskEntry, TrialTask,
-    TurnEvidence, UNKNOWN_TOOL, preview,
+    Evidence, EvidenceStatus, KeptArguments, MessageEntry, MessageRole, SessionEvidence, SessionOrigin, TaskEntry,
+    TrialTask, TurnEvidence, UNKNOWN_TOOL, preview,
 };
 use crate::skill::quotation::QuotableTexts;
 use crate::task::{StopReason, TaskStatus};
@@ -38,8 +38,8 @@ pub struct TaskRecord<'a> {
     pub machine: &'a Machine,
     /// How it ended.
     pub stop: &'a Stop,
-    /// The skills that were loaded.
-    pub loaded: &'a [Slug],
+    /// The skills that were loaded, each with the turn in which the task first had it; 0 before the first turn.
+    pub loaded: &'a [(Slug, u32)],
     /// The model that spoke last.
     pub model: Option<&'a str>,
     /// The backend that spoke last.
@@ -116,13 +116,24 @@ impl TaskRecord<'_> {
                 turn: call.turn,
                 tool: self.tool_name(&call.tool).to_owned(),
                 status: call.status,
-                skills: self.loaded.to_vec(),
+                skills: self.loaded_before(call.turn),
                 args: Evidence::digest_of_args(made.map(|made| &made.args)),
+                // Evidence is for everyone's skills: what a subscriber's task gave to tools is not in it.
+                arguments: made.filter(|_| !self.is_private()).map(|made| KeptArguments::of(&made.args)),
                 summary,
                 millis: call.millis,
                 at: self.frame.at,
             });
         }
+    }
+
+    fn is_private(&self) -> bool {
+        self.private.is_some() || self.frame.is_private()
+    }
+
+    /// The skills that the task had when it made a call in this turn: what came before them says nothing about them.
+    fn loaded_before(&self, turn: u32) -> Vec<Slug> {
+        self.loaded.iter().filter(|(_, since)| *since < turn).map(|(slug, _)| slug.clone()).collect()
     }
 
     /// The name of a tool that is there, or one that could be; of any other, only that it is not.
@@ -145,7 +156,7 @@ impl TaskRecord<'_> {
             turns: u32::from(self.machine.turns()),
             calls: count(calls.len()),
             errors: count(calls.iter().filter(|call| call.status != EvidenceStatus::Ok).count()),
-            skills: self.loaded.to_vec(),
+            skills: self.loaded.iter().map(|(slug, _)| slug.clone()).collect(),
             origin: SessionOrigin::Live,
         });
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
 use async_trait::async_trait;
@@ -137,6 +138,8 @@ pub struct ToolContext {
     secrets: Arc<Secrets>,
     agents: Option<Arc<dyn Agents>>,
     meaning: Option<Arc<Embeddings>>,
+    /// Which turn it is, from 1.
+    turn: Arc<AtomicU32>,
     quick: bool,
     /// A call that went well then is replayed.
     went_well: bool,
@@ -154,7 +157,7 @@ impl ToolContext {
             // Whoever makes a context of a subscriber's task guards its words: nobody has to think of it.
             desk.lock().unwrap_or_else(PoisonError::into_inner).keep_private(&frame.input);
         }
-        Self { frame, desk, secrets, agents, meaning: None, quick: false, went_well: false }
+        Self { frame, desk, secrets, agents, meaning: None, turn: Arc::default(), quick: false, went_well: false }
     }
 
     /// The same with a model that says what texts mean.
@@ -187,6 +190,11 @@ impl ToolContext {
         Self { went_well: true, ..self.clone() }
     }
 
+    /// Says which turn it is from now on. Whoever runs a session calls it before each call.
+    pub(crate) fn enter_turn(&self, turn: u32) {
+        self.turn.store(turn, Ordering::Relaxed);
+    }
+
     /// The same for a call that does very little.
     pub(super) fn for_quick_call(&self) -> Self {
         Self { quick: true, ..self.clone() }
@@ -208,11 +216,12 @@ impl ToolContext {
         T: Send + 'static,
         W: FnOnce(&mut WorkingCopy) -> Result<T> + Send + 'static,
     {
-        let went_well = self.went_well;
+        let (went_well, turn) = (self.went_well, self.turn.load(Ordering::Relaxed));
         let work = move |desk: &mut WorkingCopy| {
             if desk.is_closed() {
                 return Err(Error::conflict("the task is over").hint("nothing is written any more"));
             }
+            desk.at_turn(turn);
             desk.as_recorded(went_well, work)
         };
         match self.quick {

@@ -131,7 +131,7 @@ impl WorkingCopy {
         if file.is_some() {
             return Ok((String::new(), text));
         }
-        if self.loaded.insert(slug.clone(), Digest::of(text.as_bytes())).is_none() {
+        if self.note_loaded(slug.clone(), Digest::of(text.as_bytes())) {
             self.edit()?.viewed(slug)?;
         }
         self.made_ready(&place, &text)
@@ -152,7 +152,7 @@ impl WorkingCopy {
         if file.is_some() {
             return Ok((String::new(), text));
         }
-        self.loaded.insert(slug.clone(), Digest::of(text.as_bytes()));
+        self.note_loaded(slug.clone(), Digest::of(text.as_bytes()));
         let dir = dir.to_string_lossy();
         let (head, body) = split(&text);
         Ok((head.to_owned(), preprocess::prepare(body, &around.variables(&dir), InlineShell::Off).into_owned()))

@@ -34,7 +34,7 @@ pub use program::{ProgramRunner, ToolProgram};
 #[cfg(feature = "sandbox")]
 pub use sandboxed::SandboxedPrograms;
 pub use toolbox::{Permissions, Toolbox};
-pub use working_copy::{Category, SkillChange, SkillSummary, WorkingCopy};
+pub use working_copy::{Category, LoadedSkill, SkillChange, SkillSummary, WorkingCopy};
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! The brain as a task sees it: what is settled, with the step in the making already visible.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -67,11 +68,20 @@ pub enum SkillChange {
     Archived,
 }
 
+/// A skill that a task has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadedSkill {
+    /// What it said.
+    pub digest: Digest,
+    /// The turn in which the task first had it; 0 where it did before the first.
+    pub turn: u32,
+}
+
 /// What a task has made of its step so far.
 #[derive(Debug, Clone)]
 pub struct Savepoint {
     draft: Draft,
-    loaded: BTreeMap<Slug, Digest>,
+    loaded: BTreeMap<Slug, LoadedSkill>,
     changed: BTreeMap<Slug, SkillChange>,
     proposed: BTreeMap<Slug, Overlay>,
 }
@@ -80,8 +90,9 @@ pub struct Savepoint {
 pub struct WorkingCopy {
     slot: OwnedMutexGuard<Option<Brain>>,
     draft: Draft,
-    /// The digests of the skills that were loaded.
-    pub(super) loaded: BTreeMap<Slug, Digest>,
+    loaded: BTreeMap<Slug, LoadedSkill>,
+    /// The turn of the call that works on it; 0 before the first.
+    turn: u32,
     changed: BTreeMap<Slug, SkillChange>,
     at: Timestamp,
     /// The account is being written: no tool may change anything any more.
@@ -105,6 +116,7 @@ impl WorkingCopy {
             slot,
             draft: Draft::new(),
             loaded: BTreeMap::new(),
+            turn: 0,
             changed: BTreeMap::new(),
             at,
             closed: false,
@@ -182,8 +194,8 @@ impl WorkingCopy {
         self.at
     }
 
-    /// The skills that were loaded, with their digests.
-    pub fn loaded(&self) -> &BTreeMap<Slug, Digest> {
+    /// The skills that were loaded.
+    pub fn loaded(&self) -> &BTreeMap<Slug, LoadedSkill> {
         &self.loaded
     }
 
@@ -439,7 +451,26 @@ impl WorkingCopy {
 
     /// Takes a skill that stands in the prompt whole for loaded.
     pub(crate) fn preloaded(&mut self, slug: Slug, digest: Digest) {
-        self.loaded.insert(slug, digest);
+        self.note_loaded(slug, digest);
+    }
+
+    /// Says which turn it is.
+    pub(super) fn at_turn(&mut self, turn: u32) {
+        self.turn = turn;
+    }
+
+    /// Remembers that a skill was loaded; whether it was not yet.
+    pub(super) fn note_loaded(&mut self, slug: Slug, digest: Digest) -> bool {
+        match self.loaded.entry(slug) {
+            Entry::Occupied(mut known) => {
+                known.get_mut().digest = digest;
+                false
+            }
+            Entry::Vacant(new) => {
+                new.insert(LoadedSkill { digest, turn: self.turn });
+                true
+            }
+        }
     }
 
     /// Counts a use of every loaded skill, and of these: a converged task relied on them.

@@ -123,6 +123,7 @@ pub(super) fn take_back(connection: &Connection, seq: i64, first: Option<i64>) -
     };
     // What was taken in from elsewhere since has numbers above it.
     connection.execute("DELETE FROM evidence WHERE id >= ?1", [first]).map_err(failed)?;
+    connection.execute("DELETE FROM evidence_arguments WHERE evidence >= ?1", [first]).map_err(failed)?;
     for table in ["evidence_sessions", "evidence_turns", "evolver_changes", "outcomes", "trials", "trial_tasks"] {
         connection.execute(&format!("DELETE FROM {table} WHERE step >= ?1"), [seq]).map_err(failed)?;
     }

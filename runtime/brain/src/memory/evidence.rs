@@ -4,17 +4,19 @@
 //! - [`Evidence`], [`SessionEvidence`] and [`TurnEvidence`] are its rows, written as they happen.
 //! - `fold` counts new rows by day, skill and tool, later and off the caller's path.
 //! - [`EvidenceView`] reads counts and rows, those that are not counted yet included.
-//! - [`preview`] is what becomes of a text before it is kept.
+//! - [`preview`] is what becomes of a text before it is kept, [`KeptArguments`] what becomes of a call's arguments.
 //! - `import` takes in sessions of elsewhere, `retain` lets go of what is old.
 //!
 //! The tables are described in `docs/reference/brain.md`.
 
+mod arguments;
 mod fold;
 mod import;
 mod preview;
 mod retain;
 mod view;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -24,6 +26,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug};
 
+pub use arguments::KeptArguments;
 pub(crate) use fold::fold;
 pub(crate) use import::import_session;
 pub use import::{EvidenceImportCounts, ImportedSession, ImportedTurn};
@@ -90,10 +93,14 @@ pub struct Evidence {
     pub tool: String,
     /// How it went.
     pub status: EvidenceStatus,
-    /// The skills that the task loaded.
+    /// The skills that were loaded before the call.
     pub skills: Vec<Slug>,
-    /// The digest of the arguments: they may hold a subscriber's words.
+    /// The digest of the arguments.
     pub args: Digest,
+    /// The arguments, scrubbed. `None` where they are not known, where a herm before schema 6 wrote the row, and where
+    /// the task was private: they may hold a subscriber's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<KeptArguments>,
     /// What came of it, in a line.
     pub summary: String,
     /// How long it took.
@@ -103,7 +110,8 @@ pub struct Evidence {
 }
 
 /// The columns of a row, as [`Evidence::read`] takes them.
-const COLUMNS: &str = "id, task, turn, tool, status, skills, args, summary, millis, at";
+const COLUMNS: &str = "id, task, turn, tool, status, skills, args, summary, millis, at, \
+    (SELECT kept.arguments FROM evidence_arguments kept WHERE kept.evidence = evidence.id)";
 
 impl Evidence {
     /// The digest of a call's arguments: of their JSON without spaces, in the order they were given.
@@ -132,6 +140,10 @@ impl Evidence {
             summary: row.get(7).map_err(failed)?,
             millis: millis.unsigned_abs(),
             at: Timestamp(row.get(9).map_err(failed)?),
+            arguments: match row.get_ref(10).map_err(failed)? {
+                ValueRef::Null => None,
+                _ => Some(KeptArguments::parse(text(row, 10)?)?),
+            },
         };
         Ok((row.get(0).map_err(failed)?, evidence))
     }
@@ -158,6 +170,11 @@ fn write_row(connection: &Connection, id: i64, step: i64, task: &str, evidence: 
                 evidence.at.millis(),
             ))
         })
+        .map_err(|source| sql("write memory.db", source))?;
+    let Some(arguments) = &evidence.arguments else { return Ok(()) };
+    connection
+        .prepare_cached("INSERT INTO evidence_arguments (evidence, arguments) VALUES (?1, ?2)")
+        .and_then(|mut add| add.execute((id, arguments.to_string())))
         .map(|_| ())
         .map_err(|source| sql("write memory.db", source))
 }

@@ -37,8 +37,8 @@ pub use db::{Access, Database, sql};
 pub(crate) use detached_index::DetachedIndex;
 pub use evidence::{
     Evidence, EvidenceImportCounts, EvidenceStatus, EvidenceSummary, EvidenceTotals, EvidenceView, ImportedSession,
-    ImportedTurn, SessionEvidence, SessionOrigin, SkillTally, ToolTally, TurnEvidence, UNKNOWN_TOOL, preview,
-    window_start,
+    ImportedTurn, KeptArguments, SessionEvidence, SessionOrigin, SkillTally, ToolTally, TurnEvidence, UNKNOWN_TOOL,
+    preview, window_start,
 };
 pub(crate) use evidence::{fold as fold_evidence, import_session as take_in_evidence, keep_window, next_number};
 pub use evolver_rows::{EvolverChange, EvolverRows, EvolverWriter, QueueRow};

@@ -162,7 +162,7 @@ fn changing(name: &str) -> ChangePattern {
         (None, "blobs" | "changes" | "outcomes" | "receipts" | "row_undo" | "steps" | "trial_tasks" | "trials") => {
             ChangePattern::AppendOnly
         }
-        (None, "evidence" | "transcripts") => ChangePattern::AppendAndPrune,
+        (None, "evidence" | "evidence_arguments" | "transcripts") => ChangePattern::AppendAndPrune,
         (None, _) => ChangePattern::Arbitrary,
     }
 }
@@ -435,6 +435,7 @@ mod tests {
                  INSERT INTO skill_usage VALUES (3, 'a', 'agent', 5, 'active', 0, 1, 2, 3, NULL, 9, NULL, -1);
                  INSERT INTO outcomes VALUES (4, 2, 't', 'feedback', '0.70', 'a note', 5), (6, 3, 't', 'label', 'bad', NULL, 6);
                  INSERT INTO trials VALUES (1, 2, 'a', 'proven', 5, 9, 'it helps');
+                 INSERT INTO evidence_arguments VALUES (7, '{}');
                  INSERT INTO trial_tasks VALUES (1, 2, 'a', 't', 'shown', 5, NULL, 0, 1, 0, 0);",
             )
             .unwrap();

@@ -15,7 +15,7 @@ use super::{migrate, vectors};
 use crate::error::{Error, Result};
 
 /// The schema this build writes, in `PRAGMA user_version`.
-pub const SCHEMA_VERSION: i64 = 5;
+pub const SCHEMA_VERSION: i64 = 6;
 
 /// The oldest schema that can be read as it stands: later ones only add tables.
 const OLDEST_READ: i64 = 3;
@@ -36,7 +36,7 @@ CREATE VIRTUAL TABLE grams_fts USING fts5(
 ";
 
 /// Each entry brings a file from the version of its index to the next.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     "
 CREATE TABLE subscribers (
   id INTEGER PRIMARY KEY,
@@ -273,6 +273,13 @@ CREATE TABLE trial_tasks (
 ) STRICT;
 CREATE INDEX trial_tasks_by_task ON trial_tasks (task);
 ",
+    // A table and not a column: who looks at an earlier file reads its rows as they are.
+    "
+CREATE TABLE evidence_arguments (
+  evidence INTEGER PRIMARY KEY,
+  arguments TEXT NOT NULL
+) STRICT;
+",
 ];
 
 impl Database {
@@ -469,7 +476,7 @@ mod tests {
     fn every_earlier_schema_becomes_the_present_one_and_keeps_its_rows() {
         let fact = "INSERT INTO facts (scope, key, value, task, at) VALUES (0, 'k', 'v', 't', 1);";
         let evidence = "INSERT INTO evidence (step, task, turn, tool, status, skills, args, summary, millis, at) \
-            VALUES (2, 't', 1, 'echo', 'ok', '', x'00', 'done', 1, 1);";
+            VALUES (2, 't', 1, 'echo', 'ok', '', zeroblob(32), 'done', 1, 1);";
         for version in 1..SCHEMA_VERSION {
             let rows = if version == 1 { fact.to_owned() } else { format!("{fact}{evidence}") };
             let mut database = opened(file_of(version, &rows));
@@ -479,6 +486,8 @@ mod tests {
             assert_eq!(objects(connection).unwrap(), *expected(SCHEMA_VERSION).unwrap(), "{version}");
             assert_eq!((count(connection, "facts"), count(connection, "evidence")), (1, i64::from(version > 1)));
             assert_eq!((count(connection, "outcomes"), count(connection, "trial_tasks")), (0, 0));
+            let kept: Vec<_> = database.evidence(9).unwrap().into_iter().map(|(_, row)| row.arguments).collect();
+            assert_eq!(kept, vec![None; usize::from(version > 1)], "rows of then have no arguments");
             assert_eq!(count(connection, "evolver_state"), 1, "the evolver begins with nothing tallied");
             assert_eq!(count(connection, "sqlite_temp_schema"), 0, "nothing hides the tables that are there now");
         }

@@ -64,14 +64,17 @@ impl PreparedSkill {
     }
 }
 
+/// Nothing failed again and again: a list of calls that went well is no help to anyone.
+pub const NOTHING_TO_SAY: &str = "nothing-to-say";
+
 /// Why a skill's text is left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct PrepareSkip {
-    /// `skill-content-hard-cap`, or what is wrong with the markers: `markers-…`.
+    /// `skill-content-hard-cap`, what is wrong with the markers (`markers-…`), or [`NOTHING_TO_SAY`].
     pub reason: &'static str,
 }
 
-/// The skill's new text. `has_support` says whether a file from an earlier pass lies beside it.
+/// The skill's new text; where there is no lesson, there is none. `has_support` says whether a file from an earlier pass lies beside it.
 pub fn prepare(
     text: &str,
     brief: &Brief<'_>,
@@ -112,6 +115,9 @@ impl<'a> Subject<'a> {
         }
         if let BlockMatch::Broken(reason) = self.found {
             return Err(PrepareSkip { reason });
+        }
+        if self.lessons.is_empty() {
+            return Err(PrepareSkip { reason: NOTHING_TO_SAY });
         }
         if !spec.force_spill {
             let (content, rendered) = self.with_block(spec, Form::Full)?;

@@ -33,7 +33,7 @@ pub(super) struct TallyRow<'r> {
     pub(super) is_error: bool,
     /// Each skill once.
     pub(super) skills: Vec<&'r str>,
-    /// Roughly how many bytes it takes, with its places in the indexes.
+    /// Roughly how many bytes it takes, with its arguments and its places in the indexes.
     pub(super) weight: i64,
 }
 
@@ -48,7 +48,9 @@ impl TallyRow<'_> {
     }
 }
 
-const LIGHT: &str = "SELECT id, at, tool, status, skills, octet_length(task), octet_length(summary) FROM evidence";
+const LIGHT: &str = "SELECT id, at, tool, status, skills, octet_length(task), octet_length(summary), \
+    coalesce((SELECT 12 + octet_length(kept.arguments) FROM evidence_arguments kept WHERE kept.evidence = id), 0) \
+    FROM evidence";
 
 fn light<'r>(row: &'r rusqlite::Row<'_>) -> Result<TallyRow<'r>> {
     let number = |column| row.get::<_, i64>(column).map_err(|source| sql("read memory.db", source));
@@ -62,7 +64,7 @@ fn light<'r>(row: &'r rusqlite::Row<'_>) -> Result<TallyRow<'r>> {
     let long = |text: &str| text.len() as i64;
     // Measured: a row has some 90 bytes beside its texts, and 12 in each index with what it is found by.
     let found_by: i64 = skills.iter().map(|skill| long(skill) + 12).sum::<i64>() + 12;
-    let weight = 90 + 2 * number(5)? + number(6)? + long(tool) + long(list) + found_by;
+    let weight = 90 + 2 * number(5)? + number(6)? + number(7)? + long(tool) + long(list) + found_by;
     let is_error = text(row, 3)? != EvidenceStatus::Ok.name();
     Ok(TallyRow { id: number(0)?, at: number(1)?, tool, is_error, skills, weight })
 }

@@ -99,6 +99,7 @@ fn remove(connection: &Connection, at: i64, id: i64) -> Result<i64> {
     })?;
     let (skills, weight) = looked.unwrap_or_default();
     execute(connection, "DELETE FROM evidence WHERE id = ?1", id)?;
+    execute(connection, "DELETE FROM evidence_arguments WHERE evidence = ?1", id)?;
     for skill in std::iter::once("").chain(skills.iter().map(String::as_str)) {
         connection
             .prepare_cached("DELETE FROM evidence_by_skill WHERE skill = ?1 AND at = ?2 AND evidence = ?3")

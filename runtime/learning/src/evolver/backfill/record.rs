@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::clock::Timestamp;
 use crate::evolver::failure;
 use crate::ids::Slug;
-use crate::memory::{Evidence, EvidenceStatus, ImportedSession, ImportedTurn, preview};
+use crate::memory::{Evidence, EvidenceStatus, ImportedSession, ImportedTurn, KeptArguments, preview};
 
 /// The most calls and questions of one session that are taken in, and the most skills it can have had.
 const MAX_CALLS: usize = 10_000;
@@ -163,25 +163,26 @@ impl Reading<'_> {
         let failed: Vec<bool> =
             self.calls.iter().map(|call| call.result.as_deref().is_some_and(failure::result)).collect();
         let mut skills: Vec<Slug> = Vec::new();
-        for (call, failed) in self.calls.iter().zip(&failed) {
-            for slug in loaded(call, *failed) {
+        let mut rows = Vec::with_capacity(self.calls.len());
+        for (call, failed) in self.calls.iter().zip(failed) {
+            rows.push(Evidence {
+                task: self.task.to_owned(),
+                turn: call.turn,
+                tool: call.tool.clone(),
+                status: if failed { EvidenceStatus::Failed } else { EvidenceStatus::Ok },
+                skills: skills.clone(),
+                args: Evidence::digest_of_args(Some(&call.args)),
+                arguments: Some(KeptArguments::of(&call.args)),
+                summary: preview(call.result.as_deref().unwrap_or_default()),
+                millis: 0,
+                at: self.at,
+            });
+            for slug in loaded(call, failed) {
                 if skills.len() < MAX_SKILLS && !skills.contains(&slug) {
                     skills.push(slug);
                 }
             }
         }
-        let rows = self.calls.iter().zip(failed).map(|(call, failed)| Evidence {
-            task: self.task.to_owned(),
-            turn: call.turn,
-            tool: call.tool.clone(),
-            status: if failed { EvidenceStatus::Failed } else { EvidenceStatus::Ok },
-            skills: skills.clone(),
-            args: Evidence::digest_of_args(Some(&call.args)),
-            summary: preview(call.result.as_deref().unwrap_or_default()),
-            millis: 0,
-            at: self.at,
-        });
-        let rows = rows.collect();
         (rows, self.turns, skills)
     }
 }

@@ -43,7 +43,9 @@ fn calls_turns_and_the_skills_of_a_session_are_read() {
     assert_eq!((session.task.as_str(), session.at.to_string().as_str()), ("demo-1", "2026-11-15T09:00:00.000Z"));
     let rows: Vec<_> = session.tools.iter().map(|row| (row.tool.as_str(), row.status, row.skills.len())).collect();
     // A call after the skill was loaded belongs to it, whatever its arguments say.
-    assert_eq!(rows, [("skill_view", EvidenceStatus::Ok, 1), ("terminal", EvidenceStatus::Failed, 1)]);
+    assert_eq!(rows, [("skill_view", EvidenceStatus::Ok, 0), ("terminal", EvidenceStatus::Failed, 1)]);
+    let kept: Vec<_> = session.tools.iter().flat_map(|row| &row.arguments).map(ToString::to_string).collect();
+    assert_eq!(kept, [r#"{"name":"pump"}"#, r#"{"command":"ls"}"#]);
     assert_eq!(session.skills, ["pump".parse().unwrap()]);
     let turns: Vec<_> = session.turns.iter().map(|turn| (turn.asked.as_str(), turn.answered.as_str())).collect();
     assert_eq!(turns, [("check the pump", "pump is fine")]);

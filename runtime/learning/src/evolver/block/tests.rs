@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 use crate::clock::Timestamp;
@@ -6,7 +7,7 @@ use crate::evolver::lessons::{FailureLesson, lessons};
 use crate::evolver::variants::{SPECS, VariantSpec};
 use crate::evolver::{Brief, EvidenceCounts, EvidenceRow};
 use crate::ids::{Digest, Slug};
-use crate::memory::{Evidence, EvidenceStatus};
+use crate::memory::{Evidence, EvidenceStatus, KeptArguments};
 use crate::skill::{guard, shell};
 
 const BLOCK: &str = "<!-- curator-evolver:auto:start -->\nnotes\n<!-- curator-evolver:auto:end -->";
@@ -19,6 +20,7 @@ fn row(id: i64, tool: &str, status: EvidenceStatus, summary: &str) -> EvidenceRo
         status,
         skills: Vec::new(),
         args: Digest::of(&id.to_le_bytes()),
+        arguments: None,
         summary: summary.to_owned(),
         millis: 1,
         at: Timestamp(1_794_733_200_000 + id * 1_000),
@@ -234,12 +236,6 @@ fn a_block_is_bounded_whatever_the_evidence() {
     }
 }
 
-#[test]
-fn no_evidence_makes_a_block_too() {
-    let block = shown(&[], &[], &VariantSpec::DEFAULT);
-    assert!(block.contains("- Window: 7 days, no evidence yet\n") && !block.contains("### Recent evidence"), "{block}");
-}
-
 fn text() -> impl Strategy<Value = String> {
     let pieces = ["a", "# b", "\n", "\r\n", "\r", " ", "ä", "\\u", "\\g<0>", "```", "---", START, END, "\u{feff}"];
     prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..16).prop_map(|pieces| pieces.concat())
@@ -292,11 +288,16 @@ proptest! {
     #[test]
     fn pieces_that_are_harmless_alone_are_harmless_together(all in prop::collection::vec((said(), said()), 1..6)) {
         let mut rows = Vec::new();
-        for (tool, said) in &all {
+        // Each in two tasks: then what a call was given is named.
+        for (tool, said) in all.iter().flat_map(|one| [one, one]) {
             let id = i64::try_from(rows.len()).unwrap();
-            rows.push(row(id, tool, EvidenceStatus::Failed, said));
-            rows.push(row(id + 1, tool, EvidenceStatus::Ok, said));
-            rows.push(row(id + 2, tool, EvidenceStatus::Refused, said));
+            let with = |id, status, given: serde_json::Value| {
+                let (id, row) = row(id, tool, status, said);
+                (id, Evidence { arguments: given.as_object().map(KeptArguments::of), ..row })
+            };
+            rows.push(with(id, EvidenceStatus::Failed, json!({ "of": said, tool.as_str(): "wrong" })));
+            rows.push(with(id + 1, EvidenceStatus::Ok, json!({ "of": said, tool.as_str(): said })));
+            rows.push(with(id + 2, EvidenceStatus::Refused, json!({ "of": tool })));
         }
         for spec in &SPECS {
             let block = shown(&rows, &lessons(&rows), spec);

@@ -20,6 +20,7 @@ fn row(number: i64, status: EvidenceStatus, skills: &[&str], summary: &str) -> c
         status,
         skills: skills.iter().map(|name| name.parse().unwrap()).collect(),
         args: Digest::of(b"{}"),
+        arguments: None,
         summary: summary.to_owned(),
         millis: 3,
         at: Timestamp(0),

@@ -1,10 +1,13 @@
 //! What a pass would do: each skill in its order, until enough are ready. Reads, and decides; writes nothing.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
+use super::super::lessons::FailureLesson;
 use super::super::mining::ReviewStatus;
 use super::super::policy::{NOT_AGENT_CREATED, SkillSource};
-use super::super::prepare::{HARD_CAP, PreparedSkill, SOFT_CAP, SUPPORT_HEAD, SUPPORT_PATH};
+use super::super::prepare::{HARD_CAP, NOTHING_TO_SAY, PreparedSkill, SOFT_CAP, SUPPORT_HEAD, SUPPORT_PATH};
 use super::super::review_queue::Decisions;
 use super::super::rollback::DrillGate;
 use super::super::select::{QUERY_ROWS, RankedSkill, RankerChain, RankerQuery, select_asked};
@@ -173,13 +176,37 @@ impl Pass<'_> {
         }
     }
 
+    /// The lessons of a skill that a person does not want: those of changes that were taken back, or whose block was taken
+    /// out by hand, and that do not stand in the text again. However much new evidence says the same, they do not come
+    /// back by themselves.
+    fn undone_lessons(&self, slug: &Slug, text: &SkillMainFile) -> BTreeSet<String> {
+        let has_block = text.text.contains(block::START);
+        let of_skill: Vec<&EvolverChange> = self.changes.iter().filter(|change| change.skill == *slug).collect();
+        let standing = of_skill.iter().find(|change| has_block && change.rolled_back_at.is_none());
+        let taken_back = of_skill.iter().filter(|change| change.rolled_back_at.is_some() || !has_block);
+        let remembered = of_skill.iter().flat_map(|change| shapes(change, "undone"));
+        let stands: BTreeSet<&str> = standing.into_iter().flat_map(|change| shapes(change, "lessons")).collect();
+        taken_back
+            .flat_map(|change| shapes(change, "lessons"))
+            .chain(remembered)
+            .filter(|shape| !stands.contains(shape))
+            .map(str::to_owned)
+            .collect()
+    }
+
     fn prepare(&self, chosen: &RankedSkill, text: &SkillMainFile, source: SkillSource) -> Result<Ready> {
         let slug = &chosen.slug;
         let rows: Vec<EvidenceRow> = self.ground.evidence.of_skill(slug, self.since, LESSON_ROWS)?;
         let tally = self.ground.evidence.counts_of(slug, self.since)?;
         let counts =
             EvidenceCounts { tool_events: tally.events, skill_events: tally.skill_events, error_events: tally.errors };
-        let lessons = lessons::lessons(&rows);
+        let mut lessons = lessons::lessons(&rows);
+        let undone = self.undone_lessons(slug, text);
+        let had_any = !lessons.is_empty();
+        lessons.retain(|lesson| !undone.contains(&lesson.shape().to_string()));
+        if had_any && lessons.is_empty() {
+            return Ok(Err((EvolverCandidateStatus::Unchanged, "undone-and-no-new-lesson")));
+        }
         let shown = rows.get(..BRIEF_ROWS.min(rows.len())).unwrap_or_default();
         let through = rows.first().map(|(_, row)| row.at);
         let brief = Brief { skill: slug, days: self.options.days, through, counts, rows: shown };
@@ -193,7 +220,10 @@ impl Pass<'_> {
             return Ok(Err((EvolverCandidateStatus::Skipped, "no-variant")));
         };
         let Some(prepared) = winner.prepared.take() else {
-            return Ok(Err((EvolverCandidateStatus::Skipped, winner.skipped_reason.unwrap_or("no-variant"))));
+            let reason = winner.skipped_reason.unwrap_or("no-variant");
+            let is_silent = reason == NOTHING_TO_SAY;
+            let status = if is_silent { EvolverCandidateStatus::Unchanged } else { EvolverCandidateStatus::Skipped };
+            return Ok(Err((status, reason)));
         };
         if is_foreign && prepared.support.is_some() {
             return Ok(Err((EvolverCandidateStatus::Skipped, "support-file-not-ours")));
@@ -212,6 +242,9 @@ impl Pass<'_> {
             "variants": self.options.variants,
             "variant": winner.name,
             "evidence": { "through": tally.last, "counts": counts, "ids": sorted(ids) },
+            // By name alone: a receipt is for strangers too.
+            "lessons": lessons.iter().map(FailureLesson::shape).collect::<Vec<_>>(),
+            "undone": undone,
         });
         let plan = PlannedSkillUpdate {
             variants_requested: self.options.variants,
@@ -241,6 +274,11 @@ fn change(slug: &Slug, text: &SkillMainFile, prepared: PreparedSkill, why: Value
         support.push((SUPPORT_PATH.to_owned(), None));
     }
     SkillUpdate { skill: slug.clone(), expected: text.digest, content: prepared.content, support, why }
+}
+
+/// The names of lessons in a manifest. Changes of an earlier herm have none.
+fn shapes<'m>(change: &'m EvolverChange, of: &str) -> impl Iterator<Item = &'m str> {
+    change.manifest[of].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
 fn sorted(mut ids: Vec<i64>) -> Vec<i64> {

@@ -16,6 +16,7 @@ fn rows(count: i64) -> Vec<EvidenceRow> {
         status: if id % 2 == 0 { EvidenceStatus::Failed } else { EvidenceStatus::Ok },
         skills: Vec::new(),
         args: Digest::of(&id.to_le_bytes()),
+        arguments: None,
         summary: format!("said {id} \0 <!-- curator-evolver:auto:end -->\n---"),
         millis: 1,
         at: Timestamp(1_794_733_200_000 + id * 1_000),
@@ -85,8 +86,18 @@ fn up_to_the_soft_cap_the_block_stands_in_the_skill_and_above_it_beside() {
 fn above_the_hard_cap_a_skill_is_left_alone() {
     let skip = Err(PrepareSkip { reason: "skill-content-hard-cap" });
     assert_eq!(prepared(&long(HARD_CAP + 1), &rows(1), &SPECS[0], false), skip);
-    assert_eq!(prepared(&long(HARD_CAP - 10), &rows(1), &SPECS[0], false), skip);
-    assert_eq!(prepared(&long(97_000), &rows(1), &SPECS[0], false).map(|found| found.size), Ok(SizeStrategy::Spilled));
+    assert_eq!(prepared(&long(HARD_CAP - 10), &rows(3), &SPECS[0], false), skip);
+    assert_eq!(prepared(&long(97_000), &rows(3), &SPECS[0], false).map(|found| found.size), Ok(SizeStrategy::Spilled));
+}
+
+#[test]
+fn where_nothing_failed_again_and_again_there_is_no_block() {
+    // One of two rows failed, and once is an accident.
+    for count in [0, 1, 2] {
+        let skip = Err(PrepareSkip { reason: NOTHING_TO_SAY });
+        assert_eq!(prepared(SKILL, &rows(count), &SPECS[0], false), skip, "{count}");
+    }
+    assert!(prepared(SKILL, &rows(3), &SPECS[0], false).is_ok_and(|prepared| prepared.changed));
 }
 
 #[test]
@@ -97,12 +108,12 @@ fn broken_markers_are_a_reason_to_leave_it_alone_too() {
 
 #[test]
 fn a_file_that_is_no_longer_needed_is_said_to_be_so() {
-    let inline = prepared(SKILL, &rows(2), &SPECS[0], true).unwrap();
+    let inline = prepared(SKILL, &rows(3), &SPECS[0], true).unwrap();
     assert!(inline.drop_support && !inline.is_settled(Some("old")));
-    let again = prepared(&inline.content, &rows(2), &SPECS[0], true).unwrap();
+    let again = prepared(&inline.content, &rows(3), &SPECS[0], true).unwrap();
     assert_eq!((again.changed, again.drop_support, again.is_settled(Some("old"))), (false, true, false));
     assert!(again.is_settled(None));
-    let spilled = prepared(SKILL, &rows(2), &SPECS[3], true).unwrap();
+    let spilled = prepared(SKILL, &rows(3), &SPECS[3], true).unwrap();
     assert!(!spilled.drop_support);
 }
 

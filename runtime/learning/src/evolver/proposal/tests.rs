@@ -18,6 +18,7 @@ fn row(number: i64, status: EvidenceStatus, summary: &str) -> EvidenceRow {
         status,
         skills: vec![slug()],
         args: Digest::of(b"{}"),
+        arguments: None,
         summary: summary.to_owned(),
         millis: 3,
         at: Timestamp(0),

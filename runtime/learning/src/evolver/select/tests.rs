@@ -229,6 +229,7 @@ fn evidence(id: i64, skills: &[&str], status: crate::memory::EvidenceStatus, sum
         status,
         skills: skills.iter().map(|name| name.parse().unwrap()).collect(),
         args: crate::ids::Digest::of(b"x"),
+        arguments: None,
         summary: summary.to_owned(),
         millis: 1,
         at: crate::clock::Timestamp(id),

@@ -16,6 +16,7 @@ fn row(id: i64, status: EvidenceStatus, summary: &str) -> EvidenceRow {
         status,
         skills: Vec::new(),
         args: Digest::of(&id.to_le_bytes()),
+        arguments: None,
         summary: summary.to_owned(),
         millis: 1,
         at: Timestamp(1_794_733_200_000 + id * 1_000),
@@ -29,8 +30,14 @@ fn with<T>(rows: &[EvidenceRow], use_it: impl FnOnce(&Brief<'_>) -> T) -> T {
     use_it(&Brief { skill: &skill, days: 7, through: None, counts, rows })
 }
 
+/// The lessons of these rows, and where nothing recurs in them, one of others: without a lesson there is no text at all.
+fn taught(rows: &[EvidenceRow]) -> Vec<FailureLesson> {
+    let others = [-99, -98].map(|id| row(id, EvidenceStatus::Failed, "no such page"));
+    Some(lessons(rows)).filter(|found| !found.is_empty()).unwrap_or_else(|| lessons(&others))
+}
+
 fn generated(text: &str, rows: &[EvidenceRow], n: usize) -> Vec<Variant> {
-    with(rows, |brief| generate(text, brief, &lessons(rows), false, n))
+    with(rows, |brief| generate(text, brief, &taught(rows), false, n))
 }
 
 fn selected(variants: &[Variant]) -> Vec<usize> {
@@ -47,8 +54,7 @@ fn the_first_of_one_is_the_default_to_the_byte() {
     for text in [SKILL.to_owned(), format!("{SKILL}{}\n", "x".repeat(90_000))] {
         let rows = fine(9);
         let variants = generated(&text, &rows, 1);
-        let default =
-            with(&rows, |brief| prepare(&text, brief, &lessons(&rows), &VariantSpec::DEFAULT, false)).unwrap();
+        let default = with(&rows, |brief| prepare(&text, brief, &taught(&rows), &VariantSpec::DEFAULT, false)).unwrap();
         assert_eq!(variants.iter().map(|variant| variant.prepared.clone()).collect::<Vec<_>>(), [Some(default)]);
     }
 }
@@ -137,6 +143,15 @@ fn only_the_selected_one_carries_the_file_beside_the_skill() {
 }
 
 #[test]
+fn where_nothing_recurs_there_is_no_text() {
+    let once = [row(1, EvidenceStatus::Failed, "no route"), row(2, EvidenceStatus::Ok, "a page")];
+    for rows in [&[][..], &once[1..], &once[..]] {
+        let variants = with(rows, |brief| generate(SKILL, brief, &lessons(rows), false, 4));
+        assert!(variants.iter().all(|one| one.skipped_reason == Some("nothing-to-say") && one.prepared.is_none()));
+    }
+}
+
+#[test]
 fn a_skipped_one_says_why() {
     let variants = generated(&"x".repeat(HARD_CAP + 1), &fine(2), 2);
     let reasons: Vec<_> = variants.iter().map(|variant| (variant.skipped_reason, variant.score)).collect();
@@ -157,9 +172,10 @@ fn a_variant_is_reported_with_these_fields() {
         "skipped_reason": null,
         "content_chars": 0,
         "support_files": [],
-        "score": 113,
+        "score": 116,
         "score_breakdown": [
             {"what": "inline", "points": 100},
+            {"what": "lessons", "points": 3},
             {"what": "different-failures", "points": 2},
             {"what": "rows", "points": 1},
             {"what": "slack", "points": 10},
