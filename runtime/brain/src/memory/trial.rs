@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::db::{Database, sql};
 use super::outcome::read_log;
+use super::trial_window::{TrialWindow, WITHIN, window};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Slug, TaskId};
@@ -161,8 +162,12 @@ impl<'c> TrialWriter<'c> {
             .map_err(|source| sql("write memory.db", source))
     }
 
-    /// Adds a task to a trial; whether it was new. A task counts once in an arm, a rehearsal of it once more.
+    /// Adds a task to a trial; whether it was new. A task counts once in an arm, a rehearsal of it once more. A rehearsal of
+    /// a text that was rewritten since makes room for one of the new text.
     pub fn add_task(&self, task: &TrialTask) -> Result<bool> {
+        if task.rehearsed {
+            self.forget_earlier_rehearsal(task)?;
+        }
         self.connection
             .prepare_cached(
                 "INSERT OR IGNORE INTO trial_tasks \
@@ -186,6 +191,17 @@ impl<'c> TrialWriter<'c> {
             .map(|added| added > 0)
             .map_err(|source| sql("write memory.db", source))
     }
+
+    fn forget_earlier_rehearsal(&self, task: &TrialTask) -> Result<()> {
+        let TrialWindow { after, .. } = window(self.connection, &task.skill)?;
+        self.connection
+            .prepare_cached(
+                "DELETE FROM trial_tasks WHERE skill = ?1 AND task = ?2 AND arm = ?3 AND rehearsed AND step < ?4",
+            )
+            .and_then(|mut forget| forget.execute((task.skill.as_str(), &task.task, task.arm.name(), after)))
+            .map(drop)
+            .map_err(|source| sql("write memory.db", source))
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a number from 0 to a million")]
@@ -200,7 +216,7 @@ pub(super) fn read_score(stored: i64) -> f64 {
 
 const COLUMNS: &str = "skill, state, since, decided, reason";
 
-fn read_trial(row: &Row<'_>) -> Result<Trial> {
+pub(super) fn read_trial_row(row: &Row<'_>) -> Result<Trial> {
     let failed = |source| sql("read memory.db", source);
     Ok(Trial {
         skill: row.get::<_, String>(0).map_err(failed)?.try_into()?,
@@ -211,13 +227,13 @@ fn read_trial(row: &Row<'_>) -> Result<Trial> {
     })
 }
 
-fn trial_of(connection: &Connection, skill: &Slug) -> Result<Option<Trial>> {
+pub(super) fn trial_of(connection: &Connection, skill: &Slug) -> Result<Option<Trial>> {
     let failed = |source| sql("read memory.db", source);
     let mut statement = connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM trials WHERE skill = ?1 ORDER BY id DESC LIMIT 1"))
         .map_err(failed)?;
     let mut rows = statement.query([skill.as_str()]).map_err(failed)?;
-    rows.next().map_err(failed)?.map(read_trial).transpose()
+    rows.next().map_err(failed)?.map(read_trial_row).transpose()
 }
 
 fn damaged(what: &str, found: &str) -> Error {
@@ -242,23 +258,24 @@ impl Database {
         let mut rows = statement.query([]).map_err(failed)?;
         let mut found = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
-            found.push(read_trial(row)?);
+            found.push(read_trial_row(row)?);
         }
         Ok(found)
     }
 
-    /// The tasks of a trial, in the order in which they came.
+    /// The tasks of a skill's trial, in the order in which they came. Those of an earlier text of the skill are none of it.
     pub(crate) fn trial_tasks(&self, skill: &Slug) -> Result<Vec<TrialTask>> {
         let failed = |source| sql("read memory.db", source);
+        let TrialWindow { after, until } = window(&self.connection, skill)?;
         let mut statement = self
             .connection
-            .prepare_cached(
+            .prepare_cached(&format!(
                 "SELECT t.task, t.arm, t.at, t.score, t.errors, t.turns, t.micro_usd, t.rehearsed, l.outcome \
                  FROM trial_tasks t LEFT JOIN task_log l ON l.task = t.task AND NOT t.rehearsed \
-                 WHERE t.skill = ?1 ORDER BY t.id",
-            )
+                 WHERE t.skill = ?1 AND {WITHIN} ORDER BY t.id"
+            ))
             .map_err(failed)?;
-        let mut rows = statement.query([skill.as_str()]).map_err(failed)?;
+        let mut rows = statement.query((skill.as_str(), after, until)).map_err(failed)?;
         let mut found = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
             let outcome: Option<String> = row.get(8).map_err(failed)?;
