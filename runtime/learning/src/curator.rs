@@ -288,7 +288,9 @@ pub fn due(brain: &Brain, policy: CuratorPolicy) -> Result<u64> {
 /// How many skills of the agent's were made before a moment and never had by a task.
 fn unshown_since(brain: &Brain, cutoff: Timestamp) -> Result<u64> {
     let mut idle = brain.usage()?;
-    idle.retain(|_, usage| is_own(usage) && usage.last_activity().is_none() && usage.created_at <= cutoff && !usage.pinned);
+    idle.retain(|_, usage| {
+        is_own(usage) && usage.last_activity().is_none() && usage.created_at <= cutoff && !usage.pinned
+    });
     if idle.is_empty() {
         return Ok(0);
     }

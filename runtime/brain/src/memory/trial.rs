@@ -162,12 +162,10 @@ impl<'c> TrialWriter<'c> {
             .map_err(|source| sql("write memory.db", source))
     }
 
-    /// Adds a task to a trial; whether it was new. A task counts once in an arm, a rehearsal of it once more. A rehearsal of
-    /// a text that was rewritten since makes room for one of the new text.
+    /// Adds a task to a trial; whether it was new. A task counts once in an arm, a rehearsal of it once more
+    /// for each text of the skill.
     pub fn add_task(&self, task: &TrialTask) -> Result<bool> {
-        if task.rehearsed {
-            self.forget_earlier_rehearsal(task)?;
-        }
+        let name = if task.rehearsed { self.row_name(task)? } else { task.task.clone() };
         self.connection
             .prepare_cached(
                 "INSERT OR IGNORE INTO trial_tasks \
@@ -178,7 +176,7 @@ impl<'c> TrialWriter<'c> {
                 add.execute((
                     self.step,
                     task.skill.as_str(),
-                    &task.task,
+                    &name,
                     task.arm.name(),
                     task.at.millis(),
                     task.score.map(stored_score),
@@ -192,15 +190,20 @@ impl<'c> TrialWriter<'c> {
             .map_err(|source| sql("write memory.db", source))
     }
 
-    fn forget_earlier_rehearsal(&self, task: &TrialTask) -> Result<()> {
+    /// What a task is called in its row. Rows are only ever added: a rehearsal of a skill that was rewritten stands beside
+    /// one of its old text, and says behind the task in which step the new one came.
+    fn row_name(&self, task: &TrialTask) -> Result<String> {
         let TrialWindow { after, .. } = window(self.connection, &task.skill)?;
-        self.connection
-            .prepare_cached(
-                "DELETE FROM trial_tasks WHERE skill = ?1 AND task = ?2 AND arm = ?3 AND rehearsed AND step < ?4",
-            )
-            .and_then(|mut forget| forget.execute((task.skill.as_str(), &task.task, task.arm.name(), after)))
-            .map(drop)
-            .map_err(|source| sql("write memory.db", source))
+        let is_first = after == TrialWindow::ALL.after;
+        Ok(if is_first { task.task.clone() } else { format!("{} {after}", task.task) })
+    }
+}
+
+/// The task of a row. Ids of tasks have no spaces.
+fn task_of(row_name: String, rehearsed: bool) -> String {
+    match row_name.split_once(' ') {
+        Some((task, _)) if rehearsed => task.to_owned(),
+        _ => row_name,
     }
 }
 
@@ -280,16 +283,17 @@ impl Database {
         while let Some(row) = rows.next().map_err(failed)? {
             let outcome: Option<String> = row.get(8).map_err(failed)?;
             let kept = row.get::<_, Option<i64>>(3).map_err(failed)?.map(read_score);
+            let rehearsed = row.get(7).map_err(failed)?;
             found.push(TrialTask {
                 skill: skill.clone(),
-                task: row.get(0).map_err(failed)?,
+                task: task_of(row.get(0).map_err(failed)?, rehearsed),
                 arm: Arm::parse(&row.get::<_, String>(1).map_err(failed)?)?,
                 at: Timestamp(row.get(2).map_err(failed)?),
                 score: outcome.map_or(kept, |outcome| read_log(&outcome).1.score()),
                 errors: row.get(4).map_err(failed)?,
                 turns: row.get(5).map_err(failed)?,
                 micro_usd: row.get::<_, i64>(6).map_err(failed)?.unsigned_abs(),
-                rehearsed: row.get(7).map_err(failed)?,
+                rehearsed,
             });
         }
         Ok(found)

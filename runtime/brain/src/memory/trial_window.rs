@@ -16,7 +16,8 @@ use crate::ids::Slug;
 
 /// The condition of [`TrialWindow`], of rows `t` with the window as `?2` and `?3`. A task that is settled in the step in
 /// which a trial begins had the text of before. A rehearsal is written after the step whose number it has.
-pub(super) const WITHIN: &str = "CASE WHEN t.rehearsed THEN t.step >= ?2 AND t.step < ?3 ELSE t.step > ?2 AND t.step <= ?3 END";
+pub(super) const WITHIN: &str =
+    "CASE WHEN t.rehearsed THEN t.step >= ?2 AND t.step < ?3 ELSE t.step > ?2 AND t.step <= ?3 END";
 
 /// The steps whose tasks a trial is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +96,9 @@ impl Database {
         let failed = |source| sql("read memory.db", source);
         let mut statement = self
             .connection
-            .prepare_cached("SELECT skill, state, since, decided, reason, step FROM trials WHERE skill = ?1 ORDER BY id")
+            .prepare_cached(
+                "SELECT skill, state, since, decided, reason, step FROM trials WHERE skill = ?1 ORDER BY id",
+            )
             .map_err(failed)?;
         let mut rows = statement.query([skill.as_str()]).map_err(failed)?;
         let mut before = None;

@@ -242,7 +242,9 @@ fn changed_file(editor: &Editor<'_>, place: &SkillLocation, proposed: &SkillProp
 /// Why a skill cannot be taken in by another as it was meant to, in a sentence.
 fn unfit_to_merge(editor: &Editor<'_>, merged: &MergedSkill) -> Result<Option<String>> {
     let skill = &merged.skill;
-    let Some(place) = store::find(editor, skill)? else { return Ok(Some(format!("there is no skill {skill} any more"))) };
+    let Some(place) = store::find(editor, skill)? else {
+        return Ok(Some(format!("there is no skill {skill} any more")));
+    };
     let is_pinned = editor.recorded_usage(skill)?.is_some_and(|usage| usage.pinned);
     let alone = match place.dir() {
         Some(dir) => editor.below(dir.as_str())?.iter().all(|path| *path == place.main),

@@ -5,8 +5,8 @@ use std::io::Read as _;
 use herm::brain::OnDrift;
 use herm::task::SettleMode;
 use herm::{
-    Brain, BrainId, BrainSource, CancelToken, Error, ErrorKind, Harness, Outcome, Reader, Result, RunOptions, StopReason,
-    SubscriberId, Task, TaskEvent, TaskStatus,
+    Brain, BrainId, BrainSource, CancelToken, Error, ErrorKind, Harness, Outcome, Reader, Result, RunOptions,
+    StopReason, SubscriberId, Task, TaskEvent, TaskStatus,
 };
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};

@@ -20,19 +20,22 @@ pub(super) fn without_notes(text: &str) -> String {
 /// is changed; where it lacks nothing, its text is returned as it is.
 pub fn merged<'a>(keeper: &str, others: impl IntoIterator<Item = &'a str>) -> String {
     let own = without_notes(keeper);
-    let mut known: Vec<BTreeSet<String>> = parts_of(&own).iter().map(|part| words(part.text())).collect();
+    // Code is known only as code: a sentence that names the same command does not show it.
+    let mut known: Vec<(bool, BTreeSet<String>)> =
+        parts_of(&own).iter().map(|part| (part.is_code(), words(part.text()))).collect();
     let mut added = String::new();
     for other in others {
         for part in parts_of(&without_notes(other)) {
             let said = words(part.text());
-            if said.is_empty() || known.iter().any(|known| has(known, &said)) {
+            let is_code = part.is_code();
+            if said.is_empty() || known.iter().any(|(code, known)| *code == is_code && has(known, &said)) {
                 continue;
             }
             match &part {
                 Part::Line(line) => added.push_str(&format!("- {line}\n")),
                 Part::Fenced(code) => added.push_str(&format!("\n{code}\n")),
             }
-            known.push(said);
+            known.push((is_code, said));
         }
     }
     if added.is_empty() {
@@ -75,6 +78,10 @@ enum Part {
 }
 
 impl Part {
+    fn is_code(&self) -> bool {
+        matches!(self, Self::Fenced(_))
+    }
+
     fn text(&self) -> &str {
         match self {
             Self::Line(text) | Self::Fenced(text) => text,
@@ -85,7 +92,8 @@ impl Part {
 /// The description of a skill, and the lines of its body without headings.
 fn parts_of(text: &str) -> Vec<Part> {
     let Ok(document) = Document::read(text.as_bytes()) else { return Vec::new() };
-    let description = document.description().map(|text| Part::Line(text.split_whitespace().collect::<Vec<_>>().join(" ")));
+    let description =
+        document.description().map(|text| Part::Line(text.split_whitespace().collect::<Vec<_>>().join(" ")));
     let mut parts: Vec<Part> = description.into_iter().collect();
     let mut fenced: Option<(String, Vec<&str>)> = None;
     for line in document.body().lines() {

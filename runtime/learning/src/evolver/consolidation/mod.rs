@@ -20,8 +20,8 @@ use crate::text::words::each_term;
 pub use merge::merged;
 
 /// Skills whose texts have this part of all their words in common say nearly the same. Of generated skills, two about
-/// different matters share a seventh of all their words, and two about the same matter with half of their lines in common
-/// two thirds.
+/// different matters share a seventh of all their words, and two about the same matter that have six lines of ten in common
+/// share more than half.
 pub const OVERLAP: f64 = 0.5;
 /// A text of fewer words says too little to be compared.
 const LEAST_WORDS: usize = 8;
@@ -62,7 +62,9 @@ pub fn overlapping(skills: &[MergeCandidate]) -> Vec<SkillGroup> {
         skills.iter().map(|skill| (skill, words_of(&skill.text, &mut ids))).collect();
     ranked.retain(|(_, words)| words.len() >= LEAST_WORDS);
     ranked.sort_by(|(a, _), (b, _)| {
-        (b.proven, b.uses).cmp(&(a.proven, a.uses)).then_with(|| (a.created_at, &a.skill).cmp(&(b.created_at, &b.skill)))
+        (b.proven, b.uses)
+            .cmp(&(a.proven, a.uses))
+            .then_with(|| (a.created_at, &a.skill).cmp(&(b.created_at, &b.skill)))
     });
     let mut taken: BTreeSet<&Slug> = BTreeSet::new();
     let mut groups = Vec::new();

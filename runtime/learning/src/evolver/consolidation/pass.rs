@@ -115,7 +115,9 @@ fn own_skills(brain: &Brain, options: &EvolverPassOptions) -> Result<Vec<OwnSkil
     let paths = brain.skill_paths()?;
     let mut own = Vec::new();
     for place in all_skills(&paths, layout::SKILLS_DIR) {
-        let (Some(usage), Some(digest)) = (usage.get(&place.slug), brain.content_digest(&place.main)?) else { continue };
+        let (Some(usage), Some(digest)) = (usage.get(&place.slug), brain.content_digest(&place.main)?) else {
+            continue;
+        };
         let inside = place.dir().map(|dir| format!("{dir}/"));
         let has_files = inside
             .is_some_and(|inside| paths.iter().any(|path| path.as_str().starts_with(&inside) && *path != place.main));
@@ -212,7 +214,8 @@ fn proposal(group: &SkillGroup, texts: &BTreeMap<&Slug, &str>) -> Option<(SkillP
 /// The skills of the merges that were made and rolled back: of each, the names of all of them.
 fn rolled_back_merges(brain: &Brain) -> Result<Vec<BTreeSet<String>>> {
     let changes = brain.evolver_rows().changes(None)?;
-    let back = changes.iter().filter(|change| change.rolled_back_at.is_some() && change.manifest["what"] == CONSOLIDATION);
+    let back =
+        changes.iter().filter(|change| change.rolled_back_at.is_some() && change.manifest["what"] == CONSOLIDATION);
     let names = |change: &EvolverChange| {
         let merged = change.manifest["merges"].as_array().cloned().unwrap_or_default();
         let merged = merged.into_iter().filter_map(|name| name.as_str().map(str::to_owned));
