@@ -150,7 +150,8 @@ fn an_undo_brings_the_verdict_of_the_old_text_back() {
     let verdict = brain.trial(&slug("ask-the-cellar")).expect("read");
     let sum = brain.trial_sum(&slug("ask-the-cellar")).expect("a sum");
     let step = rewrite(&mut brain, "ask-the-cellar", "Ask the list attic.");
-    settle(&mut brain, "between", "ask-the-cellar", Arm::Shown, OutcomeValue::Bad, brain.clock().now());
+    let at = brain.clock().now();
+    settle(&mut brain, "between", "ask-the-cellar", Arm::Shown, OutcomeValue::Bad, at);
     brain.undo(step, OnChanged::Refuse).expect("undone");
     assert_eq!(brain.trial(&slug("ask-the-cellar")).expect("read"), verdict);
     assert_eq!(brain.trial_sum(&slug("ask-the-cellar")).expect("a sum"), sum, "without the task between");
@@ -158,7 +159,7 @@ fn an_undo_brings_the_verdict_of_the_old_text_back() {
     // A text whose trial was not over is tried anew.
     create(&mut brain, "maybe", "Think first.", CreatedBy::Agent);
     look(&mut brain, &mut TrialMemory::default());
-    settle(&mut brain, "maybe-1", "maybe", Arm::Shown, OutcomeValue::Good, brain.clock().now());
+    settle(&mut brain, "maybe-1", "maybe", Arm::Shown, OutcomeValue::Good, at);
     let step = rewrite(&mut brain, "maybe", "Think twice.");
     brain.undo(step, OnChanged::Refuse).expect("undone");
     let trial = brain.trial(&slug("maybe")).expect("read").expect("a trial");
