@@ -26,8 +26,6 @@ use crate::skill::provenance::{SkillFacts, SkillWriter, WriteRuling, rule};
 
 /// Why a skill is not changed whose last change is on trial.
 pub const ON_TRIAL: &str = "last-change-on-trial";
-/// Why a change waits for a person where others are made.
-const AFTER_ROLLBACK: &str = "the last change of this skill was rolled back";
 
 /// The schema of a run's report.
 pub const RUN_SCHEMA: &str = "herm/evolver-run/v1";
@@ -340,10 +338,6 @@ fn carry_out(
         EvolverPassMode::ApplyLowRisk if rollback::change_on_trial(brain, &change.skill)?.is_some() => {
             (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, ON_TRIAL.to_owned());
         }
-        EvolverPassMode::ApplyLowRisk if was_rolled_back(brain, &change.skill)? => {
-            let held = review_queue::enqueue_update(brain, change, AFTER_ROLLBACK)?;
-            candidate.hold(held);
-        }
         EvolverPassMode::ApplyLowRisk => {
             let applied = apply::apply(brain, change, options.approval, &options.verification)?;
             candidate.status =
@@ -371,12 +365,6 @@ impl EvolverCandidate {
         };
         self.held = Some(held.id);
     }
-}
-
-/// Whether the last change of a skill was rolled back: by a person, or because it did harm on trial.
-fn was_rolled_back(brain: &Brain, skill: &Slug) -> Result<bool> {
-    let changes = brain.evolver_rows().changes(Some(skill))?;
-    Ok(changes.first().is_some_and(|last| last.rolled_back_at.is_some()))
 }
 
 /// Why a change must wait for a drill. Asked before each: the one before it is not drilled yet.

@@ -24,7 +24,7 @@ pub use merge::merged;
 /// share more than half.
 pub const OVERLAP: f64 = 0.5;
 /// A text of fewer words says too little to be compared.
-const LEAST_WORDS: usize = 8;
+const LEAST_WORDS: usize = 12;
 /// The most skills that one takes in at once.
 const MOST_MERGED: usize = 4;
 
