@@ -396,6 +396,44 @@ fn curate_by_hand_says_what_would_move_and_then_moves_it() {
 }
 
 #[test]
+fn curate_by_hand_says_which_skills_go_badly_and_which_were_never_used() {
+    use herm::memory::{Arm, OutcomeValue};
+
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    create(&mut brain, "goes-badly", CreatedBy::Agent);
+    create(&mut brain, "on-the-shelf", CreatedBy::Agent);
+    create(&mut brain, "a-persons", CreatedBy::User);
+    let at = brain.clock().now();
+    for task in 0..8 {
+        let value = if task == 0 { OutcomeValue::Good } else { OutcomeValue::Bad };
+        crate::trials::settle(&mut brain, &format!("t{task}"), "goes-badly", Arm::Shown, value, at);
+    }
+    brain.close().expect("closed");
+    let herm = herm_tests::Herm::new(HERM, &brains.path());
+    let dry = herm.run(&["curate", "1", "--dry-run"]);
+    assert!(dry.stdout.starts_with("nothing to retire"), "never active is never old: {}", dry.stdout);
+    assert!(dry.stdout.contains("bad outcomes: goes-badly: 1 good, 7 bad, 0 unknown\n"), "{}", dry.stdout);
+    let never = dry.stdout.lines().find(|line| line.starts_with("never used: ")).expect("said");
+    assert!(never.contains("on-the-shelf for ") && !never.contains("a-persons"), "{never}");
+    let (_, json) = herm.json(&["curate", "1", "--dry-run"]);
+    assert_eq!(
+        (&json["outcomes"][0]["slug"], &json["outcomes"][0]["clearlyBad"]),
+        (&"goes-badly".into(), &true.into())
+    );
+    assert_eq!(json["neverUsed"][0]["slug"], "on-the-shelf");
+
+    // Where the operator says so, what was never used goes to the archive.
+    let config = brains.path().join("herm.toml");
+    std::fs::write(&config, "[curator]\nunshown_days = 180\n").expect("written");
+    let (code, json) = herm.json(&["--config", &config.display().to_string(), "curate", "1"]);
+    assert_eq!((code, &json["transitioned"][0]["slug"]), (0, &"on-the-shelf".into()), "{json:#}");
+    assert_eq!(json["transitioned"].as_array().expect("a list").len(), 1);
+    let brain = brains.open("1").expect("opened");
+    assert_eq!(state(&brain, "on-the-shelf"), SkillState::Archived);
+}
+
+#[test]
 fn an_archived_skill_stays_archived_when_the_brain_is_seeded_again() {
     let brains = TempBrains::new();
     let herm = herm_tests::Herm::new(HERM, &brains.path());

@@ -7,6 +7,7 @@ mod by_itself;
 mod commands;
 mod drills;
 mod hostile_evidence;
+mod merging;
 mod named_calls;
 mod waiting;
 

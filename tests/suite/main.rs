@@ -27,6 +27,7 @@ mod models;
 mod outcomes;
 mod public_api;
 mod recall;
+mod retrials;
 mod run_command;
 mod seeds;
 mod skill_commands;

@@ -184,7 +184,15 @@ fn a_change_of_a_skill_that_waits_for_review_is_said() {
         assert_eq!(run.code, 0, "{run:?}");
         let said = "waits for review: archive oracle-review · see `herm evolve queue list 1`";
         assert_eq!(run.stderr.contains(said), waits, "{}", run.stderr);
+        let total = "1 change waits: `herm evolve queue list 1`";
+        assert_eq!(run.stderr.contains(total), waits, "{}", run.stderr);
     }
+    // A later task says so as well, though it proposes nothing.
+    let outline = json!({ "tool": "outline", "args": {} });
+    let server = ModelServer::start(vec![Step::chat(&outline.to_string()), Step::chat(answer)]);
+    let later = run_on(&herm, &server, &["run", "1", "contract B {}", "--backend", "openai", "--model", "m", "--json"]);
+    let json: Value = serde_json::from_str(&later.stdout).expect("one document");
+    assert_eq!(json["waiting"], 1, "{json:#}");
     assert!(herm.run(&["evolve", "queue", "list", "1"]).stdout.contains("oracle-review"));
 }
 

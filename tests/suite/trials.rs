@@ -17,18 +17,18 @@ use herm_tests::brains::{skill_text, slug};
 
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
-fn create(brain: &mut Brain, name: &str, body: &str, by: CreatedBy) {
+pub(crate) fn create(brain: &mut Brain, name: &str, body: &str, by: CreatedBy) {
     let mut draft = Draft::new();
     brain.edit(&mut draft).create_skill(&slug(name), &skill_text(name, body), by).expect("made");
     brain.settle(&draft, StepKind::Maintenance, "made a skill").expect("settled");
 }
 
-fn look(brain: &mut Brain, memory: &mut TrialMemory) -> TrialPassReport {
+pub(crate) fn look(brain: &mut Brain, memory: &mut TrialMemory) -> TrialPassReport {
     pass::run(brain, memory, &TrialPolicy::default(), TrialScope::New).expect("a pass")
 }
 
 /// Settles a task that matched a skill; what is known of its answer.
-fn settle(brain: &mut Brain, task: &str, skill: &str, arm: Arm, value: OutcomeValue, at: Timestamp) {
+pub(crate) fn settle(brain: &mut Brain, task: &str, skill: &str, arm: Arm, value: OutcomeValue, at: Timestamp) {
     let mut draft = Draft::new();
     draft.task(TaskEntry {
         task: task.to_owned(),
@@ -54,7 +54,7 @@ fn settle(brain: &mut Brain, task: &str, skill: &str, arm: Arm, value: OutcomeVa
 }
 
 /// Tasks whose arms alternate, each followed by a pass, until a trial ends. How many tasks that took.
-fn until_it_ends(
+pub(crate) fn until_it_ends(
     brain: &mut Brain,
     skill: &str,
     [shown, held]: [OutcomeValue; 2],
@@ -64,7 +64,8 @@ fn until_it_ends(
     for task in 1..=most {
         let (arm, value) = if task % 2 == 0 { (Arm::Shown, shown) } else { (Arm::HeldBack, held) };
         let at = brain.clock().now();
-        settle(brain, &format!("{skill}-{task}"), skill, arm, value, at);
+        let name = format!("{skill}-{}-{task}", brain.last_step().expect("a step"));
+        settle(brain, &name, skill, arm, value, at);
         let report = look(brain, &mut memory);
         if !report.ended.is_empty() {
             return Some((task, report));
@@ -73,7 +74,7 @@ fn until_it_ends(
     None
 }
 
-fn state(brain: &Brain, name: &str) -> Option<TrialState> {
+pub(crate) fn state(brain: &Brain, name: &str) -> Option<TrialState> {
     brain.trial(&slug(name)).expect("read").map(|trial| trial.state)
 }
 

@@ -336,6 +336,7 @@ impl HarnessBuilder {
             evolving: self.evolving,
             surroundings: Arc::new(self.surroundings),
             curated: Mutex::default(),
+            consolidated: Mutex::default(),
             counted: super::maintain::AtomicCounters::default(),
             after: self.after,
             #[cfg(feature = "snapshot")]

@@ -50,6 +50,7 @@ mod agents;
 mod builder;
 #[cfg(feature = "many_calls")]
 mod calls;
+mod consolidate;
 mod evolve;
 mod feedback;
 mod harvest;
@@ -90,6 +91,7 @@ use crate::backend::{Chain, Router};
 use crate::brain::{Brain, BrainOptions};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
+use crate::evolver::consolidation::pass::ConsolidationMemory;
 use crate::ids::{BrainId, Random, sha256};
 use crate::layout::Layout;
 use crate::receipt::Signer;
@@ -131,6 +133,8 @@ pub(crate) struct Inner {
     curated: Mutex<HashMap<BrainId, maintain::Curated>>,
     /// What is remembered of the trials of a brain between two passes.
     trials: Mutex<HashMap<BrainId, TrialMemory>>,
+    /// The skills of a brain that were compared with each other last.
+    consolidated: Mutex<HashMap<BrainId, ConsolidationMemory>>,
     /// When a trial is given up, and the share of matching tasks that are shown what is on trial.
     trial_policy: TrialPolicy,
     /// Rehearsals that run by themselves.

@@ -11,6 +11,7 @@ use crate::clock::Timestamp;
 use crate::curator;
 use crate::error::{Error, Result};
 use crate::evolver::EvolverRoundReport;
+use crate::evolver::consolidation::pass::ConsolidationReport;
 use crate::ids::BrainId;
 use crate::memory::TrialState;
 use crate::skill::Delta;
@@ -100,6 +101,9 @@ pub struct MaintenanceReport {
     pub trials: Option<TrialPassReport>,
     /// What the evolver did, where it was time.
     pub evolver: Option<EvolverRoundReport>,
+    /// Skills that were merged, or would be, where there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consolidation: Option<ConsolidationReport>,
     /// Transcripts that were let go.
     pub transcripts: u64,
     /// Vectors that were made, where a model makes them.
@@ -117,8 +121,9 @@ impl Harness {
             let maintained = inner.curate(brain).and_then(|curator| {
                 let trials = inner.conclude_trials(brain, TrialScope::All)?;
                 let evolver = inner.evolve(brain)?;
+                let consolidation = inner.consolidate(brain)?;
                 let transcripts = make_durable(brain, inner.keep_transcripts)?;
-                Ok(MaintenanceReport { curator, trials, evolver, transcripts, vectors: None })
+                Ok(MaintenanceReport { curator, trials, evolver, consolidation, transcripts, vectors: None })
             });
             inner.push_later(brain.id());
             drop(place);
@@ -240,6 +245,9 @@ impl Inner {
             if let Err(error) = self.evolve(brain) {
                 told(brain, error);
             }
+            if let Err(error) = self.consolidate(brain) {
+                told(brain, error);
+            }
             let due = brain.steps_since_flush() >= STEPS_BETWEEN_FLUSHES;
             if due && let Err(error) = make_durable(brain, self.keep_transcripts) {
                 told(brain, error);
@@ -306,6 +314,9 @@ impl Inner {
         self.counted.count_trials(&report);
         for ended in &report.ended {
             tracing::info!(brain = %brain.id(), skill = %ended.skill, state = ended.state.name(), "a trial ended");
+        }
+        for (skill, step) in &report.rolled_back {
+            tracing::info!(brain = %brain.id(), %skill, step, "a change did harm and was rolled back");
         }
         for (skill, why) in &report.refused {
             tracing::warn!(brain = %brain.id(), %skill, why, "a skill does harm and could not be archived");

@@ -10,8 +10,10 @@ use crate::brain::{Brain, Draft, SettledStep, StepKind};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
+use crate::memory::OutcomeCounts;
 use crate::skill::provenance::{PriorUndo, SkillFacts, SkillSource, SkillWriter, WriteRuling, rule};
 use crate::skill::{SkillState, SkillUsage};
+use crate::trial::estimate::ScoreSum;
 use crate::tuning::Tuning;
 
 /// How the summary of a pass begins.
@@ -27,11 +29,15 @@ pub struct CuratorPolicy {
     pub stale_days: u32,
     /// Days without activity until it is archived.
     pub archive_days: u32,
+    /// Days on the shelf until a skill is archived that no task ever used or was shown. Unless said, such a skill is reported
+    /// and stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unshown_days: Option<u32>,
 }
 
 impl Default for CuratorPolicy {
     fn default() -> Self {
-        Self { stale_days: 30, archive_days: 90 }
+        Self { stale_days: 30, archive_days: 90, unshown_days: None }
     }
 }
 
@@ -44,7 +50,16 @@ impl CuratorPolicy {
             ))
             .hint("stale after at least 1 day, archived not before that; 30 and 90 are usual"));
         }
-        Ok(Self { stale_days, archive_days })
+        Ok(Self { stale_days, archive_days, unshown_days: None })
+    }
+
+    /// The same, where skills that no task ever had are archived after so many days.
+    pub fn archiving_unshown(self, days: Option<u32>) -> Result<Self> {
+        if days == Some(0) {
+            return Err(Error::invalid("a skill cannot be archived after 0 days on the shelf")
+                .hint("180 days give a rare task time to come"));
+        }
+        Ok(Self { unshown_days: days, ..self })
     }
 
     /// The same, with what a brain's tuning says.
@@ -52,7 +67,13 @@ impl CuratorPolicy {
         let stale = tuning.stale_days.unwrap_or(self.stale_days);
         // A tuning that only moves one of the two cannot put them in the wrong order.
         let archive = tuning.archive_days.unwrap_or(self.archive_days.max(stale));
-        Self::new(stale.min(archive), archive)
+        Ok(Self { unshown_days: self.unshown_days, ..Self::new(stale.min(archive), archive)? })
+    }
+
+    /// The moment before which a skill must have been made to be archived without ever having been shown.
+    fn unshown_cutoff(self, now: Timestamp) -> Option<Timestamp> {
+        let days = i64::from(self.unshown_days?).saturating_mul(DAY_MILLIS);
+        Some(Timestamp(now.millis().saturating_sub(days)))
     }
 
     /// The moments before which a skill must last have been active to be stale, and to be archived.
@@ -124,12 +145,40 @@ pub struct CuratorSkip {
 }
 
 /// What a pass would do, in name order.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct CuratorPlan {
     /// Skills that move.
     pub transitioned: Vec<Transition>,
     /// Skills that stay.
     pub skipped: Vec<CuratorSkip>,
+    /// How the tasks went that had a skill of the agent's, by name. Nothing follows from it here: trials decide.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outcomes: Vec<SkillOutcomes>,
+    /// Skills of the agent's that no task ever used or was shown, and that stand there for long.
+    #[serde(rename = "neverUsed", skip_serializing_if = "Vec::is_empty")]
+    pub never_used: Vec<NeverUsedSkill>,
+}
+
+/// How the tasks went that had a skill loaded, or in their prompt.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct SkillOutcomes {
+    /// The skill.
+    pub slug: Slug,
+    /// How many came to which outcome.
+    #[serde(flatten)]
+    pub counts: OutcomeCounts,
+    /// Whether most of the answers are bad, by more than chance: Wilson's interval of their mean lies below one half.
+    #[serde(rename = "clearlyBad")]
+    pub clearly_bad: bool,
+}
+
+/// A skill that no task ever used or was shown.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct NeverUsedSkill {
+    /// The skill.
+    pub slug: Slug,
+    /// For how many days it stands there.
+    pub days: u64,
 }
 
 /// Decides for every skill with a record. `present` says whether a skill stands in the index.
@@ -142,6 +191,52 @@ pub fn plan(usage: &BTreeMap<Slug, SkillUsage>, present: impl Fn(&Slug) -> bool,
         }
     }
     plan
+}
+
+impl CuratorPlan {
+    /// Adds what is known of the skills of the agent's own that stand in the index: how their tasks went, and which of them
+    /// no task ever had. These are reported from `policy.archive_days` on, and move where the policy says so.
+    fn observe(
+        mut self,
+        own: &BTreeMap<&Slug, &SkillUsage>,
+        outcomes: &BTreeMap<Slug, OutcomeCounts>,
+        policy: CuratorPolicy,
+        now: Timestamp,
+    ) -> Self {
+        for (slug, usage) in own {
+            if let Some(counts) = outcomes.get(*slug) {
+                let clearly_bad = is_clearly_bad(counts);
+                self.outcomes.push(SkillOutcomes { slug: (*slug).clone(), counts: *counts, clearly_bad });
+                continue;
+            }
+            let days = now.millis().saturating_sub(usage.created_at.millis()) / DAY_MILLIS;
+            let Ok(days) = u64::try_from(days) else { continue };
+            if usage.last_activity().is_some() {
+                continue;
+            }
+            let is_let_go = policy.unshown_days.is_some_and(|most| days >= u64::from(most));
+            if is_let_go && !usage.pinned {
+                self.skipped.retain(|skipped| skipped.slug != **slug);
+                self.transitioned.push(Transition {
+                    slug: (*slug).clone(),
+                    from: usage.state,
+                    to: SkillState::Archived,
+                    last_activity: None,
+                });
+            }
+            if is_let_go || days >= u64::from(policy.archive_days) {
+                self.never_used.push(NeverUsedSkill { slug: (*slug).clone(), days });
+            }
+        }
+        self.transitioned.sort_by(|a, b| a.slug.cmp(&b.slug));
+        self
+    }
+}
+
+/// Whether most answers are bad, by more than chance.
+fn is_clearly_bad(counts: &OutcomeCounts) -> bool {
+    let scores = ScoreSum { count: counts.known(), sum: counts.good as f64 + counts.score_sum };
+    scores.interval()[1] < 0.5
 }
 
 fn decide(
@@ -171,7 +266,7 @@ fn decide(
 }
 
 /// What a pass did.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct CuratorReport {
     /// What moved and what did not.
     #[serde(flatten)]
@@ -183,15 +278,40 @@ pub struct CuratorReport {
 /// How many skills are due by their telemetry alone. Costs next to nothing.
 pub fn due(brain: &Brain, policy: CuratorPolicy) -> Result<u64> {
     let cutoffs = policy.tuned(&brain.tuning()?)?.cutoffs(brain.clock().now());
-    brain.skills_due(cutoffs.stale, cutoffs.archive)
+    let unshown = match policy.unshown_cutoff(brain.clock().now()) {
+        Some(cutoff) => unshown_since(brain, cutoff)?,
+        None => 0,
+    };
+    Ok(brain.skills_due(cutoffs.stale, cutoffs.archive)?.saturating_add(unshown))
+}
+
+/// How many skills of the agent's were made before a moment and never had by a task.
+fn unshown_since(brain: &Brain, cutoff: Timestamp) -> Result<u64> {
+    let mut idle = brain.usage()?;
+    idle.retain(|_, usage| {
+        is_own(usage) && usage.last_activity().is_none() && usage.created_at <= cutoff && !usage.pinned
+    });
+    if idle.is_empty() {
+        return Ok(0);
+    }
+    let outcomes = brain.skill_outcomes()?;
+    Ok(idle.keys().filter(|slug| !outcomes.contains_key(*slug)).count() as u64)
+}
+
+/// Whether it is one of the agent's own that is not archived.
+fn is_own(usage: &SkillUsage) -> bool {
+    SkillSource::of(Some(usage.created_by)).is_writable() && usage.state != SkillState::Archived
 }
 
 /// What a pass would do now.
 pub fn preview(brain: &mut Brain, policy: CuratorPolicy) -> Result<CuratorPlan> {
-    let cutoffs = policy.tuned(&brain.tuning()?)?.cutoffs(brain.clock().now());
-    let usage = brain.usage()?;
+    let now = brain.clock().now();
+    let policy = policy.tuned(&brain.tuning()?)?;
+    let (usage, outcomes) = (brain.usage()?, brain.skill_outcomes()?);
     let index = brain.skills()?;
-    Ok(plan(&usage, |slug| index.get(slug).is_some(), cutoffs))
+    let own = usage.iter().filter(|(slug, usage)| is_own(usage) && index.get(slug).is_some()).collect();
+    let plan = plan(&usage, |slug| index.get(slug).is_some(), policy.cutoffs(now));
+    Ok(plan.observe(&own, &outcomes, policy, now))
 }
 
 /// Runs a pass: everything that is due, as one `maintenance` step. A skill that cannot be moved is
@@ -328,6 +448,42 @@ mod tests {
                 ("h-both", &CuratorSkipReason::NotAgentCreated),
             ]
         );
+    }
+
+    #[test]
+    fn outcomes_are_counted_and_what_no_task_ever_had_is_reported_and_moves_only_where_the_policy_says_so() {
+        let made = |days: i64| SkillUsage::new(CreatedBy::Agent, Timestamp(NOW.millis() - days * DAY_MILLIS));
+        let slug = |name: &str| -> Slug { name.parse().unwrap() };
+        let records = BTreeMap::from([
+            (slug("bad"), made(200)),
+            (slug("good"), made(200)),
+            (slug("new"), made(89)),
+            (slug("shelf"), made(200)),
+            (slug("shelf-pinned"), SkillUsage { pinned: true, ..made(200) }),
+            (slug("looked-at"), SkillUsage { last_viewed_at: days_ago(20), ..made(200) }),
+        ]);
+        let counts = |good, bad, unknown| OutcomeCounts { good, bad, unknown, ..OutcomeCounts::default() };
+        let outcomes = BTreeMap::from([(slug("bad"), counts(1, 9, 2)), (slug("good"), counts(2, 3, 0))]);
+        let observed = |policy: CuratorPolicy| {
+            let own = records.iter().collect();
+            plan(&records, |_| true, cutoffs()).observe(&own, &outcomes, policy, NOW)
+        };
+        let usual = observed(CuratorPolicy::default());
+        let bad: Vec<(&str, bool)> =
+            usual.outcomes.iter().map(|skill| (skill.slug.as_str(), skill.clearly_bad)).collect();
+        assert_eq!(bad, [("bad", true), ("good", false)], "three of five may be chance");
+        let names = |plan: &CuratorPlan| -> Vec<String> {
+            plan.never_used.iter().map(|skill| format!("{} {}", skill.slug, skill.days)).collect()
+        };
+        assert_eq!(names(&usual), ["shelf 200", "shelf-pinned 200"]);
+        assert_eq!(usual.transitioned, []);
+
+        let strict = observed(CuratorPolicy::default().archiving_unshown(Some(180)).unwrap());
+        let moved: Vec<(&str, SkillState)> =
+            strict.transitioned.iter().map(|moved| (moved.slug.as_str(), moved.to)).collect();
+        assert_eq!(moved, [("shelf", SkillState::Archived)]);
+        assert_eq!(names(&strict), names(&usual));
+        assert!(CuratorPolicy::default().archiving_unshown(Some(0)).is_err());
     }
 
     #[test]

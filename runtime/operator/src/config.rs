@@ -161,6 +161,10 @@ pub(crate) struct CuratorEntry {
     /// Days without activity until it is archived; 90 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) archive_days: Option<u32>,
+    /// Days until a skill of the agent's is archived that no task ever used or was shown. Unless said, it is reported and
+    /// stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unshown_days: Option<u32>,
     /// At least so many hours between two passes over a brain; 0, after every session, unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) every_hours: Option<u32>,
@@ -474,7 +478,8 @@ impl Settings {
         let policy = CuratorPolicy::new(
             said.stale_days.unwrap_or(usual.stale_days),
             said.archive_days.unwrap_or(usual.archive_days),
-        )?;
+        )?
+        .archiving_unshown(said.unshown_days)?;
         Ok(CuratorOptions { policy, every: Duration::from_secs(u64::from(said.every_hours.unwrap_or(0)) * 3_600) })
     }
 

@@ -67,11 +67,23 @@ pub struct SkillProposal {
     /// anything, but for an archive, which names all that it takes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub before: BTreeMap<String, Option<Digest>>,
+    /// The skills that it takes in: in the same step they go to the archive.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merges: Vec<MergedSkill>,
+}
+
+/// A skill whose text another one takes in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergedSkill {
+    /// The skill.
+    pub skill: Slug,
+    /// The digest that its only file must have now.
+    pub expected: Digest,
 }
 
 impl From<SkillUpdate> for SkillProposal {
     fn from(change: SkillUpdate) -> Self {
-        Self { change, act: SkillAction::Edit, before: BTreeMap::new() }
+        Self { change, act: SkillAction::Edit, before: BTreeMap::new(), merges: Vec::new() }
     }
 }
 
@@ -80,6 +92,7 @@ impl SkillProposal {
     pub fn digest(&self) -> Digest {
         let SkillUpdate { content, support, .. } = &self.change;
         let written = match self.act {
+            act if !self.merges.is_empty() => json!([content, support, act, self.merges]),
             SkillAction::Edit => json!([content, support]),
             act => json!([content, support, act]),
         };
@@ -118,7 +131,12 @@ mod tests {
         let edit = SkillProposal::from(change());
         let archive = SkillProposal { act: SkillAction::Archive, ..edit.clone() };
         assert_ne!(edit.digest(), archive.digest());
-        let text = serde_json::to_string(&archive).unwrap();
-        assert_eq!(serde_json::from_str::<SkillProposal>(&text).unwrap(), archive);
+        let merged = MergedSkill { skill: "valve".parse().unwrap(), expected: Digest::of(b"valve") };
+        let merge = SkillProposal { merges: vec![merged], ..edit.clone() };
+        assert_ne!(edit.digest(), merge.digest());
+        for change in [archive, merge] {
+            let text = serde_json::to_string(&change).unwrap();
+            assert_eq!(serde_json::from_str::<SkillProposal>(&text).unwrap(), change);
+        }
     }
 }

@@ -183,3 +183,35 @@ async fn with_learning_off_nothing_is_asked() {
     harness.run(&id, task("count")).await.expect("an outcome");
     assert_eq!(backend.asked().len(), 6);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lesson_that_rewrites_a_skill_puts_it_on_trial_again() {
+    use herm::memory::{Trial, TrialState};
+    use herm::trial::pass::{StoppedTrial, stop};
+
+    let brains = TempBrains::new();
+    brain(&brains);
+    let trial = |brains: &TempBrains| -> Trial {
+        reader(brains).trial(&"count-to-five".parse().expect("a slug")).expect("read").expect("on trial")
+    };
+    let written =
+        skill("create", "count-to-five", "Counts to five. Use when asked to count.", "# Count\n\n1. Call `echo`.\n");
+    learn(&brains, hard(), &written).await;
+    assert_eq!(trial(&brains).reason, "written down after a hard task");
+    let mut owned = brains.open("1").expect("opened");
+    stop(&mut owned, &"count-to-five".parse().expect("a slug"), StoppedTrial::Kept).expect("stopped");
+    owned.close().expect("closed");
+    let first = trial(&brains);
+    assert_eq!(first.state, TrialState::Proven);
+    let again = skill(
+        "update",
+        "count-to-five",
+        "Counts to five. Use when asked to count.",
+        "# Count\n\n1. Call `echo` five times, with each number.\n",
+    );
+    let outcome = learn(&brains, hard(), &again).await;
+    assert_eq!(outcome.skills_changed.len(), 1, "{:?}", outcome.warnings);
+    let second = trial(&brains);
+    assert_eq!((second.state, second.reason.as_str()), (TrialState::Trial, "its text was changed"));
+    assert!(second.since > first.since);
+}

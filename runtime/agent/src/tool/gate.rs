@@ -444,7 +444,7 @@ impl WorkingCopy {
         let why = json!({ "what": what, "by": "task", "task": task, "source": source, "reason": reason.words() });
         let content = text_of("its text", &new)?;
         let change = SkillUpdate { skill: slug.clone(), expected: Digest::of(&old), content, support, why };
-        Ok(SkillProposal { change, act, before })
+        Ok(SkillProposal { change, act, before, merges: Vec::new() })
     }
 
     /// Refuses what a person said no to before, and more than a person can be asked to read.

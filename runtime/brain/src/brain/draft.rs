@@ -71,7 +71,8 @@ impl Draft {
 
     /// The same step without what was learned: only the account of the task itself stays.
     #[must_use]
-    pub fn task_record_only(self) -> Self {
+    pub fn task_record_only(mut self) -> Self {
+        self.telemetry.outcomes.keep_trials(|_| false);
         Self { tasks: self.tasks, telemetry: self.telemetry, ..Self::default() }
     }
 
@@ -81,6 +82,7 @@ impl Draft {
         let (taken, left) = std::mem::take(&mut self.files).into_iter().partition(|(path, _)| files(path));
         self.files = left;
         self.usage.remove(skill);
+        self.telemetry.outcomes.keep_trials(|trial| trial.skill != *skill);
         Self { files: taken, ..Self::default() }
     }
 

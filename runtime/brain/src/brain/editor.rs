@@ -9,6 +9,9 @@ use crate::layout;
 use crate::memory::{Trial, TrialState, layers};
 use crate::skill::{CreatedBy, Files, SkillLocation, SkillState, SkillUsage, store};
 
+/// Why a skill is on trial again.
+const REWRITTEN: &str = "its text was changed";
+
 /// A file of Layer 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryLayer {
@@ -96,8 +99,10 @@ impl Editor<'_> {
 
     /// Replaces a skill's main file.
     pub fn edit_skill(&mut self, slug: &Slug, content: &str) -> Result<SkillLocation> {
+        let before = self.main_text(slug)?;
         let place = store::edit(self, slug, content)?;
         self.patched(slug)?;
+        self.try_again(slug, before)?;
         Ok(place)
     }
 
@@ -109,9 +114,29 @@ impl Editor<'_> {
         find: &str,
         replacement: &str,
     ) -> Result<SkillLocation> {
+        let before = self.main_text(slug)?;
         let place = store::patch(self, slug, support, find, replacement)?;
         self.patched(slug)?;
+        self.try_again(slug, before)?;
         Ok(place)
+    }
+
+    fn main_text(&self, slug: &Slug) -> Result<Option<Vec<u8>>> {
+        store::find(self, slug)?.map_or(Ok(None), |place| self.read(&place.main))
+    }
+
+    /// What was found out of a skill's text does not hold for another: one that is or was on trial is tried anew, where its
+    /// text is not `before` any more. It is on trial only while it is the agent's own.
+    fn try_again(&mut self, slug: &Slug, before: Option<Vec<u8>>) -> Result<()> {
+        if self.draft.telemetry.outcomes.has_trial_of(slug) || self.main_text(slug)? == before {
+            return Ok(());
+        }
+        let usage = self.usage(slug)?;
+        let is_tried = usage.created_by == CreatedBy::Agent && !usage.pinned;
+        if is_tried && let Some(trial) = self.brain.database.trial_anew(slug, self.now(), REWRITTEN)? {
+            self.draft.trial(trial);
+        }
+        Ok(())
     }
 
     /// Writes a support file; a flat skill becomes a directory.

@@ -3,6 +3,8 @@
 //! Feedback on a settled task is a step of its own ([`Brain::record_outcome`]): it has a receipt, and the bundle hash
 //! sees it in the task log. Everything here is taken away again by a rewind; an undo leaves it, like all that happened.
 
+use std::collections::BTreeMap;
+
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -34,6 +36,16 @@ impl OutcomeWrites {
         self.reports.extend(other.reports);
         self.trials.extend(other.trials);
         self.trial_tasks.extend(other.trial_tasks);
+    }
+
+    /// Leaves what the step says of where these skills stand, and nothing of others.
+    pub(super) fn keep_trials(&mut self, kept: impl FnMut(&Trial) -> bool) {
+        self.trials.retain(kept);
+    }
+
+    /// Whether the step says where a skill stands.
+    pub(super) fn has_trial_of(&self, skill: &Slug) -> bool {
+        self.trials.iter().any(|trial| trial.skill == *skill)
     }
 
     /// What the step says of the answer of a task that it puts into the log.
@@ -157,6 +169,12 @@ macro_rules! read_outcomes {
             /// How many tasks that began since a moment came to which outcome.
             pub fn outcome_counts(&self, since: Timestamp) -> Result<OutcomeCounts> {
                 self.outcome_rows().outcome_counts(since)
+            }
+
+            /// By skill, how many of the tasks that had it loaded or in their prompt came to which outcome, of all that
+            /// are still known. A skill that no task had is not named.
+            pub fn skill_outcomes(&self) -> Result<BTreeMap<Slug, OutcomeCounts>> {
+                self.outcome_rows().skill_outcomes()
             }
 
             /// Where one learned skill stands; `None` where it never was on trial.

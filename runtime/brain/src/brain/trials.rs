@@ -6,7 +6,7 @@ use super::open::Brain;
 use super::reader::Reader;
 use crate::error::Result;
 use crate::ids::Slug;
-use crate::memory::{RatedTask, TrialMark, TrialNews, TrialSum};
+use crate::memory::{RatedTask, TrialMark, TrialNews, TrialRestart, TrialSum};
 
 impl Brain {
     /// Where to begin with [`trial_news`](Self::trial_news) in a process that has not looked at this brain yet.
@@ -22,6 +22,11 @@ impl Brain {
     /// What the tasks of one trial come to.
     pub fn trial_sum(&self, skill: &Slug) -> Result<TrialSum> {
         self.database.trial_sum(skill)
+    }
+
+    /// How the trial of a skill began, where the skill was tried with another text before.
+    pub fn trial_restart(&self, skill: &Slug) -> Result<Option<TrialRestart>> {
+        self.database.trial_restart(skill)
     }
 }
 

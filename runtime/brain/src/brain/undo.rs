@@ -13,8 +13,9 @@ use super::open::Brain;
 use super::settle::SettledStep;
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, Slug};
-use crate::memory::{Table, undo};
-use crate::skill::{self, SkillLifecycle, SkillState};
+use crate::layout;
+use crate::memory::{Table, TrialState, undo};
+use crate::skill::{self, CreatedBy, SkillLifecycle, SkillState};
 use crate::text;
 
 /// The most characters of a summary.
@@ -155,6 +156,7 @@ impl Brain {
         let mut draft = Draft::new();
         self.undo_files(&step, &mut plan, &mut draft)?;
         self.undo_standings(seq, &mut plan, &mut draft)?;
+        self.undo_trials(seq, &plan, &mut draft)?;
         match on_changed {
             OnChanged::Refuse if !plan.overwritten.is_empty() => Err(self.changed_since(&step, &plan.overwritten)),
             OnChanged::Refuse | OnChanged::Overwrite => Ok((plan, draft)),
@@ -243,6 +245,34 @@ impl Brain {
             before.put(&mut usage);
             draft.usage.insert(slug.clone(), usage);
             plan.skills.push(SkillDiff { slug, before: now, after: before });
+        }
+        Ok(())
+    }
+
+    /// A skill whose text of before is back stands where it stood with it. Where that was not decided, or the text was
+    /// rewritten again since, it is tried anew.
+    fn undo_trials(&self, seq: i64, plan: &UndoPlan, draft: &mut Draft) -> Result<()> {
+        let rewritten = |path: &RelPath| {
+            plan.files.iter().any(|file| file.path == *path && file.before.is_some() && file.after.is_some())
+        };
+        let paths: Vec<RelPath> = self.tree()?.below(layout::SKILLS_DIR).cloned().collect();
+        for place in skill::all_skills(&paths, layout::SKILLS_DIR).filter(|place| rewritten(&place.main)) {
+            let slug = place.slug;
+            let usage = self.database.skill_usage_of(&slug)?;
+            let is_tried = usage.is_some_and(|usage| usage.created_by == CreatedBy::Agent && !usage.pinned);
+            if !is_tried || self.trial(&slug)?.is_none_or(|trial| trial.state == TrialState::Harmful) {
+                continue;
+            }
+            let restart = self.database.trial_restart(&slug)?.filter(|restart| restart.step == seq);
+            let before = restart.map(|restart| restart.before).filter(|before| before.state != TrialState::Trial);
+            let now = self.clock().now();
+            let trial = match before {
+                Some(before) => Some(before),
+                None => self.database.trial_anew(&slug, now, "its text of before is back")?,
+            };
+            if let Some(trial) = trial {
+                draft.trial(trial);
+            }
         }
         Ok(())
     }

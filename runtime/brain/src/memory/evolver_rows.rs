@@ -132,6 +132,15 @@ impl EvolverRows<'_> {
         Ok(queued)
     }
 
+    /// How many things wait for a person.
+    pub fn waiting(&self) -> Result<u64> {
+        self.connection
+            .prepare_cached("SELECT count(*) FROM evolver_queue WHERE status = 'pending'")
+            .and_then(|mut count| count.query_row([], |row| row.get::<_, i64>(0)))
+            .map(i64::unsigned_abs)
+            .map_err(|source| sql("read memory.db", source))
+    }
+
     /// One thing that is queued.
     pub fn queued(&self, id: &str) -> Result<Option<QueueRow>> {
         let failed = |source| sql("read memory.db", source);

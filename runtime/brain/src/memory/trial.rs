@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::db::{Database, sql};
 use super::outcome::read_log;
+use super::trial_window::{TrialWindow, WITHIN, window};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Slug, TaskId};
@@ -161,8 +162,10 @@ impl<'c> TrialWriter<'c> {
             .map_err(|source| sql("write memory.db", source))
     }
 
-    /// Adds a task to a trial; whether it was new. A task counts once in an arm, a rehearsal of it once more.
+    /// Adds a task to a trial; whether it was new. A task counts once in an arm, a rehearsal of it once more
+    /// for each text of the skill.
     pub fn add_task(&self, task: &TrialTask) -> Result<bool> {
+        let name = if task.rehearsed { self.row_name(task)? } else { task.task.clone() };
         self.connection
             .prepare_cached(
                 "INSERT OR IGNORE INTO trial_tasks \
@@ -173,7 +176,7 @@ impl<'c> TrialWriter<'c> {
                 add.execute((
                     self.step,
                     task.skill.as_str(),
-                    &task.task,
+                    &name,
                     task.arm.name(),
                     task.at.millis(),
                     task.score.map(stored_score),
@@ -185,6 +188,22 @@ impl<'c> TrialWriter<'c> {
             })
             .map(|added| added > 0)
             .map_err(|source| sql("write memory.db", source))
+    }
+
+    /// What a task is called in its row. Rows are only ever added: a rehearsal of a skill that was rewritten stands beside
+    /// one of its old text, and says behind the task in which step the new one came.
+    fn row_name(&self, task: &TrialTask) -> Result<String> {
+        let TrialWindow { after, .. } = window(self.connection, &task.skill)?;
+        let is_first = after == TrialWindow::ALL.after;
+        Ok(if is_first { task.task.clone() } else { format!("{} {after}", task.task) })
+    }
+}
+
+/// The task of a row. Ids of tasks have no spaces.
+fn task_of(row_name: String, rehearsed: bool) -> String {
+    match row_name.split_once(' ') {
+        Some((task, _)) if rehearsed => task.to_owned(),
+        _ => row_name,
     }
 }
 
@@ -200,7 +219,7 @@ pub(super) fn read_score(stored: i64) -> f64 {
 
 const COLUMNS: &str = "skill, state, since, decided, reason";
 
-fn read_trial(row: &Row<'_>) -> Result<Trial> {
+pub(super) fn read_trial_row(row: &Row<'_>) -> Result<Trial> {
     let failed = |source| sql("read memory.db", source);
     Ok(Trial {
         skill: row.get::<_, String>(0).map_err(failed)?.try_into()?,
@@ -211,13 +230,13 @@ fn read_trial(row: &Row<'_>) -> Result<Trial> {
     })
 }
 
-fn trial_of(connection: &Connection, skill: &Slug) -> Result<Option<Trial>> {
+pub(super) fn trial_of(connection: &Connection, skill: &Slug) -> Result<Option<Trial>> {
     let failed = |source| sql("read memory.db", source);
     let mut statement = connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM trials WHERE skill = ?1 ORDER BY id DESC LIMIT 1"))
         .map_err(failed)?;
     let mut rows = statement.query([skill.as_str()]).map_err(failed)?;
-    rows.next().map_err(failed)?.map(read_trial).transpose()
+    rows.next().map_err(failed)?.map(read_trial_row).transpose()
 }
 
 fn damaged(what: &str, found: &str) -> Error {
@@ -242,37 +261,39 @@ impl Database {
         let mut rows = statement.query([]).map_err(failed)?;
         let mut found = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
-            found.push(read_trial(row)?);
+            found.push(read_trial_row(row)?);
         }
         Ok(found)
     }
 
-    /// The tasks of a trial, in the order in which they came.
+    /// The tasks of a skill's trial, in the order in which they came. Those of an earlier text of the skill are none of it.
     pub(crate) fn trial_tasks(&self, skill: &Slug) -> Result<Vec<TrialTask>> {
         let failed = |source| sql("read memory.db", source);
+        let TrialWindow { after, until } = window(&self.connection, skill)?;
         let mut statement = self
             .connection
-            .prepare_cached(
+            .prepare_cached(&format!(
                 "SELECT t.task, t.arm, t.at, t.score, t.errors, t.turns, t.micro_usd, t.rehearsed, l.outcome \
                  FROM trial_tasks t LEFT JOIN task_log l ON l.task = t.task AND NOT t.rehearsed \
-                 WHERE t.skill = ?1 ORDER BY t.id",
-            )
+                 WHERE t.skill = ?1 AND {WITHIN} ORDER BY t.id"
+            ))
             .map_err(failed)?;
-        let mut rows = statement.query([skill.as_str()]).map_err(failed)?;
+        let mut rows = statement.query((skill.as_str(), after, until)).map_err(failed)?;
         let mut found = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
             let outcome: Option<String> = row.get(8).map_err(failed)?;
             let kept = row.get::<_, Option<i64>>(3).map_err(failed)?.map(read_score);
+            let rehearsed = row.get(7).map_err(failed)?;
             found.push(TrialTask {
                 skill: skill.clone(),
-                task: row.get(0).map_err(failed)?,
+                task: task_of(row.get(0).map_err(failed)?, rehearsed),
                 arm: Arm::parse(&row.get::<_, String>(1).map_err(failed)?)?,
                 at: Timestamp(row.get(2).map_err(failed)?),
                 score: outcome.map_or(kept, |outcome| read_log(&outcome).1.score()),
                 errors: row.get(4).map_err(failed)?,
                 turns: row.get(5).map_err(failed)?,
                 micro_usd: row.get::<_, i64>(6).map_err(failed)?.unsigned_abs(),
-                rehearsed: row.get(7).map_err(failed)?,
+                rehearsed,
             });
         }
         Ok(found)

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::db::{Database, sql};
 use super::outcome::read_log;
 use super::trial::{Arm, read_score};
+use super::trial_window::{TrialWindow, WITHIN, tried_again, window};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::Slug;
@@ -118,17 +119,23 @@ impl Database {
         rows.map(|slug| slug.map_err(failed)?.try_into()).collect()
     }
 
-    /// What the tasks of one trial come to.
+    /// What the tasks of a skill's trial come to.
     pub(crate) fn trial_sum(&self, skill: &Slug) -> Result<TrialSum> {
-        Ok(self.sums(Some(skill))?.remove(skill).unwrap_or_default())
+        let within = window(&self.connection, skill)?;
+        Ok(self.sums(Some(skill), within)?.remove(skill).unwrap_or_default())
     }
 
     /// What the tasks of every trial come to, by skill. A trial without tasks is not named.
     pub(crate) fn trial_sums(&self) -> Result<BTreeMap<Slug, TrialSum>> {
-        self.sums(None)
+        let mut sums = self.sums(None, TrialWindow::ALL)?;
+        for skill in tried_again(&self.connection)? {
+            let sum = self.trial_sum(&skill)?;
+            sums.insert(skill, sum);
+        }
+        Ok(sums)
     }
 
-    fn sums(&self, of: Option<&Slug>) -> Result<BTreeMap<Slug, TrialSum>> {
+    fn sums(&self, of: Option<&Slug>, within: TrialWindow) -> Result<BTreeMap<Slug, TrialSum>> {
         let failed = |source| sql("read memory.db", source);
         let filter = if of.is_some() { "WHERE t.skill = ?1" } else { "WHERE ?1 IS NULL" };
         let mut statement = self
@@ -136,11 +143,11 @@ impl Database {
             .prepare_cached(&format!(
                 "SELECT t.skill, t.arm, t.rehearsed, l.outcome, t.score, count(*), sum(t.errors), sum(t.turns), \
                  sum(t.micro_usd), max(t.at) \
-                 FROM trial_tasks t LEFT JOIN task_log l ON l.task = t.task AND NOT t.rehearsed {filter} \
+                 FROM trial_tasks t LEFT JOIN task_log l ON l.task = t.task AND NOT t.rehearsed {filter} AND {WITHIN} \
                  GROUP BY t.skill, t.arm, t.rehearsed, l.outcome, t.score"
             ))
             .map_err(failed)?;
-        let mut rows = statement.query([of.map(Slug::as_str)]).map_err(failed)?;
+        let mut rows = statement.query((of.map(Slug::as_str), within.after, within.until)).map_err(failed)?;
         let mut sums: BTreeMap<Slug, TrialSum> = BTreeMap::new();
         while let Some(row) = rows.next().map_err(failed)? {
             let skill: Slug = row.get::<_, String>(0).map_err(failed)?.try_into()?;

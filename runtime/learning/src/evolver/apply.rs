@@ -15,7 +15,7 @@ use crate::fsio::{self, Root, SyncTiming};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
 pub use crate::skill::change::SkillUpdate;
-use crate::skill::change::{SkillAction, SkillProposal};
+use crate::skill::change::{MergedSkill, SkillAction, SkillProposal};
 use crate::skill::{CreatedBy, Files as _, Form, MAIN_FILES, SkillLocation, store, support_path};
 
 /// The schema of a manifest.
@@ -121,7 +121,7 @@ pub fn apply_proposed(
         original_digest: Some(original),
         ..SkillApplyResult::refused(change, "hash-mismatch")
     };
-    if proposed.act == SkillAction::Edit && is_there(&editor, &place, change, original)? {
+    if proposed.act == SkillAction::Edit && proposed.merges.is_empty() && is_there(&editor, &place, change, original)? {
         return Ok(SkillApplyResult { reason: "unchanged", ..report });
     }
     if original != change.expected {
@@ -130,6 +130,11 @@ pub fn apply_proposed(
     }
     if let Some(detail) = changed_file(&editor, &place, proposed)? {
         return Ok(report.because(detail));
+    }
+    for merged in &proposed.merges {
+        if let Some(detail) = unfit_to_merge(&editor, merged)? {
+            return Ok(report.because(detail));
+        }
     }
     let files = match write(brain, &mut draft, proposed, &before) {
         Ok(files) => files,
@@ -167,9 +172,11 @@ pub fn apply_proposed(
     if !settled.moved {
         return Ok(SkillApplyResult { reason: "unchanged", verify: Some(verified), ..report });
     }
-    if let Err(error) = review_queue::supersede(brain, &change.skill) {
-        // Accepting one of them would be refused all the same.
-        tracing::warn!(brain = %brain.id(), %error, "held changes of the skill still wait");
+    for skill in [&change.skill].into_iter().chain(proposed.merges.iter().map(|merged| &merged.skill)) {
+        if let Err(error) = review_queue::supersede(brain, skill) {
+            // Accepting one of them would be refused all the same.
+            tracing::warn!(brain = %brain.id(), %error, "held changes of the skill still wait");
+        }
     }
     Ok(SkillApplyResult {
         applied: true,
@@ -232,6 +239,26 @@ fn changed_file(editor: &Editor<'_>, place: &SkillLocation, proposed: &SkillProp
     }))
 }
 
+/// Why a skill cannot be taken in by another as it was meant to, in a sentence.
+fn unfit_to_merge(editor: &Editor<'_>, merged: &MergedSkill) -> Result<Option<String>> {
+    let skill = &merged.skill;
+    let Some(place) = store::find(editor, skill)? else {
+        return Ok(Some(format!("there is no skill {skill} any more")));
+    };
+    let is_pinned = editor.recorded_usage(skill)?.is_some_and(|usage| usage.pinned);
+    let alone = match place.dir() {
+        Some(dir) => editor.below(dir.as_str())?.iter().all(|path| *path == place.main),
+        None => true,
+    };
+    let is_as_expected = editor.read(&place.main)?.as_deref().map(Digest::of) == Some(merged.expected);
+    Ok(match (is_pinned, alone, is_as_expected) {
+        (true, ..) => Some(format!("skill {skill} is pinned by now")),
+        (_, false, _) => Some(format!("skill {skill} has files beside it by now")),
+        (_, _, false) => Some(format!("skill {skill} is not as it was when the change was made")),
+        (false, true, true) => None,
+    })
+}
+
 /// Whether everything is as the change would make it.
 fn is_there(editor: &Editor<'_>, place: &SkillLocation, change: &SkillUpdate, original: Digest) -> Result<bool> {
     if original != Digest::of(change.content.as_bytes()) {
@@ -274,6 +301,9 @@ fn write(brain: &Brain, draft: &mut Draft, proposed: &SkillProposal, before: &[u
         matches!(proposed.act, SkillAction::Edit | SkillAction::Restore) && change.content.as_bytes() != before;
     if is_edited {
         editor.edit_skill(&change.skill, &change.content)?;
+    }
+    for merged in &proposed.merges {
+        editor.archive_skill(&merged.skill)?;
     }
     let mut files = Vec::new();
     for (path, content) in draft.files() {

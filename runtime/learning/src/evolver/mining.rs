@@ -35,6 +35,8 @@ pub const MAX_REFS: usize = 50;
 const MAX_REF: usize = 200;
 /// Hexadecimal digits of an id.
 const ID_DIGITS: usize = 32;
+/// What proposes merges of skills.
+pub(super) const CONSOLIDATION: &str = "consolidation";
 /// Characters of the observation that a title shows.
 const TITLE_EXCERPT: usize = 60;
 
@@ -217,6 +219,23 @@ impl ReviewCandidate {
         let identity = format!("{expected} {content}");
         let verdict = Verdict { kind: CandidateKind::Change, confidence: 0.5, metadata };
         let title = format!("{} {skill} as a task proposed", proposed.act.verb());
+        verdict.into_candidate(title, why, &[], Some(skill.clone()), &[&identity])
+    }
+
+    /// A merge of skills that say nearly the same. The same merge is the same work.
+    pub fn consolidation(proposed: &SkillProposal, why: &str) -> Self {
+        let change = &proposed.change;
+        let (skill, expected, content) = (&change.skill, change.expected, proposed.digest());
+        let names: Vec<&str> = proposed.merges.iter().map(|merged| merged.skill.as_str()).collect();
+        let metadata = Map::from_iter([
+            ("by".to_owned(), json!(CONSOLIDATION)),
+            ("merges".to_owned(), json!(names)),
+            ("expected_digest".to_owned(), json!(expected)),
+            ("content_digest".to_owned(), json!(content)),
+        ]);
+        let identity = format!("{expected} {content}");
+        let verdict = Verdict { kind: CandidateKind::Change, confidence: 0.8, metadata };
+        let title = format!("Merge {} into {skill}", names.join(", "));
         verdict.into_candidate(title, why, &[], Some(skill.clone()), &[&identity])
     }
 

@@ -8,6 +8,7 @@
 pub mod apply;
 pub mod backfill;
 pub mod block;
+pub mod consolidation;
 pub mod failure;
 pub mod lessons;
 pub mod mining;

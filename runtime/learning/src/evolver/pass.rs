@@ -14,7 +14,7 @@ use super::mining::ReviewStatus;
 use super::policy::{EvolverPolicy, NOT_AGENT_CREATED, SkillSource};
 use super::prepare::SizeStrategy;
 use super::review_queue::{self, QueuedReview};
-use super::rollback::DrillGate;
+use super::rollback::{self, DrillGate};
 use super::select::{RankedSkill, RankerChain, Selection};
 use super::variants::Variant;
 use super::verification::VerificationOptions;
@@ -23,6 +23,9 @@ use crate::brain::Brain;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::skill::provenance::{SkillFacts, SkillWriter, WriteRuling, rule};
+
+/// Why a skill is not changed whose last change is on trial.
+pub const ON_TRIAL: &str = "last-change-on-trial";
 
 /// The schema of a run's report.
 pub const RUN_SCHEMA: &str = "herm/evolver-run/v1";
@@ -80,7 +83,7 @@ impl Default for EvolverPassOptions {
 
 impl EvolverPassOptions {
     /// Whether it puts anything into the queue: not where it only looks, or where nobody said yes.
-    fn may_hold(&self) -> bool {
+    pub(super) fn may_hold(&self) -> bool {
         match self.mode {
             EvolverPassMode::DryRun => false,
             EvolverPassMode::Pending => true,
@@ -331,6 +334,10 @@ fn carry_out(
         EvolverPassMode::ApplyLowRisk if let Some(why) = drill_missing(brain, options)? => {
             (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, why);
         }
+        // Changed again, it would never be known what the change was worth.
+        EvolverPassMode::ApplyLowRisk if rollback::change_on_trial(brain, &change.skill)?.is_some() => {
+            (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, ON_TRIAL.to_owned());
+        }
         EvolverPassMode::ApplyLowRisk => {
             let applied = apply::apply(brain, change, options.approval, &options.verification)?;
             candidate.status =
@@ -361,7 +368,7 @@ impl EvolverCandidate {
 }
 
 /// Why a change must wait for a drill. Asked before each: the one before it is not drilled yet.
-fn drill_missing(brain: &Brain, options: &EvolverPassOptions) -> Result<Option<String>> {
+pub(super) fn drill_missing(brain: &Brain, options: &EvolverPassOptions) -> Result<Option<String>> {
     if !options.require_restore_drill {
         return Ok(None);
     }

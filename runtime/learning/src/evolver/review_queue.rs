@@ -1,6 +1,8 @@
 //! The lane of what waits for a person: changes that are held, changes that are proposed to be taken
 //! back, and work that was mined from observations.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::apply::{self, EvolverApproval, SkillApplyResult};
@@ -66,9 +68,12 @@ pub fn enqueue_update(brain: &mut Brain, change: &SkillUpdate, why: &str) -> Res
     {
         return Ok(QueuedReview { id: known.id, status: known.status });
     }
-    // What tasks propose is not the evolver's to put aside.
-    let earlier: Vec<String> =
-        waiting_changes(brain, &change.skill)?.into_iter().filter(|row| !is_of_task(row)).map(|row| row.id).collect();
+    // What tasks propose is not the evolver's to put aside, and neither is a merge.
+    let earlier: Vec<String> = waiting_changes(brain, &change.skill)?
+        .into_iter()
+        .filter(|row| row.entry["metadata"]["by"].is_null())
+        .map(|row| row.id)
+        .collect();
     brain.write_evolver_rows(|notes| {
         for old in &earlier {
             notes.set_status(old, ReviewStatus::Superseded.name(), row.created_at)?;
@@ -88,6 +93,46 @@ pub fn proposed_row(proposed: &SkillProposal, at: Timestamp, why: &str) -> Resul
     row(at, &ReviewCandidate::proposed(proposed, why), Some(content))
 }
 
+/// Holds merges of skills until a person accepts them. Others that wait are superseded: the skills are not as they were.
+/// Returns the ids of those that wait now and did not before.
+pub(super) fn enqueue_merges(brain: &mut Brain, merges: &[(SkillProposal, String)]) -> Result<Vec<String>> {
+    let now = brain.clock().now();
+    let mut rows = Vec::new();
+    for (proposed, why) in merges {
+        let content = serde_json::to_string(proposed)
+            .map_err(|source| Error::internal("a change could not be written as JSON").because(source))?;
+        rows.push(row(now, &ReviewCandidate::consolidation(proposed, why), Some(content))?);
+    }
+    let pending = brain.evolver_rows().queue(Some(ReviewStatus::Pending.name()), Some(CandidateKind::Change.name()))?;
+    let merging = pending.iter().filter(|row| row.entry["metadata"]["by"] == mining::CONSOLIDATION);
+    let stale = merging.filter(|old| !rows.iter().any(|row| row.id == old.id)).map(|old| &old.id);
+    let stale: Vec<&String> = stale.collect();
+    brain.write_evolver_rows(|notes| {
+        for old in stale {
+            notes.set_status(old, ReviewStatus::Superseded.name(), now)?;
+        }
+        let mut new = Vec::new();
+        for row in &rows {
+            if notes.enqueue(row)? || notes.revive(row)? {
+                new.push(row.id.clone());
+            }
+        }
+        Ok(new)
+    })
+}
+
+/// The skills of the merges that a person rejected: of each, the names of all of them.
+pub(super) fn rejected_merges(rows: &EvolverRows<'_>) -> Result<Vec<BTreeSet<String>>> {
+    let rejected = rows.queue(Some(ReviewStatus::Rejected.name()), Some(CandidateKind::Change.name()))?;
+    let merges = rejected.iter().filter(|row| row.entry["metadata"]["by"] == mining::CONSOLIDATION);
+    let names = |row: &QueueRow| {
+        let merged = row.entry["metadata"]["merges"].as_array().cloned().unwrap_or_default();
+        let merged = merged.into_iter().filter_map(|name| name.as_str().map(str::to_owned));
+        merged.chain(row.skill.as_ref().map(|skill| skill.to_string())).collect()
+    };
+    Ok(merges.map(names).collect())
+}
+
 /// What accepting a queued change would do; `None` where the row is no change.
 pub fn proposed_of(row: &QueueRow) -> Option<SkillProposal> {
     row.content.as_deref().and_then(|content| serde_json::from_str(content).ok())
@@ -97,11 +142,6 @@ pub fn proposed_of(row: &QueueRow) -> Option<SkillProposal> {
 fn waiting_changes(brain: &Brain, skill: &Slug) -> Result<Vec<QueueRow>> {
     let rows = brain.evolver_rows().queue(Some(ReviewStatus::Pending.name()), Some(CandidateKind::Change.name()))?;
     Ok(rows.into_iter().filter(|row| row.skill.as_ref() == Some(skill)).collect())
-}
-
-/// Whether a task proposed it.
-fn is_of_task(row: &QueueRow) -> bool {
-    row.entry["metadata"]["by"] == "task"
 }
 
 /// Held changes of a skill that was changed otherwise can no longer be made.

@@ -10,9 +10,9 @@ use crate::brain::{Brain, OnChanged, SettledStep};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Root, SyncTiming};
-use crate::ids::{Digest, RelPath};
+use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
-use crate::memory::EvolverChange;
+use crate::memory::{EvolverChange, TrialRestart, TrialState};
 
 /// How a rollback went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -39,6 +39,18 @@ pub fn change_of(brain: &Brain, step: i64) -> Result<EvolverChange> {
         Error::not_found(format!("step {step} of brain {} is no change of the evolver's", brain.id()))
             .hint(format!("`herm evolve report {}` lists the changes that were applied", brain.id()))
     })
+}
+
+/// The step whose change of a skill is on trial; `None` where the skill is on no trial, or on one that no change of the
+/// evolver's began.
+pub fn change_on_trial(brain: &Brain, skill: &Slug) -> Result<Option<i64>> {
+    if brain.trial(skill)?.is_none_or(|trial| trial.state != TrialState::Trial) {
+        return Ok(None);
+    }
+    let Some(TrialRestart { step, .. }) = brain.trial_restart(skill)? else { return Ok(None) };
+    let changes = brain.evolver_rows().changes_of(step)?;
+    let stands = changes.iter().any(|change| change.skill == *skill && change.rolled_back_at.is_none());
+    Ok(stands.then_some(step))
 }
 
 /// Takes the change of a step back, as a step of its own.

@@ -11,9 +11,10 @@ use super::sequential::{
     TrialDecision, TrialPolicy, TrialVerdict, VerdictGround, days_seen, decide, next_look, next_signals_look,
 };
 use super::{Observation, paired};
-use crate::brain::{Brain, Draft, SettledStep, StepKind};
+use crate::brain::{Brain, Draft, OnChanged, SettledStep, StepKind};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
+use crate::evolver::rollback;
 use crate::ids::Slug;
 use crate::memory::{Trial, TrialMark, TrialState, TrialSum, TrialTask};
 use crate::skill::{CreatedBy, SkillState};
@@ -58,6 +59,9 @@ pub struct TrialPassReport {
     pub began: Vec<Slug>,
     /// Trials that ended.
     pub ended: Vec<EndedTrial>,
+    /// Changes of the evolver's that did harm and were rolled back, by skill, with their steps.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rolled_back: Vec<(Slug, i64)>,
     /// Skills that do harm and could not be archived, with why. They stay on trial.
     pub refused: Vec<(Slug, String)>,
     /// The step that archived what does harm.
@@ -107,11 +111,11 @@ pub fn run(
     }
     let (harmful, others): (Vec<Trial>, Vec<Trial>) =
         decided.into_iter().partition(|trial| trial.state == TrialState::Harmful);
-    let archived = archive(brain, harmful, &mut report)?;
+    let gone = end_harmful(brain, harmful, &mut report)?;
     if !others.is_empty() {
         brain.write_trials(|writer| others.iter().try_for_each(|trial| writer.put_trial(trial).map(drop)))?;
     }
-    for trial in archived.into_iter().chain(others) {
+    for trial in gone.into_iter().chain(others) {
         memory.looked.remove(&trial.skill);
         report.ended.push(EndedTrial { skill: trial.skill, state: trial.state, reason: trial.reason });
     }
@@ -220,6 +224,27 @@ fn percent(chance: f64) -> String {
     }
 }
 
+/// Puts an end to what does harm. A change of the evolver's is rolled back: the skill is what it was before. Everything
+/// else is archived. Returns the trials that ended.
+fn end_harmful(brain: &mut Brain, harmful: Vec<Trial>, report: &mut TrialPassReport) -> Result<Vec<Trial>> {
+    let (mut ended, mut others) = (Vec::new(), Vec::new());
+    for trial in harmful {
+        let Some(step) = rollback::change_on_trial(brain, &trial.skill)? else {
+            others.push(trial);
+            continue;
+        };
+        // Where something was changed again since, the skill goes as a whole.
+        if !rollback::rollback(brain, step, OnChanged::Refuse)?.rolled_back {
+            others.push(trial);
+            continue;
+        }
+        report.rolled_back.push((trial.skill.clone(), step));
+        ended.push(Trial { reason: format!("{}; the change of step {step} was rolled back", trial.reason), ..trial });
+    }
+    ended.extend(archive(brain, others, report)?);
+    Ok(ended)
+}
+
 /// Archives what does harm, with its verdict, as one step. Returns those that are gone; what cannot be moved is reported
 /// and does not hold up the others.
 fn archive(brain: &mut Brain, harmful: Vec<Trial>, report: &mut TrialPassReport) -> Result<Vec<Trial>> {
@@ -269,7 +294,7 @@ pub fn conclude_rehearsals(brain: &mut Brain, skill: &Slug) -> Result<TrialPassR
     );
     let trial = Trial { state: state_of(decision.verdict), decided: Some(brain.clock().now()), reason, ..trial };
     let ended = match trial.state {
-        TrialState::Harmful => archive(brain, vec![trial], &mut report)?,
+        TrialState::Harmful => end_harmful(brain, vec![trial], &mut report)?,
         _ => {
             brain.write_trials(|writer| writer.put_trial(&trial))?;
             vec![trial]

@@ -2,6 +2,7 @@
 
 use herm::brain::OnDrift;
 use herm::curator::{self, CuratorPlan, CuratorReport, CuratorSkipReason};
+use herm::memory::OutcomeCounts;
 use herm::{Brain, BrainId, Result};
 use serde_json::json;
 
@@ -41,6 +42,7 @@ fn pass(settings: &Settings, id: &BrainId, dry_run: bool) -> Result<Answer> {
         text.push_str(&columns(&rows));
     }
     text.push_str(&stayed(plan));
+    text.push_str(&observed(plan));
     let mut json = to_json(&report)?;
     if let Some(fields) = json.as_object_mut() {
         fields.insert("id".to_owned(), json!(id));
@@ -57,6 +59,22 @@ fn pass(settings: &Settings, id: &BrainId, dry_run: bool) -> Result<Answer> {
         .collect();
     let answer = Answer::new(text, json).unfinished(unfinished);
     Ok(if refused.is_empty() { answer } else { answer.note(refused.join("\n")) })
+}
+
+/// How the tasks of learned skills went, and which skills no task ever had.
+fn observed(plan: &CuratorPlan) -> String {
+    let mut text = String::new();
+    for skill in plan.outcomes.iter().filter(|skill| skill.clearly_bad) {
+        let OutcomeCounts { good, bad, scored, unknown, .. } = skill.counts;
+        let scored = if scored == 0 { String::new() } else { format!(", {scored} scored") };
+        text.push_str(&format!("bad outcomes: {}: {good} good, {bad} bad{scored}, {unknown} unknown\n", skill.slug));
+    }
+    let idle: Vec<String> =
+        plan.never_used.iter().map(|skill| format!("{} for {} days", skill.slug, skill.days)).collect();
+    if !idle.is_empty() {
+        text.push_str(&format!("never used: {}\n", idle.join(", ")));
+    }
+    text
 }
 
 /// How many stayed, and why, in a line.

@@ -5,8 +5,8 @@ use std::io::Read as _;
 use herm::brain::OnDrift;
 use herm::task::SettleMode;
 use herm::{
-    Brain, BrainId, BrainSource, CancelToken, Error, ErrorKind, Harness, Outcome, Result, RunOptions, StopReason,
-    SubscriberId, Task, TaskEvent, TaskStatus,
+    Brain, BrainId, BrainSource, CancelToken, Error, ErrorKind, Harness, Outcome, Reader, Result, RunOptions,
+    StopReason, SubscriberId, Task, TaskEvent, TaskStatus,
 };
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -71,7 +71,26 @@ pub(super) fn run(settings: &Settings, arguments: &RunTask, cli: &Cli) -> Result
     {
         return Err(Error::unavailable("the answer could not be written").because(source));
     }
-    Ok(if arguments.events { answer } else { answer.unfinished(unfinished) })
+    if arguments.events {
+        return Ok(answer);
+    }
+    let answer = if outcome.settled.is_some() { tell_waiting(settings, &id, answer) } else { answer };
+    Ok(answer.unfinished(unfinished))
+}
+
+/// Says how many changes wait for a person, those that were found after the task among them. A brain that cannot be read
+/// now says nothing: the task is settled all the same.
+fn tell_waiting(settings: &Settings, id: &BrainId, mut answer: Answer) -> Answer {
+    let waiting = Reader::open(&settings.layout, id).and_then(|reader| reader.evolver_rows().waiting());
+    let Ok(waiting) = waiting else { return answer };
+    answer.json["waiting"] = json!(waiting);
+    if waiting == 0 {
+        return answer;
+    }
+    let said = if waiting == 1 { "1 change waits".to_owned() } else { format!("{waiting} changes wait") };
+    let line = format!("{said}: `herm evolve queue list {id}`");
+    let note = answer.note.take().map_or_else(|| line.clone(), |note| format!("{note}\n{line}"));
+    answer.note(note)
 }
 
 /// The first run makes the brain, if its number has a seed.

@@ -304,7 +304,7 @@ pub(crate) fn accept_preview(
     row: &QueueRow,
     text: impl FnOnce(&Slug) -> Result<Option<herm::evolver::SkillMainFile>>,
 ) -> Result<Option<AcceptPreview>> {
-    let Some(SkillProposal { change, act, .. }) = review_queue::proposed_of(row) else { return Ok(None) };
+    let Some(SkillProposal { change, act, merges, .. }) = review_queue::proposed_of(row) else { return Ok(None) };
     let now = text(&change.skill)?;
     let stands = match (act, &now) {
         (SkillAction::Edit | SkillAction::Archive, now) => {
@@ -325,6 +325,9 @@ pub(crate) fn accept_preview(
                 diff.extend(content.lines().map(|line| format!("+{line}\n")));
             }
         }
+    }
+    for merged in &merges {
+        diff.push_str(&format!("moves {} to the archive\n", merged.skill));
     }
     Ok(Some(AcceptPreview { diff, stands }))
 }
