@@ -226,6 +226,7 @@ fn the_evolver_waits_until_its_last_change_is_decided_and_leaves_the_skill_alone
                 },
                 skills: vec![slug("ask-the-cellar")],
                 args: Digest::of(format!("{task} {number}").as_bytes()),
+                arguments: None,
                 summary: (*said).to_owned(),
                 millis: 3,
                 at,
