@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 const PACKAGES: [(&str, &[&[&str]]); 4] = [
     ("core", &[&["error"], &["clock", "ids", "layout", "fsio", "redact", "schema", "text"]]),
     ("brain", &[&["bundle", "semantic", "tuning"], &["memory"], &["brain"], &["receipt"]]),
-    ("agent", &[&["backend", "checks", "tool"], &["task"], &["session"]]),
-    ("learning", &[&["curator", "evolver", "trial"]]),
+    ("agent", &[&["backend", "checks"], &["tool"], &["task"], &["session"]]),
+    ("learning", &[&["evolver"], &["trial"], &["curator"]]),
 ];
 
 /// What the library may compile, itself included, without its features.
