@@ -173,7 +173,7 @@ fn fail(herm: &Herm, tasks: usize) {
 }
 
 /// An hour that is not now, nor soon.
-fn closed_window() -> String {
+pub(crate) fn closed_window() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() / 3_600 % 24;
     format!("{}-{}", (now + 12) % 24, (now + 13) % 24)
 }
@@ -306,6 +306,17 @@ async fn what_the_detector_sees_is_what_happened() {
     let kinds: Vec<BottleneckKind> =
         bottleneck::detect(&seen.tasks, &seen.standing).into_iter().map(|one| one.kind).collect();
     assert_eq!(kinds, [BottleneckKind::IndexMisses, BottleneckKind::ToolErrors, BottleneckKind::Nudges]);
+    // The prompt has room for every skill of this brain: which of them it shows cannot be what is wrong.
+    assert!(seen.standing.index_fits, "{:?}", seen.standing);
+    let misses =
+        Bottleneck { kind: BottleneckKind::IndexMisses, subject: None, found: 1.0, threshold: 0.2, count: 5, of: 5 };
+    let scene = DraftContext::of(&reader, &around.toolbox, &seen).unwrap();
+    let aims = |scene: &DraftContext| -> Vec<DraftTarget> {
+        draft_patch::candidates(&misses, scene).unwrap().into_iter().map(|(aim, _)| aim).collect()
+    };
+    assert_eq!(aims(&scene), [DraftTarget::Role]);
+    let crowded = DraftContext { standing: BrainStats { index_fits: false, ..scene.standing }, ..scene };
+    assert_eq!(aims(&crowded), [DraftTarget::Setting]);
     assert_eq!(bottleneck::observe(&reader, &around, 2).unwrap().tasks.len(), 2, "as many as were asked for");
     let found = material(&reader, BackendPricing::Priced).unwrap();
     assert_eq!((found.replays, found.everyday.len(), found.query.as_str()), (5, 1, "quagga"));
@@ -332,6 +343,39 @@ async fn what_a_subscriber_asked_is_in_no_evaluation() {
         Bottleneck { kind: BottleneckKind::IndexMisses, subject: None, found: 1.0, threshold: 0.2, count: 5, of: 5 };
     let evaluation = draft_patch::evaluation_for(&bottleneck, &found).unwrap().unwrap();
     assert!(!serde_json::to_string(&evaluation).unwrap().contains("secret"));
+}
+
+#[test]
+fn both_drafts_of_a_whitelist_stage_on_a_real_brain() {
+    let brains = TempBrains::new();
+    let brain = brains.make("1");
+    let standing = BrainStats { own_skills: 0, unused: 0, index_fits: true, rows: 10 };
+    let seen = BrainObservation { tasks: Vec::new(), standing, tuning: brain.tuning().unwrap() };
+    let toolbox = herm_tools::standard().unwrap();
+    let reader = Reader::open(&brains.layout(), brain.id()).unwrap();
+    let manifest = br#"{ "schema": "herm/manifest@1", "name": "LISTED", "tools": ["scan", "outline"] }"#;
+    let manifest = Some(herm::brain::BrainManifest::parse(manifest).unwrap());
+    let scene = DraftContext { manifest, ..DraftContext::of(&reader, &toolbox, &seen).unwrap() };
+    // One of the list that always failed, and one that only reads and is called in vain.
+    for (subject, expected) in [("scan", ["outline"].as_slice()), ("recall", &["scan", "outline", "recall"])] {
+        let failing = Bottleneck {
+            kind: BottleneckKind::ToolErrors,
+            subject: Some(subject.to_owned()),
+            found: 1.0,
+            threshold: 0.2,
+            count: 12,
+            of: 12,
+        };
+        let (aim, changes) = draft_patch::candidates(&failing, &scene).unwrap().into_iter().next().unwrap();
+        assert_eq!(aim, DraftTarget::Tools, "{subject}");
+        let staged = apply::stage(&brain, &Patch::new("a draft", None, changes).unwrap()).unwrap();
+        let one = |(path, content): (&herm::ids::RelPath, Option<&[u8]>)| {
+            let said: Value = serde_json::from_slice(content.unwrap()).unwrap();
+            (path.to_string(), said["tools"].clone())
+        };
+        let files: Vec<(String, Value)> = staged.files().map(one).collect();
+        assert_eq!(files, [("manifest.json".to_owned(), serde_json::json!(expected))], "{subject}");
+    }
 }
 
 #[test]

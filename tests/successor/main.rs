@@ -5,6 +5,7 @@ mod attacks;
 mod audit;
 mod auto;
 mod cycles;
+mod drafts;
 mod gates;
 mod killed;
 mod lifecycle;

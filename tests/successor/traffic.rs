@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use herm::ids::SystemRandom;
 use herm::receipt::Signer;
 use herm::skill::CreatedBy;
-use herm::successor::bottleneck::{BottleneckKind, ObservationEnv, observe_within};
+use herm::successor::bottleneck::{BottleneckKind, ObservationEnv, observe_while, observe_within};
 use herm::successor::detector::{Detector, DetectorOptions, look, notes};
 use herm::{BrainId, Draft, Harness, Reader, StepKind, Task};
 use herm_tests::brains::{skill_text, slug};
@@ -16,6 +16,7 @@ use herm_tests::operator::{Operator, Serving};
 use herm_tests::{TempBrains, can_sandbox, signer};
 use serde_json::{Value, json};
 
+use crate::auto::closed_window;
 use crate::{HERM, patch};
 
 /// An operator with brain 1 from its seed, and a steward.
@@ -139,8 +140,35 @@ fn tasks_between_verdict_approval_and_window_void_nothing_on_a_serving_brain() {
     place.must(&["brain", "verify", "1"]);
 }
 
+/// Tasks one after the other for as long as something goes on; each of them is answered.
+fn while_asked<T>(serving: &Serving, doing: impl FnOnce() -> T) -> T {
+    /// Ends the asking, also where a test fails.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let (is_over, done) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let over = Over(&is_over);
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert_eq!(ask(serving)["status"], "converged");
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        until("a task before it", || done.load(Ordering::Relaxed) > 0);
+        let given = doing();
+        let after = done.load(Ordering::Relaxed);
+        until("a task after it", || done.load(Ordering::Relaxed) > after);
+        drop(over);
+        given
+    })
+}
+
 #[test]
-fn where_the_operator_allows_it_the_server_applies_what_a_steward_approved() {
+fn where_the_operator_allows_it_the_server_applies_what_a_steward_approved_while_tasks_run() {
     if !can_sandbox() {
         return;
     }
@@ -148,11 +176,72 @@ fn where_the_operator_allows_it_the_server_applies_what_a_steward_approved() {
     let serving = place.operator.serve();
     ask(&serving);
     let verdict = place.approved(salient());
-    ask(&serving);
-    place.approve(&verdict);
-    until("it is applied", || !place.patches().is_empty());
+    while_asked(&serving, || {
+        place.approve(&verdict);
+        until("it is applied", || !place.patches().is_empty());
+    });
     assert_eq!(place.patches(), [("a change under test".to_owned(), false)]);
     assert_eq!(ask(&serving)["status"], "converged");
+    assert!(serving.stop().success());
+    place.must(&["receipts", "verify", "1"]);
+    place.must(&["brain", "verify", "1"]);
+}
+
+#[test]
+fn a_server_outside_its_window_applies_nothing_and_inside_it_does() {
+    if !can_sandbox() {
+        return;
+    }
+    let closed = format!("[successor]\napply = \"automatic\"\nwindow = \"{}\"\n", closed_window());
+    let (place, other) = (Place::new(&closed), Place::new("[successor]\napply = \"automatic\"\n"));
+    let (waiting, applying) = (place.operator.serve(), other.operator.serve());
+    let (held, verdict) = (place.approved(salient()), other.approved(salient()));
+    place.approve(&held);
+    // Another server, whose hours are open, looked later and applied: by then this one has looked as well.
+    other.approve(&verdict);
+    until("the other applies it", || !other.patches().is_empty());
+    assert_eq!(place.patches(), []);
+    assert_eq!(ask(&waiting)["status"], "converged");
+    assert!(waiting.stop().success() && applying.stop().success());
+    // The same verdict, once the hours are open.
+    let config = place.operator.path().join("config.toml");
+    let opened = std::fs::read_to_string(&config).unwrap().replace(&closed_window(), "0-24");
+    std::fs::write(&config, opened).unwrap();
+    let _serving = place.operator.serve();
+    until("it is applied", || !place.patches().is_empty());
+    assert_eq!(place.patches(), [("a change under test".to_owned(), false)]);
+}
+
+#[test]
+fn the_loop_runs_beside_the_operator_s_own_server_which_applies_for_it() {
+    if !can_sandbox() {
+        return;
+    }
+    let place = Place::new("[successor.detect]\nenabled = false\n");
+    let tuning = place.operator.brains().join("1/tuning.json");
+    std::fs::write(&tuning, "{\"schema\":\"herm/tuning@1\",\"contextBytes\":16384}\n").unwrap();
+    place.must(&["brain", "adopt", "1"]);
+    let serving = place.operator.serve();
+    let long = format!("{SOURCE}\n{}", "// what a long day it was for the auditor\n".repeat(300));
+    for _ in 0..6 {
+        let answer = serving.client().post("/v1/agents/1/tasks", &json!({ "input": long }));
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    let (code, dry) = place.operator.herm().json(&["successor", "auto", "1", "--dry-run"]);
+    let stage = |run: &Value, name: &str| {
+        run["stages"].as_array().unwrap().iter().find(|stage| stage["stage"] == name).unwrap().clone()
+    };
+    let evaluated = stage(&dry, "evaluate");
+    assert_eq!((code, &evaluated["output"]["ruling"]), (0, &json!("APPROVE")), "{dry:#}");
+    place.approve(evaluated["output"]["verdict"].as_str().unwrap());
+    while_asked(&serving, || {
+        let (code, run) = place.operator.herm().json(&["successor", "auto", "1"]);
+        assert_eq!((code, &stage(&run, "apply")["decision"]), (0, &json!("go")), "{run:#}");
+    });
+    assert_eq!(place.patches(), [("Keep more of conversations that are too long".to_owned(), false)]);
+    assert!(std::fs::read_to_string(&tuning).unwrap().contains("salient"));
+    assert!(serving.stop().success());
+    place.must(&["receipts", "verify", "1"]);
 }
 
 #[test]
@@ -198,6 +287,14 @@ fn a_change_of_what_the_patch_touches_is_refused_and_named_and_one_of_anything_e
     place.approve(&verdict);
     write(&place.operator.brains().join("1/tuning.json"), "{\"schema\":\"herm/tuning@1\",\"indexBest\":41}\n");
     refused(&verdict, "the brain has moved: tuning.json is not as it was");
+    // Someone changes what the brain says of itself.
+    let verdict = place.approved(salient());
+    place.approve(&verdict);
+    let manifest = place.operator.brains().join("1/manifest.json");
+    let mut said: Value = serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
+    said["name"] = json!("ANOTHER");
+    write(&manifest, &said.to_string());
+    refused(&verdict, "the brain has moved: manifest.json is not as it was");
     // Another skill, the memory and tasks are none of its business.
     let verdict = place.approved(salient());
     let other = place.operator.brains().join("1/skills/other-thing.md");
@@ -282,6 +379,46 @@ async fn a_detector_in_the_library_looks_after_sessions_and_not_too_often() {
     }
     harness.shutdown().await.unwrap();
     assert_eq!(found(&brains.path()).unwrap(), first, "an hour has not passed");
+}
+
+#[tokio::test]
+async fn a_look_whose_time_ends_between_two_turns_counts_the_tasks_it_read_to_their_end() {
+    let brains = TempBrains::new();
+    brains.make("1").close().unwrap();
+    let harness = Harness::builder()
+        .brains(brains.path())
+        .toolbox(herm_tools::standard().unwrap())
+        .signer(signer())
+        .learning(false)
+        .curating(None)
+        .evolving(None)
+        .build()
+        .unwrap();
+    let id: BrainId = "1".parse().unwrap();
+    for _ in 0..3 {
+        harness.run(&id, Task::new(SOURCE)).await.unwrap();
+    }
+    harness.shutdown().await.unwrap();
+    let reader = Reader::open(&brains.layout(), &id).unwrap();
+    let around = ObservationEnv { toolbox: harness.toolbox().clone(), context_bytes: None };
+    // A clock that a look moves on by a millisecond each time it is asked.
+    let looked = |budget: usize| {
+        let mut now = 0;
+        let seen = observe_while(&reader, &around, 50, || {
+            now += 1;
+            now <= budget
+        });
+        (seen.unwrap().tasks, now)
+    };
+    let (all, whole) = looked(usize::MAX);
+    assert!(all.len() == 3 && all.iter().all(|task| task.turns >= 3), "{all:?}");
+    // It is asked before each task, and before each of its turns.
+    let end = |tasks: usize| all.iter().take(tasks).map(|task| task.turns as usize + 1).sum::<usize>();
+    for (budget, tasks) in [(end(1) - 1, 0), (end(1), 1), (end(1) + 2, 1), (end(2), 2), (end(3) - 1, 2)] {
+        let (seen, asked) = looked(budget);
+        assert_eq!((seen.as_slice(), asked), (&all[..tasks], budget + 1), "{budget}");
+    }
+    assert_eq!(looked(whole), (all, whole));
 }
 
 #[tokio::test]

@@ -4,6 +4,8 @@
 //! Secrets are stored in parts, a prefix and the shape of the rest, and put together here from a seed: no key stands in
 //! the repository.
 
+use std::collections::BTreeMap;
+
 use herm::redact;
 use herm::skill::guard::{self, ObjectionWeight};
 
@@ -28,6 +30,17 @@ struct Labelled {
     /// The unguessable part of the secret in it.
     secret: Option<String>,
     is_held_out: bool,
+}
+
+/// How many of a class there are, and which of them went wrong.
+type Classes = BTreeMap<String, (usize, Vec<String>)>;
+
+/// At most one of a class may go wrong, and never all of it.
+fn assert_no_class_is_lost(classes: &Classes) {
+    let is_lost = |(all, wrong): &(usize, Vec<String>)| wrong.len() > 1 || wrong.len() == *all;
+    let lost: Classes =
+        classes.iter().filter(|(_, found)| is_lost(found)).map(|(a, b)| (a.clone(), b.clone())).collect();
+    assert_eq!(lost, Classes::new());
 }
 
 fn read(file: &str) -> Vec<Labelled> {
@@ -107,22 +120,42 @@ fn real_secrets_and_hidden_orders_are_refused_and_ordinary_skills_are_not() {
         println!("held out {is_held_out}: {caught} of {bad} caught, {} of {good} wrongly refused", good - passed);
         assert!(recall >= 0.95 && precision >= 0.90, "recall {recall}, precision {precision}");
     }
+    // No disguise, no issuer and no innocent kind is lost in the totals.
+    let mut classes = Classes::new();
+    for (cases, wanted) in [(&positives, true), (&negatives, false)] {
+        for case in cases {
+            let class = if wanted { case.name.clone() } else { format!("innocent: {}", case.kind) };
+            let (all, wrong) = classes.entry(class).or_default();
+            *all += 1;
+            if is_refused(&case.text) != wanted {
+                wrong.push(case.text.clone());
+            }
+        }
+    }
+    assert!(classes.len() > 120, "{}", classes.len());
+    assert_no_class_is_lost(&classes);
 }
 
 #[test]
 fn secrets_of_every_issuer_are_redacted_and_ordinary_texts_stay() {
     let (mut all, mut gone) = (0, 0);
+    let mut issuers = Classes::new();
     for case in read("positives.jsonl") {
         let Some(secret) = case.secret else { continue };
         let is_gone = !redact::redact(&case.text).contains(&secret);
         all += 1;
         gone += usize::from(is_gone);
+        let (of_issuer, kept) = issuers.entry(case.name.clone()).or_default();
+        *of_issuer += 1;
         if !is_gone {
+            kept.push(case.text.clone());
             println!("kept: {}: {:?}", case.name, case.text);
         }
     }
     println!("{gone} of {all} secrets redacted");
     assert!(gone * 100 >= all * 95, "{gone} of {all}");
+    assert!(issuers.len() > 85, "{}", issuers.len());
+    assert_no_class_is_lost(&issuers);
     let plain = ["sha", "sha256", "uuid", "integrity", "base64", "etag", "cache", "script", "plain talk"];
     for case in read("negatives.jsonl").iter().filter(|case| plain.contains(&case.kind.as_str())) {
         assert_eq!(redact::scrub(&case.text), case.text, "{}", case.name);

@@ -286,11 +286,18 @@ pub async fn rerun(
     let (source, id_too, target) = (layout.clone(), id.clone(), copy.clone());
     let rewound = blocking(move || {
         let Rewound { transcript, mut brain, .. } = rewind(&source, &id_too, seq, &target)?;
+        let listed = |brain: &Brain| Ok::<_, Error>(brain.manifest()?.and_then(|manifest| manifest.tools));
+        let before = listed(&brain)?;
         change(&mut brain)?;
-        Ok((transcript, brain))
+        let after = listed(&brain)?;
+        Ok((transcript, brain, (before, after)))
     });
     let finished = async {
-        let (mut transcript, brain) = rewound.await?;
+        let (mut transcript, brain, (before, after)) = rewound.await?;
+        // A change of the whitelist is felt: which tools a task had is otherwise what the record says.
+        if before != after {
+            transcript.tools = tools_by(&transcript.tools, before.as_deref(), after.as_deref(), toolbox);
+        }
         // A skill would be written by whoever spoke then.
         transcript.learning = false;
         transcript.harvest = HarvestRule::Never;
@@ -307,6 +314,18 @@ pub async fn rerun(
     .await;
     fsio::remove_tree(copy.brains())?;
     finished
+}
+
+/// The tools of a task whose whitelist was another: without those that it lost, and with those that it gained and that only
+/// read the brain. Any others are a matter of what the operator permits.
+fn tools_by(then: &[String], before: Option<&[String]>, after: Option<&[String]>, toolbox: &Toolbox) -> Vec<String> {
+    let holds = |list: Option<&[String]>, name: &str| list.is_none_or(|list| list.iter().any(|listed| listed == name));
+    let gained = toolbox
+        .iter()
+        .map(|tool| tool.spec())
+        .filter(|card| card.permission == Permission::Read && !holds(before, &card.name) && holds(after, &card.name));
+    let kept = then.iter().filter(|name| holds(after, name)).cloned();
+    kept.chain(gained.map(|card| card.name.clone())).collect()
 }
 
 /// A recorded task, about to run again.

@@ -19,7 +19,7 @@ use crate::clock::Timestamp;
 use crate::memory::EvidenceStatus;
 use crate::task::StopReason;
 
-pub use observe::{BrainObservation, MOST_TASKS, ObservationEnv, observe, observe_within};
+pub use observe::{BrainObservation, MOST_TASKS, ObservationEnv, observe, observe_while, observe_within};
 
 /// The fewest tasks that a share of tasks is taken of.
 pub const LEAST_TASKS: usize = 5;

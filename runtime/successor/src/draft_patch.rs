@@ -102,6 +102,13 @@ pub struct PatchDraft {
     pub author: Author,
 }
 
+/// Whether who speaks for the brain does what a draft says. The embedded backend obeys no role and no skill, so no evaluation
+/// in which it speaks could show that either helps.
+fn is_obeyed(aim: DraftTarget, material: &EvaluationInputs) -> bool {
+    let is_text = matches!(aim, DraftTarget::Role | DraftTarget::Skill);
+    !(is_text && material.voice == material::BackendPricing::Embedded)
+}
+
 /// The first patch against a bottleneck from its templates that is not one of `tried`; `None` where there is no template,
 /// none of them could change anything, or nothing of the brain could show whether it helps.
 pub fn draft(
@@ -110,7 +117,8 @@ pub fn draft(
     material: &EvaluationInputs,
     tried: &[Vec<PatchChange>],
 ) -> Result<Option<PatchDraft>> {
-    let open = candidates(bottleneck, scene)?.into_iter().find(|(_, changes)| !tried.contains(changes));
+    let is_open = |(aim, changes): &(DraftTarget, _)| is_obeyed(*aim, material) && !tried.contains(changes);
+    let open = candidates(bottleneck, scene)?.into_iter().find(is_open);
     let Some((aim, changes)) = open else { return Ok(None) };
     let Some(evaluation) = evaluation_for(bottleneck, material)? else { return Ok(None) };
     let why = format!("Drafted by a template, because {}.", bottleneck.sentence());
@@ -131,12 +139,17 @@ pub fn first(
             return Ok((Some(drafted), passed));
         }
         let templates = candidates(one, scene)?;
-        passed.push(match templates.first() {
-            Some((aim, changes)) if tried.contains(changes) => {
+        let open = templates.iter().find(|(_, changes)| !tried.contains(changes));
+        passed.push(match (open, templates.first()) {
+            (Some((aim, _)), _) if !is_obeyed(*aim, material) => format!(
+                "“{}” cannot be judged: the embedded backend obeys no role and no skill; give the brain a backend with a price",
+                title(one, *aim)
+            ),
+            (_, Some((aim, changes))) if tried.contains(changes) => {
                 format!("“{}” was tried on this runtime", title(one, *aim))
             }
-            Some(_) => format!("nothing of the brain could show whether a patch helps: {}", one.kind.words()),
-            None => format!("no patch and evaluation for this: {}", one.kind.words()),
+            (_, Some(_)) => format!("nothing of the brain could show whether a patch helps: {}", one.kind.words()),
+            (_, None) => format!("no patch and evaluation for this: {}", one.kind.words()),
         });
     }
     Ok((None, passed))

@@ -3,8 +3,8 @@
 
 use super::shapes::begins;
 use super::value::{
-    is_code, is_given, is_made_up, is_random, is_sample, is_stand_in, is_strong, is_uuid, is_wordy, looks_secret,
-    says_stand_in,
+    is_address, is_code, is_fingerprint, is_given, is_made_up, is_random, is_sample, is_stand_in, is_strong, is_uuid,
+    is_wordy, looks_secret, says_stand_in,
 };
 use super::{Keeping, SecretMatch};
 
@@ -152,14 +152,19 @@ pub(super) fn named(text: &str, start: usize, end: usize, keeping: Keeping) -> O
     match name {
         // `monkey` is none, `SIGNING_KEY` is one.
         _ if name.eq_ignore_ascii_case("_key") && (name != "_KEY" || names_public(text, start)) => return None,
-        _ if name.eq_ignore_ascii_case("pass") && !is_apart => return None,
+        _ if (name.eq_ignore_ascii_case("pass") || name.eq_ignore_ascii_case("dsn")) && !is_apart => return None,
         _ if name.eq_ignore_ascii_case("auth") && !matches!(bytes.get(start.wrapping_sub(1)), Some(b'_')) => {
             return None;
         }
         _ if keeping == Keeping::Text && name.eq_ignore_ascii_case("token") && names_place(text, start) => return None,
+        _ if keeping == Keeping::Text && names_procedure(text, start) => return None,
         _ => {}
     }
-    let (from, until, is_quoted) = assigned(text, start, end)?;
+    let (from, mut until, is_quoted) = assigned(text, start, end)?;
+    if until - from + 4 > LONGEST_VALUE {
+        // A key that is longer than a password is taken away to its end.
+        until = end_of_token(text, until);
+    }
     let value = text.get(from..until)?;
     let is_prose = name.contains(' ') || text.get(end..from).is_some_and(|between| between.contains("is "));
     let lower = name.to_ascii_lowercase();
@@ -182,11 +187,20 @@ pub(super) fn named(text: &str, start: usize, end: usize, keeping: Keeping) -> O
         }
         _ => looks,
     };
+    // As MySQL and MariaDB show a password: a star and its digest.
+    let is_digest = value.len() == 40
+        && value.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && bytes.get(from.wrapping_sub(1)) == Some(&b'*');
+    if is_digest && keeping == Keeping::Text {
+        return None;
+    }
     let is_password = lower.starts_with("pass") || lower == "pwd";
     // Whoever can read an address of an image may see the image.
     let is_of_address = is_uuid(value.trim_end_matches(['>', ']', '.', '\\']))
         && matches!(bytes.get(start.wrapping_sub(1)), Some(b'?' | b'&' | b';'));
-    let is_real = !is_of_address && (is_random(value) || (is_password && is_quoted && is_strong(value)));
+    // A token of a wallet is a coin, and a key that is shown by its fingerprint is not shown.
+    let is_public = (lower == "token" && is_address(value)) || is_fingerprint(value);
+    let is_real = !is_of_address && !is_public && (is_random(value) || (is_password && is_quoted && is_strong(value)));
     kept.then_some(SecretMatch { what: "a password or key", whose: "", start: from, end: until, sample: !is_real })
 }
 
@@ -222,6 +236,19 @@ fn names_place(text: &str, at: usize) -> bool {
     let word = before.get(before.ceil_char_boundary(before.len().saturating_sub(12))..).unwrap_or_default();
     let word = word.to_ascii_lowercase();
     PLACES.iter().any(|place| word.ends_with(place))
+}
+
+/// Whether the name that goes on at `at` is that of a procedure, whose digest, page or number stands behind it:
+/// `generateAuthKey`, `listCredentials`.
+fn names_procedure(text: &str, at: usize) -> bool {
+    const VERBS: [&str; 8] = ["generate", "recreate", "create", "list", "delete", "revoke", "validate", "verify"];
+    let before = text.get(..at).unwrap_or_default();
+    let nearest = before.get(before.ceil_char_boundary(before.len().saturating_sub(40))..).unwrap_or_default();
+    let word = nearest.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let goes_on = text.get(at..).is_some_and(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
+    let is_small = |c: char| c.is_ascii_lowercase();
+    let begins = |verb: &str| word.strip_prefix(verb).is_some_and(|rest| !rest.starts_with(is_small));
+    goes_on && VERBS.into_iter().any(begins)
 }
 
 /// `Bearer …`, with the token at `start`.

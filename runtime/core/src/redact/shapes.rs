@@ -238,6 +238,47 @@ mod tests {
         assert!(count > 180, "{count}");
     }
 
+    /// A text of a shape, drawn from a state that moves on.
+    fn drawn(pattern: &'static str, state: &mut u64) -> String {
+        let mut draw = |most: usize| {
+            *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(*state >> 33).unwrap() % most
+        };
+        let mut text = String::new();
+        for part in parts(pattern).unwrap() {
+            match part {
+                Part::Text(piece) => text.push_str(piece),
+                Part::Run { class, least, most } => {
+                    // Letters and digits, which every class has some of; what joins words is drawn less often.
+                    let all: Vec<u8> =
+                        (b'!'..=b'z').filter(|byte| class.holds(*byte) && byte.is_ascii_alphanumeric()).collect();
+                    let joins: Vec<u8> =
+                        (b'!'..=b'~').filter(|byte| class.holds(*byte) && !byte.is_ascii_alphanumeric()).collect();
+                    let length = least + draw((most - least).min(8) + 1);
+                    for at in 0..length {
+                        let is_inside = at > 0 && at + 1 < length;
+                        let from = if is_inside && !joins.is_empty() && draw(12) == 0 { &joins } else { &all };
+                        text.push(char::from(from[draw(from.len())]));
+                    }
+                }
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn a_token_of_every_shape_is_taken_away_whole() {
+        let mut state = 17;
+        for line in include_str!("shapes.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+            let pattern = line.split("  ").next().unwrap();
+            for _ in 0..24 {
+                let token = drawn(pattern, &mut state);
+                let text = format!("It is \"{token}\" today.");
+                assert_eq!(super::super::redact(&text), "It is \"[redacted]\" today.", "{pattern}: {token}");
+            }
+        }
+    }
+
     #[test]
     fn a_token_begins_apart_from_words_and_not_apart_from_escapes() {
         for (text, at, expected) in [("sk-", 0, true), ("task-", 2, false), ("=sk-", 1, true), ("\\nsk-", 2, true)] {

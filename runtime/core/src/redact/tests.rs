@@ -167,3 +167,48 @@ fn a_token_that_names_a_place_or_a_device_is_no_secret_and_no_evidence() {
         assert!(!redact(&format!("{name}: {value}")).contains(value), "{name}");
     }
 }
+
+#[test]
+fn names_that_only_hold_the_name_of_a_secret_and_digests_of_passwords_are_none() {
+    for text in [
+        "sid = \"XFDSN:ZJ_A0001_40_E_I_E\"",
+        "\"generateAuthKey\": \"bfe243b8b3262762a7c545d428cadc00cb81f4d2e2d01bc4fff76b538cb537d9\"",
+        "\"recreateAcmeCredentials\": \"0868cd82335b2074fd2ec9183004830d69b2701b7e9ebe84066430e189f45718\"",
+        "| password: *6691484ea6b50ddde1926a220da01fa9e575c18a",
+        "'password' => 'required|min:8|confirmed',",
+        "export ACME_SERVER_AUTH=acme.server.auth.providers.auth0.Auth0Provider",
+        "token = f\"{header_b64}.{payload_b64}.{sig_b64}\"",
+        "token = f\"__LAST30DAYS_ENGINE_FOOTER_{len(footers)}__\"",
+    ] {
+        assert_eq!(find(text), [], "{text}");
+    }
+    // What may be one by its name, and is public by its form, is taken away and said to be a sample.
+    for text in [
+        "token: '0xaf88d065e77c8cC2239327C5EDb3A432268e5831', // a coin",
+        "pay send me --token EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v",
+        "export ACME_KEY=1484120AC4E9F8A1A577AEEE97A80C63C9D8B80B",
+        "access_token=2YotnFZFEjr1zCsicMWpAA",
+    ] {
+        assert!(find(text).iter().all(|found| found.sample), "{text}");
+    }
+    for text in [
+        "SENTRY_DSN: k9Xw2mPq7RtZ4vBnL3sD",
+        "\"authKey\": \"bfe243b8b3262762a7c545d428cadc00cb81f4d2e2d01bc4fff76b538cb537d9\"",
+        "\"generatedKey\": 1, \"apiKey\": \"k9Xw2mPq7RtZ4vBnL3sD\"",
+        "token = f\"{prefix}k9Xw2mPq7RtZ4vBnL3sD\"",
+        "export ACME_KEY=1484120ac4e9f8a1a577aeee97a80c63c9d8b80b",
+        "secret: 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v'",
+    ] {
+        assert!(find(text).iter().any(|found| !found.sample), "{text}");
+    }
+}
+
+#[test]
+fn a_key_that_is_longer_than_any_password_is_taken_away_to_its_end() {
+    let letters = b"q7RtZ4vBnL3sDk9Xw2mPfH8jYc5eUaG6+/";
+    let body: String = (0..1_600_usize).map(|n| char::from(letters[(n * n + n / 7) % letters.len()])).collect();
+    for text in [format!("{{\"private_key\": \"{body}==\"}}"), format!("PRIVATE_KEY={body}\nrest")] {
+        let clean = redact(&text);
+        assert!(clean.contains("[redacted]") && !clean.contains(&body[1_500..]), "{clean}");
+    }
+}

@@ -85,7 +85,7 @@ const MADE_UP: [&str; 37] = [
 ];
 
 /// Published samples that everyone copies.
-const PUBLISHED: [&str; 16] = [
+const PUBLISHED: [&str; 27] = [
     "eyJzdWIiOiIxMjM0NTY3ODkw",
     "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
     "4eC39HqLyjWDarjtT1zdp7dc",
@@ -95,6 +95,19 @@ const PUBLISHED: [&str; 16] = [
     // The keys of the emulators of Azure Storage and Cosmos DB.
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1",
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEH",
+    // The tokens, passwords and secrets of RFC 5849, 6749, 6750 and 7009.
+    "ad180jjd733klru7",
+    "kd94hf93k423kf44",
+    "pfkkdhi9sl3r4s00",
+    "nnch734d00sl2jdk",
+    "gX1fBat3bV",
+    "7Fjfp0ZBr1KtDRbnfVdmIw",
+    "2YotnFZFEjr1zCsicMWpAA",
+    "tGzv3JOkF0XG5Qx2TlKWIA",
+    "SplxlOBeZQQYbYS6WxSbIA",
+    "45ghiukldjahdnhzdauz",
+    // The key of the tutorial of FastAPI.
+    "09d25e094faa6ca2556c818166b7a956",
     // The secret of every page on one-time passwords.
     "JBSWY3DPEHPK3PXP",
     // The UUIDs of encyclopedias, standards and the manuals of generators.
@@ -159,6 +172,9 @@ pub(super) fn is_code(value: &str, is_quoted: bool) -> bool {
         return true;
     }
     let is_filled = ["$(", "${", "{{", "<%", "#{"].iter().any(|mark| value.contains(mark));
+    if !is_filled && is_format(value) {
+        return true;
+    }
     if is_filled && !holds_key(value, &merged(filled(value))) {
         return true;
     }
@@ -180,8 +196,55 @@ pub(super) fn is_code(value: &str, is_quoted: bool) -> bool {
             && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '?' | '!'))
     };
     let dotted = value.split('.').collect::<Vec<_>>();
-    let is_member = dotted.len() > 1 && dotted.iter().all(|part| is_name(part)) && !is_random(value);
+    let is_member =
+        dotted.len() > 1 && dotted.iter().all(|part| is_name(part)) && !(is_random(value) && is_mixed(value));
     value.contains(['(', '[', '{', '<', '|', '\\']) || value.contains("::") || value.contains("->") || is_member
+}
+
+/// Whether a text is filled in from variables, with nothing but words and signs between them: `{header}.{payload}`.
+fn is_format(value: &str) -> bool {
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.()[]".contains(c))
+    };
+    let (mut rest, mut names, mut beside) = (value, 0, String::new());
+    while let Some((before, (name, behind))) =
+        rest.split_once('{').and_then(|(before, inside)| Some((before, inside.split_once('}')?)))
+    {
+        if !is_name(name) {
+            return false;
+        }
+        beside.push_str(before);
+        beside.push(' ');
+        (rest, names) = (behind, names + 1);
+    }
+    beside.push_str(rest);
+    let is_constant = |word: &str| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+    let is_word =
+        |word: &str| word.bytes().filter(u8::is_ascii_digit).count() <= 2 && (is_constant(word) || is_wordy(word));
+    let is_sign = |c: char| !c.is_ascii_alphanumeric();
+    names > 0 && beside.split(is_sign).filter(|word| !word.is_empty()).all(|word| word.len() <= 14 && is_word(word))
+}
+
+/// Whether a text names something on a chain that everyone may see: an account or a contract of Ethereum, or, with as many
+/// characters as 32 bytes have there, one of Solana.
+pub(super) fn is_address(value: &str) -> bool {
+    let is_base58 = |byte: u8| byte.is_ascii_alphanumeric() && !matches!(byte, b'0' | b'O' | b'I' | b'l');
+    let hex = value.strip_prefix("0x").unwrap_or_default();
+    (hex.len() == 40 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        || ((43..=44).contains(&value.len()) && value.bytes().all(is_base58))
+}
+
+/// Whether a text is the fingerprint of a key: 20 bytes in capitals, as programs for OpenPGP print it.
+pub(super) fn is_fingerprint(value: &str) -> bool {
+    value.len() == 40
+        && value.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'A'..=b'F'))
+        && value.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+/// Whether as many digits stand in a text as in one drawn at random: names of things have fewer.
+fn is_mixed(value: &str) -> bool {
+    value.bytes().filter(u8::is_ascii_digit).count() * 16 > value.len()
 }
 
 /// Whether a text is a regular expression that says what keys look like: classes or escapes that are repeated, and
@@ -250,7 +313,7 @@ pub(super) fn is_wordy(value: &str) -> bool {
             && part.len() - letters.len() <= 4
             && (letters.is_empty() || (first.is_some_and(|c| c.is_ascii_alphabetic()) && is_one_case))
     };
-    let parts = || value.split(['-', '_', '.', '/', ' ', ':', '@']).filter(|part| !part.is_empty());
+    let parts = || value.split(['-', '_', '.', '/', ' ', ':', '@', '|']).filter(|part| !part.is_empty());
     let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
     // Single letters between digits are no words.
     let words = parts().filter(|part| part.bytes().filter(u8::is_ascii_alphabetic).count() >= 2).count();
@@ -465,9 +528,19 @@ pub(super) fn is_strong(value: &str) -> bool {
     let kinds = kinds.iter().filter(|kind| value.bytes().any(|byte| kind(&byte))).count();
     value.len() >= 8
         && kinds >= 3
+        && !ends_in_count(value)
         && !is_stand_in(value)
         && !is_sample(value)
         && plain_text(value).is_none_or(|text| holds_secret(&text))
+}
+
+/// Whether a password is one word with the first digits behind it, as manuals and first logins have it: `Admin123`,
+/// `Welcome1234!`.
+fn ends_in_count(value: &str) -> bool {
+    let word = value.trim_end_matches(|c: char| c.is_ascii_punctuation());
+    let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    let count = word.get(letters.len()..).unwrap_or_default();
+    count.len() >= 3 && "1234567890".starts_with(count) && letters.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 /// Long enough, of more than one kind of character, and no placeholder.
@@ -620,6 +693,19 @@ mod tests {
             assert!(!is_code(value, true), "{value}");
         }
         assert!(!is_code("k9Xw2mPq7RtZ4vBn", false) && !is_code("pa(ss)w0rd", true));
+        assert!(is_code("acme.server.auth.providers.auth0.Auth0Provider", false));
+        assert!(!is_code("Tk9Xw2mPq7RtZ4vBnL3s.Dk9Xw2.PqRtZ4vBnL3sDk9Xw2m", false));
+    }
+
+    #[test]
+    fn a_word_with_the_first_digits_behind_it_is_no_password_in_use() {
+        for value in ["AcmeBase123", "Admin1234!", "Welcome12345"] {
+            assert!(!is_strong(value), "{value}");
+        }
+        for value in ["Kq9!x3Lm", "Wt123fQ8#", "AcmeBase724", "Kq9x123"] {
+            assert_eq!(is_strong(value), value.len() >= 8, "{value}");
+        }
+        assert!(is_wordy("required|min:8|confirmed") && !is_wordy("k9Xw2|mPq7RtZ4vBn"));
     }
 
     #[test]

@@ -39,11 +39,13 @@ fn in_line(line: &str) -> Option<bool> {
     let chars: Vec<char> = line.chars().collect();
     let at = |n: usize| chars.get(n).copied();
     let (mut stray, mut run, mut is_message) = (0, 0, false);
+    // One character over and over says nothing, as editors and exports leave it.
+    let (mut last, mut is_varied) = (None, false);
     let mut flag = false;
     for (n, c) in chars.iter().copied().enumerate() {
         flag = (c == '\u{1f3f4}') || (flag && matches!(c, '\u{e0020}'..='\u{e007f}'));
         if !is_unseen(c) {
-            run = 0;
+            (run, last, is_varied) = (0, None, false);
             continue;
         }
         let before = n.checked_sub(1).and_then(at);
@@ -71,12 +73,14 @@ fn in_line(line: &str) -> Option<bool> {
             _ => false,
         };
         if in_place {
-            run = 0;
+            (run, last, is_varied) = (0, None, false);
             continue;
         }
         stray += 1;
         run += 1;
-        is_message |= run >= 3 || is_turning(c) || matches!(c, '\u{e0000}'..='\u{e007f}');
+        is_varied |= last.is_some_and(|last| last != c);
+        last = Some(c);
+        is_message |= (run >= 3 && is_varied) || is_turning(c) || matches!(c, '\u{e0000}'..='\u{e007f}');
     }
     (stray > 0).then_some(is_message)
 }
@@ -174,7 +178,9 @@ mod tests {
 
     #[test]
     fn messages_are_told_from_slips() {
-        for text in ["a\u{200b}b", "a soft\u{ad}hyphen", "x\u{2060} y", "word\u{fe0f}"] {
+        for text in
+            ["a\u{200b}b", "a soft\u{ad}hyphen", "x\u{2060} y", "word\u{fe0f}", "\u{200b}\u{200b}\u{200b}\u{200b}工具"]
+        {
             assert_eq!(find(text), [Hidden { line: 1, is_message: false }], "{text:?}");
         }
         for text in [

@@ -100,7 +100,11 @@ fn on_page(text: &str, page: &Page<'_>) -> Vec<Objection> {
         let span = words.words.get(found.first..=found.last).unwrap_or_default();
         let (Some(first), Some(last)) = (span.first(), span.last()) else { continue };
         let is_spelled = span.len() >= 10;
-        let is_disguised = is_spelled || span.iter().any(|word| word.is_disguised);
+        let is_own_script = |word: &fold::Word| {
+            let letters = text.get(word.start..word.end).unwrap_or_default();
+            found.phrase.is_cyrillic && letters.chars().all(|c| phrases::is_cyrillic(c) || matches!(c, '\'' | '’'))
+        };
+        let is_disguised = is_spelled || span.iter().any(|word| word.is_disguised && !is_own_script(word));
         let is_hidden =
             page.is_comment(first.start) && (found.phrase.is_strong || found.phrase.rule == "hides from people");
         let is_meant = found.phrase.is_strong && !page.is_quoted(first.start, last.end);

@@ -162,6 +162,29 @@ impl<'a> Page<'a> {
         last_of(self.text.get(start..at).unwrap_or_default(), AROUND)
     }
 
+    /// What stands in the same paragraph right before `at`, on earlier lines too.
+    fn before_in_paragraph(&self, at: usize) -> &'a str {
+        let before = last_of(self.text.get(..at).unwrap_or_default(), AROUND);
+        let blank = before.rmatch_indices('\n').find(|(end, _)| {
+            let line = before.get(..*end).and_then(|above| above.rsplit('\n').next());
+            line.is_some_and(|line| line.trim().is_empty())
+        });
+        blank.and_then(|(end, _)| before.get(end + 1..)).unwrap_or(before)
+    }
+
+    /// What stands in the same paragraph right behind `at`.
+    fn after_in_paragraph(&self, at: usize) -> &'a str {
+        let after = first_of(self.text.get(at..).unwrap_or_default(), AROUND);
+        let mut end = 0;
+        for line in after.split_inclusive('\n') {
+            if end > 0 && line.trim().is_empty() {
+                break;
+            }
+            end += line.len();
+        }
+        after.get(..end).unwrap_or(after)
+    }
+
     /// The number of the line that `at` is on, from 1.
     pub(super) fn number(&self, at: usize) -> usize {
         self.lines.partition_point(|line| line.start <= at).max(1)
@@ -199,6 +222,11 @@ impl<'a> Page<'a> {
             before.rfind(open).is_some_and(|at| before.get(at..).is_some_and(|rest| !rest.contains(close)))
                 && after.contains(close)
         };
+        // A quotation may have begun on an earlier line.
+        let wrapped = || {
+            let (above, below) = (self.before_in_paragraph(start), self.after_in_paragraph(end));
+            above.matches('"').count() % 2 == 1 && below.contains('"')
+        };
         let single = || {
             let opens = |at: usize| !before.get(..at).is_some_and(|text| text.ends_with(char::is_alphanumeric));
             before.match_indices('\'').any(|(at, _)| opens(at)) && after.contains('\'')
@@ -212,6 +240,7 @@ impl<'a> Page<'a> {
             || is_negated
             || is_reported(&lower)
             || same('"')
+            || wrapped()
             || same('`')
             || pair('“', '”')
             || pair('‘', '’')
@@ -221,15 +250,21 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Whether what follows is what somebody tells a model, and not what the page tells its reader: "texts that tell the agent
-/// to", "telling the model to". At the head of a sentence it would be an order itself.
+/// Whether what follows is what something does or somebody tells a model, and not what the page tells its reader: "inputs
+/// that", "texts that tell the agent to", "telling the model to". At the head of a sentence it would be an order itself.
 fn is_reported(before: &str) -> bool {
+    // A verb behind one of these says what is done, or is named: it orders nothing.
+    const SUBJECTS: [&str; 12] =
+        ["that", "which", "who", "these", "those", "they", "could", "might", "phrase", "phrases", "words", "wording"];
     const TELLING: [&str; 8] = ["tells", "telling", "told", "asks", "asking", "instructs", "instructing", "instructed"];
     const TELL: [&str; 3] = ["tell", "ask", "instruct"];
     const SPEAKS_OF: [&str; 6] = ["not", "never", "cannot", "that", "which", "who"];
     const LISTENERS: [&str; 7] = ["agent", "agents", "model", "models", "assistant", "ai", "llm"];
     let sentence = before.rsplit(['.', ':', ';', '!', '?']).next().unwrap_or_default();
     let words: Vec<&str> = sentence.split_whitespace().collect();
+    if words.last().is_some_and(|last| SUBJECTS.contains(last)) {
+        return true;
+    }
     let [earlier @ .., verb, _, listener, "to"] = words.as_slice() else { return false };
     let is_spoken_of = || TELL.contains(verb) && earlier.iter().any(|word| SPEAKS_OF.contains(word));
     LISTENERS.contains(listener) && (TELLING.contains(verb) || is_spoken_of())

@@ -10,6 +10,8 @@ use super::fold::{Words, fold_word};
 pub(super) struct Phrase {
     pub(super) rule: &'static str,
     pub(super) is_strong: bool,
+    /// It is Russian or Ukrainian, whose letters are no look-alikes of others there.
+    pub(super) is_cyrillic: bool,
     slots: Vec<Slot>,
 }
 
@@ -82,7 +84,12 @@ fn table() -> &'static Table {
                     table.by_word.entry(word).or_default().push(number);
                 }
             }
-            table.phrases.push(Phrase { rule, is_strong: sure == "strong", slots });
+            table.phrases.push(Phrase {
+                rule,
+                is_strong: sure == "strong",
+                is_cyrillic: words.contains(is_cyrillic),
+                slots,
+            });
         }
         for word in table.by_word.keys() {
             if let Some(letter) = word.chars().next() {
@@ -91,6 +98,11 @@ fn table() -> &'static Table {
         }
         table
     })
+}
+
+/// Letters of Cyrillic scripts.
+pub(super) fn is_cyrillic(c: char) -> bool {
+    matches!(c, '\u{400}'..='\u{52f}')
 }
 
 /// Every phrase in these words; of those that begin at one word, the surest.

@@ -60,10 +60,19 @@ pub fn observe_within(
     most: usize,
     until: Option<Instant>,
 ) -> Result<BrainObservation> {
+    observe_while(reader, around, most, || until.is_none_or(|until| Instant::now() < until))
+}
+
+/// The same for as long as `has_time` says so; it is asked before each task and before each turn of one.
+pub fn observe_while(
+    reader: &Reader,
+    around: &ObservationEnv,
+    most: usize,
+    mut has_time: impl FnMut() -> bool,
+) -> Result<BrainObservation> {
     let tuning = reader.tuning()?;
     let most = most.clamp(1, MOST_TASKS);
     let bench = Bench::new(reader, around, &tuning)?;
-    let has_time = || until.is_none_or(|until| Instant::now() < until);
     let mut tasks = Vec::new();
     for step in reader.history(most.saturating_mul(STEPS_PER_TASK))? {
         if tasks.len() >= most || changes_the_runtime(&step) || !has_time() {
@@ -72,7 +81,7 @@ pub fn observe_within(
         if step.kind == StepKind::Task
             && let Some(content) = reader.transcript(step.seq)?
         {
-            match bench.walk(&step, &Transcript::parse(&content)?, has_time) {
+            match bench.walk(&step, &Transcript::parse(&content)?, &mut has_time) {
                 Some(task) => tasks.push(task),
                 None => break,
             }

@@ -32,6 +32,11 @@ fn rich() -> EvaluationInputs {
     }
 }
 
+/// The same of a brain whose backend has a price.
+fn spoken() -> EvaluationInputs {
+    EvaluationInputs { voice: BackendPricing::Priced, ..rich() }
+}
+
 /// A brain with more skills than the prompt has room for, a large memory, and a whitelist.
 fn scene(tuning: &Tuning) -> DraftContext {
     let tool = |name: &str, is_harmless: bool| ToolFacts {
@@ -232,7 +237,7 @@ fn a_setting_that_cannot_change_anything_is_not_drafted() {
 fn where_no_setting_helps_the_role_a_skill_or_the_whitelist_is_drafted() {
     let built = Tuning::default();
     let drafted = |bottleneck: &Bottleneck, scene: &DraftContext| {
-        let drafted = draft(bottleneck, scene, &rich(), &[]).unwrap().expect("a draft");
+        let drafted = draft(bottleneck, scene, &spoken(), &[]).unwrap().expect("a draft");
         assert_eq!(Patch::parse(drafted.patch.bytes()).unwrap(), drafted.patch);
         (drafted.aim, drafted.patch.changes().to_vec())
     };
@@ -246,13 +251,13 @@ fn where_no_setting_helps_the_role_a_skill_or_the_whitelist_is_drafted() {
     );
     // Once the role says it, there is nothing left to draft.
     let told = DraftContext { role: role.clone(), ..fits };
-    assert_eq!(draft(&bottleneck(BottleneckKind::IndexMisses), &told, &rich(), &[]).unwrap(), None);
+    assert_eq!(draft(&bottleneck(BottleneckKind::IndexMisses), &told, &spoken(), &[]).unwrap(), None);
     for kind in [BottleneckKind::Nudges, BottleneckKind::CutReplies, BottleneckKind::Ceiling] {
         assert_eq!(drafted(&bottleneck(kind), &scene(&built)).0, DraftTarget::Role, "{kind:?}");
     }
     assert_eq!(drafted(&about(BottleneckKind::NonConvergence, "stuck", 9, 10), &scene(&built)).0, DraftTarget::Role);
     assert_eq!(
-        draft(&about(BottleneckKind::NonConvergence, "backend", 9, 10), &scene(&built), &rich(), &[]).unwrap(),
+        draft(&about(BottleneckKind::NonConvergence, "backend", 9, 10), &scene(&built), &spoken(), &[]).unwrap(),
         None
     );
     // A tool that fails now and then: how to call it. One that always fails: not any more.
@@ -267,22 +272,42 @@ fn where_no_setting_helps_the_role_a_skill_or_the_whitelist_is_drafted() {
     // A tool that is there and not allowed, if it only reads the brain; who reaches further is for a person.
     let (aim, changes) = drafted(&about(BottleneckKind::ToolErrors, "outline", 6, 6), &scene(&built));
     assert!(aim == DraftTarget::Tools && format!("{changes:?}").contains("outline"), "{changes:?}");
-    let far = draft(&about(BottleneckKind::ToolErrors, "web_fetch", 6, 6), &scene(&built), &rich(), &[]).unwrap();
+    let far = draft(&about(BottleneckKind::ToolErrors, "web_fetch", 6, 6), &scene(&built), &spoken(), &[]).unwrap();
     assert_ne!(far.map(|drafted| drafted.aim), Some(DraftTarget::Tools));
     assert_eq!(drafted(&about(BottleneckKind::ToolErrors, "unknown-tool", 6, 6), &scene(&built)).0, DraftTarget::Role);
+}
+
+#[test]
+fn what_the_embedded_backend_would_not_obey_is_named_and_not_drafted() {
+    let built = Tuning::default();
+    let failing = about(BottleneckKind::ToolErrors, "skill_view", 6, 9);
+    for (one, said) in [
+        (bottleneck(BottleneckKind::Nudges), "“Say it in the role: replies cannot be used” cannot be judged"),
+        (failing, "“A skill that says how to call skill_view” cannot be judged"),
+    ] {
+        let (none, passed) = super::first(std::slice::from_ref(&one), &scene(&built), &rich(), &[]).unwrap();
+        assert_eq!(none, None, "{one:?}");
+        let rest = "the embedded backend obeys no role and no skill; give the brain a backend with a price";
+        assert_eq!(passed, [format!("{said}: {rest}")]);
+        let (drafted, passed) = super::first(std::slice::from_ref(&one), &scene(&built), &spoken(), &[]).unwrap();
+        assert!(drafted.is_some() && passed.is_empty(), "{passed:?}");
+    }
+    // Which tools it may call it feels all the same.
+    let vain = about(BottleneckKind::ToolErrors, "outline", 6, 6);
+    assert_eq!(draft(&vain, &scene(&built), &rich(), &[]).unwrap().unwrap().aim, DraftTarget::Tools);
 }
 
 #[test]
 fn what_was_tried_makes_room_for_the_next_template() {
     let strict = Tuning { replies: Some(ReplyPolicy::Strict), ..Tuning::default() };
     let one = bottleneck(BottleneckKind::Nudges);
-    let first = draft(&one, &scene(&strict), &rich(), &[]).unwrap().unwrap();
+    let first = draft(&one, &scene(&strict), &spoken(), &[]).unwrap().unwrap();
     assert_eq!(first.aim, DraftTarget::Setting);
     let tried = [first.patch.changes().to_vec()];
-    let second = draft(&one, &scene(&strict), &rich(), &tried).unwrap().unwrap();
+    let second = draft(&one, &scene(&strict), &spoken(), &tried).unwrap().unwrap();
     assert_eq!(second.aim, DraftTarget::Role);
     let both = [tried[0].clone(), second.patch.changes().to_vec()];
-    let (none, passed) = super::first(&[one], &scene(&strict), &rich(), &both).unwrap();
+    let (none, passed) = super::first(&[one], &scene(&strict), &spoken(), &both).unwrap();
     assert_eq!((none, passed.len()), (None, 1));
     assert!(passed[0].ends_with("was tried on this runtime"), "{passed:?}");
 }

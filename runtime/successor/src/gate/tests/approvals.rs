@@ -232,6 +232,16 @@ fn a_verdict_stands_while_what_its_patch_touches_does_whatever_else_moves() {
     assert_eq!(changed, "tuning.json is not as it was at version 4, now 99");
     let changed = then.moved(&touching(99, b"a", Some("sha256:2"))).unwrap();
     assert_eq!(changed, "a file that the patch changes is not as it was at version 4, now 99");
+    // Of what a brain runs with, each part alone voids it.
+    let touched = then.touched.clone().unwrap();
+    for (file, now) in [
+        ("system.md", BaseDigests { role: Some(Digest::of(b"another role")), ..touched.clone() }),
+        ("manifest.json", BaseDigests { manifest: Some(Digest::of(b"a manifest")), ..touched.clone() }),
+        ("tuning.json", BaseDigests { tuning: None, ..touched }),
+    ] {
+        let now = PatchBase { version: 99, touched: Some(now), ..then.clone() };
+        assert_eq!(then.moved(&now).unwrap(), format!("{file} is not as it was at version 4, now 99"));
+    }
     assert!(then.moved(&PatchBase { brain: "2".parse().unwrap(), ..then.clone() }).is_some());
     // Documents of earlier versions are bound to the whole brain, and are written as they were.
     assert_eq!(base().moved(&PatchBase { touched: then.touched.clone(), ..base() }), None);
