@@ -340,55 +340,6 @@ async fn tasks_that_fail_or_are_dry_runs_propose_nothing() {
     assert_eq!(waiting(&brains), []);
 }
 
-/// A tool that imports skills with the editor itself, over those of the same name.
-struct Importer(ToolSpec, std::path::PathBuf);
-
-#[async_trait]
-impl Tool for Importer {
-    fn spec(&self) -> &ToolSpec {
-        &self.0
-    }
-
-    async fn call(&self, _: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
-        let path = self.1.clone();
-        cx.with_working_copy(move |desk| {
-            let library = desk.brain()?.skill_library(&path)?;
-            let report = desk.edit()?.import_skills(library, &SkillFilter::new(&[]), OnNameConflict::Replace)?;
-            Ok(ToolOutput::new(format!("{} imported", report.imported.len()), "imported"))
-        })
-        .await
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_import_by_an_agent_makes_new_skills_and_replaces_nothing_that_is_not_the_agents() {
-    let brains = TempBrains::new();
-    all_makers(&brains);
-    let library = tempfile::tempdir().expect("a directory");
-    for name in ["brand-new", "by-person", "by-agent", "dir-one"] {
-        let dir = library.path().join(name);
-        std::fs::create_dir(&dir).expect("made");
-        std::fs::write(dir.join("SKILL.md"), skill_text(name, "From elsewhere.")).expect("written");
-    }
-    let mut tools = toolbox();
-    let card = ToolSpec::new("take_over", "Imports.", Permission::WriteBrain, json!({ "type": "object" }));
-    tools.add(Arc::new(Importer(card, library.path().to_owned()))).expect("added");
-    let words = [call("take_over", json!({})), ANSWER.to_owned()];
-    let harness = builder(&brains).toolbox(tools).backend(ScriptedBackend::new(words)).build().expect("a harness");
-    let (person, seed) = (files(&brains, "by-person"), files(&brains, "dir-one"));
-    let outcome = harness.run(&"1".parse().expect("an id"), task("go")).await.expect("an outcome");
-    harness.shutdown().await.expect("closed");
-    assert!(outcome.warnings.iter().filter(|said| said.contains("waits for a person")).count() == 2, "{outcome:?}");
-    assert_eq!((files(&brains, "by-person"), files(&brains, "dir-one")), (person, seed));
-    assert!(files(&brains, "by-agent")[0].1.contains("From elsewhere."));
-    assert!(files(&brains, "brand-new")[0].1.contains("From elsewhere."));
-    assert_eq!((made_by(&brains, "by-person"), made_by(&brains, "brand-new")), (CreatedBy::User, CreatedBy::Imported));
-    let proposed: Vec<String> =
-        waiting(&brains).iter().filter_map(|row| Some(row.skill.as_ref()?.to_string())).collect();
-    assert_eq!(BTreeSet::from_iter(proposed), BTreeSet::from(["by-person", "dir-one"].map(str::to_owned)));
-    assert!(brains.open("1").expect("opened").verify().expect("verified").is_sound());
-}
-
 const COUNTS: &str = "Counts things one by one. Use when asked how many there are.";
 const BODY: &str =
     "1. Call `echo` with the first number.\n2. Go on until all things are counted.\n3. Say the last number.";
