@@ -1,13 +1,10 @@
 //! One gate for everything that writes skills without a person: what no agent made waits in the review queue.
 
-use std::collections::BTreeSet;
-
 use herm::brain::OnChanged;
 use herm::evolver::review_queue::{self, ReviewOutcome};
 use herm::evolver::verification::VerificationOptions;
 use herm::memory::QueueRow;
 use herm::skill::CreatedBy;
-use herm::skill::import::{OnNameConflict, SkillFilter};
 use herm::tool::SkillChange;
 use herm::{Brain, Draft, StepKind};
 use herm_tests::brains::{skill_text, slug};
@@ -33,7 +30,7 @@ fn step(brain: &mut Brain, change: impl FnOnce(&mut herm::brain::Editor<'_>)) {
     brain.settle(&draft, StepKind::Maintenance, "by a person").expect("settled");
 }
 
-fn all_makers(brains: &TempBrains) {
+pub(super) fn all_makers(brains: &TempBrains) {
     let mut brain = brains.make("1");
     for (name, by) in MAKERS {
         step(&mut brain, |editor| {
@@ -65,12 +62,12 @@ async fn run(brains: &TempBrains, words: Vec<String>, synthesis: &str) -> (herm:
     (outcome, told)
 }
 
-fn waiting(brains: &TempBrains) -> Vec<QueueRow> {
+pub(super) fn waiting(brains: &TempBrains) -> Vec<QueueRow> {
     let rows = reader(brains).evolver_rows().queue(Some("pending"), None).expect("the queue");
     rows.iter().map(|row| reader(brains).evolver_rows().queued(&row.id).expect("read").expect("there")).collect()
 }
 
-fn files(brains: &TempBrains, name: &str) -> Vec<(String, String)> {
+pub(super) fn files(brains: &TempBrains, name: &str) -> Vec<(String, String)> {
     let dir = brains.file("1", &format!("skills/{name}"));
     let read = |path: &str| std::fs::read_to_string(dir.join(path)).unwrap_or_default();
     ["SKILL.md", "references/notes.md", "references/more.md"].map(|path| (path.to_owned(), read(path))).to_vec()
@@ -83,7 +80,7 @@ fn accept(brains: &TempBrains, id: &str) -> ReviewOutcome {
     accepted
 }
 
-fn made_by(brains: &TempBrains, name: &str) -> CreatedBy {
+pub(super) fn made_by(brains: &TempBrains, name: &str) -> CreatedBy {
     reader(brains).usage().expect("usage")[&slug(name)].created_by
 }
 

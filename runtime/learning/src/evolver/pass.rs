@@ -266,14 +266,14 @@ pub fn run(
             let Some(change) = candidate.change.take().or_else(|| candidate.proposal.take()) else { continue };
             let support = change.support.iter().filter_map(|(_, content)| content.as_deref());
             let written = [change.content.as_str()].into_iter().chain(support).map(str::as_bytes);
-            let ruling = brain.rule_on(SkillWriter::Evolver, &change.skill, written, &taken_back)?;
-            let done = match ruling {
-                WriteRuling::Allow => {
+            let done = match brain.rule_on(SkillWriter::Evolver, &change.skill, written, &taken_back) {
+                Err(error) => Err(error),
+                Ok(WriteRuling::Allow) => {
                     attempts += 1;
                     carry_out(brain, options, candidate, &change)
                 }
-                WriteRuling::Propose(_) => propose(brain, options, candidate, &change),
-                WriteRuling::Refuse(_) => {
+                Ok(WriteRuling::Propose(_)) => propose(brain, options, candidate, &change),
+                Ok(WriteRuling::Refuse(_)) => {
                     (candidate.status, candidate.reason) =
                         (EvolverCandidateStatus::Skipped, "undone-needs-a-person".to_owned());
                     Ok(())
