@@ -499,8 +499,7 @@ mod tests {
             (slug, CuratedSkill::new(usage, true, pins))
         };
         let skills: BTreeMap<Slug, CuratedSkill> = records.into_iter().map(look).collect();
-        let observed =
-            |policy: CuratorPolicy| plan(&skills, cutoffs()).observe(&skills, &outcomes, policy, NOW);
+        let observed = |policy: CuratorPolicy| plan(&skills, cutoffs()).observe(&skills, &outcomes, policy, NOW);
         let usual = observed(CuratorPolicy::default());
         let bad: Vec<(&str, bool)> =
             usual.outcomes.iter().map(|skill| (skill.slug.as_str(), skill.clearly_bad)).collect();

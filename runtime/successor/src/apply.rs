@@ -7,9 +7,7 @@
 
 use serde_json::{Value, json};
 
-use crate::brain::{
-    Brain, BrainManifest, Draft, SettledStep, SkillEdits, SkillFileEdit, Step, StepKind, UndoneSkills,
-};
+use crate::brain::{Brain, BrainManifest, Draft, SettledStep, SkillEdits, SkillFileEdit, Step, StepKind, UndoneSkills};
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, sha256};
 use crate::layout;
@@ -87,8 +85,9 @@ fn check_skills(brain: &Brain, draft: &Draft, writer: SkillWriter) -> Result<()>
         if let WriteRuling::Propose(reason) | WriteRuling::Refuse(reason) =
             brain.rule_on(writer, &slug, written, &undone)?
         {
-            return Err(Error::refused(format!("the patch changes skill {slug}, which {}", reason.words()))
-                .hint("only a person decides about that: have a steward approve the patch, with gate `human` or `both`"));
+            return Err(Error::refused(format!("the patch changes skill {slug}, which {}", reason.words())).hint(
+                "only a person decides about that: have a steward approve the patch, with gate `human` or `both`",
+            ));
         }
     }
     Ok(())

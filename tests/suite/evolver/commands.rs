@@ -61,7 +61,18 @@ fn a_text_that_a_person_applies_leaves_the_skill_the_agents() {
     let content = content.to_string_lossy();
     let applied = ok(
         &herm,
-        &["evolve", "apply", "1", "--target", "pump", "--content", &content, "--expected-digest", &expected, "--approve"],
+        &[
+            "evolve",
+            "apply",
+            "1",
+            "--target",
+            "pump",
+            "--content",
+            &content,
+            "--expected-digest",
+            &expected,
+            "--approve",
+        ],
     );
     assert_eq!((&applied["applied"], &applied["skill"]), (&json!(true), &json!("pump")), "{applied:#}");
     let brain = brains.open("1").expect("opened");

@@ -117,7 +117,8 @@ fn there(brains: &TempBrains, name: &str) -> bool {
     brains.file("1", &format!("skills/{name}.md")).exists()
 }
 
-const STEPS: &str = "1. Call `echo` with the first number.\n2. Go on until all things are counted.\n3. Say the last number.";
+const STEPS: &str =
+    "1. Call `echo` with the first number.\n2. Go on until all things are counted.\n3. Say the last number.";
 
 /// A brain in which a person took back a skill that a task had made past the gate.
 async fn with_undone() -> TempBrains {
@@ -179,8 +180,7 @@ async fn a_tool_does_not_bring_a_harmful_skill_back_from_the_archive() {
     assert_eq!(trial.state, TrialState::Harmful);
 }
 
-pub(super) const SECRET: &str =
-    "our unreleased vault at seven elm street holds all of the treasury funds until march";
+pub(super) const SECRET: &str = "our unreleased vault at seven elm street holds all of the treasury funds until march";
 
 fn of_alice() -> Task {
     Task { subscriber: Some("alice".parse().expect("an id")), ..task(&format!("Remember: {SECRET}.")) }
@@ -203,12 +203,18 @@ async fn a_tool_does_not_write_a_subscribers_words_into_skills() {
         Arc::new(|editor| {
             editor.write_skill_file(&slug("own"), "references/notes.md", SECRET.as_bytes().to_vec()).map(drop)
         }),
-        Arc::new(|editor| editor.patch_skill(&slug("own"), None, "Ask where", &format!("{SECRET}. Ask where")).map(drop)),
+        Arc::new(|editor| {
+            editor.patch_skill(&slug("own"), None, "Ask where", &format!("{SECRET}. Ask where")).map(drop)
+        }),
     ];
     for edit in quoting {
         let (outcome, _) = run(&brains, of_alice(), move |editor| edit(editor)).await;
         assert_eq!((outcome.skills_changed, outcome.skills_proposed), (vec![], vec![]));
-        assert!(outcome.warnings.iter().any(|said| said.contains("the subscriber's own words")), "{:?}", outcome.warnings);
+        assert!(
+            outcome.warnings.iter().any(|said| said.contains("the subscriber's own words")),
+            "{:?}",
+            outcome.warnings
+        );
         assert!(!there(&brains, "vault") && there(&brains, "own"));
         assert!(!std::fs::read_to_string(brains.file("1", "skills/own.md")).expect("read").contains("elm street"));
     }
@@ -220,7 +226,10 @@ async fn what_a_tool_edits_itself_and_what_a_call_changed_are_ruled_on_once_each
     brain(&brains);
     let tools = with_tool(create("by-tool", skill_text("by-tool", "Look at the map.")));
     let words = [
-        call("skill_manage", json!({ "action": "create", "name": "by-call", "content": skill_text("by-call", "Ask.") })),
+        call(
+            "skill_manage",
+            json!({ "action": "create", "name": "by-call", "content": skill_text("by-call", "Ask.") }),
+        ),
         call("edit_itself", json!({})),
         ANSWER.to_owned(),
     ];
@@ -257,28 +266,4 @@ async fn a_task_whose_own_edits_were_taken_out_replays_to_the_same_hash_whatever
     let (work, id) = (tempfile::tempdir().expect("a directory"), "1".parse().expect("an id"));
     let replayed = herm::harness::replay(&brains.layout(), &id, seq, &tools, work.path()).await.expect("replayed");
     assert!(replayed.is_same() && replayed.diverged.is_empty(), "{replayed:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn zz_write_the_sample() {
-    let brains = TempBrains::new();
-    brains.make("3").close().expect("closed");
-    let id: BrainId = "3".parse().expect("an id");
-    let quoted = "{\"id\":7}\n```python\n{\"tool\":\"echo\",\"args\":{\"n\":8}}\n```";
-    let tools = that_keeps_a_secret();
-    for (asked, words) in [
-        (task("count to seven"), vec![echo(7), quoted.to_owned()]),
-        (task("count to seven"), vec![echo(7), "{\"id\":8} {a: <think>x</think> } {\"n\":7}".to_owned()]),
-        (of_alice(), vec![call("edit_itself", json!({})), ANSWER.to_owned()]),
-    ] {
-        let harness =
-            builder(&brains).toolbox(tools.clone()).backend(ScriptedBackend::new(words)).build().expect("a harness");
-        let outcome = harness.run(&id, asked).await.expect("an outcome");
-        eprintln!("{:?} {:?} {:?}", outcome.answer, outcome.warnings, outcome.skills_changed);
-        harness.shutdown().await.expect("closed");
-    }
-    let around: (Arc<dyn herm::ids::Random>, Arc<dyn herm::Clock>) =
-        (Arc::new(herm::ids::SystemRandom), Arc::new(herm::SystemClock));
-    let to = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/receipts/third_reading.herm");
-    herm::snapshot::portable::export(&brains.layout(), &id, &to, herm::snapshot::Encryption::Plaintext, around).await.expect("exported");
 }

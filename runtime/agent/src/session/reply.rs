@@ -676,7 +676,9 @@ impl<'r> Candidate<'r> {
     fn announced(&self, reply: &'r str, edition: Edition) -> Announced<'r> {
         match edition {
             Edition::First => Announced::Nothing,
-            Edition::Second | Edition::Third | Edition::Fourth => Announced::around(reply, self.from, self.from + self.text.len()),
+            Edition::Second | Edition::Third | Edition::Fourth => {
+                Announced::around(reply, self.from, self.from + self.text.len())
+            }
         }
     }
 

@@ -94,7 +94,8 @@ impl Brain {
             return Ok(Vec::new());
         }
         let settled = self.skill_paths()?;
-        let gone: BTreeSet<&RelPath> = edits.iter().filter(|edit| edit.after.is_none()).map(|edit| &edit.path).collect();
+        let gone: BTreeSet<&RelPath> =
+            edits.iter().filter(|edit| edit.after.is_none()).map(|edit| &edit.path).collect();
         let new = edits.iter().filter(|edit| edit.is_new).map(|edit| edit.path.clone());
         let mut paths: Vec<RelPath> = settled.iter().filter(|path| !gone.contains(path)).cloned().chain(new).collect();
         paths.sort_unstable();

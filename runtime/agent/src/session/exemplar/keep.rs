@@ -5,8 +5,8 @@ use super::{Example, procedure_slug};
 use crate::error::Result;
 use crate::ids::{RelPath, Slug, TaskId};
 use crate::memory::{Trial, TrialState};
-use crate::skill::provenance::SkillWriter;
 use crate::skill::SkillLocation;
+use crate::skill::provenance::SkillWriter;
 use crate::tool::{SkillWriteOutcome, WorkingCopy, Write};
 
 /// Where the examples of a procedure's skill stand.

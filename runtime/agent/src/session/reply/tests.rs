@@ -229,7 +229,11 @@ mod truncation {
                     // A brace with nothing after it is still a junk brace.
                     let is_open = call[..end].trim().len() > 1;
                     let end = if is_open { ReplyEnd::Truncated } else { ReplyEnd::Clean };
-                    assert_eq!(read(prefix, false), ParsedReply { objects: vec![], end, left_out: 0, quoted: vec![] }, "{prefix}");
+                    assert_eq!(
+                        read(prefix, false),
+                        ParsedReply { objects: vec![], end, left_out: 0, quoted: vec![] },
+                        "{prefix}"
+                    );
                 }
             }
         }
@@ -561,7 +565,10 @@ fn assert_sound(reply: &str) {
             assert_eq!(*repaired, !source.contains(&text.as_ptr()), "{text}");
         }
     }
-    assert_eq!(read(reply, true), ParsedReply { objects: vec![], end: ReplyEnd::Truncated, left_out: 0, quoted: vec![] });
+    assert_eq!(
+        read(reply, true),
+        ParsedReply { objects: vec![], end: ReplyEnd::Truncated, left_out: 0, quoted: vec![] }
+    );
 }
 
 /// Any JSON value, a few levels deep.
