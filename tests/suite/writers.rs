@@ -1,5 +1,5 @@
-//! Everything that writes skills with nobody looking asks one gate: what is pinned by its record or by its own text, what a
-//! person wrote and what came with the agent stays as it is, whoever writes.
+//! Everything that writes skills unattended asks one gate: what is pinned by its record or by its own text, what a
+//! person wrote and what came with the agent stays as it is.
 
 use herm::curator::{self, CuratorPolicy, CuratorSkipReason};
 use herm::evolver::consolidation::pass::{self as merging, ConsolidationMemory};
@@ -239,7 +239,7 @@ fn the_evolver_writes_nothing_into_what_is_kept_from_it() {
         assert_eq!(fate, [("pump", reason), ("valve", "applied")], "{kept:?}");
         assert_eq!(now(&brain, "pump"), Some(text), "{kept:?}");
         let waiting = brain.evolver_rows().queue(Some("pending"), None).expect("the queue").len();
-        assert_eq!(waiting, usize::from(reason == "source-not-agent-created"), "nobody is asked about a pin");
+        assert_eq!(waiting, usize::from(reason == "source-not-agent-created"), "no person is asked about a pin");
     }
 }
 
@@ -252,13 +252,13 @@ fn with_pump(brains: &TempBrains) -> (Brain, String) {
 }
 
 #[test]
-fn a_text_that_a_person_took_back_is_not_written_by_the_evolver_and_waits_for_nobody() {
+fn a_text_that_a_person_took_back_is_not_written_by_the_evolver_and_does_not_wait() {
     let twin = TempBrains::new();
     let (mut brain, before) = with_pump(&twin);
     let run = evolving::run(&mut brain, &applying(), RankerChain::default(), &[]).expect("a pass");
     assert_eq!(run.candidates[0].reason, "applied");
     let manifest = &brain.evolver_rows().changes(None).expect("changes")[0].manifest;
-    assert_eq!(manifest["unattended"], true, "the receipt says that nobody looked at it");
+    assert_eq!(manifest["unattended"], true, "the receipt says that no person looked at it");
     let evolved = now(&brain, "pump").expect("there");
     assert_ne!(evolved, before);
     for options in [applying(), holding()] {

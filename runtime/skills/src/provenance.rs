@@ -207,7 +207,7 @@ pub fn rule(writer: SkillWriter, there: Option<SkillFacts>, undone: PriorUndo) -
             SkillSource::LocalAgentCreated => {}
             // Nobody here could accept it.
             SkillSource::External => return WriteRuling::Refuse(reason),
-            // That it grew old, did harm or repeats another is no reason to ask a person about a skill that is theirs.
+            // A person is not asked about a skill of theirs because it grew old, did harm or repeats another.
             _ if !writer.proposes() => return WriteRuling::Refuse(reason),
             _ if undone == PriorUndo::Same => return WriteRuling::Refuse(WriteObjection::Undone(undone)),
             _ => return WriteRuling::Propose(reason),

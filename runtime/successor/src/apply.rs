@@ -2,8 +2,8 @@
 //! brain itself.
 //!
 //! What a patch does to skills passes the gate of [`provenance`](crate::skill::provenance) like everything that writes
-//! them. A steward who approved it is a person, who may do everything; where the mesh alone agreed, nobody looked at the
-//! skills, and it may do what unattended code may.
+//! them. A steward who approved it is a person, who may do everything; where the mesh alone agreed, no person looked at
+//! the skills, and it may do what unattended code may.
 
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ pub(super) fn backend(brain: &Brain, draft: Option<&Draft>) -> Result<Option<Str
     Ok(tuned.and_then(|tuning| tuning.backend).or_else(|| manifest.and_then(|manifest| manifest.backend)))
 }
 
-/// Puts a patch into a draft, as whoever decided about it. Nothing of the brain changes.
+/// Puts a patch into a draft; `writer` decided about it. Nothing of the brain changes.
 pub fn stage(brain: &Brain, patch: &Patch, writer: SkillWriter) -> Result<Draft> {
     let mut draft = Draft::new();
     let mut tuning = brain.tuning()?;
@@ -151,7 +151,7 @@ fn stage_change(
     }
 }
 
-/// Skills keep their rules, whoever writes them. A new one is made by whoever decided about the patch.
+/// Skills keep their rules whatever writes them. A new one is made by the writer who decided about the patch.
 fn stage_file(brain: &Brain, draft: &mut Draft, path: &RelPath, content: &str, writer: SkillWriter) -> Result<()> {
     let mut editor = brain.edit(draft);
     // Among all files: a file of a skill looks like a skill of its own where it stands alone.

@@ -29,7 +29,7 @@ pub const SUMMARY: &str = "evolver: ";
 pub enum EvolverApproval {
     /// A person did, to this one.
     Given,
-    /// The operator did once, to all that a pass makes. Nobody has looked at this one.
+    /// The operator did once, to all that a pass makes. No person has looked at this one.
     Standing,
     /// Nobody did.
     Missing,

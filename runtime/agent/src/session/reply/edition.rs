@@ -13,7 +13,7 @@ pub enum Edition {
     Second,
     /// The same replies; an answer needs a call that went well, and facts that come from results.
     Third,
-    /// A fence that quotes, and holds nothing but a call, is no quotation: the model is asked again.
+    /// Where a call is all that a fence holds, the fence does not quote it: the model is asked again.
     #[default]
     Fourth,
 }

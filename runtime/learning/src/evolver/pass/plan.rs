@@ -108,7 +108,7 @@ impl Pass<'_> {
             Err(error) => return Ok(EvolverCandidate { reason: error.message().to_owned(), ..candidate }),
         };
         let objection = self.options.policy.objection(slug, self.ground.facts(slug, &text.text));
-        // Not even shown for review: nobody is asked about it.
+        // Not even shown for review: no person is asked about it.
         if objection == Some(PINNED) {
             return Ok(EvolverCandidate { reason: PINNED.to_owned(), ..candidate });
         }
