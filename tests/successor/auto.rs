@@ -6,6 +6,7 @@ use std::fs;
 use herm::backend::ScriptedBackend;
 use herm::ids::SystemRandom;
 use herm::receipt::Signer;
+use herm::skill::provenance::SkillWriter;
 use herm::successor::bottleneck::{self, Bottleneck, BottleneckKind, BrainObservation, BrainStats, ObservationEnv};
 use herm::successor::draft_patch::{
     self, DraftContext, DraftTarget, EvaluationInputs, material, material::BackendPricing,
@@ -403,7 +404,7 @@ fn every_template_stages_on_a_real_brain() {
         let bottleneck = Bottleneck { kind, subject, found: 1e6, threshold: kind.threshold(), count: 9, of: 10 };
         for (aim, changes) in draft_patch::candidates(&bottleneck, &scene).unwrap() {
             let patch = Patch::new("a draft", None, changes).unwrap();
-            assert!(!apply::stage(&brain, &patch).unwrap().is_empty(), "{kind:?} {aim:?}");
+            assert!(!apply::stage(&brain, &patch, SkillWriter::Patch).unwrap().is_empty(), "{kind:?} {aim:?}");
             staged.push(aim);
         }
         let drafted = draft_patch::draft(&bottleneck, &scene, &material, &[]).unwrap();

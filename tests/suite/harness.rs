@@ -1,6 +1,7 @@
 //! A whole task through the library: scripted words, real brains, real tools.
 
 mod answers;
+mod direct_edits;
 mod exemplars;
 mod failures;
 mod gate;

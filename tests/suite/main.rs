@@ -39,6 +39,7 @@ mod skills;
 mod terminal;
 mod trials;
 mod verifiers;
+mod writers;
 
 /// The `herm` command under test.
 const HERM: &str = env!("CARGO_BIN_EXE_herm-under-test");

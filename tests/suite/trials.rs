@@ -93,10 +93,7 @@ fn a_skill_that_hurts_is_archived_with_its_reason_and_only_a_person_brings_it_ba
     let step = report.settled.expect("a step");
     assert!(step.moved && step.receipt.is_some());
     let last = brain.history(1).expect("history").remove(0);
-    assert_eq!(
-        (last.kind, last.summary.as_str()),
-        (StepKind::Maintenance, "trial: archived ask-the-attic, which does harm")
-    );
+    assert_eq!((last.kind, last.summary.as_str()), (StepKind::Learn, "trial: archived ask-the-attic, which does harm"));
     assert_eq!(brain.usage().expect("usage")[&slug("ask-the-attic")].state, SkillState::Archived);
     assert_eq!(brain.trial(&slug("ask-the-attic")).expect("read").expect("a trial").reason, ended.reason);
 

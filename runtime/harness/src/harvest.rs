@@ -80,7 +80,7 @@ fn learn(desk: &mut WorkingCopy, task: &TaskId, score: f64, shares: bool) -> Res
         },
     };
     let (brain, draft) = desk.step()?;
-    let step = Step { kind: StepKind::Maintenance, summary: &summary, report: None, transcript: None };
+    let step = Step { kind: StepKind::Learn, summary: &summary, report: None, transcript: None };
     let settled = brain.settle_step(draft, &step)?;
     if settled.moved { Ok(Some(settled)) } else { Err(Error::internal("an example changed nothing")) }
 }

@@ -306,6 +306,7 @@ pub async fn rerun(
         // How it would go now: by the rules of now.
         transcript.reading = Edition::default();
         transcript.gated = true;
+        transcript.gated_edits = true;
         let speaker = speaker(&transcript);
         let goes_on_with = ResultSource::WhatIsNow;
         let again = Rerun { original: layout, transcript: &transcript, moved: None, toolbox, speaker, goes_on_with };

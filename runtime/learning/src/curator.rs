@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
 use crate::memory::OutcomeCounts;
-use crate::skill::provenance::{PriorUndo, SkillFacts, SkillSource, SkillWriter, WriteRuling, rule};
+use crate::skill::provenance::{SkillFacts, SkillWriter};
 use crate::skill::{SkillState, SkillUsage};
 use crate::trial::estimate::ScoreSum;
 use crate::tuning::Tuning;
@@ -181,11 +181,35 @@ pub struct NeverUsedSkill {
     pub days: u64,
 }
 
-/// Decides for every skill with a record. `present` says whether a skill stands in the index.
-pub fn plan(usage: &BTreeMap<Slug, SkillUsage>, present: impl Fn(&Slug) -> bool, cutoffs: Cutoffs) -> CuratorPlan {
+/// A skill with a record, as a pass looks at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CuratedSkill {
+    /// Its record.
+    pub usage: SkillUsage,
+    /// What the gate goes by.
+    pub facts: SkillFacts,
+    /// Whether it stands in the index.
+    pub present: bool,
+}
+
+impl CuratedSkill {
+    /// A skill of the index, or one that is not there; `pinned` says whether its front matter pins it.
+    pub fn new(usage: SkillUsage, present: bool, pinned: bool) -> Self {
+        let recorded = SkillFacts::recorded(Some(&usage));
+        Self { facts: SkillFacts { pinned: recorded.pinned || pinned, ..recorded }, usage, present }
+    }
+
+    /// Whether it is one of the agent's own that stands in the index.
+    fn is_own(&self) -> bool {
+        self.present && self.facts.source.is_writable() && self.usage.state != SkillState::Archived
+    }
+}
+
+/// Decides for every skill with a record.
+pub fn plan(skills: &BTreeMap<Slug, CuratedSkill>, cutoffs: Cutoffs) -> CuratorPlan {
     let mut plan = CuratorPlan::default();
-    for (slug, usage) in usage {
-        match decide(slug, usage, &present, cutoffs) {
+    for (slug, skill) in skills {
+        match decide(slug, skill, cutoffs) {
             Ok(transition) => plan.transitioned.push(transition),
             Err(reason) => plan.skipped.push(CuratorSkip { slug: slug.clone(), reason }),
         }
@@ -198,15 +222,16 @@ impl CuratorPlan {
     /// no task ever had. These are reported from `policy.archive_days` on, and move where the policy says so.
     fn observe(
         mut self,
-        own: &BTreeMap<&Slug, &SkillUsage>,
+        skills: &BTreeMap<Slug, CuratedSkill>,
         outcomes: &BTreeMap<Slug, OutcomeCounts>,
         policy: CuratorPolicy,
         now: Timestamp,
     ) -> Self {
-        for (slug, usage) in own {
-            if let Some(counts) = outcomes.get(*slug) {
+        for (slug, skill) in skills.iter().filter(|(_, skill)| skill.is_own()) {
+            let usage = &skill.usage;
+            if let Some(counts) = outcomes.get(slug) {
                 let clearly_bad = is_clearly_bad(counts);
-                self.outcomes.push(SkillOutcomes { slug: (*slug).clone(), counts: *counts, clearly_bad });
+                self.outcomes.push(SkillOutcomes { slug: slug.clone(), counts: *counts, clearly_bad });
                 continue;
             }
             let days = now.millis().saturating_sub(usage.created_at.millis()) / DAY_MILLIS;
@@ -215,17 +240,17 @@ impl CuratorPlan {
                 continue;
             }
             let is_let_go = policy.unshown_days.is_some_and(|most| days >= u64::from(most));
-            if is_let_go && !usage.pinned {
-                self.skipped.retain(|skipped| skipped.slug != **slug);
+            if is_let_go && skill.facts.allow(SkillWriter::Curator) {
+                self.skipped.retain(|skipped| skipped.slug != *slug);
                 self.transitioned.push(Transition {
-                    slug: (*slug).clone(),
+                    slug: slug.clone(),
                     from: usage.state,
                     to: SkillState::Archived,
                     last_activity: None,
                 });
             }
             if is_let_go || days >= u64::from(policy.archive_days) {
-                self.never_used.push(NeverUsedSkill { slug: (*slug).clone(), days });
+                self.never_used.push(NeverUsedSkill { slug: slug.clone(), days });
             }
         }
         self.transitioned.sort_by(|a, b| a.slug.cmp(&b.slug));
@@ -239,27 +264,21 @@ fn is_clearly_bad(counts: &OutcomeCounts) -> bool {
     scores.interval()[1] < 0.5
 }
 
-fn decide(
-    slug: &Slug,
-    usage: &SkillUsage,
-    present: &impl Fn(&Slug) -> bool,
-    cutoffs: Cutoffs,
-) -> Result<Transition, CuratorSkipReason> {
-    let source = SkillSource::of(Some(usage.created_by));
-    // What is not the agent's own is named as that, pinned or not.
-    if !source.is_writable() {
-        return Err(CuratorSkipReason::NotAgentCreated);
-    }
-    let subject = SkillFacts { source, pinned: usage.pinned };
-    if rule(SkillWriter::Curator, Some(subject), PriorUndo::Nothing) != WriteRuling::Allow {
-        return Err(CuratorSkipReason::Pinned);
+fn decide(slug: &Slug, skill: &CuratedSkill, cutoffs: Cutoffs) -> Result<Transition, CuratorSkipReason> {
+    let CuratedSkill { usage, facts, present } = skill;
+    if !facts.allow(SkillWriter::Curator) {
+        // What is not the agent's own is named as that, pinned or not.
+        return Err(match facts.source.is_writable() {
+            true => CuratorSkipReason::Pinned,
+            false => CuratorSkipReason::NotAgentCreated,
+        });
     }
     let last_activity = usage.last_activity();
     let to = next_state(usage.state, last_activity, cutoffs);
     if to == usage.state {
         return Err(CuratorSkipReason::NoChange);
     }
-    if !present(slug) {
+    if !present {
         return Err(CuratorSkipReason::Missing);
     }
     Ok(Transition { slug: slug.clone(), from: usage.state, to, last_activity })
@@ -275,7 +294,8 @@ pub struct CuratorReport {
     pub settled: Option<SettledStep>,
 }
 
-/// How many skills are due by their telemetry alone. Costs next to nothing.
+/// How many skills are due by their records alone: one that only its front matter pins counts, and does not move. Costs next
+/// to nothing.
 pub fn due(brain: &Brain, policy: CuratorPolicy) -> Result<u64> {
     let cutoffs = policy.tuned(&brain.tuning()?)?.cutoffs(brain.clock().now());
     let unshown = match policy.unshown_cutoff(brain.clock().now()) {
@@ -289,7 +309,10 @@ pub fn due(brain: &Brain, policy: CuratorPolicy) -> Result<u64> {
 fn unshown_since(brain: &Brain, cutoff: Timestamp) -> Result<u64> {
     let mut idle = brain.usage()?;
     idle.retain(|_, usage| {
-        is_own(usage) && usage.last_activity().is_none() && usage.created_at <= cutoff && !usage.pinned
+        SkillFacts::recorded(Some(usage)).allow(SkillWriter::Curator)
+            && usage.state != SkillState::Archived
+            && usage.last_activity().is_none()
+            && usage.created_at <= cutoff
     });
     if idle.is_empty() {
         return Ok(0);
@@ -298,20 +321,20 @@ fn unshown_since(brain: &Brain, cutoff: Timestamp) -> Result<u64> {
     Ok(idle.keys().filter(|slug| !outcomes.contains_key(*slug)).count() as u64)
 }
 
-/// Whether it is one of the agent's own that is not archived.
-fn is_own(usage: &SkillUsage) -> bool {
-    SkillSource::of(Some(usage.created_by)).is_writable() && usage.state != SkillState::Archived
-}
-
 /// What a pass would do now.
 pub fn preview(brain: &mut Brain, policy: CuratorPolicy) -> Result<CuratorPlan> {
     let now = brain.clock().now();
     let policy = policy.tuned(&brain.tuning()?)?;
     let (usage, outcomes) = (brain.usage()?, brain.skill_outcomes()?);
     let index = brain.skills()?;
-    let own = usage.iter().filter(|(slug, usage)| is_own(usage) && index.get(slug).is_some()).collect();
-    let plan = plan(&usage, |slug| index.get(slug).is_some(), policy.cutoffs(now));
-    Ok(plan.observe(&own, &outcomes, policy, now))
+    let look = |(slug, usage): (Slug, SkillUsage)| {
+        let entry = index.get(&slug);
+        let skill = CuratedSkill::new(usage, entry.is_some(), entry.is_some_and(|entry| entry.pinned));
+        (slug, skill)
+    };
+    let skills: BTreeMap<Slug, CuratedSkill> = usage.into_iter().map(look).collect();
+    let plan = plan(&skills, policy.cutoffs(now));
+    Ok(plan.observe(&skills, &outcomes, policy, now))
 }
 
 /// Runs a pass: everything that is due, as one `maintenance` step. A skill that cannot be moved is
@@ -422,6 +445,7 @@ mod tests {
         let old = || usage(SkillState::Active, days_ago(365));
         let records = BTreeMap::from([
             ("a-agent".parse().unwrap(), old()),
+            ("b-front".parse().unwrap(), old()),
             ("b-pinned".parse().unwrap(), SkillUsage { pinned: true, ..old() }),
             ("c-user".parse().unwrap(), SkillUsage { created_by: CreatedBy::User, ..old() }),
             ("d-seed".parse().unwrap(), SkillUsage { created_by: CreatedBy::Seed, ..old() }),
@@ -431,7 +455,11 @@ mod tests {
             // A pinned skill of a person: who made it is said first.
             ("h-both".parse().unwrap(), SkillUsage { pinned: true, created_by: CreatedBy::User, ..old() }),
         ]);
-        let plan = plan(&records, |slug| slug.as_str() != "g-gone", cutoffs());
+        let look = |(slug, usage): (Slug, SkillUsage)| {
+            let (present, pins) = (slug.as_str() != "g-gone", slug.as_str() == "b-front");
+            (slug, CuratedSkill::new(usage, present, pins))
+        };
+        let plan = plan(&records.into_iter().map(look).collect(), cutoffs());
         let moved: Vec<&str> = plan.transitioned.iter().map(|transition| transition.slug.as_str()).collect();
         assert_eq!(moved, ["a-agent"]);
         let skipped: Vec<(&str, &CuratorSkipReason)> =
@@ -439,6 +467,7 @@ mod tests {
         assert_eq!(
             skipped,
             [
+                ("b-front", &CuratorSkipReason::Pinned),
                 ("b-pinned", &CuratorSkipReason::Pinned),
                 ("c-user", &CuratorSkipReason::NotAgentCreated),
                 ("d-seed", &CuratorSkipReason::NotAgentCreated),
@@ -459,15 +488,18 @@ mod tests {
             (slug("good"), made(200)),
             (slug("new"), made(89)),
             (slug("shelf"), made(200)),
+            (slug("shelf-front"), made(200)),
             (slug("shelf-pinned"), SkillUsage { pinned: true, ..made(200) }),
             (slug("looked-at"), SkillUsage { last_viewed_at: days_ago(20), ..made(200) }),
         ]);
         let counts = |good, bad, unknown| OutcomeCounts { good, bad, unknown, ..OutcomeCounts::default() };
         let outcomes = BTreeMap::from([(slug("bad"), counts(1, 9, 2)), (slug("good"), counts(2, 3, 0))]);
-        let observed = |policy: CuratorPolicy| {
-            let own = records.iter().collect();
-            plan(&records, |_| true, cutoffs()).observe(&own, &outcomes, policy, NOW)
+        let look = |(slug, usage): (Slug, SkillUsage)| {
+            let pins = slug.as_str() == "shelf-front";
+            (slug, CuratedSkill::new(usage, true, pins))
         };
+        let skills: BTreeMap<Slug, CuratedSkill> = records.into_iter().map(look).collect();
+        let observed = |policy: CuratorPolicy| plan(&skills, cutoffs()).observe(&skills, &outcomes, policy, NOW);
         let usual = observed(CuratorPolicy::default());
         let bad: Vec<(&str, bool)> =
             usual.outcomes.iter().map(|skill| (skill.slug.as_str(), skill.clearly_bad)).collect();
@@ -475,7 +507,7 @@ mod tests {
         let names = |plan: &CuratorPlan| -> Vec<String> {
             plan.never_used.iter().map(|skill| format!("{} {}", skill.slug, skill.days)).collect()
         };
-        assert_eq!(names(&usual), ["shelf 200", "shelf-pinned 200"]);
+        assert_eq!(names(&usual), ["shelf 200", "shelf-front 200", "shelf-pinned 200"]);
         assert_eq!(usual.transitioned, []);
 
         let strict = observed(CuratorPolicy::default().archiving_unshown(Some(180)).unwrap());

@@ -200,6 +200,7 @@ mod tests {
             platforms: Vec::new(),
             triggers: Vec::new(),
             requires: Vec::new(),
+            pinned: false,
         }
     }
 

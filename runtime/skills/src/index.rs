@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::document::Document;
 use super::location::{self, Form, SkillLocation};
+use super::provenance;
 use crate::error::{Error, Result};
 use crate::fsio::{DirEntryKind, Root, Stat, SurveyLimits};
 use crate::ids::{RelPath, Slug};
@@ -36,6 +37,8 @@ pub struct SkillEntry {
     pub triggers: Vec<String>,
     /// What it requires, as its front matter says.
     pub requires: Vec<String>,
+    /// Whether its front matter pins it.
+    pub pinned: bool,
 }
 
 impl SkillEntry {
@@ -387,6 +390,7 @@ impl Scan<'_> {
             platforms: document.platforms(),
             triggers: document.triggers(),
             requires: requires(&document),
+            pinned: provenance::says_pinned(document.raw().get(..document.body_start()).unwrap_or_default()),
             place,
         })))
     }

@@ -4,7 +4,7 @@
 //! Unattended code may make a skill, and change what an agent made. Everything else is a person's to decide.
 
 use super::document::Document;
-use super::usage::CreatedBy;
+use super::usage::{CreatedBy, SkillUsage};
 
 /// Where a skill comes from. A recorded fact, never guessed from a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -99,8 +99,24 @@ pub enum SkillWriter {
     Synthesis,
     /// The evolver, with nobody looking.
     Evolver,
+    /// The evolver, where it makes one skill of several that say the same.
+    Merge,
     /// The curator.
     Curator,
+    /// The end of a trial: what does harm is archived, or what it was before.
+    Trial,
+    /// A patch that the mesh agreed to and no steward approved.
+    Patch,
+}
+
+impl SkillWriter {
+    /// Whether what it may not do is a question for a person.
+    fn proposes(self) -> bool {
+        match self {
+            Self::Person | Self::Tool | Self::Synthesis | Self::Evolver | Self::Patch => true,
+            Self::Merge | Self::Curator | Self::Trial => false,
+        }
+    }
 }
 
 /// What is known of the skill that would be written.
@@ -110,6 +126,27 @@ pub struct SkillFacts {
     pub source: SkillSource,
     /// Exempt from everything automatic.
     pub pinned: bool,
+}
+
+impl SkillFacts {
+    /// What the record of a skill and its main file say: either of the two pins it.
+    pub fn of(record: Option<&SkillUsage>, main: &[u8]) -> Self {
+        let recorded = Self::recorded(record);
+        Self { pinned: recorded.pinned || says_pinned(&String::from_utf8_lossy(main)), ..recorded }
+    }
+
+    /// What the record alone says, where the main file is not at hand.
+    pub fn recorded(record: Option<&SkillUsage>) -> Self {
+        Self {
+            source: SkillSource::of(record.map(|record| record.created_by)),
+            pinned: record.is_some_and(|record| record.pinned),
+        }
+    }
+
+    /// Whether a writer may change the skill by itself.
+    pub fn allow(self, writer: SkillWriter) -> bool {
+        rule(writer, Some(self), PriorUndo::Nothing) == WriteRuling::Allow
+    }
 }
 
 /// What a person took back before, or a trial found to do harm.
@@ -170,8 +207,8 @@ pub fn rule(writer: SkillWriter, there: Option<SkillFacts>, undone: PriorUndo) -
             SkillSource::LocalAgentCreated => {}
             // Nobody here could accept it.
             SkillSource::External => return WriteRuling::Refuse(reason),
-            // Growing old is no reason to ask a person about a skill that is theirs.
-            _ if writer == SkillWriter::Curator => return WriteRuling::Refuse(reason),
+            // A person is not asked about a skill of theirs because it grew old, did harm or repeats another.
+            _ if !writer.proposes() => return WriteRuling::Refuse(reason),
             _ if undone == PriorUndo::Same => return WriteRuling::Refuse(WriteObjection::Undone(undone)),
             _ => return WriteRuling::Propose(reason),
         }
@@ -198,8 +235,14 @@ pub fn says_pinned(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    const UNATTENDED: [SkillWriter; 4] =
-        [SkillWriter::Tool, SkillWriter::Synthesis, SkillWriter::Evolver, SkillWriter::Curator];
+    /// Writers that ask a person where they may not write.
+    const PROPOSING: [SkillWriter; 4] =
+        [SkillWriter::Tool, SkillWriter::Synthesis, SkillWriter::Evolver, SkillWriter::Patch];
+    const SILENT: [SkillWriter; 3] = [SkillWriter::Merge, SkillWriter::Curator, SkillWriter::Trial];
+
+    fn unattended() -> impl Iterator<Item = SkillWriter> {
+        PROPOSING.into_iter().chain(SILENT)
+    }
 
     fn of(source: SkillSource, pinned: bool) -> Option<SkillFacts> {
         Some(SkillFacts { source, pinned })
@@ -217,27 +260,29 @@ mod tests {
 
     #[test]
     fn unattended_code_makes_skills_and_changes_what_an_agent_made() {
-        for writer in UNATTENDED {
+        for writer in unattended() {
             assert_eq!(rule(writer, None, PriorUndo::Nothing), WriteRuling::Allow);
             assert_eq!(rule(writer, of(SkillSource::LocalAgentCreated, false), PriorUndo::Nothing), WriteRuling::Allow);
         }
     }
 
     #[test]
-    fn what_no_agent_made_waits_for_a_person_and_the_curator_leaves_it_alone() {
+    fn what_no_agent_made_waits_for_a_person_and_housekeeping_leaves_it_alone() {
         use SkillSource::{Bundled, External, Hub, Imported, Plugin, Unknown, User};
         for source in [Bundled, Hub, Plugin, Imported, User, Unknown] {
             let reason = WriteObjection::NotAgentCreated(source);
-            for writer in [SkillWriter::Tool, SkillWriter::Synthesis, SkillWriter::Evolver] {
+            for writer in PROPOSING {
                 assert_eq!(
                     rule(writer, of(source, false), PriorUndo::Nothing),
                     WriteRuling::Propose(reason),
                     "{source:?}"
                 );
             }
-            assert_eq!(rule(SkillWriter::Curator, of(source, false), PriorUndo::Nothing), WriteRuling::Refuse(reason));
+            for writer in SILENT {
+                assert_eq!(rule(writer, of(source, false), PriorUndo::Nothing), WriteRuling::Refuse(reason));
+            }
         }
-        for writer in UNATTENDED {
+        for writer in unattended() {
             let refused = WriteRuling::Refuse(WriteObjection::NotAgentCreated(External));
             assert_eq!(rule(writer, of(External, false), PriorUndo::Nothing), refused);
         }
@@ -245,14 +290,14 @@ mod tests {
 
     #[test]
     fn a_pin_stops_everything_unattended() {
-        for (writer, source) in UNATTENDED.into_iter().flat_map(|w| SkillSource::ALL.into_iter().map(move |s| (w, s))) {
+        for (writer, source) in unattended().flat_map(|w| SkillSource::ALL.into_iter().map(move |s| (w, s))) {
             assert_eq!(rule(writer, of(source, true), PriorUndo::Nothing), WriteRuling::Refuse(WriteObjection::Pinned));
         }
     }
 
     #[test]
     fn what_a_person_took_back_is_not_written_again_and_what_is_like_it_waits() {
-        for writer in [SkillWriter::Tool, SkillWriter::Synthesis, SkillWriter::Evolver] {
+        for writer in PROPOSING {
             for there in [None, of(SkillSource::LocalAgentCreated, false), of(SkillSource::User, false)] {
                 let refused = WriteRuling::Refuse(WriteObjection::Undone(PriorUndo::Same));
                 assert_eq!(rule(writer, there, PriorUndo::Same), refused, "{there:?}");
@@ -263,6 +308,20 @@ mod tests {
             );
             assert_eq!(rule(writer, of(SkillSource::LocalAgentCreated, false), PriorUndo::Alike), WriteRuling::Allow);
         }
+    }
+
+    #[test]
+    fn the_record_or_the_front_matter_pins_and_the_record_says_who_made_it() {
+        use crate::clock::Timestamp;
+        let plain = b"---\nname: x\ndescription: d\n---\nbody\n";
+        let pinning = b"---\nname: x\ndescription: d\npinned: true\n---\nbody\n";
+        let record = |pinned| SkillUsage { pinned, ..SkillUsage::new(CreatedBy::Agent, Timestamp(0)) };
+        let agents = |pinned| SkillFacts { source: SkillSource::LocalAgentCreated, pinned };
+        assert_eq!(SkillFacts::of(Some(&record(false)), plain), agents(false));
+        assert_eq!(SkillFacts::of(Some(&record(true)), plain), agents(true));
+        assert_eq!(SkillFacts::of(Some(&record(false)), pinning), agents(true));
+        assert_eq!(SkillFacts::of(None, pinning), SkillFacts { source: SkillSource::Unknown, pinned: true });
+        assert_eq!(SkillFacts::recorded(Some(&record(true))), agents(true));
     }
 
     #[test]

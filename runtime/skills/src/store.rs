@@ -169,6 +169,11 @@ pub fn archived_skills(paths: &[RelPath]) -> Vec<(Slug, RelPath)> {
     latest.into_iter().map(|(slug, unit)| (slug, unit.main)).collect()
 }
 
+/// Every skill among the files below the archive, where each name may stand several times.
+pub fn archived_places(paths: &[RelPath]) -> impl Iterator<Item = SkillLocation> {
+    archived_units(paths).map(|ArchivedUnit { slug, main, form, .. }| SkillLocation { slug, main, form })
+}
+
 /// The skills among the files below the archive, sorted.
 pub fn archived_slugs(paths: &[RelPath]) -> Vec<Slug> {
     archived_skills(paths).into_iter().map(|(slug, _)| slug).collect()

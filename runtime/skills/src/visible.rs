@@ -167,6 +167,7 @@ mod tests {
             platforms: owned(platforms),
             triggers: Vec::new(),
             requires: owned(requires),
+            pinned: false,
         }
     }
 

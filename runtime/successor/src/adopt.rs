@@ -10,7 +10,7 @@ use crate::apply::{self, AppliedPatch};
 use crate::brain::{Brain, OnChanged, Reader, StepKind, StepRecord, UndoOutcome};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::gate::GatePass;
+use crate::gate::{Gate, GatePass};
 use crate::harness::Harness;
 use crate::ids::{BrainId, Digest, RelPath, sha256};
 use crate::layout::{self, Layout};
@@ -85,26 +85,26 @@ pub async fn adopt(harness: &Harness, record: &VerdictRecord, passed: &GatePass)
     harness
         .with_brain(&brain, move |brain| {
             passed.covers(&patch, &base_of(brain, &patch)?)?;
-            let after = apply::identity(brain, Some(&apply::stage(brain, &patch)?))?;
+            let after = apply::identity(brain, Some(&apply::stage(brain, &patch, passed.writer())?))?;
             if Some(&after) != judged.as_ref() {
                 return Err(Error::refused(format!(
                     "the patch makes the brain {after}, and something else was judged"
                 ))
                 .hint("have the patch evaluated and approved again, by this version of herm"));
             }
-            apply::apply(brain, &patch, because)
+            apply::apply(brain, &patch, passed.writer(), because)
         })
         .await
 }
 
-/// Whether the patch of a verdict could be applied now. Gates open once: ask this before them.
-pub async fn rehearse(harness: &Harness, record: &VerdictRecord) -> Result<()> {
+/// Whether the patch of a verdict could be applied now, once `gate` opens. Gates open once: ask this before them.
+pub async fn rehearse(harness: &Harness, record: &VerdictRecord, gate: Gate) -> Result<()> {
     allowed(harness, &record.patch)?;
     let (layout, record) = (harness.layout().clone(), record.clone());
     let brain = record.verdict.base.brain.clone();
     harness
         .with_brain(&brain, move |brain| {
-            apply::rehearse(brain, &record.patch)?;
+            apply::rehearse(brain, &record.patch, gate.writer())?;
             check_base(&layout, &record, &base_of(brain, &record.patch)?)
         })
         .await

@@ -1,13 +1,18 @@
 //! A patch as a step of a brain: the same for the copy inside the sandbox and, behind the gates, for the
 //! brain itself.
+//!
+//! What a patch does to skills passes the gate of [`provenance`](crate::skill::provenance) like everything that writes
+//! them. A steward who approved it is a person, who may do everything; where the mesh alone agreed, no person looked at
+//! the skills, and it may do what unattended code may.
 
 use serde_json::{Value, json};
 
-use crate::brain::{Brain, BrainManifest, Draft, SettledStep, Step, StepKind};
+use crate::brain::{Brain, BrainManifest, Draft, SettledStep, SkillEdits, SkillFileEdit, Step, StepKind, UndoneSkills};
 use crate::error::{Error, Result};
 use crate::ids::{RelPath, sha256};
 use crate::layout;
 use crate::patch::{Patch, PatchChange, PatchEdit};
+use crate::skill::provenance::{SkillWriter, WriteRuling};
 use crate::skill::{CreatedBy, Files as _, all_skills, guard};
 use crate::tuning::{ExecutableTool, Migration, ToolSwap, Tuning};
 
@@ -43,13 +48,14 @@ pub(super) fn backend(brain: &Brain, draft: Option<&Draft>) -> Result<Option<Str
     Ok(tuned.and_then(|tuning| tuning.backend).or_else(|| manifest.and_then(|manifest| manifest.backend)))
 }
 
-/// Puts a patch into a draft. Nothing of the brain changes.
-pub fn stage(brain: &Brain, patch: &Patch) -> Result<Draft> {
+/// Puts a patch into a draft; `writer` decided about it. Nothing of the brain changes.
+pub fn stage(brain: &Brain, patch: &Patch, writer: SkillWriter) -> Result<Draft> {
     let mut draft = Draft::new();
     let mut tuning = brain.tuning()?;
     for change in patch.changes() {
-        stage_change(brain, &mut draft, &mut tuning, change)?;
+        stage_change(brain, &mut draft, &mut tuning, change, writer)?;
     }
+    check_skills(brain, &draft, writer)?;
     tuning.validate()?;
     if tuning != brain.tuning()? {
         let path = layout::rel(layout::TUNING)?;
@@ -66,7 +72,34 @@ pub fn stage(brain: &Brain, patch: &Patch) -> Result<Draft> {
     Ok(draft)
 }
 
-fn stage_change(brain: &Brain, draft: &mut Draft, tuning: &mut Tuning, change: &PatchChange) -> Result<()> {
+/// Refuses a patch that does to a skill what its writer may not.
+fn check_skills(brain: &Brain, draft: &Draft, writer: SkillWriter) -> Result<()> {
+    if writer == SkillWriter::Person {
+        return Ok(());
+    }
+    let edits = brain.skill_edits(draft)?;
+    let undone = if edits.is_empty() { UndoneSkills::default() } else { brain.undone_skills()? };
+    for SkillEdits { slug, files, .. } in edits {
+        let written = SkillFileEdit::written(files);
+        let written = written.iter().filter_map(|file| file.after.as_deref());
+        if let WriteRuling::Propose(reason) | WriteRuling::Refuse(reason) =
+            brain.rule_on(writer, &slug, written, &undone)?
+        {
+            return Err(Error::refused(format!("the patch changes skill {slug}, which {}", reason.words())).hint(
+                "only a person decides about that: have a steward approve the patch, with gate `human` or `both`",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn stage_change(
+    brain: &Brain,
+    draft: &mut Draft,
+    tuning: &mut Tuning,
+    change: &PatchChange,
+    writer: SkillWriter,
+) -> Result<()> {
     match change {
         PatchChange::Constants { set } => tuning.merge(set),
         PatchChange::Component { component, to } => tuning.swap(*component, to),
@@ -113,27 +146,39 @@ fn stage_change(brain: &Brain, draft: &mut Draft, tuning: &mut Tuning, change: &
                 }
                 editor.remove(path);
             }
-            set.iter().try_for_each(|(path, content)| stage_file(brain, draft, &path.parse()?, content))
+            set.iter().try_for_each(|(path, content)| stage_file(brain, draft, &path.parse()?, content, writer))
         }
     }
 }
 
-/// Skills keep their rules, whoever writes them.
-fn stage_file(brain: &Brain, draft: &mut Draft, path: &RelPath, content: &str) -> Result<()> {
-    let main = all_skills(std::slice::from_ref(path), layout::SKILLS_DIR).next();
+/// Skills keep their rules whatever writes them. A new one is made by the writer who decided about the patch.
+fn stage_file(brain: &Brain, draft: &mut Draft, path: &RelPath, content: &str, writer: SkillWriter) -> Result<()> {
     let mut editor = brain.edit(draft);
-    match main.filter(|place| place.main == *path) {
+    // Among all files: a file of a skill looks like a skill of its own where it stands alone.
+    let mut paths = editor.below(layout::SKILLS_DIR)?;
+    if let Err(at) = paths.binary_search(path) {
+        paths.insert(at, path.clone());
+    }
+    let main = all_skills(&paths, layout::SKILLS_DIR).find(|place| place.main == *path);
+    match main {
         Some(place) => {
             guard::check_skill(content)?;
             match editor.read(path)? {
                 Some(_) => editor.edit_skill(&place.slug, content).map(drop),
-                None => editor.create_skill(&place.slug, content, CreatedBy::User).map(drop),
+                None => editor.create_skill(&place.slug, content, maker(writer)).map(drop),
             }
         }
         None => {
             editor.write(path.clone(), content.as_bytes().to_vec());
             Ok(())
         }
+    }
+}
+
+fn maker(writer: SkillWriter) -> CreatedBy {
+    match writer {
+        SkillWriter::Person => CreatedBy::User,
+        _ => CreatedBy::Agent,
     }
 }
 
@@ -160,9 +205,9 @@ pub struct AppliedPatch {
 }
 
 /// Makes a patch a step of the brain, with what led to it in the receipt.
-pub fn apply(brain: &mut Brain, patch: &Patch, because: Value) -> Result<AppliedPatch> {
+pub fn apply(brain: &mut Brain, patch: &Patch, writer: SkillWriter, because: Value) -> Result<AppliedPatch> {
     let before = identity(brain, None)?;
-    let draft = stage(brain, patch)?;
+    let draft = stage(brain, patch, writer)?;
     let present = brain.tuning()?.migrations;
     // What the tuning will ask of memory.db must be possible before it is asked for.
     brain.try_migrations(&migrations_after(brain, &draft)?)?;
@@ -185,8 +230,8 @@ pub fn apply(brain: &mut Brain, patch: &Patch, because: Value) -> Result<Applied
 }
 
 /// Whether a patch could become a step now. Nothing changes.
-pub fn rehearse(brain: &mut Brain, patch: &Patch) -> Result<()> {
-    let draft = stage(brain, patch)?;
+pub fn rehearse(brain: &mut Brain, patch: &Patch, writer: SkillWriter) -> Result<()> {
+    let draft = stage(brain, patch, writer)?;
     let (present, wanted) = (brain.tuning()?.migrations, migrations_after(brain, &draft)?);
     if wanted == present {
         return Ok(());

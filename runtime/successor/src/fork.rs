@@ -25,6 +25,7 @@ use crate::recent::Recent;
 use crate::records::{Saved, VerdictStore};
 use crate::runner::eval_runner::{EvalResult, EvalRunner};
 use crate::runner::worker_handle::{ParentServices, limits};
+use crate::skill::provenance::SkillWriter;
 use crate::tool::SandboxedPrograms;
 use crate::verdict::{PatchBase, RuntimeIdentity, VERDICT_SCHEMA, Verdict};
 use crate::wire::{Face, Setup};
@@ -265,7 +266,7 @@ fn facts(lease: &SandboxLease, id: &BrainId, patch: &Patch) -> Result<(PatchBase
     let recent = Recent::of(&Reader::open(&layout, id)?, patch)?;
     let brain = Brain::open(&layout, id, &BrainOptions::default())?;
     let base = base_of(&brain, patch)?;
-    let staged = apply::stage(&brain, patch).ok();
+    let staged = apply::stage(&brain, patch, SkillWriter::Person).ok();
     let before = apply::identity(&brain, None)?;
     let after = staged.as_ref().map(|draft| apply::identity(&brain, Some(draft))).transpose()?;
     let backends = [apply::backend(&brain, None)?, apply::backend(&brain, staged.as_ref())?];

@@ -1,6 +1,8 @@
 //! `herm evolve` as a person and a script use it.
 
+use herm::skill::CreatedBy;
 use herm_tests::TempBrains;
+use herm_tests::brains::{skill_text, slug};
 use herm_tests::command::Herm;
 use serde_json::{Value, json};
 
@@ -44,6 +46,41 @@ fn looking_takes_no_lock_and_changes_nothing() {
     assert_eq!(planned["summary"]["planned"], 2);
     assert_eq!(ok(&herm, &["evolve", "queue", "list", "1"])["count"], 0);
     assert_eq!(holder.lock().bundle_hash, before);
+}
+
+#[test]
+fn a_text_that_a_person_applies_leaves_the_skill_the_agents() {
+    let (brains, herm) = herm();
+    let expected = {
+        let brain = brains.open("1").expect("opened");
+        super::digest_of(&brain, "pump").to_string()
+    };
+    let outside = tempfile::tempdir().expect("a directory");
+    let content = outside.path().join("reviewed.md");
+    std::fs::write(&content, skill_text("pump", "A person's words.")).expect("written");
+    let content = content.to_string_lossy();
+    let applied = ok(
+        &herm,
+        &[
+            "evolve",
+            "apply",
+            "1",
+            "--target",
+            "pump",
+            "--content",
+            &content,
+            "--expected-digest",
+            &expected,
+            "--approve",
+        ],
+    );
+    assert_eq!((&applied["applied"], &applied["skill"]), (&json!(true), &json!("pump")), "{applied:#}");
+    let brain = brains.open("1").expect("opened");
+    assert!(text_of(&brain, "pump").contains("A person's words."));
+    assert_eq!(brain.usage().expect("usage")[&slug("pump")].created_by, CreatedBy::Agent);
+    let changes = brain.evolver_rows().changes(None).expect("changes");
+    assert_eq!(changes[0].manifest["by"], "operator");
+    assert_eq!(changes[0].manifest.get("unattended"), None, "a person looked at it");
 }
 
 #[test]

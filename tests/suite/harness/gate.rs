@@ -1,13 +1,10 @@
 //! One gate for everything that writes skills without a person: what no agent made waits in the review queue.
 
-use std::collections::BTreeSet;
-
 use herm::brain::OnChanged;
 use herm::evolver::review_queue::{self, ReviewOutcome};
 use herm::evolver::verification::VerificationOptions;
 use herm::memory::QueueRow;
 use herm::skill::CreatedBy;
-use herm::skill::import::{OnNameConflict, SkillFilter};
 use herm::tool::SkillChange;
 use herm::{Brain, Draft, StepKind};
 use herm_tests::brains::{skill_text, slug};
@@ -33,7 +30,7 @@ fn step(brain: &mut Brain, change: impl FnOnce(&mut herm::brain::Editor<'_>)) {
     brain.settle(&draft, StepKind::Maintenance, "by a person").expect("settled");
 }
 
-fn all_makers(brains: &TempBrains) {
+pub(super) fn all_makers(brains: &TempBrains) {
     let mut brain = brains.make("1");
     for (name, by) in MAKERS {
         step(&mut brain, |editor| {
@@ -65,12 +62,12 @@ async fn run(brains: &TempBrains, words: Vec<String>, synthesis: &str) -> (herm:
     (outcome, told)
 }
 
-fn waiting(brains: &TempBrains) -> Vec<QueueRow> {
+pub(super) fn waiting(brains: &TempBrains) -> Vec<QueueRow> {
     let rows = reader(brains).evolver_rows().queue(Some("pending"), None).expect("the queue");
     rows.iter().map(|row| reader(brains).evolver_rows().queued(&row.id).expect("read").expect("there")).collect()
 }
 
-fn files(brains: &TempBrains, name: &str) -> Vec<(String, String)> {
+pub(super) fn files(brains: &TempBrains, name: &str) -> Vec<(String, String)> {
     let dir = brains.file("1", &format!("skills/{name}"));
     let read = |path: &str| std::fs::read_to_string(dir.join(path)).unwrap_or_default();
     ["SKILL.md", "references/notes.md", "references/more.md"].map(|path| (path.to_owned(), read(path))).to_vec()
@@ -83,7 +80,7 @@ fn accept(brains: &TempBrains, id: &str) -> ReviewOutcome {
     accepted
 }
 
-fn made_by(brains: &TempBrains, name: &str) -> CreatedBy {
+pub(super) fn made_by(brains: &TempBrains, name: &str) -> CreatedBy {
     reader(brains).usage().expect("usage")[&slug(name)].created_by
 }
 
@@ -338,55 +335,6 @@ async fn tasks_that_fail_or_are_dry_runs_propose_nothing() {
     failing.shutdown().await.expect("closed");
     assert_eq!(outcome.status, herm::TaskStatus::Failed, "{outcome:?}");
     assert_eq!(waiting(&brains), []);
-}
-
-/// A tool that imports skills with the editor itself, over those of the same name.
-struct Importer(ToolSpec, std::path::PathBuf);
-
-#[async_trait]
-impl Tool for Importer {
-    fn spec(&self) -> &ToolSpec {
-        &self.0
-    }
-
-    async fn call(&self, _: Map<String, Value>, cx: &ToolContext) -> Result<ToolOutput> {
-        let path = self.1.clone();
-        cx.with_working_copy(move |desk| {
-            let library = desk.brain()?.skill_library(&path)?;
-            let report = desk.edit()?.import_skills(library, &SkillFilter::new(&[]), OnNameConflict::Replace)?;
-            Ok(ToolOutput::new(format!("{} imported", report.imported.len()), "imported"))
-        })
-        .await
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_import_by_an_agent_makes_new_skills_and_replaces_nothing_that_is_not_the_agents() {
-    let brains = TempBrains::new();
-    all_makers(&brains);
-    let library = tempfile::tempdir().expect("a directory");
-    for name in ["brand-new", "by-person", "by-agent", "dir-one"] {
-        let dir = library.path().join(name);
-        std::fs::create_dir(&dir).expect("made");
-        std::fs::write(dir.join("SKILL.md"), skill_text(name, "From elsewhere.")).expect("written");
-    }
-    let mut tools = toolbox();
-    let card = ToolSpec::new("take_over", "Imports.", Permission::WriteBrain, json!({ "type": "object" }));
-    tools.add(Arc::new(Importer(card, library.path().to_owned()))).expect("added");
-    let words = [call("take_over", json!({})), ANSWER.to_owned()];
-    let harness = builder(&brains).toolbox(tools).backend(ScriptedBackend::new(words)).build().expect("a harness");
-    let (person, seed) = (files(&brains, "by-person"), files(&brains, "dir-one"));
-    let outcome = harness.run(&"1".parse().expect("an id"), task("go")).await.expect("an outcome");
-    harness.shutdown().await.expect("closed");
-    assert!(outcome.warnings.iter().filter(|said| said.contains("waits for a person")).count() == 2, "{outcome:?}");
-    assert_eq!((files(&brains, "by-person"), files(&brains, "dir-one")), (person, seed));
-    assert!(files(&brains, "by-agent")[0].1.contains("From elsewhere."));
-    assert!(files(&brains, "brand-new")[0].1.contains("From elsewhere."));
-    assert_eq!((made_by(&brains, "by-person"), made_by(&brains, "brand-new")), (CreatedBy::User, CreatedBy::Imported));
-    let proposed: Vec<String> =
-        waiting(&brains).iter().filter_map(|row| Some(row.skill.as_ref()?.to_string())).collect();
-    assert_eq!(BTreeSet::from_iter(proposed), BTreeSet::from(["by-person", "dir-one"].map(str::to_owned)));
-    assert!(brains.open("1").expect("opened").verify().expect("verified").is_sound());
 }
 
 const COUNTS: &str = "Counts things one by one. Use when asked how many there are.";

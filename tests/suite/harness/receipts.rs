@@ -261,13 +261,9 @@ async fn a_replay_needs_neither_money_nor_every_tool() {
     assert!(!replayed.same_prompt, "the prompt had the tool's own words");
 }
 
-/// Four tasks that herm ran before calls of other notations were calls. Their answers are what was misread: data that stood
-/// before a call, a call in a tag, the arguments of an object that could not be read, and `{}`.
-#[tokio::test(flavor = "multi_thread")]
-async fn transcripts_of_the_first_rules_replay_to_the_same_hash() {
-    let brains = TempBrains::new();
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/receipts/first_reading.herm");
-    let signed_by = "did:key:z6MkpMALxy4ZPdkB3gDMy7dyNdkFF6oeP3AiZs29PYFxGXey".parse().expect("a key");
+/// Takes in a sample of an earlier herm: a brain of agent 3, signed by this key.
+async fn take_in(brains: &TempBrains, sample: &str, signed_by: herm::receipt::PublicKey) -> (BrainId, Reader) {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/receipts").join(sample);
     let how = herm::snapshot::RestoreOptions {
         version: None,
         in_place: herm::brain::OnExisting::Refuse,
@@ -280,14 +276,46 @@ async fn transcripts_of_the_first_rules_replay_to_the_same_hash() {
         (Arc::new(herm::ids::SystemRandom), Arc::new(herm::SystemClock));
     let (plain, allow) = (herm::snapshot::Encryption::Plaintext, herm::snapshot::portable::SecretPolicy::Allow);
     herm::snapshot::portable::import(&brains.layout(), &file, plain, how, allow, around).await.expect("imported");
-    let id = "3".parse().expect("an id");
+    let id: BrainId = "3".parse().expect("an id");
+    let reader = Reader::open(&brains.layout(), &id).expect("a brain");
+    (id, reader)
+}
+
+fn kept(reader: &Reader, seq: u64) -> Value {
+    let step = reader.receipts(seq, seq).expect("a receipt").pop().expect("a receipt").step;
+    serde_json::from_slice(&reader.transcript(step).expect("read").expect("kept")).expect("JSON")
+}
+
+/// Three tasks that herm ran by the third rules of replies, when the gate ruled on calls alone. In two of them an answer stood
+/// beside a call in a fence, or behind code around a thought; in the last a tool wrote a subscriber's words into a skill.
+#[tokio::test(flavor = "multi_thread")]
+async fn transcripts_of_the_third_rules_and_of_the_gate_of_calls_replay_to_the_same_hash() {
+    let brains = TempBrains::new();
+    let (id, reader) = take_in(&brains, "third_reading.herm", signer().public().clone()).await;
     let work = tempfile::tempdir().expect("a directory");
-    let reader = herm::brain::Reader::open(&brains.layout(), &id).expect("a brain");
+    let tools = super::direct_edits::that_keeps_a_secret();
+    for (seq, answer) in (2..).zip(["{\"id\":7}", "{\"n\":7}", ANSWER]) {
+        let transcript = kept(&reader, seq);
+        assert_eq!((&transcript["stop"]["answer"], &transcript["reading"]), (&json!(answer), &json!(3)));
+        assert_eq!((&transcript["gated"], transcript.get("gatedEdits")), (&json!(true), None));
+        let replayed = replay(&brains.layout(), &id, seq, &tools, work.path()).await.expect("replayed");
+        assert!(replayed.is_same() && replayed.diverged.is_empty(), "{seq}: {replayed:?}");
+    }
+    let written = brains.file("3", "skills/by-tool.md");
+    assert!(std::fs::read_to_string(written).expect("read").contains(super::direct_edits::SECRET));
+}
+
+/// Four tasks that herm ran before calls of other notations were calls. Their answers are what was misread: data that stood
+/// before a call, a call in a tag, the arguments of an object that could not be read, and `{}`.
+#[tokio::test(flavor = "multi_thread")]
+async fn transcripts_of_the_first_rules_replay_to_the_same_hash() {
+    let brains = TempBrains::new();
+    let signed_by = "did:key:z6MkpMALxy4ZPdkB3gDMy7dyNdkFF6oeP3AiZs29PYFxGXey".parse().expect("a key");
+    let (id, reader) = take_in(&brains, "first_reading.herm", signed_by).await;
+    let work = tempfile::tempdir().expect("a directory");
     let answers = ["{\"id\":7}", "{\"name\":\"recall\",\"arguments\":{\"query\":\"x\"}}", "{\"query\":\"x\"}", "{}"];
     for (seq, answer) in (2..).zip(answers) {
-        let step = reader.receipts(seq, seq).expect("a receipt").pop().expect("a receipt").step;
-        let transcript: Value =
-            serde_json::from_slice(&reader.transcript(step).expect("read").expect("kept")).expect("JSON");
+        let transcript = kept(&reader, seq);
         assert_eq!((&transcript["stop"]["answer"], transcript.get("reading")), (&json!(answer), None));
         let replayed = replay(&brains.layout(), &id, seq, &toolbox(), work.path()).await.expect("replayed");
         assert!(replayed.is_same(), "{seq}: {replayed:?}");
@@ -304,10 +332,8 @@ async fn a_call_in_another_notation_runs_keeps_its_text_and_replays() {
     let outcome = harness.run(&id, task("do it")).await.expect("an outcome");
     harness.shutdown().await.expect("closed");
     assert_eq!(outcome.answer.as_deref(), Some(ANSWER));
-    let step = reader(&brains).receipts(2, 2).expect("a receipt").pop().expect("a receipt").step;
-    let transcript: Value =
-        serde_json::from_slice(&reader(&brains).transcript(step).expect("read").expect("kept")).expect("JSON");
-    assert_eq!((&transcript["reading"], &transcript["turns"][1]["reply"]["text"]), (&json!(3), &json!(said)));
+    let transcript = kept(&reader(&brains), 2);
+    assert_eq!((&transcript["reading"], &transcript["turns"][1]["reply"]["text"]), (&json!(4), &json!(said)));
     assert_eq!(transcript["turns"][1]["call"], json!({ "tool": "note", "args": { "key": "k", "value": "v" } }));
     assert!(transcript["turns"][2].get("call").is_none(), "an empty answer went back");
     let work = tempfile::tempdir().expect("a directory");

@@ -425,6 +425,9 @@ impl Machine {
                 return Chosen::Call(call);
             }
             fault = whole.iter().find_map(|object| self.fault_of(object, answers));
+            if reading.quoted.iter().any(|tool| self.knows(tool)) {
+                fault = fault.or(Some(ObjectProblem::Quoted));
+            }
         }
         // An answer after calls that all went wrong is heard too: it may be all there is to say.
         let unproven = self.rules.reading >= Edition::Third && !self.finals_allowed() && self.executed() > 0;

@@ -11,16 +11,17 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 mod comments;
+mod edition;
 mod foreign;
 mod outline;
 mod repair;
 #[cfg(test)]
 mod tests;
 
+pub use edition::Edition;
 pub use foreign::ForeignCall;
 
 use comments::{Comments, comment_end, odd_blank};
@@ -42,54 +43,6 @@ const THOUGHTS: [&str; 3] = ["think", "thinking", "reasoning"];
 /// Fences with these info strings hold the reply itself. A fence with any other info string quotes something.
 const TRANSPARENT_FENCES: [&str; 7] = ["json", "jsonc", "json5", "tool", "tool_call", "tool_code", "text"];
 
-/// By which rules a reply is read. A transcript says which, so that a replay reads it as it was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(try_from = "u8", into = "u8")]
-pub enum Edition {
-    /// Without calls of other notations; the first legal object counts, an empty one too; of a key that occurs twice in
-    /// the arguments the last counts.
-    First,
-    /// As `docs/reference/reply.md` says; any call that ran makes an answer legal.
-    Second,
-    /// The same replies; an answer needs a call that went well, and facts that come from results.
-    #[default]
-    Third,
-}
-
-impl Edition {
-    /// The rules of transcripts that do not say.
-    pub fn first() -> Self {
-        Self::First
-    }
-
-    /// Whether these are the rules of transcripts that do not say.
-    pub fn is_first(&self) -> bool {
-        *self == Self::First
-    }
-}
-
-impl From<Edition> for u8 {
-    fn from(edition: Edition) -> Self {
-        match edition {
-            Edition::First => 1,
-            Edition::Second => 2,
-            Edition::Third => 3,
-        }
-    }
-}
-
-impl TryFrom<u8> for Edition {
-    type Error = String;
-    fn try_from(number: u8) -> Result<Self, String> {
-        match number {
-            1 => Ok(Self::First),
-            2 => Ok(Self::Second),
-            3 => Ok(Self::Third),
-            other => Err(format!("its replies were read by rules {other}, and this herm knows 1 to 3")),
-        }
-    }
-}
-
 /// What a reply holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParsedReply<'r> {
@@ -99,6 +52,8 @@ pub struct ParsedReply<'r> {
     pub end: ReplyEnd,
     /// How many more objects were not looked at. It counts closed candidates, so some of them may not be JSON.
     pub left_out: usize,
+    /// The tools of calls that are the whole of a fence that quotes. They are not made, and may not be passed over.
+    pub quoted: Vec<String>,
 }
 
 impl ParsedReply<'_> {
@@ -187,6 +142,8 @@ pub enum ObjectProblem {
     RepeatedArgument,
     /// It stands in the markup of a call that is not written in JSON.
     ForeignMarkup,
+    /// It stands in a fence that quotes.
+    Quoted,
     /// It is nested deeper than a parser can follow.
     TooDeep,
 }
@@ -211,6 +168,9 @@ impl ObjectProblem {
             }
             Self::ForeignMarkup => {
                 r#"Calls are plain JSON here, without tags: write {"tool": "name", "args": {...}} and nothing else."#
+            }
+            Self::Quoted => {
+                r#"A call stands in a code fence, which quotes it, so it was not made: write {"tool": "name", "args": {...}} by itself to make it, or the final answer without it."#
             }
             Self::TooDeep => "This is nested too deeply: write an object with fewer than 100 levels.",
         }
@@ -242,6 +202,7 @@ pub fn read_as(reply: &str, cut: bool, edition: Edition) -> ParsedReply<'_> {
         open: Vec::new(),
         open_beyond: 0,
         enclosed: Vec::new(),
+        quoted: Vec::new(),
         unclosed: false,
         comments: Comments::default(),
     };
@@ -314,6 +275,8 @@ struct Scan<'r> {
     open_beyond: usize,
     /// Candidates inside braces of prose, from and to.
     enclosed: Vec<(usize, usize)>,
+    /// Objects that are the whole of a fence that quotes.
+    quoted: Vec<Candidate<'r>>,
     /// Whether something unreadable was never closed: then nothing after it is looked for its end.
     unclosed: bool,
     comments: Comments,
@@ -335,8 +298,9 @@ impl<'r> Scan<'r> {
             BraceKind::Unreadable => {
                 let found = if self.unclosed { None } else { Candidate::at(self.text, at, self.edition) };
                 match found {
-                    // Code is passed over; a call that cannot be read is one.
-                    Some(candidate) if !speaks_of_a_call(candidate.text) => {
+                    // Code is passed over; a call that cannot be read is one. What ends a thought has forgotten what may have
+                    // been one.
+                    Some(candidate) if !speaks_of_a_call(candidate.text) && !self.is_the_end(&candidate) => {
                         if candidate.ends_thought {
                             self.forget();
                         }
@@ -379,6 +343,11 @@ impl<'r> Scan<'r> {
             Some(b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$') if is_bare_key(self.text, next) => BraceKind::Unreadable,
             _ => BraceKind::Prose { doubled: false },
         }
+    }
+
+    /// Whether code ends a thought, where it is told from code that does not.
+    fn is_the_end(&self, candidate: &Candidate<'_>) -> bool {
+        self.edition >= Edition::Fourth && candidate.ends_thought
     }
 
     fn open_brace(&mut self, from: usize, unreadable: bool, doubled: bool) {
@@ -450,12 +419,16 @@ impl<'r> Scan<'r> {
         if ticks < 3 || !starts_line(self.text, at) || !quotes_material(self.text, end) {
             return end;
         }
-        fence_end(self.text, end, ticks).unwrap_or_else(|| {
+        let Some(after) = fence_end(self.text, end, ticks) else {
             if self.edition != Edition::First {
                 self.end = ReplyEnd::Truncated;
             }
-            self.pass_rest(at)
-        })
+            return self.pass_rest(at);
+        };
+        if self.edition >= Edition::Fourth {
+            self.quoted.extend(Candidate::whole_of_fence(self.text, end, after));
+        }
+        after
     }
 
     /// Passes the rest of the reply, which something unclosed swallowed. If the end of a thought is in there, then
@@ -485,6 +458,7 @@ impl<'r> Scan<'r> {
         self.open.clear();
         self.open_beyond = 0;
         self.enclosed.clear();
+        self.quoted.clear();
         self.left_out = 0;
     }
 
@@ -534,7 +508,15 @@ impl<'r> Scan<'r> {
             }
             objects.push(object);
         }
-        ParsedReply { objects, end: self.end, left_out: self.left_out }
+        let quoted = self.quoted.iter().flat_map(|candidate| {
+            let announced = candidate.announced(self.text, self.edition);
+            match candidate.object(&announced, self.edition) {
+                Object::Call { tool, .. } => vec![tool],
+                Object::Foreign { calls, .. } => calls.into_iter().map(|call| call.tool).collect(),
+                Object::Final { .. } | Object::Broken { .. } => Vec::new(),
+            }
+        });
+        ParsedReply { objects, end: self.end, left_out: self.left_out, quoted: quoted.collect() }
     }
 }
 
@@ -678,11 +660,25 @@ impl<'r> Candidate<'r> {
         None
     }
 
+    /// The object that a fence holds, from its info string to the end of its closing line, if it holds nothing else but marks
+    /// such as `<tool_call>`.
+    fn whole_of_fence(text: &'r str, info: usize, end: usize) -> Option<Self> {
+        let fence = text.get(..end)?.trim_end();
+        let content = fence.trim_end_matches('`');
+        let first = info + text.get(info..content.len())?.find('\n')?;
+        let from = first + text.get(first..content.len())?.find('{')?;
+        let found = Self::at(content, from, Edition::Fourth)?;
+        let after = text.get(from + found.text.len()..content.len())?;
+        (only_marks(text.get(first..from)?) && only_marks(after)).then_some(found)
+    }
+
     /// What stands around it in the reply and says what it is.
     fn announced(&self, reply: &'r str, edition: Edition) -> Announced<'r> {
         match edition {
             Edition::First => Announced::Nothing,
-            Edition::Second | Edition::Third => Announced::around(reply, self.from, self.from + self.text.len()),
+            Edition::Second | Edition::Third | Edition::Fourth => {
+                Announced::around(reply, self.from, self.from + self.text.len())
+            }
         }
     }
 
@@ -704,6 +700,15 @@ impl<'r> Candidate<'r> {
         }
         broken(ObjectProblem::NotJson)
     }
+}
+
+/// Whether a text is nothing but blanks and marks as `<tool_call>`.
+fn only_marks(text: &str) -> bool {
+    let mut rest = text.trim();
+    while let Some((_, after)) = rest.strip_prefix('<').and_then(|inside| inside.split_once('>')) {
+        rest = after.trim_start();
+    }
+    rest.is_empty()
 }
 
 /// An object with this problem.

@@ -39,7 +39,7 @@ pub fn is_hard(calls: &[CallRecord], rules: SkillRules) -> bool {
     let recovered = calls.iter().enumerate().any(|(at, call)| match call.status {
         EvidenceStatus::Ok => false,
         EvidenceStatus::Failed => put_right(at, &|_| true),
-        EvidenceStatus::Refused => rules == SkillRules::Gated && put_right(at, &|later| later.tool == call.tool),
+        EvidenceStatus::Refused => rules != SkillRules::Ungated && put_right(at, &|later| later.tool == call.tool),
     });
     executed >= HARD_CALLS || recovered
 }
@@ -211,9 +211,6 @@ fn updated(
     from: &SynthesisSource<'_>,
 ) -> Result<String> {
     let slug = &place.slug;
-    if desk.edit()?.usage(slug)?.pinned {
-        return Err(Error::refused(format!("skill {slug} is pinned by the operator and stays as it is")));
-    }
     let bytes = desk.read(&place.main)?.unwrap_or_default();
     let mut document = Document::read(&bytes)
         .map_err(|unreadable| Error::invalid(format!("skill {slug} cannot be read: {}", unreadable.reason)))?;

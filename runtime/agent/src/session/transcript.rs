@@ -83,6 +83,9 @@ pub struct Transcript {
     /// Whether the gate ruled on what the task wrote into skills; not in transcripts from before there was one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gated: bool,
+    /// Whether it ruled in the same way on edits that a tool made past the calls.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gated_edits: bool,
     /// By which rules replies were read; a transcript that does not say was read by the first.
     #[serde(default = "Edition::first", skip_serializing_if = "Edition::is_first")]
     pub reading: Edition,
@@ -120,7 +123,11 @@ fn says_nothing(outcome: &TaskOutcome) -> bool {
 impl Transcript {
     /// Which rules held for what the task wrote into skills.
     pub fn rules(&self) -> SkillRules {
-        if self.gated { SkillRules::Gated } else { SkillRules::Ungated }
+        match (self.gated, self.gated_edits) {
+            (true, true) => SkillRules::Gated,
+            (true, false) => SkillRules::GatedCalls,
+            (false, _) => SkillRules::Ungated,
+        }
     }
 
     /// The calls that ran, as checks see them.
@@ -172,6 +179,8 @@ mod tests {
         assert_eq!(transcript.rules(), SkillRules::Ungated);
         assert!(!String::from_utf8(transcript.to_bytes().unwrap()).unwrap().contains("gated"));
         transcript.gated = true;
+        assert_eq!(Transcript::parse(&transcript.to_bytes().unwrap()).unwrap().rules(), SkillRules::GatedCalls);
+        transcript.gated_edits = true;
         assert_eq!(Transcript::parse(&transcript.to_bytes().unwrap()).unwrap().rules(), SkillRules::Gated);
     }
 }

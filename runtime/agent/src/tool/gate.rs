@@ -2,23 +2,23 @@
 //! change: it becomes part of the step, waits in the review queue for a person, or is refused. What would be written
 //! is looked at as it would stand, whole files with their names, before anything is.
 
+mod direct;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
 use super::working_copy::{SkillChange, WorkingCopy};
-use crate::brain::{Draft, Editor, UndoneSkills};
+use crate::brain::{Draft, Editor, SkillFileEdit, UndoneSkills};
 use crate::checks::words;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug, sha256};
 use crate::layout;
 use crate::memory::QueueRow;
 use crate::skill::change::{SkillAction, SkillProposal, SkillUpdate};
-use crate::skill::provenance::{
-    PriorUndo, SkillFacts, SkillSource, SkillWriter, WriteObjection, WriteRuling, rule, says_pinned,
-};
+use crate::skill::provenance::{PriorUndo, SkillFacts, SkillSource, SkillWriter, WriteObjection, WriteRuling, rule};
 use crate::skill::quotation::{QuotableTexts, QuotationProgress};
-use crate::skill::{CreatedBy, Document, Files as _, FrontMatterValue, SkillLocation, all_skills, guard, store};
+use crate::skill::{CreatedBy, Document, Files as _, FrontMatterValue, SkillLocation, guard, store};
 use crate::text::words::is_stop_word;
 
 /// So many proposals of tasks may wait for one skill, and for a brain: a person has to read them.
@@ -33,6 +33,8 @@ pub enum SkillRules {
     /// The gate rules on every change.
     #[default]
     Gated,
+    /// It rules on calls, and on who made a skill where a tool edits past it: a task of that time is replayed.
+    GatedCalls,
     /// As before there was a gate: a task of that time is replayed.
     Ungated,
 }
@@ -107,16 +109,6 @@ impl Write<'_> {
     }
 }
 
-/// A file as a change would leave it; with no content where the change takes it away.
-struct Leaves {
-    path: RelPath,
-    /// What stood there, or in the file that moved there.
-    before: Option<Vec<u8>>,
-    after: Option<Vec<u8>>,
-    /// Whether its name is new.
-    is_new: bool,
-}
-
 /// The step that a proposal would be, and the proposal.
 #[derive(Debug, Clone)]
 pub(super) struct Overlay {
@@ -135,6 +127,8 @@ pub(super) struct Gate {
     pub(super) proposed: BTreeMap<Slug, Overlay>,
     /// Something that went well then is replayed: it is not judged again.
     went_well: bool,
+    /// The files that calls have changed and the gate has ruled on, as they left them.
+    ruled: BTreeMap<RelPath, Option<Digest>>,
 }
 
 impl WorkingCopy {
@@ -236,18 +230,18 @@ impl WorkingCopy {
             }
             WriteRuling::Refuse(reason) => return Err(refused(slug, reason)),
         };
-        let (staged, leaves) = self.stage(&base, slug, write)?;
+        let (staged, edits) = self.stage(&base, slug, write)?;
+        let written = SkillFileEdit::written(edits.clone());
         let mut so_far = self.gate.so_far.clone();
-        for file in &leaves {
+        for file in &written {
             check(file)?;
             self.check_words(file, &mut so_far)?;
         }
-        let undone = self.undone(slug, there, &leaves)?;
+        let undone = self.undone(slug, there.is_some(), &written)?;
         let written = match rule(by, there, undone) {
             WriteRuling::Refuse(reason) => Err(refused(slug, reason)),
             WriteRuling::Allow if first == WriteRuling::Allow => {
-                *self.step()?.1 = staged;
-                self.note_change(slug, write.change());
+                self.let_in(slug, write.change(), staged, &edits)?;
                 Ok(SkillWriteOutcome::Done)
             }
             WriteRuling::Allow => {
@@ -266,14 +260,14 @@ impl WorkingCopy {
         Ok(written)
     }
 
-    /// A draft with the change in it, and the files as it leaves them.
-    fn stage(&mut self, base: &Draft, slug: &Slug, write: Write<'_>) -> Result<(Draft, Vec<Leaves>)> {
+    /// A draft with the change in it, and what it does to files.
+    fn stage(&mut self, base: &Draft, slug: &Slug, write: Write<'_>) -> Result<(Draft, Vec<SkillFileEdit>)> {
         let at = self.at();
         let brain = self.brain()?;
         let mut staged = base.clone();
         write.put(&mut brain.edit(&mut staged).at(at), slug)?;
         let known: BTreeMap<&RelPath, Option<&[u8]>> = base.files().collect();
-        let mut leaves = Vec::new();
+        let mut edits = Vec::new();
         for (path, after) in staged.files() {
             let before = match known.get(path) {
                 Some(before) => before.map(<[u8]>::to_vec),
@@ -281,64 +275,45 @@ impl WorkingCopy {
             };
             if before.as_deref() != after {
                 let is_new = before.is_none();
-                leaves.push(Leaves { path: path.clone(), before, after: after.map(<[u8]>::to_vec), is_new });
+                edits.push(SkillFileEdit { path: path.clone(), before, after: after.map(<[u8]>::to_vec), is_new });
             }
         }
-        // A file that only moves says nothing new, and what is written in its place goes on from it.
-        let gone = leaves.iter().filter(|file| file.after.is_none()).filter_map(|file| file.before.clone());
-        let gone: Vec<Vec<u8>> = gone.collect();
-        leaves.retain(|file| file.after.as_ref().is_some_and(|after| !gone.contains(after)));
-        for file in leaves.iter_mut().filter(|file| file.before.is_none() && !gone.is_empty()) {
-            file.before = Some(gone.join(&b"\n"[..]));
-        }
-        Ok((staged, leaves))
+        Ok((staged, edits))
+    }
+
+    /// Makes what was ruled on part of the step.
+    fn let_in(&mut self, slug: &Slug, change: SkillChange, staged: Draft, edits: &[SkillFileEdit]) -> Result<()> {
+        *self.step()?.1 = staged;
+        self.note_ruled(edits);
+        self.note_change(slug, change);
+        Ok(())
     }
 
     /// What is known of a skill before this task; what the task made itself is the agent's.
     fn subject(&mut self, slug: &Slug) -> Result<Option<SkillFacts>> {
-        let mut nothing = Draft::new();
-        let editor = self.brain()?.edit(&mut nothing);
-        let active = store::find(&editor, slug)?.map(|place| place.main);
-        let main = match active {
-            Some(main) => Some(main),
-            None => archived_main(&editor, slug)?,
-        };
-        if let Some(main) = main {
-            let record = editor.recorded_usage(slug)?;
-            let text = editor.read(&main)?.unwrap_or_default();
-            let pinned = record.as_ref().is_some_and(|record| record.pinned);
-            return Ok(Some(SkillFacts {
-                source: SkillSource::of(record.map(|record| record.created_by)),
-                pinned: pinned || says_pinned(&String::from_utf8_lossy(&text)),
-            }));
+        if let Some(facts) = self.brain()?.skill_facts(slug)? {
+            return Ok(Some(facts));
         }
         let is_made_here = self.skill_place(slug)?.is_some();
         Ok(is_made_here.then_some(SkillFacts { source: SkillSource::LocalAgentCreated, pinned: false }))
     }
 
-    fn undone(&mut self, slug: &Slug, there: Option<SkillFacts>, leaves: &[Leaves]) -> Result<PriorUndo> {
+    /// Whether a writer may change a skill that is there by itself.
+    pub(crate) fn may_change(&mut self, by: SkillWriter, slug: &Slug) -> Result<bool> {
+        Ok(self.subject(slug)?.is_some_and(|facts| facts.allow(by)))
+    }
+
+    fn undone(&mut self, slug: &Slug, is_there: bool, files: &[SkillFileEdit]) -> Result<PriorUndo> {
         if self.gate.taken_back.is_none() {
             self.gate.taken_back = Some(self.brain()?.undone_skills()?);
         }
         let Some(taken_back) = &self.gate.taken_back else { return Ok(PriorUndo::Nothing) };
-        if taken_back.did_harm(slug) {
-            return Ok(PriorUndo::Same);
-        }
-        let new = there.is_none().then_some(slug);
-        let mut all = PriorUndo::Nothing;
-        for content in leaves.iter().filter_map(|file| file.after.as_deref()) {
-            match taken_back.judge(content, new) {
-                PriorUndo::Same => return Ok(PriorUndo::Same),
-                PriorUndo::Alike => all = PriorUndo::Alike,
-                PriorUndo::Nothing => {}
-            }
-        }
-        Ok(all)
+        Ok(taken_back.judge_all(slug, is_there, files.iter().filter_map(|file| file.after.as_deref())))
     }
 
     /// Refuses a file that repeats what the task has seen of its subscriber, alone or together with what the task wrote
     /// before: in its name or its content, where it did not stand there already.
-    fn check_words(&self, file: &Leaves, so_far: &mut QuotationProgress) -> Result<()> {
+    fn check_words(&self, file: &SkillFileEdit, so_far: &mut QuotationProgress) -> Result<()> {
         let Some(private) = &self.gate.private else { return Ok(()) };
         let Some(after) = &file.after else { return Ok(()) };
         let name = file.path.as_str().strip_prefix(layout::SKILLS_DIR).unwrap_or_default();
@@ -506,69 +481,6 @@ impl WorkingCopy {
         Ok(false)
     }
 
-    /// Takes out of the step what reached skills past the gate, through the editor itself: an import by a tool, for one.
-    /// It waits for a person like everything else; what cannot wait is said, and does not happen.
-    pub(crate) fn gate_direct_edits(&mut self) -> Result<Vec<String>> {
-        // Not in a replay of a task from before there was a gate.
-        if self.around.rules == SkillRules::Ungated {
-            return Ok(Vec::new());
-        }
-        let mut said = Vec::new();
-        for place in self.settled_skills_in_step()? {
-            let slug = place.slug.clone();
-            let Some(subject) = self.subject(&slug)? else { continue };
-            let reason = match rule(SkillWriter::Tool, Some(subject), PriorUndo::Nothing) {
-                WriteRuling::Allow => continue,
-                WriteRuling::Propose(reason) | WriteRuling::Refuse(reason) => reason,
-            };
-            let unit = place.dir().map(|dir| format!("{dir}/"));
-            let archive = format!("{}/", layout::ARCHIVE_DIR);
-            let is_its = |path: &RelPath| {
-                let inside = unit.as_ref().is_some_and(|unit| path.as_str().starts_with(unit));
-                // A flat skill that got files has become a directory of its name.
-                let promoted = format!("{}/", place.main.as_str().strip_suffix(".md").unwrap_or_default());
-                let grown = unit.is_none() && path.as_str().starts_with(&promoted);
-                let moved = path.as_str().starts_with(&archive)
-                    && store::archived_slugs(std::slice::from_ref(path)).contains(&slug);
-                *path == place.main || inside || grown || moved
-            };
-            let taken = self.step()?.1.split_off(&slug, is_its);
-            self.forget_change(&slug);
-            let waits = match rule(SkillWriter::Tool, Some(subject), PriorUndo::Nothing) {
-                WriteRuling::Refuse(_) => Err(refused(&slug, reason)),
-                _ => self.propose(SkillWriter::Tool, &slug, SkillChange::Changed, taken, reason),
-            };
-            said.push(match waits {
-                Ok(_) => format!("skill {slug} {}: the change waits for a person", reason.words()),
-                Err(error) => format!("skill {slug} was not changed: {}", error.message()),
-            });
-        }
-        Ok(said)
-    }
-
-    /// The skills of the settled brain whose files this step changes.
-    fn settled_skills_in_step(&mut self) -> Result<Vec<SkillLocation>> {
-        let (brain, draft) = self.step()?;
-        let skills = format!("{}/", layout::SKILLS_DIR);
-        let mut changed = Vec::new();
-        for (path, content) in draft.files().filter(|(path, _)| path.as_str().starts_with(&skills)) {
-            if brain.content_digest(path)? != content.map(Digest::of) {
-                changed.push(path.clone());
-            }
-        }
-        if changed.is_empty() {
-            return Ok(Vec::new());
-        }
-        let paths = brain.skill_paths()?;
-        let touches = |place: &SkillLocation| {
-            let unit = place.dir().map(|dir| format!("{dir}/"));
-            changed
-                .iter()
-                .any(|path| *path == place.main || unit.as_ref().is_some_and(|unit| path.as_str().starts_with(unit)))
-        };
-        Ok(all_skills(&paths, layout::SKILLS_DIR).filter(touches).collect())
-    }
-
     /// Makes a change that was made then, whatever would be ruled now. A skill that the record does not have among
     /// those that moved was not changed: the change waited.
     fn write_as_recorded(
@@ -586,9 +498,8 @@ impl WorkingCopy {
             return Ok(waits(slug, reason));
         }
         let base = self.step()?.1.clone();
-        let (staged, _) = self.stage(&base, slug, write)?;
-        *self.step()?.1 = staged;
-        self.note_change(slug, write.change());
+        let (staged, edits) = self.stage(&base, slug, write)?;
+        self.let_in(slug, write.change(), staged, &edits)?;
         Ok(SkillWriteOutcome::Done)
     }
 }
@@ -609,7 +520,7 @@ pub(crate) fn says_nothing_new(said: &[String], role: &str) -> bool {
 
 /// What no skill may say: the whole file as it would stand, so that what stood there before cannot complete what a
 /// change begins.
-fn check(file: &Leaves) -> Result<()> {
+fn check(file: &SkillFileEdit) -> Result<()> {
     let Some(text) = file.after.as_deref().and_then(|after| std::str::from_utf8(after).ok()) else { return Ok(()) };
     match file.path.name().ends_with(".md") {
         true => guard::check_skill(text),

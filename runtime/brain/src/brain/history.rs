@@ -19,6 +19,9 @@ pub enum StepKind {
     Curate,
     /// The evolver changed a skill.
     Evolve,
+    /// Between tasks the agent kept or dropped an example, or let go of a skill that does harm. Earlier versions stored this
+    /// as [`Maintenance`](Self::Maintenance).
+    Learn,
     /// A patch of the runtime's settings, role or skills was applied.
     Patch,
     /// Somebody said how good the answer of a settled task was.
@@ -43,7 +46,9 @@ impl StepKind {
         match self {
             Self::Create => "create",
             Self::Task => "task",
-            Self::Maintenance | Self::Curate | Self::Evolve | Self::Patch | Self::Feedback => "maintenance",
+            Self::Maintenance | Self::Curate | Self::Evolve | Self::Learn | Self::Patch | Self::Feedback => {
+                "maintenance"
+            }
             Self::Import | Self::Adopt => "import",
             Self::Repair => "restore",
             Self::Undo { .. } => "rollback",
@@ -55,6 +60,7 @@ impl StepKind {
         match self {
             Self::Curate => Some("curate"),
             Self::Evolve => Some("evolve"),
+            Self::Learn => Some("learn"),
             Self::Patch => Some("patch"),
             Self::Feedback => Some("feedback"),
             Self::Adopt => Some("adopt"),
@@ -97,6 +103,7 @@ impl StepKind {
             "task" => Ok(Self::Task),
             "curate" => Ok(Self::Curate),
             "evolve" => Ok(Self::Evolve),
+            "learn" => Ok(Self::Learn),
             "patch" => Ok(Self::Patch),
             "feedback" => Ok(Self::Feedback),
             "adopt" => Ok(Self::Adopt),
@@ -245,6 +252,7 @@ mod tests {
             StepKind::Maintenance,
             StepKind::Curate,
             StepKind::Evolve,
+            StepKind::Learn,
             StepKind::Patch,
             StepKind::Feedback,
             StepKind::Import,

@@ -2,7 +2,8 @@
 //! code does not bring it up again.
 //!
 //! The steps of kind `rollback` say what went and the journal keeps what it said, so nothing more is written down. What
-//! a later step of a person's brings back is theirs again, and so is what a person brings back from the archive.
+//! a later step of a person's brings back is theirs again, and so is what a person brings back from the archive. What a
+//! machine brings back, or moves into the archive, is not brought back by a person.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +18,9 @@ use crate::skill::change::SkillProposal;
 use crate::skill::provenance::PriorUndo;
 use crate::skill::quotation::{ChangeFingerprint, SIMILARITY_THRESHOLD, TextFingerprint};
 use crate::skill::{Document, all_skills, store};
+
+/// The field of a change's manifest that says that no person decided about it.
+pub const UNATTENDED: &str = "unattended";
 
 /// So many texts are compared, the last that were taken back.
 const MOST: usize = 500;
@@ -56,6 +60,26 @@ impl UndoneSkills {
             text.gone.as_ref().is_some_and(|gone| gone == new || text.shape.similarity(&shape) >= SIMILARITY_THRESHOLD)
         };
         if self.texts.iter().any(is_alike) { PriorUndo::Alike } else { PriorUndo::Nothing }
+    }
+}
+
+impl UndoneSkills {
+    /// What was taken back of what a change would leave in the files of a skill, and of the skill itself. A skill that is
+    /// there was not taken back, so nothing is too much like it.
+    pub fn judge_all<'f>(&self, skill: &Slug, is_there: bool, files: impl IntoIterator<Item = &'f [u8]>) -> PriorUndo {
+        if self.did_harm(skill) {
+            return PriorUndo::Same;
+        }
+        let new = (!is_there).then_some(skill);
+        let mut worst = PriorUndo::Nothing;
+        for content in files {
+            match self.judge(content, new) {
+                PriorUndo::Same => return PriorUndo::Same,
+                PriorUndo::Alike => worst = PriorUndo::Alike,
+                PriorUndo::Nothing => {}
+            }
+        }
+        worst
     }
 }
 
@@ -116,10 +140,13 @@ impl Brain {
             true => Vec::new(),
             false => journal::entries(&self.database.connection)?.into_keys().collect(),
         };
-        for (kind, moves) in steps {
+        let archive = format!("{ARCHIVE_DIR}/");
+        for (seq, kind, moves) in steps {
             let came: BTreeSet<Digest> = moves.iter().filter_map(|moved| moved.after).collect();
-            if kind != StepKind::Task {
-                went.retain(|(digest, _)| !came.contains(digest));
+            if self.is_a_persons(seq, kind)? {
+                let back = moves.iter().filter(|moved| !moved.path.as_str().starts_with(&archive));
+                let back: BTreeSet<Digest> = back.filter_map(|moved| moved.after).collect();
+                went.retain(|(digest, _)| !back.contains(digest));
             }
             if !matches!(kind, StepKind::Undo { .. }) {
                 continue;
@@ -148,6 +175,26 @@ impl Brain {
         Ok(texts)
     }
 
+    /// Whether a step is something that a person did, or said yes to.
+    fn is_a_persons(&self, seq: i64, kind: StepKind) -> Result<bool> {
+        match kind {
+            StepKind::Task | StepKind::Curate | StepKind::Learn | StepKind::Feedback => Ok(false),
+            // The evolver's own are marked. Before there was a mark, the gate held what was taken back as well.
+            StepKind::Evolve => {
+                let changes = self.evolver_rows().changes_of(seq)?;
+                Ok(!changes.iter().any(|change| change.manifest[UNATTENDED] == true))
+            }
+            // One that no steward approved does not pass the gate with what was taken back.
+            StepKind::Patch => Ok(true),
+            StepKind::Create
+            | StepKind::Maintenance
+            | StepKind::Import
+            | StepKind::Adopt
+            | StepKind::Repair
+            | StepKind::Undo { .. } => Ok(true),
+        }
+    }
+
     /// What a proposed change says; `None` where what it was made for is lost.
     pub fn change_fingerprint(&self, proposed: &SkillProposal) -> Result<Option<ChangeFingerprint>> {
         let change = &proposed.change;
@@ -167,7 +214,7 @@ impl Brain {
     }
 
     /// What the steps from the first undo on did to the files of skills.
-    fn moves_since_the_first_undo(&self) -> Result<Vec<(StepKind, Vec<Moved>)>> {
+    fn moves_since_the_first_undo(&self) -> Result<Vec<(i64, StepKind, Vec<Moved>)>> {
         let failed = |source| sql("read memory.db", source);
         let connection = &self.database.connection;
         let first: Option<i64> = connection
@@ -191,6 +238,6 @@ impl Brain {
                 steps.entry(seq).or_default().push(moved);
             }
         }
-        Ok(steps.into_iter().filter_map(|(seq, moves)| Some((*kinds.get(&seq)?, moves))).collect())
+        Ok(steps.into_iter().filter_map(|(seq, moves)| Some((seq, *kinds.get(&seq)?, moves))).collect())
     }
 }

@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 
 use super::review_queue;
 use super::verification::{self, SkillVerification, VerificationOptions, VerificationTrial};
-use crate::brain::{Brain, Draft, Editor, SettledStep, Step, StepKind};
+use crate::brain::{Brain, Draft, Editor, SettledStep, Step, StepKind, UNATTENDED};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{self, Root, SyncTiming};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
 pub use crate::skill::change::SkillUpdate;
 use crate::skill::change::{MergedSkill, SkillAction, SkillProposal};
+use crate::skill::provenance::{PriorUndo, SkillWriter, WriteRuling, rule};
 use crate::skill::{CreatedBy, Files as _, Form, MAIN_FILES, SkillLocation, store, support_path};
 
 /// The schema of a manifest.
@@ -26,10 +27,22 @@ pub const SUMMARY: &str = "evolver: ";
 /// Whether someone said yes to a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvolverApproval {
-    /// Yes.
+    /// A person did, to this one.
     Given,
+    /// The operator did once, to all that a pass makes. No person has looked at this one.
+    Standing,
     /// Nobody did.
     Missing,
+}
+
+impl EvolverApproval {
+    /// What the approval of a pass is for one of its changes.
+    pub(super) fn of_a_pass(self) -> Self {
+        match self {
+            Self::Given | Self::Standing => Self::Standing,
+            Self::Missing => Self::Missing,
+        }
+    }
 }
 
 /// What became of a change.
@@ -136,6 +149,9 @@ pub fn apply_proposed(
             return Ok(report.because(detail));
         }
     }
+    if let Some(detail) = kept_from_merging(brain, proposed)? {
+        return Ok(report.because(detail));
+    }
     let files = match write(brain, &mut draft, proposed, &before) {
         Ok(files) => files,
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Refused | ErrorKind::Conflict) => {
@@ -148,6 +164,9 @@ pub fn apply_proposed(
     }
     let new = report.new_digest;
     let mut manifest = manifest(brain, change, &place.main, original, new, &files);
+    if let Some(fields) = manifest.as_object_mut().filter(|_| approval == EvolverApproval::Standing) {
+        fields.insert(UNATTENDED.to_owned(), json!(true));
+    }
     let verified = match proposed.act {
         // Its text is as it was.
         SkillAction::Archive => verification::verify(&VerificationOptions::default(), &change.content, None),
@@ -245,18 +264,33 @@ fn unfit_to_merge(editor: &Editor<'_>, merged: &MergedSkill) -> Result<Option<St
     let Some(place) = store::find(editor, skill)? else {
         return Ok(Some(format!("there is no skill {skill} any more")));
     };
-    let is_pinned = editor.recorded_usage(skill)?.is_some_and(|usage| usage.pinned);
     let alone = match place.dir() {
         Some(dir) => editor.below(dir.as_str())?.iter().all(|path| *path == place.main),
         None => true,
     };
     let is_as_expected = editor.read(&place.main)?.as_deref().map(Digest::of) == Some(merged.expected);
-    Ok(match (is_pinned, alone, is_as_expected) {
-        (true, ..) => Some(format!("skill {skill} is pinned by now")),
-        (_, false, _) => Some(format!("skill {skill} has files beside it by now")),
-        (_, _, false) => Some(format!("skill {skill} is not as it was when the change was made")),
-        (false, true, true) => None,
+    Ok(match (alone, is_as_expected) {
+        (false, _) => Some(format!("skill {skill} has files beside it by now")),
+        (_, false) => Some(format!("skill {skill} is not as it was when the change was made")),
+        (true, true) => None,
     })
+}
+
+/// Why the gate keeps one of the skills of a merge from it, in a sentence. A merge is of the agent's own skills, also where
+/// a person accepts it: what was pinned or made a person's since is not what was proposed.
+fn kept_from_merging(brain: &Brain, proposed: &SkillProposal) -> Result<Option<String>> {
+    if proposed.merges.is_empty() {
+        return Ok(None);
+    }
+    for skill in [&proposed.change.skill].into_iter().chain(proposed.merges.iter().map(|merged| &merged.skill)) {
+        if let Some(facts) = brain.skill_facts(skill)?
+            && let WriteRuling::Refuse(reason) | WriteRuling::Propose(reason) =
+                rule(SkillWriter::Merge, Some(facts), PriorUndo::Nothing)
+        {
+            return Ok(Some(format!("skill {skill} {}", reason.words())));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether everything is as the change would make it.

@@ -22,7 +22,7 @@ use super::view::EvolverView;
 use crate::brain::Brain;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
-use crate::skill::provenance::{SkillFacts, SkillWriter, WriteRuling, rule};
+use crate::skill::provenance::{SkillWriter, WriteRuling};
 
 /// Why a skill is not changed whose last change is on trial.
 pub const ON_TRIAL: &str = "last-change-on-trial";
@@ -264,16 +264,16 @@ pub fn run(
     loop {
         for candidate in run.candidates.iter_mut().skip(from) {
             let Some(change) = candidate.change.take().or_else(|| candidate.proposal.take()) else { continue };
-            let undone = taken_back.judge(change.content.as_bytes(), None);
-            let ruling =
-                rule(SkillWriter::Evolver, Some(SkillFacts { source: candidate.source, pinned: false }), undone);
-            let done = match ruling {
-                WriteRuling::Allow => {
+            let support = change.support.iter().filter_map(|(_, content)| content.as_deref());
+            let written = [change.content.as_str()].into_iter().chain(support).map(str::as_bytes);
+            let done = match brain.rule_on(SkillWriter::Evolver, &change.skill, written, &taken_back) {
+                Err(error) => Err(error),
+                Ok(WriteRuling::Allow) => {
                     attempts += 1;
                     carry_out(brain, options, candidate, &change)
                 }
-                WriteRuling::Propose(_) => propose(brain, options, candidate, &change),
-                WriteRuling::Refuse(_) => {
+                Ok(WriteRuling::Propose(_)) => propose(brain, options, candidate, &change),
+                Ok(WriteRuling::Refuse(_)) => {
                     (candidate.status, candidate.reason) =
                         (EvolverCandidateStatus::Skipped, "undone-needs-a-person".to_owned());
                     Ok(())
@@ -339,7 +339,7 @@ fn carry_out(
             (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, ON_TRIAL.to_owned());
         }
         EvolverPassMode::ApplyLowRisk => {
-            let applied = apply::apply(brain, change, options.approval, &options.verification)?;
+            let applied = apply::apply(brain, change, options.approval.of_a_pass(), &options.verification)?;
             candidate.status =
                 if applied.applied { EvolverCandidateStatus::Applied } else { EvolverCandidateStatus::Skipped };
             candidate.reason = match applied.reason {

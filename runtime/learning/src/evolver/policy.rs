@@ -3,10 +3,13 @@
 
 use crate::ids::Slug;
 pub use crate::skill::provenance::SkillSource;
-use crate::skill::provenance::{PriorUndo, SkillFacts, SkillWriter, WriteRuling, rule};
+use crate::skill::provenance::{PriorUndo, SkillFacts, SkillWriter, WriteObjection, WriteRuling, rule};
 
 /// Why a skill that no agent made is not changed without a person.
 pub const NOT_AGENT_CREATED: &str = "source-not-agent-created";
+
+/// Why a pinned skill is not changed.
+pub const PINNED: &str = "pinned-skill";
 
 /// Names that are left alone unless they are allowed by name: what many other skills rest on.
 const CORE: [&str; 14] = [
@@ -45,13 +48,14 @@ impl Default for EvolverPolicy {
 
 impl EvolverPolicy {
     /// Why a skill is not changed without a person; `None` where it may be.
-    pub fn objection(&self, slug: &Slug, source: SkillSource) -> Option<&'static str> {
+    pub fn objection(&self, slug: &Slug, facts: SkillFacts) -> Option<&'static str> {
         let name = slug.as_str();
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
         let allowed = any(&self.allow);
-        let subject = SkillFacts { source, pinned: false };
-        if rule(SkillWriter::Evolver, Some(subject), PriorUndo::Nothing) != WriteRuling::Allow {
-            return Some(NOT_AGENT_CREATED);
+        match rule(SkillWriter::Evolver, Some(facts), PriorUndo::Nothing) {
+            WriteRuling::Allow => {}
+            WriteRuling::Refuse(WriteObjection::Pinned) => return Some(PINNED),
+            WriteRuling::Propose(_) | WriteRuling::Refuse(_) => return Some(NOT_AGENT_CREATED),
         }
         if any(&self.block) {
             return Some("auto-apply-blocklisted");
@@ -92,11 +96,14 @@ mod tests {
         ];
         for (made_by, source, objection) in makers {
             assert_eq!(SkillSource::of(made_by), source);
-            assert_eq!(EvolverPolicy::default().objection(&slug("pump"), source), objection, "{source:?}");
+            let facts = |pinned| SkillFacts { source, pinned };
+            assert_eq!(EvolverPolicy::default().objection(&slug("pump"), facts(false)), objection, "{source:?}");
+            assert_eq!(EvolverPolicy::default().objection(&slug("pump"), facts(true)), Some("pinned-skill"));
         }
         // No list opens that door.
         let all = EvolverPolicy { allow: vec!["*".to_owned()], ..EvolverPolicy::default() };
-        assert_eq!(all.objection(&slug("pump"), SkillSource::Hub), Some("source-not-agent-created"));
+        let hub = SkillFacts { source: SkillSource::Hub, pinned: false };
+        assert_eq!(all.objection(&slug("pump"), hub), Some("source-not-agent-created"));
     }
 
     #[test]
@@ -106,7 +113,7 @@ mod tests {
             allow: allow.iter().map(|&text| text.to_owned()).collect(),
             block: block.iter().map(|&text| text.to_owned()).collect(),
         };
-        let own = SkillSource::LocalAgentCreated;
+        let own = SkillFacts { source: SkillSource::LocalAgentCreated, pinned: false };
         let cases = [
             (policy(&[], &[], true), "github-review", Some("core-skill-auto-apply-protected")),
             (policy(&[], &[], false), "github-review", None),

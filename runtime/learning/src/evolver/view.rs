@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
 use crate::memory::{EvidenceView, EvolverRows};
-use crate::skill::provenance::says_pinned;
+use crate::skill::provenance::SkillFacts;
 use crate::skill::{SkillLocation, SkillUsage, all_skills, support_path};
 
 type Read<'a> = Box<dyn Fn(&RelPath) -> Result<Option<Vec<u8>>> + 'a>;
@@ -105,9 +105,9 @@ impl<'a> EvolverView<'a> {
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Whether a skill is exempt from everything automatic: by its record, or by its own front matter.
-    pub fn is_pinned(&self, slug: &Slug, text: &str) -> bool {
-        self.usage.get(slug).is_some_and(|usage| usage.pinned) || says_pinned(text)
+    /// What the gate goes by, where a skill of the brain says this.
+    pub fn facts(&self, slug: &Slug, text: &str) -> SkillFacts {
+        SkillFacts::of(self.usage.get(slug), text.as_bytes())
     }
 }
 

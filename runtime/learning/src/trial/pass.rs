@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::evolver::rollback;
 use crate::ids::Slug;
 use crate::memory::{Trial, TrialMark, TrialState, TrialSum, TrialTask};
-use crate::skill::{CreatedBy, SkillState};
+use crate::skill::SkillState;
+use crate::skill::provenance::SkillWriter;
 
 /// The most skills that one pass archives; the next task of the others brings them up again.
 const MOST_ARCHIVED: usize = 250;
@@ -89,7 +90,12 @@ pub fn run(
     };
     let news = brain.trial_news(since)?;
     let now = brain.clock().now();
-    let mut report = TrialPassReport { began: news.untried.into_iter().collect(), ..TrialPassReport::default() };
+    let mut report = TrialPassReport::default();
+    for skill in news.untried {
+        if is_the_agents_own(brain, &skill)? {
+            report.began.push(skill);
+        }
+    }
     if !report.began.is_empty() {
         let began = |skill: &Slug| Trial {
             skill: skill.clone(),
@@ -175,9 +181,7 @@ fn is_due(
 
 /// Whether a skill is the agent's own to keep or to let go.
 fn is_the_agents_own(brain: &Brain, skill: &Slug) -> Result<bool> {
-    let mut nothing = Draft::new();
-    let usage = brain.edit(&mut nothing).recorded_usage(skill)?;
-    Ok(usage.is_some_and(|usage| usage.created_by == CreatedBy::Agent && !usage.pinned))
+    Ok(brain.skill_facts(skill)?.is_some_and(|facts| facts.allow(SkillWriter::Trial)))
 }
 
 fn state_of(verdict: TrialVerdict) -> TrialState {
@@ -261,7 +265,7 @@ fn archive(brain: &mut Brain, harmful: Vec<Trial>, report: &mut TrialPassReport)
             0 => format!("trial: archived {}, which does harm", first.skill),
             more => format!("trial: archived {} and {more} more, which do harm", first.skill),
         };
-        let settled = brain.settle(&draft, StepKind::Maintenance, &summary)?;
+        let settled = brain.settle(&draft, StepKind::Learn, &summary)?;
         report.settled = settled.moved.then_some(settled);
     }
     Ok(gone)

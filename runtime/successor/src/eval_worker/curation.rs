@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::clock::Timestamp;
-use crate::curator::{self, CuratorPolicy};
+use crate::curator::{self, CuratedSkill, CuratorPolicy};
 use crate::error::Result;
 use crate::eval_worker::context::Numbers;
 use crate::ids::Slug;
@@ -58,8 +58,8 @@ pub(crate) fn generate(seed: u64, number: u32, skills: u32) -> Result<BTreeMap<S
 
 /// What a pass with these cutoffs would do to a life.
 pub(crate) fn curate(lives: &BTreeMap<Slug, Lived>, policy: CuratorPolicy) -> Retired {
-    let usage = lives.iter().map(|(slug, lived)| (slug.clone(), lived.usage.clone())).collect();
-    let plan = curator::plan(&usage, |_| true, policy.cutoffs(TODAY));
+    let look = |(slug, lived): (&Slug, &Lived)| (slug.clone(), CuratedSkill::new(lived.usage.clone(), true, false));
+    let plan = curator::plan(&lives.iter().map(look).collect(), policy.cutoffs(TODAY));
     let archived = plan.transitioned.iter().filter(|moved| moved.to == SkillState::Archived);
     let archived: Vec<&Slug> = archived.map(|moved| &moved.slug).collect();
     let count = |wanted: &dyn Fn(&Slug, &Lived) -> bool| {

@@ -26,6 +26,7 @@ use crate::ids::{BrainId, SystemRandom, sha256};
 use crate::layout::Layout;
 use crate::patch::Patch;
 use crate::receipt::Signer;
+use crate::skill::provenance::SkillWriter;
 use crate::task::{Outcome, SettleMode, Task};
 use crate::tool::{Permissions, ProgramRunner, Toolbox};
 use crate::wire::{self, Answer, CaseResult, Face, FromWorker, Setup, ToWorker, WireAsk};
@@ -222,7 +223,7 @@ impl EvalWorker {
             let mut copy = Brain::open(&opened, &id, &opening)?;
             let before = apply::identity(&copy, None)?;
             let after = match &change {
-                Some(patch) => apply::apply(&mut copy, patch, serde_json::Value::Null)?.identity.1,
+                Some(patch) => apply::apply(&mut copy, patch, SkillWriter::Person, serde_json::Value::Null)?.identity.1,
                 None => before.clone(),
             };
             copy.close()?;
@@ -303,7 +304,7 @@ impl EvalWorker {
         let change = move |brain: &mut Brain| {
             let began = processor_micros();
             let changed = match &patch {
-                Some(patch) => apply::apply(brain, patch, serde_json::Value::Null).map(drop),
+                Some(patch) => apply::apply(brain, patch, SkillWriter::Person, serde_json::Value::Null).map(drop),
                 None => Ok(()),
             };
             took.store(processor_micros().saturating_sub(began), Ordering::Relaxed);

@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use super::{Patch, PatchBase, Verdict};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
+use crate::skill::provenance::SkillWriter;
 
 pub use approval::{ApprovalDecision, SignedApproval, StewardApproval, Stewards};
 pub use catch_up::{CatchUpRequest, ClosedEpoch, SignedCatchUpRequest};
@@ -75,6 +76,11 @@ impl Gate {
     /// Whether the mesh must agree.
     pub fn needs_mesh(self) -> bool {
         matches!(self, Self::Mesh | Self::Both)
+    }
+
+    /// As whom a patch writes skills that comes through: a steward who approves it is a person.
+    pub fn writer(self) -> SkillWriter {
+        if self.needs_steward() { SkillWriter::Person } else { SkillWriter::Patch }
     }
 
     /// Opens, if what must be granted was granted, and all of it for the same patch, brain and verdict.
@@ -191,6 +197,14 @@ pub struct GatePass {
 }
 
 impl GatePass {
+    /// As whom the patch writes skills: see [`Gate::writer`].
+    pub fn writer(&self) -> SkillWriter {
+        match self.granted.iter().any(|one| matches!(one.by, Grantor::Steward(_))) {
+            true => SkillWriter::Person,
+            false => SkillWriter::Patch,
+        }
+    }
+
     /// Refuses another patch, or a brain that has moved since.
     pub fn covers(&self, patch: &Patch, base_now: &PatchBase) -> Result<()> {
         for one in &self.granted {

@@ -5,8 +5,8 @@ use super::{Example, procedure_slug};
 use crate::error::Result;
 use crate::ids::{RelPath, Slug, TaskId};
 use crate::memory::{Trial, TrialState};
+use crate::skill::SkillLocation;
 use crate::skill::provenance::SkillWriter;
-use crate::skill::{CreatedBy, SkillLocation};
 use crate::tool::{SkillWriteOutcome, WorkingCopy, Write};
 
 /// Where the examples of a procedure's skill stand.
@@ -23,7 +23,7 @@ pub fn keep(desk: &mut WorkingCopy, example: Example) -> Result<Option<Slug>> {
     }
     let place = desk.skill_place(&slug)?;
     let is_new = place.is_none();
-    if !is_new && !is_own(desk, &slug)? {
+    if !is_new && !desk.may_change(SkillWriter::Synthesis, &slug)? {
         return Ok(None);
     }
     let known = match place.as_ref().and_then(file_of) {
@@ -65,7 +65,7 @@ pub fn drop_of(desk: &mut WorkingCopy, task: &TaskId) -> Result<Option<Slug>> {
         let Some(bytes) = desk.read(&path)? else { continue };
         let examples = file::parse(&String::from_utf8_lossy(&bytes));
         let Some(left) = file::without(examples, task) else { continue };
-        if !is_own(desk, &slug)? {
+        if !desk.may_change(SkillWriter::Synthesis, &slug)? {
             continue;
         }
         let by = SkillWriter::Synthesis;
@@ -74,9 +74,4 @@ pub fn drop_of(desk: &mut WorkingCopy, task: &TaskId) -> Result<Option<Slug>> {
         return Ok((done == SkillWriteOutcome::Done).then_some(slug));
     }
     Ok(None)
-}
-
-fn is_own(desk: &mut WorkingCopy, slug: &Slug) -> Result<bool> {
-    let usage = desk.edit()?.recorded_usage(slug)?;
-    Ok(usage.is_some_and(|usage| usage.created_by == CreatedBy::Agent && !usage.pinned))
 }

@@ -244,9 +244,17 @@ fn prose() -> impl Strategy<Value = String> {
             "I look it up: ", "{see below}", "{color: red}", "if (x) { y(); }", ":{", "{“a”: 1}", "{{", "}}",
             "don't", "{a: {\"b\": 1}}", "{\u{a0}", "{ // note\n", "\n```\n", "\n```json\n", "\n```rust\nfn f() { 1 }\n```\n",
             "<tool_response>", "Observation:", "{\"open\": ", "{'a':", "[", "]",
+            "\n```python\n{\"id\": 7}\n```\n", "\n```python\nprint({\"id\": 7})\n```\n", "\n~~~\n",
+            "<think>I look.</think>", "<think>{\"id\":7}</think>", "<Reasoning>{a: 1}\n</reasoning>",
         ])
         .prop_map(str::to_owned),
     ]
+}
+
+/// A tag of a thought that stands alone, before a call or after one: what a call is in would be no call.
+fn tag(closes: bool) -> impl Strategy<Value = String> {
+    let tags = if closes { ["</think>", "</thinking>"] } else { ["<think>", "<reasoning>"] };
+    prop::sample::select(tags.to_vec()).prop_map(str::to_owned)
 }
 
 /// Data that names no tool.
@@ -277,14 +285,23 @@ fn one_call() -> impl Strategy<Value = String> {
     .prop_map(str::to_owned)
 }
 
+/// A call, plain or as all that is in a fence.
+fn one_call_or_a_fence_with_it() -> impl Strategy<Value = String> {
+    let fence = prop::sample::select(vec!["json", "python", "bash", "xml", "tool_use"]);
+    (one_call(), prop::option::of(fence)).prop_map(|(call, fence)| match fence {
+        Some(info) => format!("\n```{info}\n{call}\n```\n"),
+        None => call,
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
     fn no_reply_with_one_legal_call_ends_as_an_answer(
-        before in prop::collection::vec(prop_oneof![prose(), data()], 0..5),
-        call in one_call(),
-        after in prop::collection::vec(prop_oneof![prose(), data()], 0..5),
+        before in prop::collection::vec(prop_oneof![4 => prose(), 4 => data(), 1 => tag(true)], 0..5),
+        call in one_call_or_a_fence_with_it(),
+        after in prop::collection::vec(prop_oneof![4 => prose(), 4 => data(), 1 => tag(false)], 0..5),
         keys in prop::sample::select(vec![vec![], vec!["summary"]]),
     ) {
         let reply = format!("{}{call}{}", before.concat(), after.concat());
@@ -305,6 +322,28 @@ proptest! {
         let reply = format!("{}{data} {call} {data}", before.concat());
         prop_assert_eq!(led(&mut after_a_call(&[]), &reply), recall(), "{}", reply);
     }
+}
+
+#[test]
+fn a_call_that_is_all_of_a_fence_is_asked_for_again_and_loses_to_no_data() {
+    let fence = "```python\n{\"tool\":\"recall\",\"args\":{\"query\":\"x\"}}\n```";
+    let told = Led::Told(ObjectProblem::Quoted.advice().to_owned());
+    for reply in [format!("{{\"id\":7}}\n{fence}"), format!("{fence}\n{{\"id\":7}}"), fence.to_owned()] {
+        assert_eq!(reads(&reply), told, "{reply}");
+        let rules = SessionRules { reading: Edition::Third, ..after_a_call(&[]).rules };
+        let mut before = run_once(Machine::new(rules, "role".into(), "input".into()));
+        let by_the_third = led(&mut before, &reply);
+        assert_eq!(matches!(by_the_third, Led::Answer(_)), reply != fence, "{reply}: {by_the_third:?}");
+    }
+    // What no tool of the task is called is a quotation, and a plain call beside the fence is made.
+    let other = fence.replace("recall", "rm");
+    assert_eq!(reads(&format!("{{\"id\":7}}\n{other}")), Led::Answer("{\"id\":7}".to_owned()));
+    let plain = r#"{"tool":"recall","args":{"query":"x"}}"#;
+    assert_eq!(reads(&format!("{fence}\n{plain}")), recall());
+    // On the last turn nothing can be called, and the answer counts.
+    let rules = SessionRules { turns: 2, ..after_a_call(&[]).rules };
+    let mut last = run_once(Machine::new(rules, "role".into(), "input".into()));
+    assert_eq!(led(&mut last, &format!("{{\"id\":7}}\n{fence}")), Led::Answer("{\"id\":7}".to_owned()));
 }
 
 #[test]

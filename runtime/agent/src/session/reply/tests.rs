@@ -50,7 +50,7 @@ macro_rules! cases {
             #[test]
             fn $name() {
                 let objects = vec![$($object),*];
-                assert_eq!(read($reply, false), ParsedReply { objects, end: ReplyEnd::$end, left_out: 0 });
+                assert_eq!(read($reply, false), ParsedReply { objects, end: ReplyEnd::$end, left_out: 0, quoted: vec![] });
             }
         )*
     };
@@ -206,7 +206,7 @@ mod truncation {
         for reply in ["", "{\"tool\":\"x\",\"args\":{}}", "{\"a\":1} {\"b\":", "<think>", "prose"] {
             assert_eq!(
                 read(reply, true),
-                ParsedReply { objects: vec![], end: ReplyEnd::Truncated, left_out: 0 },
+                ParsedReply { objects: vec![], end: ReplyEnd::Truncated, left_out: 0, quoted: vec![] },
                 "{reply}"
             );
         }
@@ -229,7 +229,11 @@ mod truncation {
                     // A brace with nothing after it is still a junk brace.
                     let is_open = call[..end].trim().len() > 1;
                     let end = if is_open { ReplyEnd::Truncated } else { ReplyEnd::Clean };
-                    assert_eq!(read(prefix, false), ParsedReply { objects: vec![], end, left_out: 0 }, "{prefix}");
+                    assert_eq!(
+                        read(prefix, false),
+                        ParsedReply { objects: vec![], end, left_out: 0, quoted: vec![] },
+                        "{prefix}"
+                    );
                 }
             }
         }
@@ -465,7 +469,7 @@ mod limits {
         let reply = format!("{}</think>{{\"a\":1}}", "{}".repeat(100));
         assert_eq!(
             read(&reply, false),
-            ParsedReply { objects: vec![answer("{\"a\":1}")], end: ReplyEnd::Clean, left_out: 0 }
+            ParsedReply { objects: vec![answer("{\"a\":1}")], end: ReplyEnd::Clean, left_out: 0, quoted: vec![] }
         );
     }
 
@@ -487,6 +491,10 @@ mod limits {
             "```\n",
             "```rust\n",
             "```x\n```\n",
+            "```x\n{\n```\n",
+            "```x\n{\"a\":{}}\n```\n",
+            "```x\n<a><b>{}\n```\n",
+            "```x\n<\n```\n",
             "\n   ```",
             "`  ",
             "\\",
@@ -535,10 +543,12 @@ mod limits {
 
 /// Fails if a reading looks at the bytes of a reply more than eight times each.
 fn assert_linear(reply: &str) {
-    VISITS.set(0);
-    let _ = read(reply, false);
-    let start: String = reply.chars().take(40).collect();
-    assert!(VISITS.get() <= 8 * reply.len() + 8, "{} visits of {} bytes: {start}", VISITS.get(), reply.len());
+    for edition in [Edition::Second, Edition::default()] {
+        VISITS.set(0);
+        let _ = read_as(reply, false, edition);
+        let start: String = reply.chars().take(40).collect();
+        assert!(VISITS.get() <= 8 * reply.len() + 8, "{} visits of {} bytes: {start}", VISITS.get(), reply.len());
+    }
 }
 
 /// Fails if a reading breaks a promise that holds for every reply.
@@ -555,7 +565,10 @@ fn assert_sound(reply: &str) {
             assert_eq!(*repaired, !source.contains(&text.as_ptr()), "{text}");
         }
     }
-    assert_eq!(read(reply, true), ParsedReply { objects: vec![], end: ReplyEnd::Truncated, left_out: 0 });
+    assert_eq!(
+        read(reply, true),
+        ParsedReply { objects: vec![], end: ReplyEnd::Truncated, left_out: 0, quoted: vec![] }
+    );
 }
 
 /// Any JSON value, a few levels deep.
@@ -667,7 +680,7 @@ proptest! {
         let text = if pretty { format!("{object:#}") } else { object.to_string() };
         let reply = format!("{before}{text}{after}");
         assert_sound(&reply);
-        prop_assert_eq!(read(&reply, false), ParsedReply { objects: vec![answer(&text)], end: ReplyEnd::Clean, left_out: 0 });
+        prop_assert_eq!(read(&reply, false), ParsedReply { objects: vec![answer(&text)], end: ReplyEnd::Clean, left_out: 0, quoted: vec![] });
     }
 
     #[test]

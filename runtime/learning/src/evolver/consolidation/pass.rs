@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::{MergeCandidate, SkillGroup, merged, overlapping};
 use crate::brain::Brain;
-use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::evolver::apply::{EvolverApproval, SkillApplyResult, apply_proposed};
 use crate::evolver::mining::CONSOLIDATION;
@@ -19,8 +18,8 @@ use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
 use crate::memory::{EvolverChange, TrialState};
 use crate::skill::change::{MergedSkill, SkillProposal, SkillUpdate};
-use crate::skill::provenance::PriorUndo;
-use crate::skill::{CreatedBy, Document, SkillState, all_skills};
+use crate::skill::provenance::{SkillFacts, SkillWriter, WriteRuling};
+use crate::skill::{Document, SkillState, SkillUsage, all_skills};
 
 /// The most skills that are compared with each other, the newest.
 const MOST_SKILLS: usize = 200;
@@ -79,7 +78,7 @@ pub fn run(
             if drill_missing(brain, options)?.is_some() {
                 break;
             }
-            report.applied.push(apply_proposed(brain, proposed, EvolverApproval::Given, &options.verification)?);
+            report.applied.push(apply_proposed(brain, proposed, EvolverApproval::Standing, &options.verification)?);
         }
     } else {
         report.proposed = review_queue::enqueue_merges(brain, &merges)?;
@@ -95,19 +94,18 @@ struct OwnSkill {
     main: RelPath,
     digest: Digest,
     has_files: bool,
-    uses: u64,
-    created_at: Timestamp,
+    usage: SkillUsage,
 }
 
-/// The skills that the agent wrote and that nobody keeps from being changed.
+/// The skills that by their records may be merged.
 fn own_skills(brain: &Brain, options: &EvolverPassOptions) -> Result<Vec<OwnSkill>> {
     let mut usage = brain.usage()?;
     usage.retain(|slug, usage| {
-        usage.created_by == CreatedBy::Agent
-            && !usage.pinned
+        let facts = SkillFacts::recorded(Some(usage));
+        facts.allow(SkillWriter::Merge)
             && usage.state != SkillState::Archived
             && !slug.as_str().starts_with(PROCEDURE)
-            && options.policy.objection(slug, SkillSource::LocalAgentCreated).is_none()
+            && options.policy.objection(slug, facts).is_none()
     });
     if usage.len() < 2 {
         return Ok(Vec::new());
@@ -115,30 +113,29 @@ fn own_skills(brain: &Brain, options: &EvolverPassOptions) -> Result<Vec<OwnSkil
     let paths = brain.skill_paths()?;
     let mut own = Vec::new();
     for place in all_skills(&paths, layout::SKILLS_DIR) {
-        let (Some(usage), Some(digest)) = (usage.get(&place.slug), brain.content_digest(&place.main)?) else {
+        let (Some(usage), Some(digest)) = (usage.remove(&place.slug), brain.content_digest(&place.main)?) else {
             continue;
         };
         let inside = place.dir().map(|dir| format!("{dir}/"));
         let has_files = inside
             .is_some_and(|inside| paths.iter().any(|path| path.as_str().starts_with(&inside) && *path != place.main));
-        own.push(OwnSkill {
-            skill: place.slug,
-            main: place.main,
-            digest,
-            has_files,
-            uses: u64::from(usage.use_count) + u64::from(usage.view_count),
-            created_at: usage.created_at,
-        });
+        own.push(OwnSkill { skill: place.slug, main: place.main, digest, has_files, usage });
     }
-    own.sort_by(|a, b| (b.created_at, &b.skill).cmp(&(a.created_at, &a.skill)));
+    own.sort_by(|a, b| (b.usage.created_at, &b.skill).cmp(&(a.usage.created_at, &a.skill)));
     own.truncate(MOST_SKILLS);
     Ok(own)
 }
 
+/// Those that may be merged by what they say as well.
 fn read(brain: &Brain, own: Vec<OwnSkill>) -> Result<Vec<MergeCandidate>> {
     let mut skills = Vec::new();
-    for OwnSkill { skill, main, has_files, uses, created_at, .. } in own {
+    for OwnSkill { skill, main, has_files, usage, .. } in own {
         let Some(text) = brain.read_content(&main)?.and_then(|bytes| String::from_utf8(bytes).ok()) else { continue };
+        if !SkillFacts::of(Some(&usage), text.as_bytes()).allow(SkillWriter::Merge) {
+            continue;
+        }
+        let uses = u64::from(usage.use_count) + u64::from(usage.view_count);
+        let created_at = usage.created_at;
         let proven = brain.trial(&skill)?.is_some_and(|trial| trial.state == TrialState::Proven);
         skills.push(MergeCandidate { skill, text, proven, uses, created_at, has_files });
     }
@@ -171,7 +168,8 @@ fn proposals(brain: &Brain, skills: &[MergeCandidate]) -> Result<Vec<(SkillPropo
             continue;
         }
         let Some((proposed, why)) = proposal(&group, &texts) else { continue };
-        if undone.judge(proposed.change.content.as_bytes(), None) != PriorUndo::Same {
+        let written = [proposed.change.content.as_bytes()];
+        if brain.rule_on(SkillWriter::Merge, &proposed.change.skill, written, &undone)? == WriteRuling::Allow {
             found.push((proposed, why));
         }
         if found.len() == MOST_MERGES {

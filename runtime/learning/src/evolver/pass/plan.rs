@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::lessons::FailureLesson;
 use super::super::mining::ReviewStatus;
-use super::super::policy::{NOT_AGENT_CREATED, SkillSource};
+use super::super::policy::{NOT_AGENT_CREATED, PINNED, SkillSource};
 use super::super::prepare::{HARD_CAP, NOTHING_TO_SAY, PreparedSkill, SOFT_CAP, SUPPORT_HEAD, SUPPORT_PATH};
 use super::super::review_queue::Decisions;
 use super::super::rollback::DrillGate;
@@ -107,10 +107,11 @@ impl Pass<'_> {
             }
             Err(error) => return Ok(EvolverCandidate { reason: error.message().to_owned(), ..candidate }),
         };
-        if self.ground.is_pinned(slug, &text.text) {
-            return Ok(EvolverCandidate { reason: "pinned-skill".to_owned(), ..candidate });
+        let objection = self.options.policy.objection(slug, self.ground.facts(slug, &text.text));
+        // Not even shown for review: no person is asked about it.
+        if objection == Some(PINNED) {
+            return Ok(EvolverCandidate { reason: PINNED.to_owned(), ..candidate });
         }
-        let objection = self.options.policy.objection(slug, source);
         // Whoever made it can be asked; what the operator keeps out by name is not brought up.
         let may_propose = objection == Some(NOT_AGENT_CREATED) && self.options.may_hold();
         if let Some(objection) = objection

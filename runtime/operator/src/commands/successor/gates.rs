@@ -211,7 +211,7 @@ pub(crate) async fn apply_with(harness: &Harness, settings: &Settings, record: &
         return Err(Error::refused("the verdict is not one that this operator signed")
             .hint("evaluate the patch here: a verdict counts where it was made"));
     }
-    herm::successor::rehearse(harness, record).await?;
+    herm::successor::rehearse(harness, record, settings.gates()?.gate).await?;
     let (asked, about) = (settings.clone(), record.clone());
     let passed = tokio::task::spawn_blocking(move || open_gates(&asked, &about))
         .await

@@ -9,6 +9,7 @@ use super::super::{DecisionStore, Gate, GateEvidence, GateGrant, NonceStore, Vot
 use super::{NOW, base, brains, key, mesh, proposal, refusal, verdict, vote};
 use crate::clock::Timestamp;
 use crate::ids::SystemRandom;
+use crate::skill::provenance::SkillWriter;
 use crate::{Verdict, VerdictRuling};
 
 fn by_steward(verdict: &Verdict) -> GateGrant {
@@ -44,6 +45,19 @@ fn each_gate_opens_for_those_it_asks_for() {
     assert_eq!(refusal(Gate::Both.open(vec![nodes])), "the gate stays shut: no steward approved");
     assert!(Gate::Human.open(Vec::new()).is_err());
     assert_eq!(Gate::default(), Gate::Human);
+}
+
+#[test]
+fn a_patch_writes_skills_as_a_person_where_a_steward_approved_it_and_as_a_machine_where_the_mesh_alone_did() {
+    let verdict = verdict(VerdictRuling::Approve);
+    let (human, nodes) = (by_steward(&verdict), by_mesh(&verdict));
+    for (gate, granted, writer) in [
+        (Gate::Human, vec![human.clone()], SkillWriter::Person),
+        (Gate::Both, vec![human, nodes.clone()], SkillWriter::Person),
+        (Gate::Mesh, vec![nodes], SkillWriter::Patch),
+    ] {
+        assert_eq!((gate.writer(), gate.open(granted).unwrap().writer()), (writer, writer), "{gate:?}");
+    }
 }
 
 #[test]

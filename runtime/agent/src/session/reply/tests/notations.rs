@@ -105,6 +105,44 @@ fn an_argument_in_markup_is_never_an_answer() {
 }
 
 #[test]
+fn a_fence_that_quotes_and_holds_nothing_but_a_call_is_told_of_since_the_fourth_edition() {
+    let quoted = |reply: &str| read_as(reply, false, Edition::Fourth).quoted;
+    for reply in [
+        "```python\n{\"tool\":\"recall\",\"args\":{\"q\":1}}\n```",
+        "{\"id\":7}\n```python\n\n  {'tool': 'recall', 'args': {'q': 1},}\n\n```\n{\"id\":8}",
+        "  ````bash\n{\"name\":\"recall\",\"arguments\":{}}\n````\nso.",
+        "```xml\n<tools><tool_call>{\"name\":\"recall\",\"arguments\":{}}</tool_call>\n</tools>\n```",
+        "```js\n{\"tool_calls\":[{\"name\":\"recall\",\"arguments\":{}}]}\n```",
+    ] {
+        assert_eq!(quoted(reply), ["recall"], "{reply}");
+        assert_eq!(read_as(reply, false, Edition::Third).quoted, Vec::<String>::new(), "{reply}");
+        let objects = |edition| read_as(reply, false, edition).objects;
+        assert_eq!(objects(Edition::Fourth), objects(Edition::Third), "it is never a call itself: {reply}");
+    }
+    for reply in [
+        "```python\nprint({\"tool\":\"recall\",\"args\":{}})\n```",
+        "```python\n{\"tool\":\"recall\",\"args\":{}} # so\n```",
+        "```python\n{\"id\":7}\n```",
+        "```python\n{\"tool\":\"recall\",\"args\":{}\n```",
+        "```python\n{\"tool\":\"recall\",\"args\":{}}\n",
+        "```python\n```\n{\"id\":7}\n```python\n```",
+        "<think>\n```python\n{\"tool\":\"recall\",\"args\":{}}\n```\n</think>{\"id\":7}",
+        "```python\n{\"tool\":\"recall\",\"args\":{}}\n```\n</think>{\"id\":7}",
+        "```json\n{\"id\":7}\n```",
+    ] {
+        assert_eq!(quoted(reply), Vec::<String>::new(), "{reply}");
+    }
+}
+
+#[test]
+fn a_thought_inside_code_says_that_what_follows_may_be_a_piece_of_it() {
+    let reply = "{\"tool\":\"recall\",\"args\":{}} {a: <think>x</think> } {\"id\":7}";
+    let objects = |edition| read_as(reply, false, edition).objects;
+    assert_eq!(objects(Edition::Third), [answer("{\"id\":7}")]);
+    assert_eq!(objects(Edition::Fourth), [broken(ObjectProblem::NotJson), answer("{\"id\":7}")]);
+}
+
+#[test]
 fn the_first_edition_reads_as_it_always_did() {
     let first = |reply: &'static str| read_as(reply, false, Edition::First).objects;
     assert_eq!(first(r#"{"name":"a","arguments":{}}"#), [answer(r#"{"name":"a","arguments":{}}"#)]);
