@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use herm::brain::{LogState, OnChanged, OnDrift, OnLoss, examine};
-use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry};
+use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry, TaskStatus};
 use herm::receipt::{TrustedKeys, check, repair};
 use herm::{Brain, BrainId, BrainOptions, Draft, ErrorKind, Layout, Reader, StepKind, Timestamp};
 use herm_tests::brains::{skill_text, slug};
@@ -34,7 +34,7 @@ pub(crate) fn settle(brain: &mut Brain, n: u32) {
         draft.message(MessageEntry { task: task.clone(), subscriber: None, role, content, at });
     }
     draft.fact(Fact { subscriber: None, key: "k".into(), value: n.to_string(), task: task.clone(), at });
-    draft.task(TaskEntry { task, subscriber: None, outcome: "converged".into(), summary: format!("s{n}"), at });
+    draft.task(TaskEntry { task, subscriber: None, outcome: TaskStatus::Converged, summary: format!("s{n}"), at });
     assert!(brain.settle(&draft, StepKind::Task, &format!("step {n}")).expect("settled").moved);
 }
 
@@ -255,7 +255,7 @@ fn a_row_that_no_step_wrote_is_never_hashed_into_a_step() {
         let (task, content) = ("t9".to_owned(), "hello".to_owned());
         draft.message(MessageEntry { task: task.clone(), subscriber: None, role: MessageRole::User, content, at });
         draft.fact(Fact { subscriber: None, key: "k".into(), value: "9".into(), task: task.clone(), at });
-        draft.task(TaskEntry { task, subscriber: None, outcome: "converged".into(), summary: "s".into(), at });
+        draft.task(TaskEntry { task, subscriber: None, outcome: TaskStatus::Converged, summary: "s".into(), at });
         let error = brain.settle(&draft, StepKind::Task, "a step").expect_err(forgery);
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{forgery}: {error}");
         assert_eq!((brain.lock().version, brain.history(9).expect("a history").len()), (2, 2), "{forgery}");

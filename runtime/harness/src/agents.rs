@@ -157,8 +157,8 @@ impl Harness {
                 let stop = transcript.map(|content| Transcript::parse(&content)).transpose()?.map(|kept| kept.stop);
                 let (answer, message) = stop.map(|stop| (stop.answer, stop.message)).unwrap_or_default();
                 return answer
-                    .filter(|_| status == TaskStatus::Converged.name())
-                    .ok_or_else(|| no_answer(to, message.as_deref().unwrap_or(&status)));
+                    .filter(|_| status == TaskStatus::Converged)
+                    .ok_or_else(|| no_answer(to, message.as_deref().unwrap_or_else(|| status.name())));
             }
         }
         let outcome = self.run(to, task).await?;

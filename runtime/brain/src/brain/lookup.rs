@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::fsio::Root;
 use crate::ids::{BrainId, Digest, RelPath, TaskId};
 use crate::layout::{self, Layout};
-use crate::memory::{self, SessionOrigin, sql};
+use crate::memory::{self, SessionOrigin, TaskStatus, sql};
 use crate::skill::is_main_file_below;
 
 /// A task that was settled, while its transcript is kept.
@@ -57,7 +57,7 @@ pub struct BrainGrowth {
 }
 
 /// How a task that was settled ended, with its transcript while that is kept.
-pub(crate) type SettledTask = (String, Option<Vec<u8>>);
+pub(crate) type SettledTask = (TaskStatus, Option<Vec<u8>>);
 
 impl Brain {
     /// How a task ended, if it was settled here.
@@ -78,13 +78,13 @@ fn kept_task(connection: &Connection, task: &TaskId) -> Result<Option<StoredTask
         .map_err(|source| sql("read memory.db", source))
 }
 
-fn task_status(connection: &Connection, task: &TaskId) -> Result<Option<String>> {
-    connection
+fn task_status(connection: &Connection, task: &TaskId) -> Result<Option<TaskStatus>> {
+    let found = connection
         .prepare_cached("SELECT outcome FROM task_log WHERE task = ?1")
         .and_then(|mut get| get.query_row([task.as_str()], |row| row.get::<_, String>(0)).optional())
-        // What follows is how good the answer was.
-        .map(|found| found.map(|outcome| memory::read_log(&outcome).0.to_owned()))
-        .map_err(|source| sql("read memory.db", source))
+        .map_err(|source| sql("read memory.db", source))?;
+    // What follows is how good the answer was.
+    found.map(|outcome| memory::read_log(&outcome).0.parse()).transpose()
 }
 
 impl Reader {
@@ -106,8 +106,8 @@ impl Reader {
         kept_task(&self.database.connection, task)
     }
 
-    /// Whether a task was settled, and how it ended.
-    pub fn task_status(&self, task: &TaskId) -> Result<Option<String>> {
+    /// Whether a task was settled, and how it ended. `Corrupt` where the log has a status that herm never writes.
+    pub fn task_status(&self, task: &TaskId) -> Result<Option<TaskStatus>> {
         task_status(&self.database.connection, task)
     }
 
