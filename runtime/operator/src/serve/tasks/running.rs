@@ -13,7 +13,7 @@ use herm::{Error, ErrorKind, Outcome, Result, RunOptions, TaskEvent, TaskStatus}
 use serde_json::Value;
 
 use super::super::app::App;
-use super::super::ask_policy::Asking;
+use super::super::ask_policy::{AskPayment, Asking};
 use super::super::live::{LiveTask, TaskResult};
 use super::super::problem::Problem;
 use super::super::spending::Reserved;
@@ -326,7 +326,12 @@ impl TaskExecution {
             patience: PATIENCE,
         };
         let mut task = job.task();
-        task.asking = Some(Arc::new(Asking::new(app.clone(), job.key.clone(), self.till.is_some())));
+        let payment = match (&self.till, self.is_paid().await) {
+            (None, _) => AskPayment::Free,
+            (Some(_), false) => AskPayment::Shown,
+            (Some(_), true) => AskPayment::Taken,
+        };
+        task.asking = Some(Arc::new(Asking::new(app.clone(), job.key.clone(), payment)));
         // What earlier tries have cost is gone.
         task.limits.micro_usd = task.limits.micro_usd.map(|most| most.saturating_sub(self.earlier.all()));
         let run = app.harness.run_with(&job.agent, task, watch);
