@@ -267,6 +267,42 @@ fn a_row_that_no_step_wrote_is_never_hashed_into_a_step() {
 }
 
 #[test]
+fn a_forged_row_of_a_chunk_that_a_step_does_not_touch_keeps_the_digest_that_it_had() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let say = |brain: &mut Brain, count: usize| {
+        let (mut draft, at) = (Draft::new(), Timestamp(1));
+        for n in 0..count {
+            let (task, content) = (format!("t{n}"), format!("said {n}"));
+            draft.message(MessageEntry { task, subscriber: None, role: MessageRole::User, content, at });
+        }
+        brain.settle(&draft, StepKind::Task, "said").expect("settled")
+    };
+    // Ids 1 to 255 are in the first chunk; what comes next is in another.
+    say(&mut brain, 300);
+    brain.close().expect("closed");
+    let open = || rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+    assert_eq!(open().execute("UPDATE messages SET content = 'forged' WHERE id = 7", []).expect("forged"), 1);
+    let first_chunk = || {
+        let digests = "SELECT digest FROM hash_nodes WHERE level = 0 AND idx = 0 ORDER BY tbl";
+        let database = open();
+        let mut all = database.prepare(digests).expect("a query");
+        let rows = all.query_map([], |row| row.get::<_, Vec<u8>>(0)).expect("rows");
+        rows.collect::<rusqlite::Result<Vec<_>>>().expect("digests")
+    };
+    let before = first_chunk();
+    let mut brain = brains.open("1").expect("opened");
+    let settled = say(&mut brain, 1);
+    brain.close().expect("closed");
+    assert_eq!((settled.version, first_chunk()), (3, before), "the step is signed over the chunk as it was");
+    let report = examine(&brains.layout(), &id(), Duration::ZERO).expect("examined").report;
+    assert!(!report.is_sound() && report.expected != report.computed, "{report:?}");
+    assert_eq!(report.drift.tables, ["messages"]);
+    let run = Herm::new(HERM, &brains.path()).run(&["brain", "verify", "1"]);
+    assert!(run.code == 7 && run.stdout.contains("changed: memory.db table messages"), "{run:?}");
+}
+
+#[test]
 fn rows_that_the_operator_adopts_can_be_built_upon() {
     let brains = TempBrains::new();
     let mut brain = brains.make("1");

@@ -31,6 +31,11 @@ fn looks(skill: &str) -> Vec<String> {
         "skills view 1 SKILL",
         "memory show 1",
         "memory search 1 question",
+        "learn status 1",
+        "learn trials 1",
+        "learn show 1 SKILL",
+        "learn report 1",
+        "curate 1 --dry-run",
         "evolve status 1",
         "evolve report 1",
         "evolve analyze 1 --skill SKILL",
@@ -42,7 +47,10 @@ fn looks(skill: &str) -> Vec<String> {
         "successor list",
         "successor drafts",
         "successor lineage 1",
+        "successor show 0123456789abcdef",
         "snapshot list 1",
+        "snapshot show 1",
+        "snapshot verify 1",
         "snapshot status 1",
         "doctor",
     ];
@@ -131,7 +139,19 @@ fn what_the_server_is_asked_for_writes_nothing_either() {
     let skill = "check-reentrancy-and-share-inflation";
     let agent = |path: &str| format!("/v1/agents/1{path}");
     let mut asked: Vec<String> =
-        ["/v1/agents", "/v1/tasks", "/v1/key", "/v1/models", "/healthz", "/readyz", "/"].map(str::to_owned).into();
+        [
+        "/v1/agents",
+        "/v1/tasks",
+        "/v1/key",
+        "/v1/models",
+        "/v1/operator/status",
+        "/metrics",
+        "/healthz",
+        "/readyz",
+        "/",
+    ]
+    .map(str::to_owned)
+    .into();
     asked.extend(
         [
             "",
@@ -141,6 +161,7 @@ fn what_the_server_is_asked_for_writes_nothing_either() {
             "/receipts/1",
             "/history",
             "/charts",
+            "/learning",
             "/snapshots",
             "/diff?from=1&to=2",
             "/proposals?status=all",
