@@ -129,8 +129,7 @@ fn both_models_put_the_eligible_in_order_and_say_who_gave_which_score() {
 fn a_plan_names_the_models_that_are_configured_and_runs_none() {
     for (embedder, reranker) in [(true, true), (true, false), (false, true), (false, false)] {
         let (bert, roberta) = (tiny("bert"), tiny("xlm-roberta"));
-        let (_brains, herm) =
-            herm(&section(embedder.then_some(bert.as_path()), reranker.then_some(roberta.as_path())));
+        let (_brains, herm) = herm(&section(embedder.then_some(bert.as_path()), reranker.then_some(roberta.as_path())));
         let plan = ok(&herm, &[&QUERY[..], &["--semantic"]].concat());
         assert_eq!((&plan["mode"], &plan["executed"]), (&json!("planned"), &json!(false)), "{plan:#}");
         let said = plan.to_string();

@@ -227,7 +227,13 @@ fn put(brain: &Brain, draft: &mut Draft, change: &Change) {
         }
         Change::Log(n) => {
             let summary = format!("summary {n}");
-            draft.task(TaskEntry { task: format!("task {n}"), subscriber: None, outcome: TaskStatus::Converged, summary, at });
+            draft.task(TaskEntry {
+                task: format!("task {n}"),
+                subscriber: None,
+                outcome: TaskStatus::Converged,
+                summary,
+                at,
+            });
             Ok(())
         }
         Change::Flush | Change::Reopen => Ok(()),

@@ -36,7 +36,8 @@ fn ran(python: &Path, program: &str, arguments: &[&Path]) -> (bool, String) {
 fn brains() -> (TempBrains, herm_tests::operator::Operator) {
     let made = TempBrains::new();
     let herm = Herm::new(HERM, &made.path());
-    for arguments in [&["init", "1"][..], &["run", "1", "--example", "vault"], &["memory", "add", "1", "it holds ether"]]
+    for arguments in
+        [&["init", "1"][..], &["run", "1", "--example", "vault"], &["memory", "add", "1", "it holds ether"]]
     {
         let run = herm.run(arguments);
         assert_eq!(run.code, 0, "{arguments:?}: {run:?}");
@@ -75,8 +76,8 @@ fn a_stranger_reads_every_row_of_an_export() {
         assert!(ended && said.starts_with(&format!("brain 1, version {version}: ")), "{said}");
         // A byte of the content is another: the digests say so.
         let mut bytes = std::fs::read(&file).expect("an export");
-        let last = bytes.len() - 20;
-        bytes[last] ^= 1;
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
         std::fs::write(&file, bytes).expect("changed");
         let (ended, said) = ran(&python, "read_snapshot.py", &[&file]);
         assert!(!ended, "{said}");

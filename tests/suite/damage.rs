@@ -384,7 +384,7 @@ impl Silencing {
                 all.query_map([], |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?)))?.collect()
             })
             .expect("receipts");
-        let (mut previous, mut ends_at) = (None, 0);
+        let (mut previous, mut ends_at, mut log) = (None, 0, String::new());
         for (seq, line) in rows {
             let mut envelope = Envelope::parse(&line).expect("an envelope");
             if (first..=last).contains(&seq) {
@@ -408,11 +408,13 @@ impl Silencing {
             database
                 .execute(
                     "UPDATE receipts SET envelope = ?2, digest = ?3, ends_at = ?4 WHERE seq = ?1",
-                    (i64::try_from(seq).expect("a number"), line, &digest, ends_at),
+                    (i64::try_from(seq).expect("a number"), &line, &digest, ends_at),
                 )
                 .expect("changed");
             previous = Some(digest);
+            log.push_str(&format!("{line}\n"));
         }
+        std::fs::write(brains.file("1", "receipts.ndjson"), log).expect("written");
     }
 }
 

@@ -9,8 +9,8 @@ use crate::backend::Tokens;
 use crate::brain::SettledStep;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Slug, SubscriberId, TaskId};
-use crate::memory::{Arm, EvidenceStatus, TaskOutcome};
 pub use crate::memory::TaskStatus;
+use crate::memory::{Arm, EvidenceStatus, TaskOutcome};
 use crate::tool::{AskRules, SkillChange};
 use crate::tuning::Tuning;
 

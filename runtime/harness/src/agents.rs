@@ -168,7 +168,10 @@ impl Handover {
 impl AnswerRelease for Handover {
     async fn release(&self, answer: &str) -> std::result::Result<(), String> {
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer.to_owned());
-        Err(format!("the answer went to a task of agent {} that is paid for when it ends, and is not kept here", self.to))
+        Err(format!(
+            "the answer went to a task of agent {} that is paid for when it ends, and is not kept here",
+            self.to
+        ))
     }
 }
 

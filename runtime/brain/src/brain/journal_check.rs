@@ -145,7 +145,9 @@ impl ChainWalk<'_> {
             };
             match has_room {
                 true => found.unbound += 1,
-                false => found.note(format!("step {step} has no receipt, and the receipts leave no room for such a step")),
+                false => {
+                    found.note(format!("step {step} has no receipt, and the receipts leave no room for such a step"))
+                }
             }
         }
     }
@@ -180,7 +182,9 @@ pub(super) fn check(connection: &Connection, first: i64, keys: &ReceiptKeys) -> 
         let digest: String = row.get(10).map_err(failed)?;
         walk.reach(receipt, version, Some(&digest), &mut found);
         let signed = match keys.open(&envelope) {
-            Ok(payload) if sha256(&payload) == digest => read_claims(&envelope).map_err(|error| error.message().to_owned()),
+            Ok(payload) if sha256(&payload) == digest => {
+                read_claims(&envelope).map_err(|error| error.message().to_owned())
+            }
             Ok(_) => Err("its digest is another".to_owned()),
             Err(what) => Err(what),
         };

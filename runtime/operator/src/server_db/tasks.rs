@@ -351,8 +351,7 @@ pub(crate) fn forget(connection: &Connection, before: Timestamp) -> Result<usize
 /// The state of a row. Another text is damage: no edition of the server has written it.
 fn state(text: &str) -> Result<State> {
     State::named(text).ok_or_else(|| {
-        Error::corrupt(format!("{text:?} is not a state of a task"))
-            .hint("restore the server's database from a backup")
+        Error::corrupt(format!("{text:?} is not a state of a task")).hint("restore the server's database from a backup")
     })
 }
 

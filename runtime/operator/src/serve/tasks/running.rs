@@ -451,12 +451,7 @@ impl TaskExecution {
             micro_usd: self.earlier.all() + self.spent.micro_usd(),
             at,
         };
-        let view = TaskView {
-            state,
-            finished_at: Some(at.to_string()),
-            problem: Some(json),
-            ..self.live.view()
-        };
+        let view = TaskView { state, finished_at: Some(at.to_string()), problem: Some(json), ..self.live.view() };
         (end, TaskResult { view, problem: Some(problem) })
     }
 
