@@ -531,6 +531,11 @@ fn receipts_of_another_operator_vouch_where_the_key_is_trusted() {
     let opening = BrainOptions { trusted: vec![theirs.public().clone()], ..brains.opening() };
     let mut brain = Brain::open(&brains.layout(), &id(), &opening).expect("opened");
     brain.undo(2, OnChanged::Refuse).expect("undone");
+    brain.close().expect("closed");
+    // A step of the own key names the receipt before it, and so vouches for all that led to it.
+    let mut brain = brains.open("1").expect("opened");
+    brain.undo(2, OnChanged::Overwrite).map(drop).expect("vouched for");
+    assert_eq!(brain.verify().expect("verified").journal.wrong, Vec::<String>::new());
 }
 
 #[test]

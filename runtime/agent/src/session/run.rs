@@ -254,10 +254,7 @@ impl TaskRun<'_> {
             None if self.known.is_some() => TaskOutcome::default(),
             None => self.outcome(&prepared.role, answer.as_ref(), &transcript).await,
         };
-        // What makes a task hard has changed over time: one that is replayed learns only where it did.
-        let may_learn = self.replayed.is_none_or(|replayed| replayed.synthesis.is_some());
-        let is_hard = || synthesis::is_hard(machine.calls(), self.rules(), |tool| machine.knows(tool));
-        if transcript.learning && converged && may_learn && is_hard() {
+        if transcript.learning && converged && synthesis::is_hard(machine.calls(), self.rules()) {
             match self
                 .learn(&session, &machine, &mut transcript, &mut driven, prepared.archived, &prepared.role.text)
                 .await

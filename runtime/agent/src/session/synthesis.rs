@@ -30,9 +30,8 @@ const SHOWN_SKILLS: usize = 60;
 const SAME_WORDS: f64 = 0.7;
 
 /// Whether a task that converged was hard: many calls that ran, or one that went wrong and was put right. A call that
-/// failed is put right by any later one that did not, a call that was refused by a later one of the same tool. Where there
-/// is no such tool, the next call that ran is the same one under its right name.
-pub fn is_hard(calls: &[CallRecord], rules: SkillRules, knows: impl Fn(&str) -> bool) -> bool {
+/// failed is put right by any later one that did not, a call that was refused by a later one of the same tool.
+pub fn is_hard(calls: &[CallRecord], rules: SkillRules) -> bool {
     let executed = calls.iter().filter(|call| call.status != EvidenceStatus::Refused).count();
     let put_right = |at: usize, by: &dyn Fn(&CallRecord) -> bool| {
         calls.iter().skip(at + 1).any(|later| later.status == EvidenceStatus::Ok && by(later))
@@ -40,12 +39,7 @@ pub fn is_hard(calls: &[CallRecord], rules: SkillRules, knows: impl Fn(&str) -> 
     let recovered = calls.iter().enumerate().any(|(at, call)| match call.status {
         EvidenceStatus::Ok => false,
         EvidenceStatus::Failed => put_right(at, &|_| true),
-        EvidenceStatus::Refused if rules == SkillRules::Ungated => false,
-        EvidenceStatus::Refused if knows(&call.tool) => put_right(at, &|later| later.tool == call.tool),
-        EvidenceStatus::Refused => {
-            let next = calls.iter().skip(at + 1).find(|later| later.status != EvidenceStatus::Refused);
-            next.is_some_and(|next| next.status == EvidenceStatus::Ok)
-        }
+        EvidenceStatus::Refused => rules == SkillRules::Gated && put_right(at, &|later| later.tool == call.tool),
     });
     executed >= HARD_CALLS || recovered
 }
@@ -282,49 +276,4 @@ fn shared(a: &std::collections::BTreeSet<String>, b: &std::collections::BTreeSet
     let both = a.intersection(b).count() as f64;
     let all = a.union(b).count() as f64;
     if all == 0.0 { 0.0 } else { both / all }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use EvidenceStatus::{Failed, Ok, Refused};
-
-    fn is_hard_after(calls: &[(&str, EvidenceStatus)], rules: SkillRules) -> bool {
-        let calls: Vec<CallRecord> = (1..)
-            .zip(calls)
-            .map(|(turn, (tool, status))| CallRecord {
-                turn,
-                tool: (*tool).to_owned(),
-                status: *status,
-                summary: String::new(),
-                millis: 0,
-            })
-            .collect();
-        is_hard(&calls, rules, |tool| ["count", "weigh"].contains(&tool))
-    }
-
-    #[test]
-    fn a_call_that_went_wrong_makes_a_task_hard_where_it_is_put_right() {
-        for (calls, hard) in [
-            (&[("count", Ok)][..], false),
-            (&[("count", Failed), ("weigh", Ok)], true),
-            (&[("count", Failed)], false),
-            (&[("count", Refused), ("count", Ok)], true),
-            (&[("count", Refused), ("weigh", Ok)], false),
-            // There is no such tool, and the next call is the one that was meant.
-            (&[("counter", Refused), ("count", Ok)], true),
-            (&[("counter", Refused), ("counts", Refused), ("count", Ok)], true),
-            (&[("counter", Refused)], false),
-            (&[("count", Ok), ("counter", Refused)], false),
-            (&[("counter", Refused), ("count", Failed)], false),
-        ] {
-            assert_eq!(is_hard_after(calls, SkillRules::Gated), hard, "{calls:?}");
-        }
-    }
-
-    #[test]
-    fn a_refused_call_makes_no_task_of_the_time_before_the_gate_hard() {
-        assert!(!is_hard_after(&[("counter", Refused), ("count", Ok)], SkillRules::Ungated));
-        assert!(!is_hard_after(&[("count", Refused), ("count", Ok)], SkillRules::Ungated));
-    }
 }
