@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use herm::brain::OnExisting;
 use herm::ids::SystemRandom;
-use herm::memory::{MessageEntry, MessageRole, TaskEntry};
+use herm::memory::{MessageEntry, MessageRole, TaskEntry, TaskStatus};
 use herm::receipt::TrustedKeys;
 use herm::snapshot::store::LocalStore;
 use herm::snapshot::{Encryption, OperatorKey, RestoreOptions, Store, Vault};
@@ -93,7 +93,7 @@ async fn usual(dir: &std::path::Path) {
         draft.task(TaskEntry {
             task,
             subscriber: None,
-            outcome: "converged".to_owned(),
+            outcome: TaskStatus::Converged,
             summary: "all is well".to_owned(),
             at: Timestamp(5),
         });

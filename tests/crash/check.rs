@@ -47,6 +47,7 @@ fn opening() -> BrainOptions {
         clock: Arc::new(herm::SystemClock),
         on_drift: OnDrift::Refuse,
         signer: Some(Arc::new(herm_tests::signer())),
+        trusted: Vec::new(),
     }
 }
 

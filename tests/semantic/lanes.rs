@@ -100,6 +100,7 @@ fn both_models_put_the_eligible_in_order_and_say_who_gave_which_score() {
     assert_eq!(plain["selection"]["mode"], "deterministic-evidence");
     assert_eq!(names(&plain["candidates"]), ["bread", "gateway", "minutes"]);
     let run = ok(&herm, &["evolve", "auto-run", "1", "--semantic-candidates", "--rerank-candidates"]);
+    assert_eq!((&plain["safety"]["model_executed"], &run["safety"]["model_executed"]), (&json!(false), &json!(true)));
     let selection = &run["selection"];
     assert_eq!(
         (selection["mode"].clone(), selection["eligible_skill_count"].clone()),
@@ -122,6 +123,18 @@ fn both_models_put_the_eligible_in_order_and_say_who_gave_which_score() {
     }
     let said = herm.run(&["evolve", "auto-run", "1", "--semantic-candidates"]);
     assert!(said.stdout.contains("order: ranked by bert@"), "{said:?}");
+}
+
+#[test]
+fn a_plan_names_the_models_that_are_configured_and_runs_none() {
+    for (embedder, reranker) in [(true, true), (true, false), (false, true), (false, false)] {
+        let (bert, roberta) = (tiny("bert"), tiny("xlm-roberta"));
+        let (_brains, herm) = herm(&section(embedder.then_some(bert.as_path()), reranker.then_some(roberta.as_path())));
+        let plan = ok(&herm, &[&QUERY[..], &["--semantic"]].concat());
+        assert_eq!((&plan["mode"], &plan["executed"]), (&json!("planned"), &json!(false)), "{plan:#}");
+        let said = plan.to_string();
+        assert_eq!((said.contains("bert@"), said.contains("xlm-roberta@")), (embedder, reranker), "{plan:#}");
+    }
 }
 
 #[test]

@@ -268,6 +268,14 @@ fn without_keys_only_this_machine_is_answered_and_no_page_of_another_site() {
         problem(&client.with(name, value).get("/v1/agents"), 403, "refused");
         problem(&client.with(name, value).post("/v1/agents/7/tasks", &json!({ "input": "x" })), 403, "refused");
     }
+    // A proxy that is told nothing speaks HTTP/1.0, and names whom it asks as the host.
+    for (version, status) in [("1.0", 403), ("1.1", 200)] {
+        let host = serving.address();
+        let sent = format!("GET /v1/agents HTTP/{version}\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let answer = client.raw(sent.as_bytes()).expect("an answer");
+        assert_eq!(answer.status, status, "{version}: {answer:?}");
+        assert_eq!(answer.body.contains("is of HTTP/1.0"), status == 403, "{version}: {answer:?}");
+    }
     // No answer ever allows another site to read it.
     let answer = client.with("origin", &own).send("OPTIONS", "/v1/agents", None);
     assert!(answer.headers.iter().all(|(name, _)| !name.starts_with("access-control-")), "{answer:?}");

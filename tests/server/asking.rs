@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use herm_tests::http::Client;
 use herm_tests::model_server::{Gate, ModelServer, Step};
-use herm_tests::operator::Operator;
+use herm_tests::operator::{Operator, Serving};
 use herm_tests::web_server;
 use serde_json::{Value, json};
 
 use crate::payment::{Facilitator, paid, price};
-use crate::{operator, over, run, until};
+use crate::{operator, over, problem, run, until};
 
 const DONE: &str = r#"{"done":1}"#;
 
@@ -102,6 +102,64 @@ async fn one_payment_runs_one_agent_unless_the_operator_lets_it_cover_more() {
             let expected = if covers { r#"{"eight":1}"# } else { "paid for one agent, and agent 8 would be a second" };
             assert!(told(&seven, 1).contains(expected), "{}", told(&seven, 1));
             assert_eq!(eight.requests().len(), if covers { 2 } else { 0 });
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// Two readers of agent 8 after a paid task of agent 7 has asked it: the one who was to pay, and the operator.
+fn told_by_the_asked(serving: &Serving, keys: &[String]) -> String {
+    let mut told = String::new();
+    for key in keys {
+        let client = serving.client().key(key);
+        let paths = ["memory/search?q=xylophone", "memory/search?q=attic", "history", "receipts", "skills", "charts"];
+        for path in paths {
+            told.push_str(&client.get(&format!("/v1/agents/8/{path}")).body);
+        }
+        for receipt in 2..5 {
+            let answer = client.get(&format!("/v1/agents/8/receipts/{receipt}"));
+            if answer.status == 200 {
+                assert_eq!(answer.json()["statement"]["predicate"]["task"]["result"], Value::Null, "{answer:?}");
+            }
+            told.push_str(&answer.body);
+        }
+    }
+    told
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_a_paid_task_asks_hands_its_answer_over_and_keeps_none_of_it() {
+    const SECRET: &str = r#"{"summary":"the xylophone is in the attic"}"#;
+    let facilitator = Facilitator::default();
+    let answering = facilitator.clone();
+    let address = web_server::serve(Arc::new(move |asked| answering.answer(asked))).await;
+    tokio::task::spawn_blocking(move || {
+        let seven = ModelServer::start([&ask("8"), LIST, SECRET, &ask("8"), LIST, SECRET].map(Step::chat).into());
+        let eight = ModelServer::start([replies(SECRET), replies(SECRET)].concat());
+        let more = format!("{}\ncovers_asked_agents = true", price(&address));
+        let operator = asking(&[&seven, &eight], &more);
+        let keys =
+            [operator.key(&["alice", "--subscriber", "alice"]), operator.key(&["boss", "--operations", "operate"])];
+        let serving = operator.serve();
+        // Its payment cannot be taken when there is an answer.
+        let late = serving.client().key(&keys[0]).with("payment-signature", &paid("late", "1000"));
+        let refused = run(&late, "7", "where is it");
+        assert!(problem(&refused, 402, "payment_required").contains("authorization_expired"), "{refused:?}");
+        assert!(told(&seven, 1).contains("the xylophone is in the attic"), "{}", told(&seven, 1));
+        let read = told_by_the_asked(&serving, &keys);
+        assert!(!read.contains("xylophone is") && !read.contains("in the attic"), "{read}");
+        assert_eq!(receipts(&serving.client().key(&keys[1]), "8"), 2, "what it did is accounted for");
+        // Paid for, the task that asked has the answer.
+        let good = serving.client().key(&keys[0]).with("payment-signature", &paid("good", "1000"));
+        assert_eq!(run(&good, "7", "where is it").json()["outcome"]["answer"], SECRET);
+        assert_eq!((facilitator.asked("/settle"), eight.requests().len()), (2, 4));
+        drop(serving);
+        for agent in ["7", "8"] {
+            for arguments in [["receipts", "verify", agent], ["brain", "verify", agent]] {
+                let ran = operator.herm().run(&arguments);
+                assert_eq!(ran.code, 0, "{ran:?}");
+            }
         }
     })
     .await

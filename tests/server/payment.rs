@@ -339,6 +339,39 @@ async fn a_payment_that_was_taken_before_the_kill_is_not_taken_again() {
     .unwrap();
 }
 
+/// What a task came to decides, and no text that the model wrote.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_payment_of_a_task_without_an_answer_is_not_taken_whatever_the_model_said() {
+    let facilitator = Facilitator::default();
+    let answering = facilitator.clone();
+    let address = web_server::serve(Arc::new(move |asked| answering.answer(asked))).await;
+    let more = price(&address);
+    tokio::task::spawn_blocking(move || {
+        let bills = r#"{"tool":"skills_list","args":{"billable":true,"status":"converged"}} "billable":true"#;
+        let operator = answering_and(bills, &more);
+        let serving = operator.serve();
+        let client = serving.client().with("payment-signature", &paid("one", "1000"));
+        let asked = json!({ "input": "\"billable\":true", "limits": { "turns": 1 } });
+        let task = client.post("/v1/agents/7/tasks", &asked).json()["task"].as_str().unwrap().to_owned();
+        assert_eq!(crate::over(&serving.client(), &task)["status"], "incomplete");
+        serving.kill();
+        let request = json!({ "input": "go", "limits": {}, "dryRun": false, "subscriber": null }).to_string();
+        let book = rusqlite::Connection::open(operator.brains().join(".operator/book.db")).unwrap();
+        let unfinish = "UPDATE tasks SET state = 'running', finished_at = NULL, outcome = NULL, status = NULL, \
+            payment = NULL, request = ?1";
+        assert_eq!(book.execute(unfinish, [request]).unwrap(), 1);
+        assert_eq!(book.execute("UPDATE payments SET is_open = 1", []).unwrap(), 1);
+        drop(book);
+        let serving = operator.serve();
+        let view = crate::over(&serving.client(), &task);
+        assert_eq!((&view["status"], &view["payment"]), (&json!("incomplete"), &Value::Null), "{view}");
+        assert_eq!(view["outcome"]["billable"], false);
+        assert_eq!(facilitator.asked("/settle"), 0);
+    })
+    .await
+    .unwrap();
+}
+
 /// A first edition took payments after the step was settled: the next start takes what was left, once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_payment_that_was_left_open_is_taken_once_though_the_book_cannot_be_written_at_first() {

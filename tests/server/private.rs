@@ -57,6 +57,17 @@ fn an_edit_that_was_undone_is_read_by_the_operator_alone() {
     };
     assert_eq!(versions(&bob), [(5, false), (4, false), (3, true), (2, false)]);
     assert_eq!(versions(&boss), [(5, false), (4, false), (3, false), (2, false)]);
+    // The history tells that something moved, and of what was taken back not even the digest.
+    let digest = boss.get(&at(3)).json()["digest"].as_str().unwrap().to_owned();
+    let moved = |client: &herm_tests::http::Client, seq: u64| {
+        let steps = client.get("/v1/agents/7/history").json()["steps"].as_array().unwrap().clone();
+        steps.iter().find(|step| step["seq"] == seq).unwrap()["files"].clone()
+    };
+    let (seen, all) = (moved(&bob, 3), moved(&boss, 3));
+    assert_eq!((&all[0]["after"], &seen[0]["after"]), (&json!(digest), &Value::Null), "{seen}");
+    assert_eq!((&seen[0]["path"], &seen[0]["before"]), (&all[0]["path"], &all[0]["before"]));
+    assert!(!bob.get("/v1/agents/7/history").body.contains(&digest));
+    assert_eq!(moved(&bob, 5), moved(&boss, 5), "what stands is told as it is");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use herm::bundle::rows::{Cell, ChunkHasher};
 use herm::bundle::{BundlePart, PartDigests, Tree, file_leaf, rows};
-use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry};
+use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry, TaskStatus};
 use herm::skill::CreatedBy;
 use herm::{Brain, Digest, Draft, RelPath, StepKind, SubscriberId};
 use herm_tests::TempBrains;
@@ -227,7 +227,13 @@ fn put(brain: &Brain, draft: &mut Draft, change: &Change) {
         }
         Change::Log(n) => {
             let summary = format!("summary {n}");
-            draft.task(TaskEntry { task: format!("task {n}"), subscriber: None, outcome: "done".into(), summary, at });
+            draft.task(TaskEntry {
+                task: format!("task {n}"),
+                subscriber: None,
+                outcome: TaskStatus::Converged,
+                summary,
+                at,
+            });
             Ok(())
         }
         Change::Flush | Change::Reopen => Ok(()),

@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use herm::memory::TaskEntry;
+use herm::memory::{TaskEntry, TaskStatus};
 use herm::{Draft, StepKind};
 use herm_tests::TempBrains;
 
@@ -63,7 +63,13 @@ fn sixty_four_tasks_at_once_in_one_process_give_one_total_order() {
                 let mut draft = Draft::new();
                 let (task, at) = (format!("t{n}"), brain.clock().now());
                 let summary = task.clone();
-                draft.task(TaskEntry { task, subscriber: None, outcome: "done".into(), summary: summary.clone(), at });
+                draft.task(TaskEntry {
+                    task,
+                    subscriber: None,
+                    outcome: TaskStatus::Converged,
+                    summary: summary.clone(),
+                    at,
+                });
                 brain.settle(&draft, StepKind::Task, &summary).expect("settled");
                 brain.close().expect("closed");
             })

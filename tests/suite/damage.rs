@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use herm::brain::{LogState, OnChanged, OnDrift, OnLoss, examine};
-use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry};
-use herm::receipt::{TrustedKeys, check, repair};
+use herm::brain::{BrainSource, LogState, OnChanged, OnDrift, OnLoss, Seed, examine, examine_with};
+use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry, TaskStatus};
+use herm::receipt::{Envelope, TrustedKeys, check, repair};
 use herm::{Brain, BrainId, BrainOptions, Draft, ErrorKind, Layout, Reader, StepKind, Timestamp};
-use herm_tests::brains::{skill_text, slug};
+use herm_tests::brains::{seed_files, skill_text, slug};
 use herm_tests::{Herm, TempBrains, signer};
 use serde_json::json;
 
@@ -34,7 +34,7 @@ pub(crate) fn settle(brain: &mut Brain, n: u32) {
         draft.message(MessageEntry { task: task.clone(), subscriber: None, role, content, at });
     }
     draft.fact(Fact { subscriber: None, key: "k".into(), value: n.to_string(), task: task.clone(), at });
-    draft.task(TaskEntry { task, subscriber: None, outcome: "converged".into(), summary: format!("s{n}"), at });
+    draft.task(TaskEntry { task, subscriber: None, outcome: TaskStatus::Converged, summary: format!("s{n}"), at });
     assert!(brain.settle(&draft, StepKind::Task, &format!("step {n}")).expect("settled").moved);
 }
 
@@ -255,7 +255,7 @@ fn a_row_that_no_step_wrote_is_never_hashed_into_a_step() {
         let (task, content) = ("t9".to_owned(), "hello".to_owned());
         draft.message(MessageEntry { task: task.clone(), subscriber: None, role: MessageRole::User, content, at });
         draft.fact(Fact { subscriber: None, key: "k".into(), value: "9".into(), task: task.clone(), at });
-        draft.task(TaskEntry { task, subscriber: None, outcome: "converged".into(), summary: "s".into(), at });
+        draft.task(TaskEntry { task, subscriber: None, outcome: TaskStatus::Converged, summary: "s".into(), at });
         let error = brain.settle(&draft, StepKind::Task, "a step").expect_err(forgery);
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{forgery}: {error}");
         assert_eq!((brain.lock().version, brain.history(9).expect("a history").len()), (2, 2), "{forgery}");
@@ -264,6 +264,42 @@ fn a_row_that_no_step_wrote_is_never_hashed_into_a_step() {
         let report = examine(&brains.layout(), &id(), Duration::from_secs(10)).expect("examined").report;
         assert!(!report.is_sound(), "{forgery}");
     }
+}
+
+#[test]
+fn a_forged_row_of_a_chunk_that_a_step_does_not_touch_keeps_the_digest_that_it_had() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let say = |brain: &mut Brain, count: usize| {
+        let (mut draft, at) = (Draft::new(), Timestamp(1));
+        for n in 0..count {
+            let (task, content) = (format!("t{n}"), format!("said {n}"));
+            draft.message(MessageEntry { task, subscriber: None, role: MessageRole::User, content, at });
+        }
+        brain.settle(&draft, StepKind::Task, "said").expect("settled")
+    };
+    // Ids 1 to 255 are in the first chunk; what comes next is in another.
+    say(&mut brain, 300);
+    brain.close().expect("closed");
+    let open = || rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+    assert_eq!(open().execute("UPDATE messages SET content = 'forged' WHERE id = 7", []).expect("forged"), 1);
+    let first_chunk = || {
+        let digests = "SELECT digest FROM hash_nodes WHERE level = 0 AND idx = 0 ORDER BY tbl";
+        let database = open();
+        let mut all = database.prepare(digests).expect("a query");
+        let rows = all.query_map([], |row| row.get::<_, Vec<u8>>(0)).expect("rows");
+        rows.collect::<rusqlite::Result<Vec<_>>>().expect("digests")
+    };
+    let before = first_chunk();
+    let mut brain = brains.open("1").expect("opened");
+    let settled = say(&mut brain, 1);
+    brain.close().expect("closed");
+    assert_eq!((settled.version, first_chunk()), (3, before), "the step is signed over the chunk as it was");
+    let report = examine(&brains.layout(), &id(), Duration::ZERO).expect("examined").report;
+    assert!(!report.is_sound() && report.expected != report.computed, "{report:?}");
+    assert_eq!(report.drift.tables, ["messages"]);
+    let run = Herm::new(HERM, &brains.path()).run(&["brain", "verify", "1"]);
+    assert!(run.code == 7 && run.stdout.contains("changed: memory.db table messages"), "{run:?}");
 }
 
 #[test]
@@ -323,6 +359,185 @@ fn a_journal_that_was_changed_is_noticed_and_never_used() {
     }
 }
 
+/// What someone who can write `memory.db` does to receipts, so that they say nothing of a journal that was changed.
+#[derive(Debug)]
+enum Silencing {
+    /// In one statement.
+    Sql(&'static str),
+    /// From this receipt on they are written again without the digest of the journal, and signed by this key.
+    Resigned(u64, herm::Signer),
+    /// The same for one receipt, whose signature stays that of the other statement.
+    Rewritten(u64),
+}
+
+impl Silencing {
+    fn happen(&self, brains: &TempBrains) {
+        let database = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+        let (first, last, key) = match self {
+            Self::Sql(statement) => return database.execute_batch(statement).expect("changed"),
+            Self::Resigned(first, key) => (*first, u64::MAX, key.clone()),
+            Self::Rewritten(seq) => (*seq, *seq, signer()),
+        };
+        let rows: Vec<(u64, String)> = database
+            .prepare("SELECT seq, envelope FROM receipts ORDER BY seq")
+            .and_then(|mut all| {
+                all.query_map([], |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?)))?.collect()
+            })
+            .expect("receipts");
+        let (mut previous, mut ends_at, mut log) = (None, 0, String::new());
+        for (seq, line) in rows {
+            let mut envelope = Envelope::parse(&line).expect("an envelope");
+            if (first..=last).contains(&seq) {
+                let mut statement: serde_json::Value =
+                    serde_json::from_slice(&envelope.payload().expect("a payload")).expect("a statement");
+                let predicate = statement["predicate"].as_object_mut().expect("a predicate");
+                predicate.remove("journal").expect("a digest of the journal");
+                if let (Some(named), Some(digest)) = (predicate.get_mut("previous"), &previous) {
+                    *named = json!({ "sha256": digest });
+                }
+                let payload = serde_json::to_vec(&statement).expect("JSON");
+                let mut sealed = serde_json::to_value(Envelope::seal(&payload, &key)).expect("JSON");
+                if let Self::Rewritten(_) = self {
+                    sealed["signatures"] = serde_json::to_value(&envelope).expect("JSON")["signatures"].clone();
+                }
+                envelope = serde_json::from_value(sealed).expect("an envelope");
+            }
+            let digest = herm::ids::sha256(&envelope.payload().expect("a payload"));
+            let line = envelope.to_line().expect("a line");
+            ends_at += i64::try_from(line.len() + 1).expect("a length");
+            database
+                .execute(
+                    "UPDATE receipts SET envelope = ?2, digest = ?3, ends_at = ?4 WHERE seq = ?1",
+                    (i64::try_from(seq).expect("a number"), &line, &digest, ends_at),
+                )
+                .expect("changed");
+            previous = Some(digest);
+            log.push_str(&format!("{line}\n"));
+        }
+        std::fs::write(brains.file("1", "receipts.ndjson"), log).expect("written");
+    }
+}
+
+#[test]
+fn a_journal_that_was_changed_is_not_used_where_its_receipt_is_gone_or_does_not_hold() {
+    let foreign = skill_text("flat-one", "Text that no step wrote.");
+    let digest = herm::Digest::of(foreign.as_bytes());
+    let hex: String = digest.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let edit = format!(
+        "INSERT INTO blobs (digest, content) VALUES (x'{hex}', CAST('{foreign}' AS BLOB)); \
+         UPDATE changes SET before = x'{hex}' WHERE seq = 3"
+    );
+    let stranger = || herm::Signer::from_seed([8; 32]);
+    let ways = [
+        Silencing::Sql("DELETE FROM receipts WHERE step = 3"),
+        Silencing::Sql("DELETE FROM receipts WHERE step <= 3"),
+        Silencing::Sql("DELETE FROM receipts WHERE step = 3; UPDATE receipts SET seq = 3 WHERE seq = 4"),
+        Silencing::Sql("DELETE FROM receipts WHERE step = 3; UPDATE receipts SET step = 3 WHERE seq = 4"),
+        Silencing::Rewritten(3),
+        Silencing::Resigned(3, stranger()),
+        Silencing::Resigned(1, stranger()),
+    ];
+    for way in ways {
+        let brains = TempBrains::new();
+        let mut brain = brains.make("1");
+        (2..6).for_each(|n| settle(&mut brain, n));
+        brain.close().expect("closed");
+        let database = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+        database.execute_batch(&edit).expect("changed");
+        drop(database);
+        way.happen(&brains);
+        let keys = brains.opening().receipt_keys().expect("keys");
+        let report = examine_with(&brains.layout(), &id(), Duration::ZERO, &keys).expect("examined").report;
+        assert!(!report.is_sound() && report.expected == report.computed, "{way:?}: {report:?}");
+        let reader = Reader::open(&brains.layout(), &id()).expect("a reader");
+        let forked = reader.fork(Some(2), &brains.layout(), &"2".parse().expect("an id"), &brains.opening());
+        let mut brain = brains.open("1").expect("opened");
+        let undone = brain.undo(3, OnChanged::Overwrite).map(|_| brain.lock().clone());
+        for refused in [forked, undone] {
+            let error = refused.expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{way:?}: {error}");
+        }
+        assert!(!brains.file("2", "").exists());
+        assert_eq!(brain.lock().version, 5, "{way:?}");
+    }
+}
+
+#[test]
+fn a_cut_off_chain_does_not_vouch_for_the_steps_behind_its_end_where_a_key_is_known() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    (2..6).for_each(|n| settle(&mut brain, n));
+    brain.close().expect("closed");
+    let database = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+    database.execute("DELETE FROM receipts WHERE step > 3", []).expect("cut");
+    drop(database);
+    let log = std::fs::read_to_string(brains.file("1", "receipts.ndjson")).expect("receipts");
+    let left: Vec<&str> = log.lines().take(3).collect();
+    std::fs::write(brains.file("1", "receipts.ndjson"), format!("{}\n", left.join("\n"))).expect("cut");
+    let mut brain = brains.open("1").expect("opened");
+    for step in [3, 5] {
+        let error = brain.undo(step, OnChanged::Overwrite).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.message().contains("step 5 has no receipt"), "{error}");
+    }
+}
+
+#[test]
+fn steps_without_a_key_are_undone_alone_and_between_signed_ones() {
+    let brains = TempBrains::new();
+    let unsigned = || BrainOptions { signer: None, ..brains.opening() };
+    let seed = seed_files();
+    let files: Vec<(&str, &[u8])> = seed.iter().map(|(path, text)| (*path, text.as_bytes())).collect();
+    let source = BrainSource::Seed(Seed { id: &id(), files: &files });
+    let (mut brain, _) = Brain::hydrate(&brains.layout(), &id(), &source, &unsigned()).expect("a brain");
+    settle(&mut brain, 2);
+    settle(&mut brain, 3);
+    let journal = brain.verify().expect("verified").journal;
+    assert_eq!((journal.bound, journal.unbound, journal.wrong), (0, 3, Vec::new()));
+    brain.undo(3, OnChanged::Refuse).expect("undone without a key");
+    brain.close().expect("closed");
+    // Someone with a key takes it further, then one without, then the first again.
+    for (n, opening) in [(5, brains.opening()), (6, unsigned()), (7, brains.opening())] {
+        let mut brain = Brain::open(&brains.layout(), &id(), &opening).expect("opened");
+        settle(&mut brain, n);
+        brain.close().expect("closed");
+    }
+    let mut brain = brains.open("1").expect("opened");
+    let journal = brain.verify().expect("verified").journal;
+    assert_eq!((journal.bound, journal.unbound, journal.wrong), (2, 5, Vec::new()));
+    for step in [6, 2] {
+        brain.undo(step, OnChanged::Overwrite).expect("undone");
+    }
+    // The step that no key signed stands between two signed ones whose versions tell of it.
+    let database = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
+    database.execute("UPDATE steps SET version = 90 WHERE seq = 6", []).expect("changed");
+    let error = brain.undo(6, OnChanged::Overwrite).expect_err("refused");
+    assert!(error.message().contains("step 6 has no receipt"), "{error}");
+}
+
+#[test]
+fn receipts_of_another_operator_vouch_where_the_key_is_trusted() {
+    let brains = TempBrains::new();
+    let theirs = herm::Signer::from_seed([8; 32]);
+    let opening = BrainOptions { signer: Some(std::sync::Arc::new(theirs.clone())), ..brains.opening() };
+    brains.make("1").close().expect("closed");
+    let mut brain = Brain::open(&brains.layout(), &id(), &opening).expect("opened");
+    settle(&mut brain, 2);
+    brain.close().expect("closed");
+    let mut brain = brains.open("1").expect("opened");
+    let error = brain.undo(2, OnChanged::Refuse).expect_err("refused");
+    assert!(error.message().contains(&format!("it is signed by {}, which is not", theirs.public())), "{error}");
+    brain.close().expect("closed");
+    let opening = BrainOptions { trusted: vec![theirs.public().clone()], ..brains.opening() };
+    let mut brain = Brain::open(&brains.layout(), &id(), &opening).expect("opened");
+    brain.undo(2, OnChanged::Refuse).expect("undone");
+    brain.close().expect("closed");
+    // A step of the own key names the receipt before it, and so vouches for all that led to it.
+    let mut brain = brains.open("1").expect("opened");
+    brain.undo(2, OnChanged::Overwrite).map(drop).expect("vouched for");
+    assert_eq!(brain.verify().expect("verified").journal.wrong, Vec::<String>::new());
+}
+
 #[test]
 fn a_content_of_the_journal_that_was_changed_is_noticed() {
     let brains = TempBrains::new();
@@ -355,6 +570,7 @@ fn both_verifying_commands_notice_a_journal_that_was_changed() {
         ("UPDATE row_undo SET before = '[]' WHERE step = 3", "the journal of step 3 is not the one that receipt 3"),
         ("DELETE FROM row_undo WHERE step = 3", "the journal of step 3 is not the one that receipt 3"),
         ("UPDATE blobs SET content = x'00'", "the journal's content "),
+        ("DELETE FROM receipts WHERE step = 2", "receipt 2 is missing"),
         ("DELETE FROM blobs", "the journal has lost a content of MEMORY.md (step 2)"),
     ];
     for (edit, says) in edits {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use herm::memory::{
     Evidence, EvidenceImportCounts, EvidenceStatus, EvidenceSummary, ImportedSession, ImportedTurn, SessionEvidence,
-    SessionOrigin, SkillTally, TaskEntry, ToolTally, TurnEvidence, window_start,
+    SessionOrigin, SkillTally, TaskEntry, TaskStatus, ToolTally, TurnEvidence, window_start,
 };
 use herm::{Brain, Digest, Draft, Reader, StepKind, Timestamp};
 use herm_tests::TempBrains;
@@ -74,7 +74,7 @@ fn settle(brain: &mut Brain, task: &str, calls: &[Evidence]) {
     draft.task(TaskEntry {
         task: task.to_owned(),
         subscriber: None,
-        outcome: "converged".to_owned(),
+        outcome: TaskStatus::Converged,
         summary: "done".to_owned(),
         at,
     });

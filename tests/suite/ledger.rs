@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use herm::brain::{Editor, FileChangeKind, OnChanged, OnDrift, StepRecord, UndoTarget};
-use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry};
+use herm::memory::{Fact, MessageEntry, MessageRole, TaskEntry, TaskStatus};
 use herm::receipt::{TrustedKeys, check};
 use herm::skill::{CreatedBy, SkillLifecycle, SkillState};
 use herm::{Brain, BrainOptions, Digest, Draft, ErrorKind, Reader, RelPath, Result, SettledStep, StepKind, Timestamp};
@@ -200,7 +200,13 @@ fn undoing_a_task_takes_its_skill_and_keeps_what_was_said() {
         draft.message(MessageEntry { task: "t".into(), subscriber: None, role, content: content.into(), at });
     }
     draft.fact(Fact { subscriber: None, key: "k".into(), value: "v".into(), task: "t".into(), at });
-    draft.task(TaskEntry { task: "t".into(), subscriber: None, outcome: "converged".into(), summary: "s".into(), at });
+    draft.task(TaskEntry {
+        task: "t".into(),
+        subscriber: None,
+        outcome: TaskStatus::Converged,
+        summary: "s".into(),
+        at,
+    });
     brain.settle(&draft, StepKind::Task, "converged: done").expect("settled");
     let undone = brain.undo(2, OnChanged::Refuse).expect("undone");
     let kept: Vec<(&str, u64)> = undone.plan.kept.iter().map(|kept| (kept.table, kept.rows)).collect();

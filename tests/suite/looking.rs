@@ -11,6 +11,9 @@ use crate::damage::{bytes, crashed, cut_first_edition};
 use crate::first_edition;
 use crate::lost_steps::{lost, lost_from, with_key};
 
+/// A look at a verdict that is not there.
+const NO_VERDICT: &str = "successor show 0123456789abcdef";
+
 /// Every command that looks at brain 1, which has this skill.
 fn looks(skill: &str) -> Vec<String> {
     let lines = [
@@ -31,6 +34,10 @@ fn looks(skill: &str) -> Vec<String> {
         "skills view 1 SKILL",
         "memory show 1",
         "memory search 1 question",
+        "learn status 1",
+        "learn trials 1",
+        "learn show 1 SKILL",
+        "learn report 1",
         "evolve status 1",
         "evolve report 1",
         "evolve analyze 1 --skill SKILL",
@@ -42,7 +49,10 @@ fn looks(skill: &str) -> Vec<String> {
         "successor list",
         "successor drafts",
         "successor lineage 1",
+        NO_VERDICT,
         "snapshot list 1",
+        "snapshot show 1",
+        "snapshot verify 1",
         "snapshot status 1",
         "doctor",
     ];
@@ -73,7 +83,7 @@ fn looking_at_a_brain_of_the_first_edition_writes_nothing() {
     let brain = operator.brains().join("1");
     let ended = look(&operator.herm(), &brain, "check-reentrancy-and-share-inflation");
     // Version 9 is not what this operator pushed last.
-    assert_eq!(names(&ended), [("snapshot status 1", 1)], "{ended:#?}");
+    assert_eq!(names(&ended), [(NO_VERDICT, 4), ("snapshot status 1", 1)], "{ended:#?}");
 }
 
 #[test]
@@ -82,7 +92,15 @@ fn looking_at_a_brain_with_a_log_writes_nothing() {
     with_key(&made);
     for brains in [made, cut_first_edition()] {
         let ended = look(&Herm::new(HERM, &brains.path()), &brains.file("1", ""), "flat-one");
-        let mut expected = vec![("snapshot list 1", 4), ("snapshot status 1", 1)];
+        // It has learned nothing, was never pushed, and there is no key for snapshots.
+        let mut expected = vec![
+            ("learn show 1 flat-one", 4),
+            (NO_VERDICT, 4),
+            ("snapshot list 1", 4),
+            ("snapshot show 1", 3),
+            ("snapshot verify 1", 3),
+            ("snapshot status 1", 1),
+        ];
         // Its second step is not of a task as the harness runs one.
         if ended.iter().any(|(look, _, said)| look == "receipts replay 1 2" && said.contains("is not of a task")) {
             expected.insert(0, ("receipts replay 1 2", 2));
@@ -106,7 +124,8 @@ fn looking_at_a_brain_that_has_lost_steps_is_refused_and_writes_nothing() {
                 .unwrap_or_default();
             match look.as_str() {
                 other if others.contains(&other) => assert_eq!(code, 0, "{look}: {said}"),
-                "snapshot list 1" => assert_eq!(code, 4, "{look}: {said}"),
+                "snapshot list 1" | NO_VERDICT => assert_eq!(code, 4, "{look}: {said}"),
+                "snapshot show 1" | "snapshot verify 1" => assert_eq!(code, 3, "{look}: {said}"),
                 "brain repair 1" => assert!(code == 7 && said.contains("lost: the step to version 7"), "{said}"),
                 _ => assert!(code == 7 && said.contains("it has lost steps that were acknowledged"), "{look}: {said}"),
             }
@@ -130,8 +149,19 @@ fn what_the_server_is_asked_for_writes_nothing_either() {
     let client = serving.client().key(&key);
     let skill = "check-reentrancy-and-share-inflation";
     let agent = |path: &str| format!("/v1/agents/1{path}");
-    let mut asked: Vec<String> =
-        ["/v1/agents", "/v1/tasks", "/v1/key", "/v1/models", "/healthz", "/readyz", "/"].map(str::to_owned).into();
+    let mut asked: Vec<String> = [
+        "/v1/agents",
+        "/v1/tasks",
+        "/v1/key",
+        "/v1/models",
+        "/v1/operator/status",
+        "/metrics",
+        "/healthz",
+        "/readyz",
+        "/",
+    ]
+    .map(str::to_owned)
+    .into();
     asked.extend(
         [
             "",
@@ -141,6 +171,7 @@ fn what_the_server_is_asked_for_writes_nothing_either() {
             "/receipts/1",
             "/history",
             "/charts",
+            "/learning",
             "/snapshots",
             "/diff?from=1&to=2",
             "/proposals?status=all",

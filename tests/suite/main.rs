@@ -4,6 +4,7 @@ mod backends;
 mod bad_input;
 mod brain;
 mod bundle;
+mod by_the_pages;
 mod cli;
 mod concurrency;
 mod curator;

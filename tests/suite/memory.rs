@@ -1,6 +1,6 @@
 //! What was said is found again, by whoever may see it and by nobody else.
 
-use herm::memory::{Fact, MemorySource, MessageEntry, MessageRole, Search, SearchScope, TaskEntry};
+use herm::memory::{Fact, MemorySource, MessageEntry, MessageRole, Search, SearchScope, TaskEntry, TaskStatus};
 use herm::{Brain, Digest, Draft, ErrorKind, StepKind, SubscriberId, Timestamp};
 use herm_tests::TempBrains;
 use herm_tests::generate::Random;
@@ -84,7 +84,7 @@ fn done(brain: &mut Brain, task: &str, answer: Option<&str>, summary: &str) {
         |role, content: &str| MessageEntry { task: task.into(), subscriber: None, role, content: content.into(), at };
     draft.message(message(MessageRole::User, "how was it?"));
     answer.into_iter().for_each(|answer| draft.message(message(MessageRole::Assistant, answer)));
-    let outcome = if answer.is_some() { "converged" } else { "incomplete" }.to_owned();
+    let outcome = if answer.is_some() { TaskStatus::Converged } else { TaskStatus::Incomplete };
     draft.task(TaskEntry { task: task.into(), subscriber: None, outcome, summary: summary.into(), at });
     brain.settle(&draft, StepKind::Task, "done").expect("settled");
 }
@@ -171,7 +171,7 @@ fn two_tenants_and_many_operations_share_no_byte() {
                 _ => draft.task(TaskEntry {
                     task: format!("r{round}-{}", random.number()),
                     subscriber: Some(who(owner)),
-                    outcome: "done".into(),
+                    outcome: TaskStatus::Converged,
                     summary: content,
                     at,
                 }),
@@ -200,7 +200,7 @@ fn facts_and_tasks_are_found_too_and_the_asking_task_is_left_out() {
     draft.task(TaskEntry {
         task: "t5".into(),
         subscriber: None,
-        outcome: "done".into(),
+        outcome: TaskStatus::Converged,
         summary: "painted the colour".into(),
         at,
     });

@@ -2,7 +2,7 @@
 
 use herm::memory::{
     Arm, MAX_REPORTS, MemorySource, MessageEntry, MessageRole, OutcomeCounts, OutcomeReport, OutcomeSource,
-    OutcomeValue, Search, SearchScope, TaskEntry, TaskOutcome, Trial, TrialState, TrialTask,
+    OutcomeValue, Search, SearchScope, TaskEntry, TaskOutcome, TaskStatus, Trial, TrialState, TrialTask,
 };
 use herm::receipt::Envelope;
 use herm::tuning::SearchWeights;
@@ -26,7 +26,7 @@ fn settle(brain: &mut Brain, task: &str, reports: Vec<OutcomeReport>) -> Settled
     draft.task(TaskEntry {
         task: task.to_owned(),
         subscriber: None,
-        outcome: "converged".to_owned(),
+        outcome: TaskStatus::Converged,
         summary: format!("did {task}"),
         at,
     });
@@ -83,7 +83,7 @@ fn good_then_bad_are_two_steps_with_receipts_and_the_same_again_is_none() {
     assert!(brain.verify().expect("verified").is_sound());
     brain.close().expect("closed");
     assert_eq!(line(&brains, "a"), "converged bad");
-    assert_eq!(reader(&brains).task_status(&id("a")).expect("a status").as_deref(), Some("converged"));
+    assert_eq!(reader(&brains).task_status(&id("a")).expect("a status"), Some(TaskStatus::Converged));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_trial_knows_its_tasks_with_the_outcomes_that_they_have_now() {
     draft.task(TaskEntry {
         task: "a".to_owned(),
         subscriber: None,
-        outcome: "converged".to_owned(),
+        outcome: TaskStatus::Converged,
         summary: "s".to_owned(),
         at,
     });
@@ -313,7 +313,7 @@ fn a_rated_answer_is_found_once_and_not_also_as_a_line_of_the_log() {
     let mut draft = Draft::new();
     let (task, content) = ("a".to_owned(), "the parcel is at the mill".to_owned());
     draft.message(MessageEntry { task, subscriber: None, role: MessageRole::Assistant, content: content.clone(), at });
-    let (task, outcome) = ("a".to_owned(), "converged".to_owned());
+    let (task, outcome) = ("a".to_owned(), TaskStatus::Converged);
     draft.task(TaskEntry { task, subscriber: None, outcome, summary: content, at });
     let verifier = report(&brain, OutcomeSource::Verifier, OutcomeValue::Good);
     draft.outcome(&id("a"), TaskOutcome::of(vec![verifier]));

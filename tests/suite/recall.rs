@@ -5,7 +5,10 @@ mod hostile;
 mod skills;
 mod tasks;
 
-use herm::memory::{Fact, MessageEntry, MessageRole, QueryVector, Search, SearchScope, Vector, portable_tables};
+use herm::memory::{
+    Fact, MemorySource, MessageEntry, MessageRole, QueryVector, Search, SearchScope, TaskEntry, TaskStatus, Vector,
+    portable_tables,
+};
 use herm::semantic::{Embedder, EmbeddingInput};
 use herm::{Brain, Digest, Draft, Reader, StepKind, SubscriberId};
 use herm_tests::TempBrains;
@@ -65,6 +68,28 @@ fn database(brains: &TempBrains) -> rusqlite::Connection {
 
 fn vectors(brains: &TempBrains) -> i64 {
     database(brains).query_row("SELECT count(*) FROM vectors", [], |row| row.get(0)).expect("counted")
+}
+
+#[test]
+fn an_answer_that_is_found_by_meaning_is_found_once_and_not_also_as_a_line_of_the_log() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    let (mut draft, at, content) = (Draft::new(), brain.clock().now(), "the parcel is behind the windmill".to_owned());
+    let (task, role) = ("a".to_owned(), MessageRole::Assistant);
+    draft.message(MessageEntry { task: task.clone(), subscriber: None, role, content: content.clone(), at });
+    draft.task(TaskEntry { task, subscriber: None, outcome: TaskStatus::Converged, summary: content, at });
+    brain.settle(&draft, StepKind::Task, "converged: found").expect("settled");
+    let model = Letters::default();
+    assert_eq!(embed(&brains, &mut brain, &model), 2, "both rows have a meaning");
+    // The first shares letters with the answer and no word; the second has its words too.
+    for text in ["parcelforce windmillers", "parcel windmill"] {
+        let scope = SearchScope::Operator;
+        let wanted = Search { text, scope, except_task: None, limit: 9, now: at, weights: Default::default() };
+        let near = brain.search_hybrid(&wanted, Some(&sought(&model, text))).expect("an answer");
+        assert!(near.used_vectors, "{text}");
+        let sources: Vec<MemorySource> = near.found.hits.iter().map(|hit| hit.source).collect();
+        assert_eq!(sources, [MemorySource::Message], "{text}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use herm::memory::{
-    Arm, OutcomeReport, OutcomeSource, OutcomeValue, TaskEntry, TaskOutcome, Trial, TrialState, TrialTask,
+    Arm, OutcomeReport, OutcomeSource, OutcomeValue, TaskEntry, TaskOutcome, TaskStatus, Trial, TrialState, TrialTask,
 };
 use herm::skill::provenance::PriorUndo;
 use herm::skill::{CreatedBy, SkillState};
@@ -33,7 +33,7 @@ pub(crate) fn settle(brain: &mut Brain, task: &str, skill: &str, arm: Arm, value
     draft.task(TaskEntry {
         task: task.to_owned(),
         subscriber: None,
-        outcome: "converged".to_owned(),
+        outcome: TaskStatus::Converged,
         summary: format!("did {task}"),
         at,
     });

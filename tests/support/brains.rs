@@ -78,6 +78,7 @@ impl TempBrains {
             clock: self.clock.clone(),
             on_drift: OnDrift::Refuse,
             signer: Some(std::sync::Arc::new(signer())),
+            trusted: Vec::new(),
         }
     }
 

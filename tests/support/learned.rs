@@ -1,6 +1,6 @@
 //! A brain that has learned: skills in every state of a trial, with rated tasks in both arms.
 
-use herm::memory::{Arm, OutcomeReport, OutcomeSource, OutcomeValue, TaskEntry, TaskOutcome, TrialTask};
+use herm::memory::{Arm, OutcomeReport, OutcomeSource, OutcomeValue, TaskEntry, TaskOutcome, TaskStatus, TrialTask};
 use herm::skill::CreatedBy;
 use herm::trial::pass::{self, TrialMemory, TrialScope};
 use herm::trial::sequential::TrialPolicy;
@@ -24,7 +24,7 @@ pub fn tasks(brain: &mut Brain, skill: &str, [shown, held]: [OutcomeValue; 2], c
         draft.task(TaskEntry {
             task: task.clone(),
             subscriber: None,
-            outcome: "converged".to_owned(),
+            outcome: TaskStatus::Converged,
             summary: "did it".to_owned(),
             at,
         });

@@ -9,6 +9,7 @@ use crate::backend::Tokens;
 use crate::brain::SettledStep;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Slug, SubscriberId, TaskId};
+pub use crate::memory::TaskStatus;
 use crate::memory::{Arm, EvidenceStatus, TaskOutcome};
 use crate::tool::{AskRules, SkillChange};
 use crate::tuning::Tuning;
@@ -223,29 +224,6 @@ impl Task {
             return Err(Error::invalid("the input has a NUL character").hint("send text"));
         }
         Ok(())
-    }
-}
-
-/// How a task ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TaskStatus {
-    /// With a final answer.
-    Converged,
-    /// Without one, though everything worked: what was done stands.
-    Incomplete,
-    /// Something broke. Nothing is kept but the account of it.
-    Failed,
-}
-
-impl TaskStatus {
-    /// The stable name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Converged => "converged",
-            Self::Incomplete => "incomplete",
-            Self::Failed => "failed",
-        }
     }
 }
 

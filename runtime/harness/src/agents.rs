@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::task_run::RunOptions;
 use super::{Harness, Inner};
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, TaskId};
-use crate::session::Transcript;
+use crate::session::{AnswerRelease, Transcript};
 use crate::task::{SettleMode, Task, TaskLimits, TaskStatus};
-use crate::tool::{Agents, AskRules, TaskFrame};
+use crate::tool::{Agents, AnswerKeeping, AskRules, TaskFrame};
 
 /// How many agents may ask one another in a row.
 const MAX_DEPTH: usize = 3;
@@ -141,28 +142,63 @@ impl Agents for HarnessAgents {
             ..Task::default()
         };
         let harness = Harness { inner: Arc::clone(&inner) };
-        let answered =
-            tokio::time::timeout(left.max(Duration::from_secs(1)), Box::pin(harness.answer(&to, task))).await;
+        let keeping = self.asking.as_ref().map_or(AnswerKeeping::Kept, |rules| rules.keeping());
+        let answering = Box::pin(harness.answer(&from.brain, &to, task, keeping));
+        let answered = tokio::time::timeout(left.max(Duration::from_secs(1)), answering).await;
         let answered = answered.map_err(|_| Error::unavailable(format!("agent {to} did not answer in time")))?;
         answered.map_err(|error| inner.without_places(&to, error))
     }
 }
 
+/// Takes the answer of an agent that is asked for a task that is not paid for yet: the agent's brain keeps none of it, for
+/// what is in a brain can be read. The task that asks has it, and keeps it once it is paid for.
+#[derive(Debug)]
+struct Handover {
+    to: BrainId,
+    answer: Mutex<Option<String>>,
+}
+
+impl Handover {
+    fn answer(&self) -> Option<String> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[async_trait]
+impl AnswerRelease for Handover {
+    async fn release(&self, answer: &str) -> std::result::Result<(), String> {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer.to_owned());
+        Err(format!(
+            "the answer went to a task of agent {} that is paid for when it ends, and is not kept here",
+            self.to
+        ))
+    }
+}
+
 impl Harness {
-    /// The answer to a question: the one that was given before the process was killed, or a new one.
-    async fn answer(&self, to: &BrainId, task: Task) -> Result<String> {
-        if let Some(name) = task.id.clone() {
-            let settled = self.with_brain(to, move |brain| brain.settled_task(&name)).await?;
-            if let Some((status, transcript)) = settled {
-                let stop = transcript.map(|content| Transcript::parse(&content)).transpose()?.map(|kept| kept.stop);
-                let (answer, message) = stop.map(|stop| (stop.answer, stop.message)).unwrap_or_default();
-                return answer
-                    .filter(|_| status == TaskStatus::Converged.name())
-                    .ok_or_else(|| no_answer(to, message.as_deref().unwrap_or(&status)));
+    /// The answer to a question: the one that was given before the process was killed, or a new one. One that is handed over
+    /// stands in no brain, so it is made again.
+    async fn answer(&self, from: &BrainId, to: &BrainId, mut task: Task, keeping: AnswerKeeping) -> Result<String> {
+        while let Some(name) = task.id.clone() {
+            let asked = name.clone();
+            let settled = self.with_brain(to, move |brain| brain.settled_task(&asked)).await?;
+            let Some((status, transcript)) = settled else { break };
+            let stop = transcript.map(|content| Transcript::parse(&content)).transpose()?.map(|kept| kept.stop);
+            let (answer, message) = stop.map(|stop| (stop.answer, stop.message)).unwrap_or_default();
+            match answer.filter(|_| status == TaskStatus::Converged) {
+                Some(answer) => return Ok(answer),
+                None if keeping == AnswerKeeping::Kept => {
+                    return Err(no_answer(to, message.as_deref().unwrap_or_else(|| status.name())));
+                }
+                None => task.id = Some(TaskId::derived(&name, &[b"again"])),
             }
         }
-        let outcome = self.run(to, task).await?;
-        outcome.answer.ok_or_else(|| no_answer(to, outcome.message.as_deref().unwrap_or_else(|| outcome.stop.name())))
+        let handover = (keeping == AnswerKeeping::HandedOver)
+            .then(|| Arc::new(Handover { to: from.clone(), answer: Mutex::default() }));
+        let release = handover.clone().map(|handover| handover as Arc<dyn AnswerRelease>);
+        let outcome = self.run_with(to, task, RunOptions { release, ..RunOptions::default() }).await?;
+        let answer = outcome.answer.or_else(|| handover.and_then(|handover| handover.answer()));
+        answer.ok_or_else(|| no_answer(to, outcome.message.as_deref().unwrap_or_else(|| outcome.stop.name())))
     }
 }
 

@@ -309,11 +309,16 @@ impl HarnessBuilder {
             None => Signer::load_or_create(&layout.signing_key(), &*self.random)?,
         };
         let signer = Arc::new(signer);
+        #[cfg(feature = "snapshot")]
+        let trusted = self.snapshotting.as_ref().map(|options| options.trusted.clone()).unwrap_or_default();
+        #[cfg(not(feature = "snapshot"))]
+        let trusted = Vec::new();
         let opening = BrainOptions {
             wait: self.wait,
             clock: self.clock,
             on_drift: OnDrift::Refuse,
             signer: Some(Arc::clone(&signer) as _),
+            trusted,
         };
         let inner = Inner {
             layout,

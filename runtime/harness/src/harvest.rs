@@ -59,7 +59,7 @@ fn learn(desk: &mut WorkingCopy, task: &TaskId, score: f64, shares: bool) -> Res
             let Some((status, Some(content))) = kept else { return Ok(None) };
             // By the rules of now: this is a step of its own.
             let transcript = Transcript { guarded: true, ..Transcript::parse(&content)? };
-            if status != TaskStatus::Converged.name() {
+            if status != TaskStatus::Converged {
                 return Ok(None);
             }
             if transcript.subscriber.is_some() && !(shares && transcript.sharing) {

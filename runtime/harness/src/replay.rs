@@ -488,6 +488,7 @@ pub(super) fn rewind(layout: &Layout, id: &BrainId, seq: u64, copy: &Layout) -> 
         clock: Arc::new(FixedClock(transcript.at)),
         on_drift: OnDrift::Refuse,
         signer: None,
+        trusted: Vec::new(),
     };
     let brain = Brain::open(copy, id, &opening)?;
     let moved = moved(&statement["predicate"]["task"])?;

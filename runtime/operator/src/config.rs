@@ -495,7 +495,14 @@ impl Settings {
 
     /// How to open a brain.
     pub(crate) fn open_options(&self, on_drift: OnDrift) -> BrainOptions {
-        BrainOptions { wait: self.lock_wait, clock: Arc::new(SystemClock), on_drift, signer: Some(self.signer.clone()) }
+        BrainOptions {
+            wait: self.lock_wait,
+            clock: Arc::new(SystemClock),
+            on_drift,
+            signer: Some(self.signer.clone()),
+            // One that cannot be read vouches for nothing; whatever restores a brain says so.
+            trusted: self.trusted_keys().unwrap_or_default(),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use herm::brain::{OnDrift, OnExisting};
 use herm::ids::SystemRandom;
-use herm::memory::{MessageEntry, MessageRole, TaskEntry, layers};
+use herm::memory::{MessageEntry, MessageRole, TaskEntry, TaskStatus, layers};
 use herm::skill::CreatedBy;
 use herm::snapshot::store::LocalStore;
 use herm::snapshot::{Encryption, OperatorKey, RestoreOptions, Vault};
@@ -59,6 +59,7 @@ fn opening() -> BrainOptions {
         clock: Arc::new(herm::SystemClock),
         on_drift: OnDrift::Refuse,
         signer: Some(Arc::new(herm_tests::signer())),
+        trusted: Vec::new(),
     }
 }
 
@@ -220,7 +221,7 @@ fn tasks(layout: &Layout, name: &str, count: usize) -> Result<()> {
         let mut draft = Draft::new();
         let at = brain.clock().now();
         let (task, summary) = (format!("{name}-{n}"), format!("task {n} of {name}"));
-        draft.task(TaskEntry { task, subscriber: None, outcome: "converged".into(), summary: summary.clone(), at });
+        draft.task(TaskEntry { task, subscriber: None, outcome: TaskStatus::Converged, summary: summary.clone(), at });
         acknowledge(&brain.settle(&draft, StepKind::Task, &summary)?)?;
         brain.close()?;
     }

@@ -98,7 +98,7 @@ impl CancelToken {
 #[async_trait]
 pub trait AnswerRelease: Send + Sync + std::fmt::Debug {
     /// Lets the answer go; or says why not, in a sentence for the log of tasks.
-    async fn release(&self) -> Result<(), String>;
+    async fn release(&self, answer: &str) -> Result<(), String>;
 }
 
 /// Where events go.

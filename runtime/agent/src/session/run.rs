@@ -274,7 +274,7 @@ impl TaskRun<'_> {
         }
         if stop.reason == StopReason::Final
             && let Some(release) = self.release
-            && let Err(why) = release.release().await
+            && let Err(why) = release.release(transcript.stop.answer.as_deref().unwrap_or_default()).await
         {
             transcript.stop = Stop { reason: StopReason::Cancelled, answer: None, message: Some(why) };
         }

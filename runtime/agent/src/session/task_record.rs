@@ -71,7 +71,7 @@ impl TaskRecord<'_> {
         draft.task(TaskEntry {
             task: task.clone(),
             subscriber: frame.subscriber,
-            outcome: status.name().to_owned(),
+            outcome: status,
             summary: summary(stop),
             at: frame.at,
         });

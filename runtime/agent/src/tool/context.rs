@@ -128,6 +128,22 @@ pub trait Agents: Send + Sync + fmt::Debug {
 pub trait AskRules: Send + Sync + fmt::Debug {
     /// Refuses an agent that must not be asked now. The model reads the sentence.
     fn check(&self, to: &BrainId) -> Result<()>;
+
+    /// What an agent that is asked keeps of its answer.
+    fn keeping(&self) -> AnswerKeeping {
+        AnswerKeeping::Kept
+    }
+}
+
+/// What an agent that is asked keeps of its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerKeeping {
+    /// All of it: the same question of the same task is answered once, also over a kill.
+    Kept,
+    /// None of it, for the task that asks is not paid for yet. A task that runs again asks again.
+    HandedOver,
+    /// All of it, for the task is paid for by now. What was handed over before is asked again.
+    KeptOncePaid,
 }
 
 /// What a running tool sees.

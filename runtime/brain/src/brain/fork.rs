@@ -39,7 +39,7 @@ impl Reader {
         let scratch = Layout::new(layout.brains().join(format!(".staging-{new}-from")));
         fsio::remove_tree(scratch.brains())?;
         let forked = self
-            .rewind(step + 1, &scratch)
+            .rewind_with(step + 1, &scratch, &opening.receipt_keys()?)
             .and_then(|_| Self::open(&scratch, self.id()))
             .and_then(|then| then.fork_as_it_is(layout, new, opening));
         fsio::remove_tree(scratch.brains())?;

@@ -1,8 +1,13 @@
 //! Is the journal what the receipts of its steps say?
 //!
 //! A receipt binds the journal of its step by a digest ([`journal::digest`]). Receipts of herm 0.1 have none: they bind
-//! the kind, the time, the version, the hashes and the number of files alone. Signatures are checked by whoever checks
-//! the chain; here the receipts are taken as they stand in `memory.db`.
+//! the kind, the time, the version, the hashes and the number of files alone.
+//!
+//! The receipts stand in `memory.db` beside the journal, so they are believed only as a chain: each has the number after
+//! the one before it, names that one's digest, and is signed by a key that counts ([`ReceiptKeys`]) or stands before one
+//! that is. A step without a
+//! receipt is believed where the chain leaves room for it: between two receipts whose versions are not neighbours,
+//! before the first one, in a brain that has none at all, and, where any key counts, after the last one.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +18,12 @@ use serde_json::Value;
 
 use super::history::StepKind;
 use super::journal;
+use super::receipt_keys::ReceiptKeys;
+use super::receipt_log;
 use crate::bundle::PartDigests;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::ids::{BrainId, Digest};
+use crate::ids::{BrainId, Digest, sha256};
 use crate::memory::sql;
 
 /// At most so many findings are listed.
@@ -27,7 +34,7 @@ const MOST_FINDINGS: usize = 20;
 pub struct JournalCheck {
     /// Steps whose journal is the one their receipts were signed with.
     pub bound: u64,
-    /// Steps whose receipts do not bind their journal: made by herm 0.1, or without anyone to sign.
+    /// Steps whose receipts do not bind their journal: made by herm 0.1, or without a key.
     pub unbound: u64,
     /// Steps that are lost but for their receipts, as the receipt of a repair says.
     pub lost: Vec<i64>,
@@ -38,6 +45,8 @@ pub struct JournalCheck {
 /// What a receipt says of its step. Unchecked.
 #[derive(Debug, Clone)]
 pub(super) struct ReceiptClaims {
+    seq: u64,
+    previous: Option<String>,
     pub(super) kind: String,
     action: Option<String>,
     undoes: Option<i64>,
@@ -70,6 +79,8 @@ pub(super) fn read_claims(envelope: &str) -> Result<ReceiptClaims> {
     };
     let lost = predicate["change"]["repair"]["lost"].as_array();
     Ok(ReceiptClaims {
+        seq: predicate["seq"].as_u64().unwrap_or_default(),
+        previous: predicate["previous"]["sha256"].as_str().map(str::to_owned),
         kind: text(&predicate["kind"]),
         action: predicate["action"].as_str().map(str::to_owned),
         undoes: predicate["undoes"].as_i64(),
@@ -96,41 +107,118 @@ impl ReceiptClaims {
     }
 }
 
-/// Checks the journal of the steps from `first` on against their receipts.
-pub(super) fn check(connection: &Connection, first: i64) -> Result<JournalCheck> {
+/// The receipt that was looked at last, which is the one after those that come.
+struct NextReceipt {
+    seq: u64,
+    version: u64,
+    /// The digest that it names; nothing where it cannot be read.
+    previous: Option<Option<String>>,
+}
+
+/// Follows a chain of receipts from its last to its first.
+struct ChainWalk<'a> {
+    keys: &'a ReceiptKeys,
+    is_empty: bool,
+    /// Whether a receipt was seen that a key that counts has signed.
+    is_vouched: bool,
+    next: Option<NextReceipt>,
+    /// Steps without a receipt since then: their numbers and versions.
+    without: Vec<(i64, u64)>,
+}
+
+impl ChainWalk<'_> {
+    /// Comes to the receipt `seq`, which says `digest` of itself, of a step that led to `version`; 0 is the end.
+    fn reach(&mut self, seq: u64, version: u64, digest: Option<&str>, found: &mut JournalCheck) {
+        if let Some(next) = &self.next {
+            match next.seq.checked_sub(seq + 1) {
+                Some(0) => {}
+                Some(1) => found.note(format!("receipt {} is missing", seq + 1)),
+                Some(_) => found.note(format!("receipts {} to {} are missing", seq + 1, next.seq - 1)),
+                None => found.note(format!("receipt {} stands behind receipt {seq}", next.seq)),
+            }
+            if next.previous.as_ref().is_some_and(|named| named.as_deref() != digest) {
+                found.note(format!("receipt {} does not name the receipt before it", next.seq));
+            }
+        }
+        for (step, at) in std::mem::take(&mut self.without) {
+            let has_room = match (&self.next, self.keys) {
+                (Some(next), _) => version < at && at < next.version,
+                (None, ReceiptKeys::Any) => version < at,
+                (None, ReceiptKeys::Only(_)) => self.is_empty,
+            };
+            match has_room {
+                true => found.unbound += 1,
+                false => {
+                    found.note(format!("step {step} has no receipt, and the receipts leave no room for such a step"))
+                }
+            }
+        }
+    }
+}
+
+/// Checks the journal of the steps from `first` on against their receipts, of which those of `keys` count.
+pub(super) fn check(connection: &Connection, first: i64, keys: &ReceiptKeys) -> Result<JournalCheck> {
     let failed = |source| sql("read memory.db", source);
     let mut found = JournalCheck::default();
+    let is_empty = receipt_log::head(connection)?.seq == 0;
+    let mut walk = ChainWalk { keys, is_empty, is_vouched: false, next: None, without: Vec::new() };
     let mut lost = BTreeSet::new();
     // The newest first: a repair stands after the steps that it says are lost.
     let mut statement = connection
         .prepare_cached(
             "SELECT steps.seq, kind, at, version, before, after, receipts.seq, envelope, \
-             (SELECT count(*) FROM changes WHERE changes.seq = steps.seq), summary \
+             (SELECT count(*) FROM changes WHERE changes.seq = steps.seq), summary, digest \
              FROM steps LEFT JOIN receipts ON receipts.step = steps.seq WHERE steps.seq >= ?1 ORDER BY steps.seq DESC",
         )
         .map_err(failed)?;
     let mut rows = statement.query([first]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
         let seq: i64 = row.get(0).map_err(failed)?;
+        let version = row.get::<_, i64>(3).map_err(failed)?.unsigned_abs();
         let (Some(receipt), Some(envelope)) =
             (row.get::<_, Option<i64>>(6).map_err(failed)?, row.get::<_, Option<String>>(7).map_err(failed)?)
         else {
-            found.unbound += 1;
+            walk.without.push((seq, version));
             continue;
         };
-        let said = match read_claims(&envelope) {
-            Ok(said) => said,
-            Err(error) => {
-                found.note(format!("receipt {receipt}: {}", error.message()));
+        let receipt = receipt.unsigned_abs();
+        let digest: String = row.get(10).map_err(failed)?;
+        walk.reach(receipt, version, Some(&digest), &mut found);
+        let opened = match keys.open(&envelope) {
+            Ok(payload) => {
+                walk.is_vouched = true;
+                Ok(payload)
+            }
+            // The digests that lead here were signed by a key that counts.
+            Err(_) if walk.is_vouched => ReceiptKeys::Any.open(&envelope),
+            Err(what) => Err(what),
+        };
+        let signed = match opened {
+            Ok(payload) if sha256(&payload) == digest => {
+                read_claims(&envelope).map_err(|error| error.message().to_owned())
+            }
+            Ok(_) => Err("its digest is another".to_owned()),
+            Err(what) => Err(what),
+        };
+        let previous = signed.as_ref().ok().map(|said| said.previous.clone());
+        walk.next = Some(NextReceipt { seq: receipt, version, previous });
+        let said = match signed {
+            Ok(said) if said.seq == receipt => said,
+            Ok(said) => {
+                found.note(format!("receipt {receipt} says that it is receipt {}", said.seq));
+                continue;
+            }
+            Err(what) => {
+                found.note(format!("receipt {receipt} does not hold: {what}"));
                 continue;
             }
         };
         lost.extend(said.lost.iter().copied());
-        if lost.contains(&receipt.unsigned_abs()) {
+        if lost.contains(&receipt) {
             found.lost.push(seq);
             continue;
         }
-        let digest = |text: Option<String>| text.and_then(|text| text.parse::<Digest>().ok());
+        let hash = |text: Option<String>| text.and_then(|text| text.parse::<Digest>().ok());
         let stored: String = row.get(1).map_err(failed)?;
         let kind = match StepKind::read(&stored, &row.get::<_, String>(9).map_err(failed)?) {
             Ok(kind) => kind,
@@ -145,9 +233,9 @@ pub(super) fn check(connection: &Connection, first: i64) -> Result<JournalCheck>
         let kept = (
             kind.name().to_owned(),
             Timestamp(row.get(2).map_err(failed)?).to_string(),
-            row.get::<_, i64>(3).map_err(failed)?.unsigned_abs(),
-            digest(row.get(4).map_err(failed)?),
-            digest(row.get(5).map_err(failed)?),
+            version,
+            hash(row.get(4).map_err(failed)?),
+            hash(row.get(5).map_err(failed)?),
             row.get::<_, i64>(8).map_err(failed)?.unsigned_abs(),
         );
         if !says_action || kept != (said.kind, said.at, said.version, said.before, said.after, said.files) {
@@ -162,6 +250,8 @@ pub(super) fn check(connection: &Connection, first: i64) -> Result<JournalCheck>
             }
         }
     }
+    let before = receipt_log::head_until(connection, first.saturating_sub(1))?;
+    walk.reach(before.seq, before.version, before.digest.as_deref(), &mut found);
     found.lost.reverse();
     for (table, column, what) in
         [("receipts", "step", "a receipt"), ("changes", "seq", "a change"), ("row_undo", "step", "an earlier row")]

@@ -1,7 +1,7 @@
 //! What a server asks of a brain again and again: one task, one file through its versions, how the brain grew. All of
 //! it beside whoever owns the brain.
 
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::history::{self, StepKind, StepRecord};
 use super::journal;
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::fsio::Root;
 use crate::ids::{BrainId, Digest, RelPath, TaskId};
 use crate::layout::{self, Layout};
-use crate::memory::{self, SessionOrigin, sql};
+use crate::memory::{self, SessionOrigin, TaskStatus, sql};
 use crate::skill::is_main_file_below;
 
 /// A task that was settled, while its transcript is kept.
@@ -57,7 +57,7 @@ pub struct BrainGrowth {
 }
 
 /// How a task that was settled ended, with its transcript while that is kept.
-pub(crate) type SettledTask = (String, Option<Vec<u8>>);
+pub(crate) type SettledTask = (TaskStatus, Option<Vec<u8>>);
 
 impl Brain {
     /// How a task ended, if it was settled here.
@@ -78,13 +78,27 @@ fn kept_task(connection: &Connection, task: &TaskId) -> Result<Option<StoredTask
         .map_err(|source| sql("read memory.db", source))
 }
 
-fn task_status(connection: &Connection, task: &TaskId) -> Result<Option<String>> {
-    connection
+fn task_status(connection: &Connection, task: &TaskId) -> Result<Option<TaskStatus>> {
+    let found = connection
         .prepare_cached("SELECT outcome FROM task_log WHERE task = ?1")
         .and_then(|mut get| get.query_row([task.as_str()], |row| row.get::<_, String>(0)).optional())
-        // What follows is how good the answer was.
-        .map(|found| found.map(|outcome| memory::read_log(&outcome).0.to_owned()))
-        .map_err(|source| sql("read memory.db", source))
+        .map_err(|source| sql("read memory.db", source))?;
+    // What follows is how good the answer was.
+    found.map(|outcome| memory::read_log(&outcome).0.parse()).transpose()
+}
+
+/// A version of a file from its number, version, time, kind, digest and summary.
+fn file_version(row: &Row<'_>, path: RelPath) -> Result<FileVersion> {
+    let failed = |source| sql("read memory.db", source);
+    let (kind, summary): (String, String) = (row.get(3).map_err(failed)?, row.get(5).map_err(failed)?);
+    Ok(FileVersion {
+        step: row.get(0).map_err(failed)?,
+        version: row.get(1).map_err(failed)?,
+        at: Timestamp(row.get(2).map_err(failed)?),
+        kind: StepKind::read(&kind, &summary)?,
+        digest: row.get::<_, Option<[u8; 32]>>(4).map_err(failed)?.map(Digest::from),
+        path,
+    })
 }
 
 impl Reader {
@@ -106,8 +120,8 @@ impl Reader {
         kept_task(&self.database.connection, task)
     }
 
-    /// Whether a task was settled, and how it ended.
-    pub fn task_status(&self, task: &TaskId) -> Result<Option<String>> {
+    /// Whether a task was settled, and how it ended. `Corrupt` where the log has a status that herm never writes.
+    pub fn task_status(&self, task: &TaskId) -> Result<Option<TaskStatus>> {
         task_status(&self.database.connection, task)
     }
 
@@ -137,19 +151,31 @@ impl Reader {
             let most = i64::try_from(limit).unwrap_or(i64::MAX);
             let mut rows = statement.query((path.as_str(), most)).map_err(failed)?;
             while let Some(row) = rows.next().map_err(failed)? {
-                let (kind, summary): (String, String) = (row.get(3).map_err(failed)?, row.get(5).map_err(failed)?);
-                versions.push(FileVersion {
-                    step: row.get(0).map_err(failed)?,
-                    version: row.get(1).map_err(failed)?,
-                    at: Timestamp(row.get(2).map_err(failed)?),
-                    kind: StepKind::read(&kind, &summary)?,
-                    digest: row.get::<_, Option<[u8; 32]>>(4).map_err(failed)?.map(Digest::from),
-                    path: path.clone(),
-                });
+                versions.push(file_version(row, path.clone())?);
             }
         }
         versions.sort_by_key(|version| std::cmp::Reverse(version.step));
         versions.truncate(limit);
+        Ok(versions)
+    }
+
+    /// Every version of the files that an undo has ever put back, oldest first.
+    pub fn versions_of_undone_files(&self) -> Result<Vec<FileVersion>> {
+        let failed = |source| sql("read memory.db", source);
+        let mut statement = self
+            .database
+            .connection
+            .prepare_cached(
+                "SELECT s.seq, s.version, s.at, s.kind, c.after, s.summary, c.path FROM changes c \
+                 JOIN steps s ON s.seq = c.seq WHERE c.path IN \
+                 (SELECT path FROM changes WHERE seq IN (SELECT seq FROM steps WHERE kind = ?1)) ORDER BY c.seq",
+            )
+            .map_err(failed)?;
+        let mut rows = statement.query([StepKind::Undo { of: None }.name()]).map_err(failed)?;
+        let mut versions = Vec::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            versions.push(file_version(row, row.get::<_, String>(6).map_err(failed)?.parse()?)?);
+        }
         Ok(versions)
     }
 

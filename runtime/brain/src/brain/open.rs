@@ -23,6 +23,7 @@ use crate::layout::{self, Layout};
 use crate::memory::{
     self, Access, Database, HybridResults, MemorySource, QueryVector, Search, SearchResults, hybrid, search,
 };
+use crate::receipt::PublicKey;
 use crate::skill::command::Commands;
 use crate::skill::{Index, SkillCatalog};
 use crate::tuning::{Migration, Tuning};
@@ -52,11 +53,19 @@ pub struct BrainOptions {
     pub on_drift: OnDrift,
     /// Who signs the steps; without one they have no receipts.
     pub signer: Option<Arc<dyn StepSigner>>,
+    /// Keys beside the signer's whose receipts vouch for steps: of operators that had the brain before.
+    pub trusted: Vec<PublicKey>,
 }
 
 impl Default for BrainOptions {
     fn default() -> Self {
-        Self { wait: Duration::from_secs(5), clock: Arc::new(SystemClock), on_drift: OnDrift::Refuse, signer: None }
+        Self {
+            wait: Duration::from_secs(5),
+            clock: Arc::new(SystemClock),
+            on_drift: OnDrift::Refuse,
+            signer: None,
+            trusted: Vec::new(),
+        }
     }
 }
 
@@ -66,6 +75,7 @@ pub struct Brain {
     pub(super) id: BrainId,
     clock: Arc<dyn Clock>,
     pub(super) signer: Option<Arc<dyn StepSigner>>,
+    pub(super) trusted: Vec<PublicKey>,
     pub(super) root: Root,
     pub(super) database: Database,
     /// The files by path, built when first asked for: an open that finds everything unchanged
@@ -153,6 +163,7 @@ impl Brain {
             id: id.clone(),
             clock: Arc::clone(&opening.clock),
             signer: opening.signer.clone(),
+            trusted: opening.trusted.clone(),
             root,
             database,
             tree: OnceCell::new(),

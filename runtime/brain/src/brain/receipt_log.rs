@@ -7,6 +7,7 @@ use super::journal;
 use super::journal_check::{self, JournalCheck};
 use super::open::Brain;
 use super::reader::Reader;
+use super::receipt_keys::ReceiptKeys;
 use super::step_signer::{Receipt, StepChange, StepSigner};
 use crate::bundle::Lockfile;
 use crate::error::{Error, ErrorKind, Result};
@@ -18,6 +19,8 @@ use crate::memory::{Database, sql};
 pub(super) struct LastReceipt {
     pub(super) seq: u64,
     pub(super) digest: Option<String>,
+    /// The version that its step led to.
+    pub(super) version: u64,
     /// How long the tape is, in bytes.
     pub(super) ends_at: u64,
 }
@@ -39,13 +42,16 @@ pub(super) fn head(connection: &Connection) -> Result<LastReceipt> {
 
 /// The last receipt of the steps up to `step`. Receipts follow their steps, so the index of steps
 /// finds it at once, however long the tape is.
-fn head_until(connection: &Connection, step: i64) -> Result<LastReceipt> {
+pub(super) fn head_until(connection: &Connection, step: i64) -> Result<LastReceipt> {
     connection
-        .prepare_cached("SELECT seq, digest, ends_at FROM receipts WHERE step <= ?1 ORDER BY step DESC LIMIT 1")
+        .prepare_cached(
+            "SELECT seq, digest, ends_at, coalesce((SELECT version FROM steps WHERE steps.seq = step), 0) \
+             FROM receipts WHERE step <= ?1 ORDER BY step DESC LIMIT 1",
+        )
         .and_then(|mut get| {
             get.query_row([step], |row| {
-                let (seq, ends_at): (i64, i64) = (row.get(0)?, row.get(2)?);
-                Ok(LastReceipt { seq: seq.unsigned_abs(), digest: row.get(1)?, ends_at: ends_at.unsigned_abs() })
+                let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+                Ok(LastReceipt { seq: number(0)?, digest: row.get(1)?, ends_at: number(2)?, version: number(3)? })
             })
             .optional()
         })
@@ -168,7 +174,7 @@ impl Reader {
         let receipts = receipts(&self.database, 1, u64::MAX)?;
         let durable = head_until(connection, state.flushed)?.ends_at;
         let unsigned_steps = self.steps_without_receipt()?;
-        let journal = journal_check::check(connection, 1)?;
+        let journal = journal_check::check(connection, 1, &ReceiptKeys::Any)?;
         held.rollback().map_err(|source| sql("read memory.db", source))?;
         let later = self.read_file(&path, u64::MAX)?.unwrap_or_default();
         let mut lines = Vec::new();

@@ -5,6 +5,7 @@ use super::history::{self, StepRecord};
 use super::journal;
 use super::journal_check;
 use super::reader::Reader;
+use super::receipt_keys::ReceiptKeys;
 use super::settle;
 use crate::bundle::{LOCK_SCHEMA, Lockfile, Tree};
 use crate::error::{Error, Result};
@@ -15,13 +16,18 @@ use crate::memory::{Database, sql, undo};
 
 impl Reader {
     /// Puts a copy of this brain into `target` (which must not have it) as it was before the step
-    /// `seq`. The copy's hash is computed from its content; its lock names it.
+    /// `seq`. The copy's hash is computed from its content; its lock names it. Receipts of any key vouch for the journal.
     pub fn rewind(&self, seq: i64, target: &Layout) -> Result<Lockfile> {
+        self.rewind_with(seq, target, &ReceiptKeys::Any)
+    }
+
+    /// The same, where only receipts of `keys` vouch for the journal.
+    pub fn rewind_with(&self, seq: i64, target: &Layout, keys: &ReceiptKeys) -> Result<Lockfile> {
         let step = self.step(seq)?;
         if step.version < 2 {
             return Err(Error::invalid("before its first step there is no brain").hint("name a later step"));
         }
-        journal_check::check(&self.database.connection, seq)?.into_result(self.id())?;
+        journal_check::check(&self.database.connection, seq, keys)?.into_result(self.id())?;
         let path = target.brain(self.id());
         if path.symlink_metadata().is_ok() {
             return Err(Error::conflict(format!("{} is there already", path.display())).hint("name an empty directory"));

@@ -7,6 +7,7 @@ use crate::bundle::Lockfile;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::{BrainId, Digest};
+use crate::receipt::PublicKey;
 
 /// How a brain is about to move.
 #[derive(Debug)]
@@ -50,4 +51,10 @@ pub struct Receipt {
 pub trait StepSigner: Send + Sync + std::fmt::Debug {
     /// The receipt of a move. An error stops the step: what is not signed does not happen.
     fn sign_step(&self, moved: &StepChange<'_>) -> Result<Receipt>;
+
+    /// The key that its receipts are checked with, where it is known: then other receipts vouch for nothing. `None` takes
+    /// receipts of any key.
+    fn public_key(&self) -> Result<Option<PublicKey>> {
+        Ok(None)
+    }
 }

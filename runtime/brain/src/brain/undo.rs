@@ -138,7 +138,8 @@ impl Brain {
                 .hint("undo a later step, or make another brain with `herm init`"));
         }
         // What the journal keeps is used only where it is what the receipts were signed with.
-        let journal = journal_check::check(&self.database.connection, seq)?.into_result(self.id())?;
+        let journal =
+            journal_check::check(&self.database.connection, seq, &self.receipt_keys()?)?.into_result(self.id())?;
         if journal.lost.contains(&seq) {
             return Err(Error::refused(format!(
                 "step {seq} is lost but for its receipt: there is nothing to put back"

@@ -5,6 +5,7 @@ use super::journal_check::{self, JournalCheck};
 use super::open::{self, Brain};
 use super::pending_files;
 use super::reader::Reader;
+use super::receipt_keys::ReceiptKeys;
 use super::settle;
 use crate::bundle::{BundlePart, Lockfile, PartDigests, Tree};
 use crate::error::{Error, ErrorKind, Result};
@@ -159,8 +160,18 @@ pub struct VerifiedBrain {
 }
 
 /// Verifies a brain. Its lock is held meanwhile, so that it does not move; nothing in it is written. Files that an
-/// interrupted step still owes count as what the journal will make of them.
+/// interrupted step still owes count as what the journal will make of them. Receipts of any key vouch for the journal.
 pub fn examine(layout: &Layout, id: &BrainId, wait: std::time::Duration) -> Result<VerifiedBrain> {
+    examine_with(layout, id, wait, &ReceiptKeys::Any)
+}
+
+/// The same, where only receipts of `keys` vouch for the journal.
+pub fn examine_with(
+    layout: &Layout,
+    id: &BrainId,
+    wait: std::time::Duration,
+    keys: &ReceiptKeys,
+) -> Result<VerifiedBrain> {
     if layout.brain(id).symlink_metadata().is_err() {
         return Err(open::no_such_brain(layout, id));
     }
@@ -184,7 +195,7 @@ pub fn examine(layout: &Layout, id: &BrainId, wait: std::time::Duration) -> Resu
             Some(bytes) => bytes != lock.to_bytes()? && !owed,
         },
     };
-    let report = report(&reader.database, reader.root(), &lock, flushed, lock_file)?;
+    let report = report(&reader.database, reader.root(), &lock, flushed, lock_file, keys)?;
     Ok(VerifiedBrain { lock, report })
 }
 
@@ -195,6 +206,7 @@ fn report(
     lock: &Lockfile,
     written: i64,
     lock_file: bool,
+    keys: &ReceiptKeys,
 ) -> Result<BrainVerifyReport> {
     let connection = &database.connection;
     let problems = database.integrity()?;
@@ -210,7 +222,7 @@ fn report(
     let parts = PartDigests { system, layer1, skills, patterns, usage, memory };
     let mut drift = Drift::between(database, &tree, lock_file)?;
     drift.tables = tables;
-    let mut journal = journal_check::check(connection, 1)?;
+    let mut journal = journal_check::check(connection, 1, keys)?;
     journal.wrong.extend(journal_check::check_contents(connection)?);
     Ok(BrainVerifyReport {
         expected: lock.bundle_hash,
@@ -230,6 +242,6 @@ impl Brain {
     /// Recomputes everything from nothing: every file is read, every row hashed.
     pub fn verify(&self) -> Result<BrainVerifyReport> {
         let lock_file = self.drift.as_ref().is_some_and(|drift| drift.lock_file);
-        report(&self.database, &self.root, &self.lock, self.materialised, lock_file)
+        report(&self.database, &self.root, &self.lock, self.materialised, lock_file, &self.receipt_keys()?)
     }
 }

@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::db::{Database, sql};
+use super::task_status::TaskStatus;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, TaskId};
@@ -274,7 +275,7 @@ pub(super) fn write_log(status: &str, value: OutcomeValue) -> String {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoggedTask {
     /// How it ended.
-    pub status: String,
+    pub status: TaskStatus,
     /// How good its answer was.
     pub value: OutcomeValue,
     /// Whose it was; `None` where nobody was named.
@@ -367,7 +368,7 @@ impl Database {
         let Some((outcome, digest, at)) = found else { return Ok(None) };
         let (status, value) = read_log(&outcome);
         let subscriber = digest.map(|digest| digest.parse()).transpose()?;
-        Ok(Some(LoggedTask { status: status.to_owned(), value, subscriber, at: Timestamp(at) }))
+        Ok(Some(LoggedTask { status: status.parse()?, value, subscriber, at: Timestamp(at) }))
     }
 
     /// All reports on a task, in the order in which they were made.

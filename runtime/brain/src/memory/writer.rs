@@ -6,6 +6,7 @@ use super::db::sql;
 use super::index::{self, MemorySource};
 use super::logical::{self, Table, Touched};
 use super::outcome::{self, OutcomeReport, OutcomeValue, TaskOutcome};
+use super::task_status::TaskStatus;
 use super::undo::{self, RowUndo};
 use crate::bundle::rows::FAN_OUT;
 use crate::clock::Timestamp;
@@ -76,8 +77,8 @@ pub struct TaskEntry {
     pub task: String,
     /// Whose task it was; `None` is visible to everyone.
     pub subscriber: Option<Digest>,
-    /// How it ended: its status. How good its answer was is added from its outcome.
-    pub outcome: String,
+    /// How it ended. How good its answer was is added from its outcome.
+    pub outcome: TaskStatus,
     /// What it was about.
     pub summary: String,
     /// When.
@@ -170,7 +171,7 @@ impl<'c> MemoryWriter<'c> {
 
     /// Adds a line to the task log, with what is known of the answer.
     pub fn task(&mut self, entry: &TaskEntry, value: OutcomeValue) -> Result<i64> {
-        let outcome = outcome::write_log(&entry.outcome, value);
+        let outcome = outcome::write_log(entry.outcome.name(), value);
         let scope = self.scope(entry.subscriber.as_ref())?;
         let id = self
             .connection

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::envelope::Envelope;
-use super::key::{LazySigner, Signer};
+use super::key::{LazySigner, PublicKey, Signer};
 use crate::brain::{Receipt, StepChange, StepKind, StepSigner};
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{BrainId, Digest, sha256};
 
 /// The type of every statement.
@@ -22,11 +22,24 @@ impl StepSigner for Signer {
         let digest = sha256(&payload);
         Ok(Receipt { seq: moved.seq, envelope: Envelope::seal(&payload, self).to_line()?, digest })
     }
+
+    fn public_key(&self) -> Result<Option<PublicKey>> {
+        Ok(Some(self.public().clone()))
+    }
 }
 
 impl StepSigner for LazySigner {
     fn sign_step(&self, moved: &StepChange<'_>) -> Result<Receipt> {
         self.get()?.sign_step(moved)
+    }
+
+    fn public_key(&self) -> Result<Option<PublicKey>> {
+        match self.existing() {
+            Ok(signer) => Ok(Some(signer.public().clone())),
+            // It has signed nothing yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -156,7 +156,12 @@ fn origin(origin: &BrainOrigin) -> String {
 }
 
 fn verify(settings: &Settings, id: &BrainId) -> Result<Answer> {
-    let examined = brain::examine(&settings.layout, id, settings.lock_wait)?;
+    let examined = brain::examine_with(
+        &settings.layout,
+        id,
+        settings.lock_wait,
+        &settings.open_options(OnDrift::Refuse).receipt_keys()?,
+    )?;
     let (version, report) = (examined.lock.version, examined.report);
     let sound = report.is_sound();
     let mut lines = report.drift.lines();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use herm::tool::AskRules;
+use herm::tool::{AnswerKeeping, AskRules};
 use herm::{BrainId, Error, Result};
 
 use super::app::App;
@@ -11,18 +11,29 @@ use super::app::App;
 pub(super) struct Asking {
     app: App,
     key: Option<String>,
-    is_paid: bool,
+    payment: AskPayment,
+}
+
+/// How a task that asks is paid for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AskPayment {
+    /// It costs nothing.
+    Free,
+    /// Its payment was shown, and is taken once it has an answer.
+    Shown,
+    /// Its payment was taken, by a process before this one.
+    Taken,
 }
 
 impl fmt::Debug for Asking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asking").field("key", &self.key).field("is_paid", &self.is_paid).finish_non_exhaustive()
+        f.debug_struct("Asking").field("key", &self.key).field("payment", &self.payment).finish_non_exhaustive()
     }
 }
 
 impl Asking {
-    pub(super) fn new(app: App, key: Option<String>, is_paid: bool) -> Self {
-        Self { app, key, is_paid }
+    pub(super) fn new(app: App, key: Option<String>, payment: AskPayment) -> Self {
+        Self { app, key, payment }
     }
 
     /// Whether the key that the task was given under still opens something, and this agent too.
@@ -48,10 +59,18 @@ impl AskRules for Asking {
             );
         }
         let covered = self.app.paywall.as_ref().is_none_or(super::payment::Paywall::covers_asked_agents);
-        match self.is_paid && !covered {
+        match self.payment != AskPayment::Free && !covered {
             true => Err(Error::refused(format!("this task is paid for one agent, and agent {to} would be a second"))
                 .hint("answer with what you have")),
             false => Ok(()),
+        }
+    }
+
+    fn keeping(&self) -> AnswerKeeping {
+        match self.payment {
+            AskPayment::Free => AnswerKeeping::Kept,
+            AskPayment::Shown => AnswerKeeping::HandedOver,
+            AskPayment::Taken => AnswerKeeping::KeptOncePaid,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::extract::FromRequestParts;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri, Version};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
 use herm::memory::SearchScope;
@@ -222,7 +222,7 @@ fn is_forwarded(headers: &HeaderMap) -> bool {
 }
 
 /// Without keys, only this machine may ask, and no page of another site may ask through a browser that runs on it.
-pub(crate) fn check_local(headers: &HeaderMap, uri: &Uri) -> HandlerResult<()> {
+pub(crate) fn check_local(version: Version, headers: &HeaderMap, uri: &Uri) -> HandlerResult<()> {
     let refused = |what: &str| {
         Problem::new(StatusCode::FORBIDDEN, "refused", format!("{what}, and there are no keys here"))
             .hint("use http://127.0.0.1 or http://localhost without a proxy, or make a key with `herm keys create`")
@@ -230,6 +230,10 @@ pub(crate) fn check_local(headers: &HeaderMap, uri: &Uri) -> HandlerResult<()> {
     // Who comes through a proxy is not on this machine, whatever the proxy says the host is.
     if is_forwarded(headers) {
         return Err(refused("the request came through a proxy"));
+    }
+    // What a proxy speaks to the server behind it unless it is told otherwise; local clients have long spoken more.
+    if version < Version::HTTP_11 {
+        return Err(refused("the request is of HTTP/1.0, as a proxy sends it"));
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     // A request line may name a host of its own, which then counts.
@@ -330,7 +334,7 @@ mod tests {
             if let Some(origin) = origin {
                 headers.insert(ORIGIN, origin.parse().unwrap());
             }
-            check_local(&headers, &Uri::from_static("/")).is_ok()
+            check_local(Version::HTTP_11, &headers, &Uri::from_static("/")).is_ok()
         };
         assert!(request("127.0.0.1:7700", None));
         assert!(request("127.0.0.1:7700", Some("http://127.0.0.1:7700")));
@@ -341,10 +345,10 @@ mod tests {
         for name in ["x-forwarded-for", "x-forwarded-port", "via", "cf-ray", "true-client-ip", "fly-client-ip"] {
             let mut forwarded = HeaderMap::new();
             forwarded.insert(HOST, "127.0.0.1:7700".parse().unwrap());
-            assert!(check_local(&forwarded, &Uri::from_static("/")).is_ok());
-            assert!(check_local(&forwarded, &Uri::from_static("http://evil.example/")).is_err());
+            assert!(check_local(Version::HTTP_11, &forwarded, &Uri::from_static("/")).is_ok());
+            assert!(check_local(Version::HTTP_11, &forwarded, &Uri::from_static("http://evil.example/")).is_err());
             forwarded.insert(name, "203.0.113.9".parse().unwrap());
-            assert!(check_local(&forwarded, &Uri::from_static("/")).is_err(), "{name}");
+            assert!(check_local(Version::HTTP_11, &forwarded, &Uri::from_static("/")).is_err(), "{name}");
         }
     }
 }

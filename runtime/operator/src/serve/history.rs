@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use herm::memory::{HybridResults, Search};
-use herm::{StepKind, Timestamp};
+use herm::{Digest, StepKind, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -14,6 +14,7 @@ use super::body::{QueryParams, page};
 use super::caller::Caller;
 use super::problem::{HandlerResult, ProblemDocument};
 use super::receipts::{Seen, statement};
+use super::undone_texts::UndoneTexts;
 use crate::commands::history;
 use crate::server_db::keys::Operation;
 
@@ -65,7 +66,9 @@ pub(crate) struct StepView {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MovedFile {
     path: String,
+    /// The digest of the content before; nothing where there was none, or where the caller may not read it.
     before: Option<String>,
+    /// The digest of the content after; nothing where there is none, or where the caller may not read it.
     after: Option<String>,
 }
 
@@ -94,6 +97,7 @@ pub(crate) async fn list(
             i64::MAX => reader.history(limit)?,
             before => reader.history_before(before, limit)?,
         };
+        let undone = if operates { UndoneTexts::default() } else { UndoneTexts::of(reader)? };
         let mut steps = Vec::with_capacity(records.len());
         for record in records {
             let receipt = reader.receipt_of(record.seq)?;
@@ -122,10 +126,15 @@ pub(crate) async fn list(
                     .changes
                     .into_iter()
                     .filter(|change| shows_files && (operates || !change.path.as_str().starts_with("users/")))
-                    .map(|change| MovedFile {
-                        path: change.path.to_string(),
-                        before: change.before.map(|digest| digest.to_string()),
-                        after: change.after.map(|digest| digest.to_string()),
+                    .map(|change| {
+                        let told = |digest: Option<Digest>| {
+                            digest.filter(|digest| !undone.has(&change.path, digest)).map(|digest| digest.to_string())
+                        };
+                        MovedFile {
+                            path: change.path.to_string(),
+                            before: told(change.before),
+                            after: told(change.after),
+                        }
                     })
                     .collect(),
             });

@@ -33,6 +33,7 @@ mod skills;
 mod status;
 mod tasks;
 mod traces;
+mod undone_texts;
 mod view;
 
 use std::collections::HashSet;

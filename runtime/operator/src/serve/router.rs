@@ -136,7 +136,7 @@ async fn surround(State(app): State<App>, request: Request, next: Next) -> Respo
 fn check(app: &App, request: &Request, route: Option<&str>) -> HandlerResult<()> {
     check_host(request.headers())?;
     if app.is_keyless()? {
-        check_local(request.headers(), request.uri())?;
+        check_local(request.version(), request.headers(), request.uri())?;
     }
     let most = match route {
         Some(IMPORT) => app.limits.import_bytes,

@@ -4,11 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use axum::Json;
 use axum::extract::{Path, State};
-use herm::brain::FileVersion;
 use herm::ids::RelPath;
 use herm::memory::window_start;
 use herm::skill::{SkillState, SkillUsage};
-use herm::{Digest, Error, Reader, Result, Slug, StepKind, Timestamp};
+use herm::{Digest, Error, Reader, Result, Slug, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,6 +16,7 @@ use super::app::App;
 use super::body::{QueryParams, page};
 use super::caller::Caller;
 use super::problem::{HandlerResult, Problem, ProblemDocument};
+use super::undone_texts::taken_back;
 
 /// The days of evidence that a success rate rests on.
 const DAYS: u32 = 30;
@@ -353,25 +353,6 @@ fn hidden(reader: &Reader, caller: Sees, places: &[RelPath]) -> Result<HashSet<D
     Ok(&taken - &standing)
 }
 
-/// Which versions of a file, oldest first, an undo has taken back: it brings back what stood before the step that it
-/// undoes, and takes back all that came between. One that is undone itself has taken back nothing.
-fn taken_back(versions: &[FileVersion]) -> Vec<bool> {
-    let mut taken = vec![false; versions.len()];
-    let mut undone: HashMap<usize, Vec<usize>> = HashMap::new();
-    for (at, version) in
-        versions.iter().enumerate().filter(|(_, version)| matches!(version.kind, StepKind::Undo { .. }))
-    {
-        let back_to = versions[..at].iter().rposition(|earlier| earlier.digest == version.digest);
-        // Nothing like it stood there before: there was no file.
-        let undoes = back_to.map_or(0, |back_to| back_to + 1);
-        undone.remove(&undoes).into_iter().flatten().for_each(|again| taken[again] = false);
-        let newly: Vec<usize> = (undoes..at).filter(|at| !taken[*at]).collect();
-        newly.iter().for_each(|at| taken[*at] = true);
-        undone.insert(at, newly);
-    }
-    taken
-}
-
 /// The places a skill's main file may have had: where it is, and both forms at the top.
 fn places(slug: &Slug, path: &RelPath) -> Vec<RelPath> {
     let usual = [format!("skills/{slug}.md"), format!("skills/{slug}/SKILL.md")];
@@ -435,40 +416,4 @@ pub(crate) async fn version(
         Ok(SkillText { slug: slug.to_string(), version, text, digest: digest.to_string() })
     });
     Ok(Json(text.await?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn version(step: i64, kind: StepKind, text: Option<&str>) -> FileVersion {
-        let digest = text.map(|text| Digest::of(text.as_bytes()));
-        FileVersion { step, version: step, at: Timestamp(step), kind, digest, path: "skills/x.md".parse().unwrap() }
-    }
-
-    #[test]
-    fn an_undo_takes_back_all_since_the_step_that_it_undoes_and_an_undone_undo_nothing() {
-        use StepKind::{Create, Task};
-        const ROLLBACK: StepKind = StepKind::Undo { of: None };
-        let history = [
-            version(1, Create, Some("seed")),
-            version(2, Task, Some("secret")),
-            // It was built upon, and forced back.
-            version(3, Task, Some("secret, and more")),
-            version(4, ROLLBACK, Some("seed")),
-        ];
-        assert_eq!(taken_back(&history), [false, true, true, false]);
-        let again = [&history[..], &[version(5, ROLLBACK, Some("secret, and more"))]].concat();
-        assert_eq!(taken_back(&again), [false, false, false, true, false]);
-        let one_by_one = [
-            version(1, Create, Some("seed")),
-            version(2, Task, Some("secret")),
-            version(3, Task, Some("secret, and more")),
-            version(4, ROLLBACK, Some("secret")),
-            version(5, ROLLBACK, Some("seed")),
-        ];
-        assert_eq!(taken_back(&one_by_one), [false, true, true, true, false]);
-        let made = [version(2, Task, Some("secret")), version(3, ROLLBACK, None), version(4, Task, Some("fine"))];
-        assert_eq!(taken_back(&made), [true, false, false]);
-    }
 }

@@ -1,7 +1,7 @@
 //! Tasks and outcomes as callers see them.
 
 use herm::memory::{OutcomeValue, TaskOutcome};
-use herm::{BrainId, Outcome, TaskId, Timestamp};
+use herm::{BrainId, Outcome, TaskId, TaskStatus, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -18,9 +18,11 @@ pub(crate) struct TaskView {
     /// The agent.
     pub(crate) agent: String,
     /// `queued`, `running`, `done`, `cancelled` or `failed`.
-    pub(crate) state: String,
+    #[schema(value_type = String)]
+    pub(crate) state: State,
     /// How it went, once it is done: `converged`, `incomplete` or `failed`.
-    pub(crate) status: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub(crate) status: Option<TaskStatus>,
     /// How good its answer was, once it is done: `good`, `bad`, `unknown`, or a score from 0 to 1.
     #[schema(value_type = Option<OutcomeValueSchema>)]
     pub(crate) value: Option<Value>,
@@ -53,7 +55,7 @@ impl TaskView {
         Self {
             task: id.to_string(),
             agent: agent.to_string(),
-            state: state.name().to_owned(),
+            state,
             status: None,
             value: None,
             created_at: created_at.to_string(),

@@ -1,12 +1,14 @@
 //! Tasks that were accepted, as the book remembers them.
 
-use herm::{BrainId, Result, TaskId, Timestamp};
+use herm::{BrainId, Error, Result, TaskId, TaskStatus, Timestamp};
 use rusqlite::{Connection, Row};
+use serde::Serialize;
 
 use super::failed;
 
 /// How far a task has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum State {
     /// It waits.
     Queued,
@@ -21,6 +23,13 @@ pub(crate) enum State {
 }
 
 impl State {
+    const ALL: [Self; 5] = [Self::Queued, Self::Running, Self::Done, Self::Cancelled, Self::Failed];
+
+    /// The state with a name; `None` where no state has it.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
     /// The stable name.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -78,7 +87,7 @@ pub(crate) struct TaskRow {
     /// What was asked, until it is over.
     pub(crate) request: Option<String>,
     /// How far it has come.
-    pub(crate) state: String,
+    pub(crate) state: State,
     /// Whether its caller no longer wants it.
     pub(crate) cancelled: bool,
     /// When it was accepted.
@@ -88,7 +97,7 @@ pub(crate) struct TaskRow {
     /// When it was over.
     pub(crate) finished_at: Option<Timestamp>,
     /// How it went.
-    pub(crate) status: Option<String>,
+    pub(crate) status: Option<TaskStatus>,
     /// Its outcome, as JSON.
     pub(crate) outcome: Option<String>,
     /// Why there is none, as JSON.
@@ -137,12 +146,12 @@ pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<InsertResult
                 row.idempotency,
                 row.digest,
                 row.request,
-                row.state,
+                row.state.name(),
                 row.cancelled,
                 row.created_at.millis(),
                 row.started_at.map(Timestamp::millis),
                 row.finished_at.map(Timestamp::millis),
-                row.status,
+                row.status.map(TaskStatus::name),
                 row.outcome,
                 row.problem,
                 row.payment,
@@ -186,7 +195,7 @@ pub(crate) struct End {
     /// The state it ends in.
     pub(crate) state: State,
     /// How it went.
-    pub(crate) status: Option<String>,
+    pub(crate) status: Option<TaskStatus>,
     /// Its outcome, as JSON.
     pub(crate) outcome: Option<String>,
     /// How good its answer was, as an outcome is stored.
@@ -215,7 +224,7 @@ pub(crate) fn finish(connection: &Connection, id: &TaskId, key: Option<&str>, en
                 id.as_str(),
                 end.state.name(),
                 end.at.millis(),
-                &end.status,
+                end.status.map(TaskStatus::name),
                 &end.outcome,
                 &end.problem,
                 &end.payment,
@@ -273,7 +282,7 @@ pub(crate) struct Wanted {
     /// Of which agents; all, where it does not say.
     pub(crate) agents: Option<Vec<String>>,
     /// In which state.
-    pub(crate) state: Option<String>,
+    pub(crate) state: Option<State>,
     /// Those before this one.
     pub(crate) before: Option<String>,
     /// How many at most.
@@ -295,7 +304,13 @@ pub(crate) fn list(connection: &Connection, wanted: &Wanted) -> Result<Vec<TaskR
 fn query(wanted: &Wanted) -> (String, Vec<&dyn rusqlite::ToSql>) {
     let mut conditions = vec!["1".to_owned()];
     let mut values: Vec<&dyn rusqlite::ToSql> = Vec::new();
-    for (column, value) in [("owner =", &wanted.owner), ("state =", &wanted.state), ("id <", &wanted.before)] {
+    let (owner, before) = (wanted.owner.as_ref(), wanted.before.as_ref());
+    let conditions_of: [(&str, Option<&dyn rusqlite::ToSql>); 3] = [
+        ("owner =", owner.map(|owner| owner as _)),
+        ("state =", wanted.state.as_ref().map(|state| state as _)),
+        ("id <", before.map(|before| before as _)),
+    ];
+    for (column, value) in conditions_of {
         if let Some(value) = value {
             values.push(value);
             conditions.push(format!("{column} ?{}", values.len()));
@@ -333,6 +348,19 @@ pub(crate) fn forget(connection: &Connection, before: Timestamp) -> Result<usize
     connection.execute("DELETE FROM tasks WHERE finished_at < ?1", [before.millis()]).map_err(failed)
 }
 
+/// The state of a row. Another text is damage: no edition of the server has written it.
+fn state(text: &str) -> Result<State> {
+    State::named(text).ok_or_else(|| {
+        Error::corrupt(format!("{text:?} is not a state of a task")).hint("restore the server's database from a backup")
+    })
+}
+
+impl rusqlite::ToSql for State {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        Ok(self.name().into())
+    }
+}
+
 fn read(row: &Row<'_>) -> Result<TaskRow> {
     let text = |column| row.get::<_, Option<String>>(column).map_err(failed);
     let needed = |column| row.get::<_, String>(column).map_err(failed);
@@ -346,12 +374,12 @@ fn read(row: &Row<'_>) -> Result<TaskRow> {
         idempotency: row.get(4).map_err(failed)?,
         digest: row.get(5).map_err(failed)?,
         request: text(6)?,
-        state: needed(7)?,
+        state: state(&needed(7)?)?,
         cancelled: row.get(8).map_err(failed)?,
         created_at: Timestamp(row.get(9).map_err(failed)?),
         started_at: moment(10)?,
         finished_at: moment(11)?,
-        status: text(12)?,
+        status: text(12)?.map(|status| status.parse()).transpose()?,
         outcome: text(13)?,
         problem: text(14)?,
         payment: text(15)?,
@@ -376,7 +404,7 @@ mod tests {
     fn every_list_is_found_by_an_index_and_never_sorted() {
         let dir = tempfile::tempdir().unwrap();
         let connection = super::super::open(&dir.path().join("operator/book.db")).unwrap();
-        let (owner, state) = (Some("o".to_owned()), Some("done".to_owned()));
+        let (owner, state) = (Some("o".to_owned()), Some(State::Done));
         let (before, agents) = (Some("t".to_owned()), Some(vec!["7".to_owned()]));
         let lists = [
             (Wanted::default(), "INDEX sqlite_autoindex_tasks_1"),
@@ -390,6 +418,48 @@ mod tests {
             let plan = plan(&connection, &Wanted { limit: 50, ..wanted.clone() });
             assert!(plan.contains(index), "{wanted:?}: {plan}");
             assert!(!plan.contains("TEMP B-TREE"), "{wanted:?} is sorted: {plan}");
+        }
+    }
+
+    #[test]
+    fn every_state_is_read_back_and_a_text_that_is_none_is_damage() {
+        for known in State::ALL {
+            assert_eq!(state(known.name()).expect("a state"), known);
+            assert_eq!(serde_json::to_value(known).expect("JSON"), serde_json::json!(known.name()));
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let connection = super::super::open(&dir.path().join("operator/book.db")).unwrap();
+        let id: TaskId = "t".parse().unwrap();
+        let row = TaskRow {
+            id: id.clone(),
+            agent: "7".parse().unwrap(),
+            owner: "o".to_owned(),
+            key: None,
+            idempotency: None,
+            digest: [0; 32],
+            request: None,
+            state: State::Done,
+            cancelled: false,
+            created_at: Timestamp(1),
+            started_at: None,
+            finished_at: Some(Timestamp(2)),
+            status: Some(TaskStatus::Incomplete),
+            outcome: None,
+            problem: None,
+            payment: None,
+            tries: Tries::default(),
+            value: None,
+        };
+        add(&connection, &row).unwrap();
+        assert_eq!(get(&connection, &id).unwrap(), Some(row));
+        for (column, text) in [("state", "Done"), ("status", "good")] {
+            let known: String =
+                connection.query_row(&format!("SELECT {column} FROM tasks"), [], |row| row.get(0)).unwrap();
+            connection.execute(&format!("UPDATE tasks SET {column} = ?1"), [text]).unwrap();
+            let error = get(&connection, &id).expect_err("refused");
+            assert_eq!(error.kind(), herm::ErrorKind::Corrupt, "{error}");
+            assert!(error.message().contains(text), "{error}");
+            connection.execute(&format!("UPDATE tasks SET {column} = ?1"), [&known]).unwrap();
         }
     }
 }

@@ -187,11 +187,10 @@ pub(crate) async fn list(
     QueryParams(asked): QueryParams<ListQuery>,
 ) -> HandlerResult<Json<TaskList>> {
     let limit = page(asked.limit, 50, 200)?;
-    if let Some(state) = asked.state.as_deref()
-        && !["queued", "running", "done", "cancelled", "failed"].contains(&state)
-    {
-        return Err(Problem::invalid(format!("{state:?} is not a state of a task")));
-    }
+    let state = asked.state.as_deref().map(|name| {
+        rows::State::named(name).ok_or_else(|| Problem::invalid(format!("{name:?} is not a state of a task")))
+    });
+    let state = state.transpose()?;
     let agent = asked.agent.as_deref().map(|text| caller.agent(text)).transpose()?;
     let agents = match (&agent, caller.key().and_then(|key| key.agents.as_ref())) {
         (Some(agent), _) => Some(vec![agent.to_string()]),
@@ -202,7 +201,7 @@ pub(crate) async fn list(
     let wanted = Wanted {
         owner: (!caller.is_operator()).then(|| caller.owner()),
         agents,
-        state: asked.state,
+        state,
         before: cursor.as_ref().map(ToString::to_string),
         limit,
     };
@@ -217,7 +216,7 @@ pub(crate) async fn list(
         let fits = caller.owns(&live.owner)
             && caller.sees(&live.agent)
             && agent.as_ref().is_none_or(|agent| *agent == live.agent)
-            && wanted.state.as_ref().is_none_or(|state| *state == view.state)
+            && wanted.state.is_none_or(|state| state == view.state)
             && cursor.as_ref().is_none_or(|cursor| live.id < *cursor);
         let view = TaskView { outcome: None, ..view };
         match tasks.iter_mut().find(|known| known.task == view.task) {
@@ -317,8 +316,8 @@ pub(crate) async fn cancel(
     Path(task): Path<String>,
 ) -> HandlerResult<Response> {
     caller.needs(Operation::Run)?;
-    let over = |state: &str| {
-        Problem::new(StatusCode::CONFLICT, "conflict", format!("the task is over already: {state}"))
+    let over = |state: rows::State| {
+        Problem::new(StatusCode::CONFLICT, "conflict", format!("the task is over already: {}", state.name()))
             .hint("look at it with `GET /v1/tasks/{task}`")
     };
     match find(&app, &caller, &task)? {
@@ -328,11 +327,11 @@ pub(crate) async fn cancel(
             app.db.write(move |connection| rows::cancel(connection, &id)).await?;
             Ok((StatusCode::ACCEPTED, Json(*view)).into_response())
         }
-        TaskLookup::Kept(view) => Err(over(&view.state)),
+        TaskLookup::Kept(view) => Err(over(view.state)),
         TaskLookup::Live(live) => {
             let view = live.view();
             if view.finished_at.is_some() {
-                return Err(over(&view.state));
+                return Err(over(view.state));
             }
             if live.durable {
                 let id = live.id.clone();

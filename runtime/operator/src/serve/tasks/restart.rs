@@ -80,10 +80,9 @@ async fn take_up(app: &App, row: &mut TaskRow) -> Result<bool> {
 
 /// Writes down how a task of an earlier process ended, and takes its payment if it is billable.
 async fn finish(app: &App, mut end: End, row: &mut TaskRow) -> Result<()> {
-    let billable = end.outcome.as_deref().is_some_and(|outcome| outcome.contains("\"billable\":true"));
     // Taken before the step was settled, as it always is now; a first edition took it after.
     if row.payment.is_none()
-        && billable
+        && end.status.is_some_and(is_billable)
         && let Some(gate) = &app.paywall
         && let Some(payment) = app.db.read(|connection| payments::open(connection, &row.id))?
     {
@@ -125,14 +124,14 @@ fn settled(app: &App, row: &TaskRow) -> Result<Option<End>> {
 }
 
 /// How a task went and its outcome, if its step is in the brain.
-pub(super) fn in_brain(app: &App, agent: &BrainId, id: &TaskId) -> Result<Option<(String, Value)>> {
+pub(super) fn in_brain(app: &App, agent: &BrainId, id: &TaskId) -> Result<Option<(TaskStatus, Value)>> {
     let layout = &app.settings.layout;
     if !layout.brain(agent).is_dir() {
         return Ok(None);
     }
     let reader = Reader::open(layout, agent)?;
     let Some(status) = reader.task_status(id)? else { return Ok(None) };
-    let outcome = read_back(&reader, id, &status)?;
+    let outcome = read_back(&reader, id, status)?;
     Ok(Some((status, outcome)))
 }
 
@@ -142,9 +141,14 @@ fn nothing(state: State, at: herm::Timestamp) -> End {
     End { state, status, outcome, value, problem, payment, may_be_tried_again: false, micro_usd: 0, at }
 }
 
+/// Whether a settled task is paid for: one that came to an answer.
+fn is_billable(status: TaskStatus) -> bool {
+    status == TaskStatus::Converged
+}
+
 /// The outcome of a settled task, from its transcript and its receipt.
-fn read_back(reader: &Reader, id: &TaskId, status: &str) -> Result<Value> {
-    let mut outcome = json!({ "status": status, "billable": status == TaskStatus::Converged.name() });
+fn read_back(reader: &Reader, id: &TaskId, status: TaskStatus) -> Result<Value> {
+    let mut outcome = json!({ "status": status, "billable": is_billable(status) });
     outcome["outcome"] = json!(reader.outcome(id)?.unwrap_or_default());
     let Some(kept) = reader.stored_task(id)? else {
         outcome["message"] = json!("the task was settled; its transcript is no longer kept");

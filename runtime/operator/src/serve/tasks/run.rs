@@ -120,7 +120,7 @@ impl Job {
                 ),
                 _ => None,
             },
-            state: state.name().to_owned(),
+            state,
             cancelled: false,
             created_at: live.created_at,
             started_at: live.started_at(),
@@ -328,7 +328,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             let row = app.db.read(|connection| rows::get(connection, &id)).unwrap().expect("a row");
-            assert_eq!((row.state.as_str(), row.outcome), ("failed", None));
+            assert_eq!((row.state, row.outcome), (State::Failed, None));
         }
         let depth = app.queue.depth();
         assert_eq!((depth.running, depth.waiting), (0, 0));

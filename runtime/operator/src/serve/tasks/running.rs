@@ -13,7 +13,7 @@ use herm::{Error, ErrorKind, Outcome, Result, RunOptions, TaskEvent, TaskStatus}
 use serde_json::Value;
 
 use super::super::app::App;
-use super::super::ask_policy::Asking;
+use super::super::ask_policy::{AskPayment, Asking};
 use super::super::live::{LiveTask, TaskResult};
 use super::super::problem::Problem;
 use super::super::spending::Reserved;
@@ -69,7 +69,7 @@ pub(super) struct TaskExecution {
 enum RunResult {
     Outcome(Box<Outcome>),
     /// Its step was settled, though the try that did it ended with an error: how it went, and its outcome.
-    AlreadySettled(String, Value),
+    AlreadySettled(TaskStatus, Value),
     Failed(State, Problem),
     /// Whether its step was settled cannot be told, so nobody may try it again under its key.
     Unknown(Problem),
@@ -298,7 +298,7 @@ impl TaskExecution {
     }
 
     /// How the task went, if its step is in the brain.
-    async fn in_brain(&self) -> Result<Option<(String, Value)>> {
+    async fn in_brain(&self) -> Result<Option<(TaskStatus, Value)>> {
         self.app.harness.catch_up(&self.job.agent).await?;
         let (app, agent, id) = (self.app.clone(), self.job.agent.clone(), self.job.id.clone());
         let looking = tokio::task::spawn_blocking(move || restart::in_brain(&app, &agent, &id));
@@ -306,7 +306,7 @@ impl TaskExecution {
     }
 
     /// Whether the brain can be read and the attempts so far can be written down; how the task went, if its step is there.
-    async fn is_ready(&self) -> Result<Option<(String, Value)>> {
+    async fn is_ready(&self) -> Result<Option<(TaskStatus, Value)>> {
         match self.in_brain().await? {
             Some(settled) => Ok(Some(settled)),
             None => self.note().await.map(|()| None),
@@ -326,7 +326,12 @@ impl TaskExecution {
             patience: PATIENCE,
         };
         let mut task = job.task();
-        task.asking = Some(Arc::new(Asking::new(app.clone(), job.key.clone(), self.till.is_some())));
+        let payment = match (&self.till, self.is_paid().await) {
+            (None, _) => AskPayment::Free,
+            (Some(_), false) => AskPayment::Shown,
+            (Some(_), true) => AskPayment::Taken,
+        };
+        task.asking = Some(Arc::new(Asking::new(app.clone(), job.key.clone(), payment)));
         // What earlier tries have cost is gone.
         task.limits.micro_usd = task.limits.micro_usd.map(|most| most.saturating_sub(self.earlier.all()));
         let run = app.harness.run_with(&job.agent, task, watch);
@@ -380,12 +385,12 @@ impl TaskExecution {
         let cancelled = outcome.status == TaskStatus::Failed && outcome.stop == herm::StopReason::Cancelled;
         let state = if cancelled { State::Cancelled } else { State::Done };
         let cost = self.earlier.all() + outcome.usage.micro_usd.unwrap_or(0);
-        self.over(state, outcome.status.name().to_owned(), json, payment, cost)
+        self.over(state, outcome.status, json, payment, cost)
     }
 
     /// The end of a task as its brain tells it.
-    fn read_back(&self, status: String, outcome: Value, payment: Option<Payment>) -> (End, TaskResult) {
-        let cancelled = status == TaskStatus::Failed.name() && outcome["stop"] == herm::StopReason::Cancelled.name();
+    fn read_back(&self, status: TaskStatus, outcome: Value, payment: Option<Payment>) -> (End, TaskResult) {
+        let cancelled = status == TaskStatus::Failed && outcome["stop"] == herm::StopReason::Cancelled.name();
         let state = if cancelled { State::Cancelled } else { State::Done };
         // Its last try is among those that were counted.
         self.over(state, status, outcome, payment, self.earlier.all())
@@ -394,7 +399,7 @@ impl TaskExecution {
     fn over(
         &self,
         state: State,
-        status: String,
+        status: TaskStatus,
         json: Value,
         payment: Option<Payment>,
         cost: u64,
@@ -416,8 +421,8 @@ impl TaskExecution {
             at,
         };
         let view = TaskView {
-            state: end.state.name().to_owned(),
-            status: end.status.clone(),
+            state: end.state,
+            status: end.status,
             value: end.value.as_deref().and_then(told_value),
             finished_at: Some(at.to_string()),
             outcome: Some(json),
@@ -446,12 +451,7 @@ impl TaskExecution {
             micro_usd: self.earlier.all() + self.spent.micro_usd(),
             at,
         };
-        let view = TaskView {
-            state: state.name().to_owned(),
-            finished_at: Some(at.to_string()),
-            problem: Some(json),
-            ..self.live.view()
-        };
+        let view = TaskView { state, finished_at: Some(at.to_string()), problem: Some(json), ..self.live.view() };
         (end, TaskResult { view, problem: Some(problem) })
     }
 

@@ -79,7 +79,7 @@ impl TaskPayment {
 
 #[async_trait]
 impl AnswerRelease for TaskPayment {
-    async fn release(&self) -> Result<(), String> {
+    async fn release(&self, _: &str) -> Result<(), String> {
         let mut state = self.state.lock().await;
         let settled = match &*state {
             Payment::Taken(_) => return Ok(()),
