@@ -113,6 +113,23 @@ impl IndexCache {
         Ok(facts)
     }
 
+    /// Whether it knows nothing.
+    pub fn is_empty(&self) -> bool {
+        self.by_path.is_empty()
+    }
+
+    /// A file of which this cache says something else than what `read` found in it: then the cache was forged, for it is
+    /// only written from files.
+    pub fn contradiction<'r>(&self, read: &'r IndexCache) -> Option<&'r str> {
+        let differs = |record: &&Record| {
+            let by_path = self.by_path.get(&record.path);
+            let looks_alike = by_path.filter(|kept| kept.seen.is_some() && kept.seen == record.seen);
+            looks_alike.is_some_and(|kept| kept.digest != record.digest || kept.facts != record.facts)
+                || self.by_digest.get(&record.digest).is_some_and(|kept| *kept != record.facts)
+        };
+        read.current.iter().find(differs).map(|record| record.path.as_str())
+    }
+
     /// Whether so many files were not known that writing the cache anew is worth it.
     pub fn is_stale(&self) -> bool {
         self.current.len() >= FEW && self.unknown * STALE_PART > self.current.len()

@@ -37,7 +37,7 @@ impl OddityKind {
 
     /// Whether it may be why YAML refuses a value.
     pub(crate) fn explains_a_refusal(&self) -> bool {
-        self.is_refused() || matches!(self, OddityKind::AliasOrTag)
+        self.is_refused() || matches!(self, OddityKind::AliasOrTag | OddityKind::Tab)
     }
 }
 
@@ -372,4 +372,86 @@ fn is_after_blank(line: &str, at: usize) -> bool {
 fn colons(line: &str) -> impl Iterator<Item = usize> {
     let ends_key = |at: &usize| matches!(line.as_bytes().get(at + 1), None | Some(b' ' | b'\t'));
     line.match_indices(':').map(|(at, _)| at).filter(ends_key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FrontMatter;
+    use super::super::values;
+    use super::*;
+
+    /// The value of the only entry, as JSON.
+    fn json(entry: &str) -> String {
+        let text = format!("---\n{entry}\n---\n");
+        let found = FrontMatter::locate(&text).unwrap();
+        assert_eq!(found.values.len(), 1, "{entry}");
+        serde_json::to_string(&found.values[0]).unwrap()
+    }
+
+    fn kinds(entry: &str) -> Vec<OddityKind> {
+        let text = format!("---\n{entry}\n---\n");
+        let found = FrontMatter::locate(&text).unwrap();
+        let all = values::oddities(&text, &found).into_iter().flat_map(|(_, oddities)| oddities);
+        all.map(|oddity| oddity.kind).collect()
+    }
+
+    #[test]
+    fn text_that_yaml_refuses_is_kept_as_it_was_written() {
+        for text in [
+            "Use when: asked # or not",
+            "@team",
+            "`code` first",
+            "\"so\" called",
+            "100%: all",
+            "a: b: c:",
+            "[open",
+            "- x",
+        ] {
+            let value = serde_json::to_string(text).unwrap();
+            assert_eq!(json(&format!("a: {text}")), value);
+            assert_eq!(json(&format!("a:\n  b: {text}\n  c: 1.0")), format!("{{\"b\":{value},\"c\":\"1.0\"}}"));
+            assert_eq!(
+                json(&format!("a:\n- 'x'\n- {text}")),
+                match text {
+                    // In a list these are a map and a list.
+                    "Use when: asked # or not" => "[\"x\",{\"Use when\":\"asked\"}]".to_owned(),
+                    "100%: all" => "[\"x\",{\"100%\":\"all\"}]".to_owned(),
+                    "a: b: c:" => "[\"x\",{\"a\":\"b: c:\"}]".to_owned(),
+                    "- x" => "[\"x\",[\"x\"]]".to_owned(),
+                    _ => format!("[\"x\",{value}]"),
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn text_over_several_lines_is_folded_whatever_stands_in_it() {
+        assert_eq!(json("a: one: two\n  three: four # five"), "\"one: two three: four # five\"");
+        assert_eq!(json("a: \"one\ntwo\""), "\"one two\"");
+        assert_eq!(
+            json("a: one\ntwo: not a key here".replace("two: ", "two, ").as_str()),
+            "\"one two, not a key here\""
+        );
+        assert_eq!(json("a: |\n  one\ntwo"), "\"one\\ntwo\\n\"");
+    }
+
+    #[test]
+    fn the_second_of_two_like_keys_is_left_out_with_all_its_lines() {
+        let entry = "a:\n  k: 1\n  l:\n  - x: 1\n  - x: 2\n  k:\n    m: 3\n  n: 4";
+        assert_eq!(json(entry), r#"{"k":"1","l":[{"x":"1"},{"x":"2"}],"n":"4"}"#);
+        assert_eq!(kinds(entry), [OddityKind::DuplicateKey("k".to_owned())]);
+    }
+
+    #[test]
+    fn tabs_are_spaces_but_for_those_in_text() {
+        assert_eq!(json("a:\n\tb: c\n\td:\te\tf"), r#"{"b":"c","d":"e\tf"}"#);
+        assert!(kinds("a:\n\tb: c").iter().all(|kind| *kind == OddityKind::Tab));
+    }
+
+    #[test]
+    fn a_value_that_nothing_helps_is_its_lines() {
+        assert_eq!(json("a: b\n- c\n- d"), "\"b - c - d\"");
+        assert_eq!(json(&format!("a: {}", "[".repeat(100))), format!("\"{}\"", "[".repeat(100)));
+        assert_eq!(kinds(&format!("a: {}", "[".repeat(100))), [OddityKind::TooDeep]);
+    }
 }
