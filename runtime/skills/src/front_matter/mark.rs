@@ -5,6 +5,8 @@
 //! can have in YAML; in quotes and in blocks it stands in the text. So it is taken out of every text afterwards, and what
 //! remains is what was written. No anchor and no alias is left in a marked text: nothing in it can multiply.
 
+use std::collections::BTreeSet;
+
 use super::lines::{byte, is_gap, slice};
 
 /// The private characters that a mark is taken from. No text within the parser's bound holds all of them.
@@ -19,8 +21,11 @@ pub(crate) struct Mark(char);
 impl Mark {
     /// A mark for this text.
     pub(crate) fn absent_from(text: &str) -> Mark {
-        let mut marks = MARKS;
-        Mark(marks.find(|mark| !text.contains(*mark)).unwrap_or(*MARKS.end()))
+        if !text.contains(*MARKS.start()) {
+            return Mark(*MARKS.start());
+        }
+        let taken: BTreeSet<char> = text.chars().filter(|character| MARKS.contains(character)).collect();
+        Mark(MARKS.into_iter().find(|mark| !taken.contains(mark)).unwrap_or(*MARKS.end()))
     }
 
     /// The character.

@@ -67,6 +67,7 @@ pub(crate) fn rescue(text: &str, entry: &Entry, below: &[Line]) -> Rescued {
         lines: below,
         at: 0,
         out: format!("{:column$}{ALONE}:", ""),
+        awaits: None,
         maps: Vec::new(),
         oddities: Vec::new(),
     };
@@ -91,6 +92,8 @@ struct Rescue<'a> {
     /// The line that comes next.
     at: usize,
     out: String,
+    /// The column of a key or dash whose value stands on the next lines.
+    awaits: Option<usize>,
     /// The block maps that are open, by their column, with their keys.
     maps: Vec<(usize, BTreeSet<&'a str>)>,
     oddities: Vec<Oddity>,
@@ -113,7 +116,7 @@ impl<'a> Rescue<'a> {
         self.maps.retain(|(column, _)| *column <= line.indent);
         self.spaces(line.indent);
         let mut inner = line;
-        let mut column = line.indent.saturating_sub(1);
+        let mut column = self.awaits.take().unwrap_or(line.indent.saturating_sub(1));
         while inner.is_item(self.text) {
             column = inner.indent;
             self.out.push('-');
@@ -162,7 +165,10 @@ impl<'a> Rescue<'a> {
         }
         let found = scalar::read(text);
         match found {
-            Head::Empty => self.out.push('\n'),
+            Head::Empty => {
+                self.awaits = Some(column);
+                self.out.push('\n');
+            }
             Head::Block => self.block(text, column),
             Head::Flow => self.flow(head, column),
             Head::OpenQuote => self.open_quote(head, column),
@@ -218,14 +224,19 @@ impl<'a> Rescue<'a> {
     /// Takes the lines that a value goes on in: those further right than its key, and those that are neither a key nor
     /// an item, which are sentences that were wrapped without indentation.
     fn continuation(&mut self, column: usize) -> &'a [Line] {
+        let rest = self.reach(column);
+        self.at += rest.len();
+        rest
+    }
+
+    /// The same lines without taking them.
+    fn reach(&self, column: usize) -> &'a [Line] {
         let rest = self.lines.get(self.at..).unwrap_or_default();
         let belongs = |line: &&Line| {
             let starts_anew = || line.is_item(self.text) || KeyLine::read(self.text, **line).is_some();
             line.is_blank() || line.indent > column || !(line.is_comment(self.text) || starts_anew())
         };
-        let count = rest.iter().take_while(belongs).count();
-        self.at += count;
-        rest.get(..count).unwrap_or_default()
+        rest.get(..rest.iter().take_while(belongs).count()).unwrap_or_default()
     }
 
     /// Writes a text over one line or several; one that is not sound is marked until it is.
@@ -280,38 +291,35 @@ impl<'a> Rescue<'a> {
 
     fn flow(&mut self, head: Span, column: usize) {
         self.note(OddityKind::FlowStyle, head.start);
-        let extent = flow_extent(slice(self.text, head.start, self.end()));
+        let rest = self.reach(column);
+        let extent = flow_extent(slice(self.text, head.start, last_end(head, rest)));
         if extent.is_some_and(|extent| extent.has_sign) {
             self.note(OddityKind::AliasOrTag, head.start);
         }
-        match extent.and_then(|extent| self.lines_to(head.start + extent.end)) {
+        match extent.and_then(|extent| self.lines_to(head, head.start + extent.end, rest)) {
             Some(count) => self.collected(head, count, column),
             None => self.unclosed(head, column, "its brackets are not closed"),
         }
     }
 
     fn open_quote(&mut self, head: Span, column: usize) {
-        let length = scalar::quoted_end(slice(self.text, head.start, self.end()));
-        match length.and_then(|length| self.lines_to(head.start + length)) {
+        let rest = self.reach(column);
+        let length = scalar::quoted_end(slice(self.text, head.start, last_end(head, rest)));
+        match length.and_then(|length| self.lines_to(head, head.start + length, rest)) {
             Some(count) => self.collected(head, count, column),
             None => self.unclosed(head, column, "its quote is not closed"),
         }
     }
 
-    /// The end of the entry.
-    fn end(&self) -> usize {
-        self.lines.last().map_or(self.text.len(), |line| line.end)
-    }
-
-    /// How many lines a value takes that ends at an offset; `None` if more than a comment follows it on its last line.
-    fn lines_to(&self, end: usize) -> Option<usize> {
-        let rest = self.lines.get(self.at..).unwrap_or_default();
+    /// How many further lines a value takes that ends at an offset; `None` if more than a comment follows it on its last
+    /// line.
+    fn lines_to(&self, head: Span, end: usize, rest: &[Line]) -> Option<usize> {
         let count = rest.iter().take_while(|line| line.start < end).count();
         let last = match count.checked_sub(1) {
             Some(last) => rest.get(last)?.end,
-            None => self.text.get(end..)?.find(['\n', '\r']).map_or(self.text.len(), |length| end + length),
+            None => head.end,
         };
-        scalar::is_rest_empty(slice(self.text, end, last).trim_end_matches([' ', '\t'])).then_some(count)
+        scalar::is_rest_empty(slice(self.text, end, last)).then_some(count)
     }
 
     /// Writes a value in brackets or quotes that ends after so many lines, each line right of its key. One that the
@@ -356,6 +364,11 @@ impl<'a> Rescue<'a> {
 
 fn malformed(reason: &str) -> OddityKind {
     OddityKind::Malformed(reason.to_owned())
+}
+
+/// Where a value ends at the latest that goes on in these lines.
+fn last_end(head: Span, rest: &[Line]) -> usize {
+    rest.last().map_or(head.end, |line| line.end)
 }
 
 /// Whether a tab stands between an offset and the end of its line.
@@ -433,6 +446,7 @@ mod tests {
             "\"one two, not a key here\""
         );
         assert_eq!(json("a: |\n  one\ntwo"), "\"one\\ntwo\\n\"");
+        assert_eq!(kinds("a:\n    |2\n  - !x\n  - y"), []);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::lines::{Line, Lines, slice};
 use super::rescue::{self, Oddity, OddityKind};
 use super::yaml::{self, Failure};
-use super::{Bound, Entry, FrontMatter};
+use super::{Bound, Entry, FrontMatter, MAX_BYTES};
 use crate::value::FrontMatterValue;
 
 /// So many entries are given to the parser one by one; further ones are read as their lines.
@@ -52,6 +52,9 @@ fn read(text: &str, entry: &Entry, limit: usize) -> (FrontMatterValue, Vec<Oddit
     for line in &lines {
         alone.push_str(slice(text, line.start, line.next));
     }
+    if alone.len() > MAX_BYTES {
+        return (FrontMatterValue::Text(joined(text, entry, &lines)), Vec::new());
+    }
     let rescued = rescue::rescue(text, entry, &lines);
     let mut oddities = rescued.oddities;
     let failure = match only(yaml::parse(&alone, column)) {
@@ -63,7 +66,7 @@ fn read(text: &str, entry: &Entry, limit: usize) -> (FrontMatterValue, Vec<Oddit
     };
     let note = |kind| Oddity { kind, offset: entry.key.value };
     match failure {
-        Failure::Refused(Bound::Size) => oddities.clear(),
+        Failure::Refused(Bound::Size) => {}
         Failure::Refused(Bound::Depth) => oddities = vec![note(OddityKind::TooDeep)],
         Failure::Invalid { .. } if oddities.iter().any(|oddity| oddity.kind.explains_a_refusal()) => {}
         Failure::Invalid { message, .. } => oddities.push(note(OddityKind::Malformed(message))),
