@@ -221,10 +221,10 @@ fn a_brain_without_permission() {
 }
 
 /// A file system of a given size, in memory.
-struct Small(tempfile::TempDir);
+pub(crate) struct Small(pub(crate) tempfile::TempDir);
 
 impl Small {
-    fn mount(options: &str) -> Option<Self> {
+    pub(crate) fn mount(options: &str) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a directory");
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(dir.path());

@@ -35,6 +35,7 @@ mod skill_commands;
 mod skill_documents;
 mod skill_files;
 mod skill_import;
+mod skill_index;
 mod skill_shelf;
 mod skills;
 mod terminal;

@@ -41,6 +41,8 @@ pub const EVIDENCE: &str = "evidence.sqlite";
 pub const INTERNAL_DIR: &str = ".herm";
 /// The cached survey.
 pub const SURVEY_CACHE: &str = ".herm/survey";
+/// What the skills said when they were last indexed.
+pub const INDEX_CACHE: &str = ".herm/index";
 /// What the last snapshot was made of.
 pub const SNAPSHOT_CACHE: &str = ".herm/snapshot";
 /// How the uploads of snapshots went.

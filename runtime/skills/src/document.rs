@@ -110,14 +110,17 @@ impl Document {
 
     /// The value of a top-level key, if it is text.
     pub fn text(&self, key: &str) -> Option<String> {
-        let matter = self.matter.as_ref().ok()?;
-        matter.text(&self.raw, key).map(std::borrow::Cow::into_owned)
+        self.find(key)?.as_text().map(str::to_owned)
     }
 
     /// The value of a top-level key.
     pub fn value(&self, key: &str) -> Option<FrontMatterValue> {
+        self.find(key).cloned()
+    }
+
+    fn find(&self, key: &str) -> Option<&FrontMatterValue> {
         let matter = self.matter.as_ref().ok()?;
-        matter.entry(&self.raw, key).map(|entry| matter.value(&self.raw, entry))
+        matter.find(&self.raw, key).map(|(_, value)| value)
     }
 
     /// The top-level keys in the order of the file, as written and without quotes.
@@ -143,7 +146,7 @@ impl Document {
 
     /// The operating systems the skill is for, by `platforms` or `platform`; empty if it does not say.
     pub fn platforms(&self) -> Vec<String> {
-        let said = |key: &str| self.value(key).map(|value| value.words()).filter(|words| !words.is_empty());
+        let said = |key: &str| self.find(key).map(FrontMatterValue::words).filter(|words| !words.is_empty());
         said("platforms").or_else(|| said("platform")).unwrap_or_default()
     }
 
@@ -165,7 +168,7 @@ impl Document {
     /// The skill's version, as written.
     pub fn version(&self) -> Option<String> {
         self.trimmed("version").or_else(|| {
-            let metadata = self.value("metadata")?;
+            let metadata = self.find("metadata")?;
             Some(metadata.get("version")?.as_text()?.trim().to_owned())
         })
     }
@@ -228,19 +231,17 @@ impl Document {
     }
 
     fn trimmed(&self, key: &str) -> Option<String> {
-        let matter = self.matter.as_ref().ok()?;
-        let text = matter.text(&self.raw, key)?;
-        let trimmed = text.trim();
+        let trimmed = self.find(key)?.as_text()?.trim();
         (!trimmed.is_empty()).then(|| trimmed.to_owned())
     }
 
     /// The words under a key at the top, in the metadata, or in a vendor's part of the metadata; where several
     /// vendors have the key, the first by name counts.
     fn words(&self, key: &str) -> Vec<String> {
-        if let Some(value) = self.value(key) {
+        if let Some(value) = self.find(key) {
             return value.words();
         }
-        let Some(FrontMatterValue::Map(metadata)) = self.value("metadata") else {
+        let Some(FrontMatterValue::Map(metadata)) = self.find("metadata") else {
             return Vec::new();
         };
         let own = metadata.get(key);

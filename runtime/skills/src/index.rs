@@ -3,14 +3,14 @@
 //! Building the index opens one file a skill and lists only directories that are not skills.
 //! Brought up to date, it reads the files the caller knows to have changed, and lists a folder
 //! again only where its own times moved. Whoever loads a body checks its digest at that moment, so
-//! nothing outdated is ever *used*.
+//! nothing outdated is ever *used*. An [`IndexCache`] spares a new process the reading and parsing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::document::Document;
+use super::index_cache::{IndexCache, IndexFacts};
 use super::location::{self, Form, SkillLocation};
-use super::provenance;
 use crate::error::{Error, Result};
 use crate::fsio::{DirEntryKind, Root, Stat, SurveyLimits};
 use crate::ids::{RelPath, Slug};
@@ -116,8 +116,13 @@ pub struct Index {
 impl Index {
     /// Reads every skill below `top` of `root`.
     pub fn build(root: &Root, top: &str) -> Result<Self> {
+        Self::build_with(root, top, None)
+    }
+
+    /// The same with what is known from before.
+    pub fn build_with(root: &Root, top: &str, cache: Option<&mut IndexCache>) -> Result<Self> {
         let mut index = Self::empty(top);
-        index.update(root, &[])?;
+        index.update_with(root, &[], cache)?;
         Ok(index)
     }
 
@@ -128,8 +133,14 @@ impl Index {
 
     /// Brings the index up to date. `changed` are files the caller changed itself.
     pub fn update(&mut self, root: &Root, changed: &[RelPath]) -> Result<Delta> {
+        self.update_with(root, changed, None)
+    }
+
+    /// The same with what is known from before.
+    pub fn update_with(&mut self, root: &Root, changed: &[RelPath], cache: Option<&mut IndexCache>) -> Result<Delta> {
         let mut scan = Scan {
             root,
+            cache,
             top: &self.top,
             folders: BTreeMap::new(),
             buffer: Vec::new(),
@@ -217,6 +228,7 @@ type Folders = BTreeMap<String, Arc<Folder>>;
 
 struct Scan<'a> {
     root: &'a Root,
+    cache: Option<&'a mut IndexCache>,
     top: &'a str,
     folders: Folders,
     buffer: Vec<u8>,
@@ -365,14 +377,10 @@ impl Scan<'_> {
         let Ok(main) = path.parse::<RelPath>() else {
             return broken(path, "a name that a brain cannot hold".to_owned());
         };
-        match here.read_head(inside, MAX_MAIN_BYTES, &mut self.buffer) {
-            Ok(true) => {}
-            Ok(false) => return Ok(Loaded::Absent),
-            Err(error) => return broken(path, error.message().to_owned()),
-        }
-        let document = match Document::read(&self.buffer) {
-            Ok(document) => document,
-            Err(unreadable) => return broken(path, unreadable.reason),
+        let facts = match self.facts(here, inside, &main) {
+            Ok(Some(facts)) => facts,
+            Ok(None) => return Ok(Loaded::Absent),
+            Err(reason) => return broken(path, reason),
         };
         let titled = match form {
             Form::Directory => path.rsplit('/').nth(1).unwrap_or_default(),
@@ -384,15 +392,49 @@ impl Scan<'_> {
         };
         let place = SkillLocation { slug, main, form };
         Ok(Loaded::Skill(Arc::new(SkillEntry {
-            name: document.name().unwrap_or_else(|| place.slug.to_string()),
-            description: document.description().unwrap_or_default().into(),
+            name: facts.name.clone().unwrap_or_else(|| place.slug.to_string()),
+            description: Arc::clone(&facts.description),
             category: self.category(at, inside, form),
-            platforms: document.platforms(),
-            triggers: document.triggers(),
-            requires: requires(&document),
-            pinned: provenance::says_pinned(document.raw().get(..document.body_start()).unwrap_or_default()),
+            platforms: facts.platforms.clone(),
+            triggers: facts.triggers.clone(),
+            requires: facts.requires.clone(),
+            pinned: facts.pinned,
             place,
         })))
+    }
+
+    /// What a main file says; `None` where there is none.
+    fn facts(
+        &mut self,
+        here: &Root,
+        inside: &str,
+        main: &RelPath,
+    ) -> std::result::Result<Option<Arc<IndexFacts>>, String> {
+        // What `stat` says belongs to the content only if it was asked first.
+        let stat = match (&self.cache, inside.parse::<RelPath>()) {
+            (Some(_), Ok(rel)) => here.stat(&rel).ok().flatten(),
+            _ => None,
+        };
+        if let (Some(cache), Some(stat)) = (&mut self.cache, &stat)
+            && let Some(facts) = cache.by_stat(main, stat)
+        {
+            return Ok(Some(facts));
+        }
+        match here.read_head(inside, MAX_MAIN_BYTES, &mut self.buffer) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(error) => return Err(error.message().to_owned()),
+        }
+        let buffer = &self.buffer;
+        let parse = || match Document::read(buffer) {
+            Ok(document) => Ok(IndexFacts::of(&document)),
+            Err(unreadable) => Err(unreadable.reason),
+        };
+        match &mut self.cache {
+            Some(cache) => cache.by_content(main, stat, buffer, parse),
+            None => parse().map(Arc::new),
+        }
+        .map(Some)
     }
 }
 
@@ -410,12 +452,6 @@ impl Scan<'_> {
         }
         self.last_category.clone()
     }
-}
-
-/// What a skill requires. Most say nothing, and are not parsed for it.
-fn requires(document: &Document) -> Vec<String> {
-    let front_matter = document.raw().get(..document.body_start()).unwrap_or_default();
-    if front_matter.contains("requires") { document.requires() } else { Vec::new() }
 }
 
 /// The deepest known folder that a path lies in.

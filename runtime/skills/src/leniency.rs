@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 
 use super::document::Document;
 use super::finding::{Gathered, Rule, SkillFinding};
-use super::front_matter::block::{Oddity, OddityKind};
 use super::front_matter::lines::{LineIndex, bom_length, slice};
 use super::front_matter::yaml::{self, Failure};
-use super::front_matter::{Absence, Closing, FrontMatter};
+use super::front_matter::{Absence, Closing, FrontMatter, MAX_BYTES, MAX_DEPTH, Oddity, OddityKind, values};
 
 /// What leniency had to do to read a document.
 pub(super) fn findings(document: &Document) -> Vec<SkillFinding> {
@@ -129,9 +128,9 @@ impl Report<'_> {
             self.add(Rule::InvalidYaml, Some(at), message, "Write a space behind the colon, as in `name: value`.");
         }
         let size = matter.end - matter.fence.next;
-        if size > yaml::MAX_BYTES {
+        if size > MAX_BYTES {
             let message =
-                format!("The front matter has {size} bytes; beyond {} it is only read line by line.", yaml::MAX_BYTES);
+                format!("The front matter has {size} bytes; beyond {} it is only read line by line.", MAX_BYTES);
             let fix = "Move long texts from the front matter into the body or into `references/`.";
             self.add(Rule::FrontMatterTooLarge, Some(matter.fence.start), message, fix);
         }
@@ -148,8 +147,10 @@ impl Report<'_> {
                 let kind = OddityKind::Tab;
                 self.oddity(key, Oddity { kind, offset: entry.start });
             }
-            for oddity in matter.read(self.text, entry).1 {
-                self.oddity(key, oddity);
+        }
+        for (entry, oddities) in values::oddities(self.text, matter) {
+            for oddity in oddities {
+                self.oddity(entry.key(self.text), oddity);
             }
         }
     }
@@ -186,7 +187,7 @@ impl Report<'_> {
                 self.add(Rule::InvalidYaml, at, message, fix);
             }
             OddityKind::TooDeep => {
-                let message = format!("`{key}` is nested deeper than {} levels.", yaml::MAX_DEPTH);
+                let message = format!("`{key}` is nested deeper than {} levels.", MAX_DEPTH);
                 self.add(Rule::InvalidYaml, at, message, "Nest less.");
             }
             OddityKind::Malformed(reason) => {
@@ -200,7 +201,7 @@ impl Report<'_> {
     /// Lets the parser have the last word on front matter whose entries are all sound by themselves.
     fn whole(&mut self, matter: &FrontMatter) {
         let text = slice(self.text, matter.fence.next, matter.end);
-        if let Err(Failure::Invalid { message, line }) = yaml::parse(text) {
+        if let Err(Failure::Invalid { message, line }) = yaml::judge(text) {
             let line = self.index.line(matter.fence.next) + line - 1;
             let message = format!("The front matter is not well-formed YAML: {message}.");
             let fix = "Write one `key: value` per line, all keys in one column, without tabs.";

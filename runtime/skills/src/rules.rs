@@ -103,8 +103,8 @@ impl<'a> Checker<'a> {
     /// The value of a key and the line it stands on.
     fn value(&self, key: &str) -> Option<(FrontMatterValue, usize)> {
         let text = self.document.raw();
-        let entry = self.matter.entry(text, key)?;
-        Some((self.matter.value(text, entry), self.line_of(entry)))
+        let (entry, value) = self.matter.find(text, key)?;
+        Some((value.clone(), self.line_of(entry)))
     }
 
     /// The value of an optional key; one without a value is reported and left at that.

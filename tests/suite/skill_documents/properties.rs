@@ -255,6 +255,13 @@ fn hostile() -> Vec<String> {
     .collect();
     shapes.extend(shapes.clone().iter().map(|shape| format!("{shape}\n---\nbody\n")));
     shapes.extend(shapes.clone().iter().take(40).map(|shape| shape.replacen("---\n", "---\nk:\n", 1)));
+    // Entries that just fit, of lines that could each go on to the end of theirs.
+    for line in ["  a: [\n", "  a: \"\n", "  - [\n", "  a: b: c\n", "  \u{e000}: x\n"] {
+        let entry = format!("k:\n{}", line.repeat(15_000 / line.len()));
+        shapes.push(format!("---\n{}---\n", entry.repeat(6)));
+    }
+    let marks: String = ('\u{e000}'..='\u{f8ff}').take(5_000).collect();
+    shapes.push(format!("---\n{}---\n", format!("k: \"{marks}\n").repeat(6)));
     shapes.push(format!("---\n{}", (0..1_300).map(|depth| format!("{}k:\n", " ".repeat(depth))).collect::<String>()));
     shapes
 }

@@ -96,6 +96,8 @@ pub struct Brain {
     pub(super) poisoned: bool,
     /// A settle has begun and not come back: a panic went through it.
     pub(super) settling: bool,
+    /// Whether it was opened to be changed, so that its caches may be.
+    pub(super) may_write_caches: bool,
     /// Files that changed since the skill index was last brought up to date.
     pub(super) changed_files: Vec<RelPath>,
     pub(super) index: Option<Index>,
@@ -138,6 +140,7 @@ impl Brain {
         if opening.on_drift == OnDrift::Refuse {
             brain.database.begin_log()?;
             brain.migrate();
+            brain.may_write_caches = true;
         }
         Ok(brain)
     }
@@ -176,6 +179,7 @@ impl Brain {
             materialised: state.flushed,
             poisoned: false,
             settling: false,
+            may_write_caches: false,
             changed_files: Vec::new(),
             index: None,
             catalog: None,

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::fsio::{self, Root, SyncTiming};
 use crate::ids::{Digest, RelPath};
 use crate::layout;
-use crate::skill::Index;
+use crate::skill::{Index, IndexCache};
 
 /// The files that the journal would bring from something it knows to what its steps after `flushed` say.
 pub(super) fn files(connection: &Connection, root: &Root, flushed: i64) -> Result<Vec<FileChange>> {
@@ -87,7 +87,8 @@ impl Reader {
             }
         };
         if !is_behind {
-            return Index::build(self.root(), layout::SKILLS_DIR);
+            let mut cache = IndexCache::load(self.root(), &layout::rel(layout::INDEX_CACHE)?);
+            return Index::build_with(self.root(), layout::SKILLS_DIR, Some(&mut cache));
         }
         // Only whoever owns the brain may write its files: they are put together elsewhere, where nobody else looks.
         let place = fsio::create_scratch("herm-skills")?;

@@ -13,7 +13,7 @@ use crate::layout;
 use crate::memory::QueryVector;
 use crate::memory::vectors::{self, NearSkills};
 use crate::skill::command::{CommandMatch, Commands};
-use crate::skill::{Delta, Index, ScoredSkill, SkillCatalog, SkillUsage, all_skills};
+use crate::skill::{Delta, Index, IndexCache, ScoredSkill, SkillCatalog, SkillUsage, all_skills};
 
 /// The active skills among the files of a brain, by path alone.
 fn slugs_below(mut paths: Vec<RelPath>) -> BTreeSet<Slug> {
@@ -35,16 +35,34 @@ impl Brain {
     /// Brings the skill index up to date, and says what changed since the last time.
     pub fn reload(&mut self) -> Result<Delta> {
         let changed = std::mem::take(&mut self.changed_files);
-        let mut index = match self.index.take() {
-            Some(index) => index,
-            None => Index::empty(layout::SKILLS_DIR),
+        let delta = match self.index.take() {
+            Some(mut index) => {
+                let delta = index.update(&self.root, &changed)?;
+                self.index = Some(index);
+                delta
+            }
+            None => self.first_index()?,
         };
-        let delta = index.update(&self.root, &changed)?;
         if delta.unchanged != delta.total || !delta.removed.is_empty() {
             self.catalog = None;
             self.commands = None;
         }
+        Ok(delta)
+    }
+
+    /// Indexes the skills for the first time since the brain was opened, and keeps what they said for the next opening.
+    fn first_index(&mut self) -> Result<Delta> {
+        let path = layout::rel(layout::INDEX_CACHE)?;
+        let mut cache = IndexCache::load(&self.root, &path);
+        let mut index = Index::empty(layout::SKILLS_DIR);
+        let delta = index.update_with(&self.root, &[], Some(&mut cache))?;
         self.index = Some(index);
+        if self.may_write_caches && cache.is_stale() {
+            // Only a cache: without it the next process reads every skill once.
+            if let Err(error) = cache.save(&self.root, &path) {
+                tracing::debug!(brain = %self.id, %error, "skill index not kept");
+            }
+        }
         Ok(delta)
     }
 

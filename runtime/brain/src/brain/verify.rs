@@ -13,6 +13,7 @@ use crate::fsio::{self, Dir, OddEntry, Root, ScanAction, Survey, SurveyLimits};
 use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout::{self, Layout};
 use crate::memory::{self, Database, Table};
+use crate::skill::{Index, IndexCache};
 
 /// Content that differs from what the last step left.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
@@ -224,18 +225,34 @@ fn report(
     drift.tables = tables;
     let mut journal = journal_check::check(connection, 1, keys)?;
     journal.wrong.extend(journal_check::check_contents(connection)?);
+    let mut odd = looked.survey.odd;
+    odd.extend(forged_index(root)?);
     Ok(BrainVerifyReport {
         expected: lock.bundle_hash,
         computed: parts.root(),
         parts,
         drift,
         stray,
-        odd: looked.survey.odd,
+        odd,
         database: problems,
         journal,
         files: tree.len(),
         bytes: looked.survey.bytes,
     })
+}
+
+/// The kept index of skills, if it says what no skill says: it is no content, but prompts are made from it.
+fn forged_index(root: &Root) -> Result<Option<OddEntry>> {
+    let kept = IndexCache::load(root, &layout::rel(layout::INDEX_CACHE)?);
+    if kept.is_empty() {
+        return Ok(None);
+    }
+    let mut read = IndexCache::default();
+    Index::build_with(root, layout::SKILLS_DIR, Some(&mut read))?;
+    let forged = kept.contradiction(&read).is_some();
+    let entry =
+        || OddEntry { path: layout::INDEX_CACHE.to_owned(), what: "an index that differs from the skills; delete it" };
+    Ok(forged.then(entry))
 }
 
 impl Brain {

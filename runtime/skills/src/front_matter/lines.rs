@@ -62,6 +62,13 @@ impl Line {
         byte(text, self.content) == b'-' && !self.is_blank() && is_gap(byte(text, self.content + 1))
     }
 
+    /// What stands behind the dash of an item, as a line of its own in its own column.
+    pub(crate) fn behind_dash(&self, text: &str) -> Line {
+        let after_dash = slice(text, self.content + 1, self.end);
+        let start = self.end - after_dash.trim_start_matches([' ', '\t']).len();
+        Line { start, content: start, indent: self.indent + (start - self.content), ..*self }
+    }
+
     /// Whether a tab stands in the indentation.
     pub(crate) fn is_tabbed(&self, text: &str) -> bool {
         !self.is_blank() && slice(text, self.start, self.content).contains('\t')

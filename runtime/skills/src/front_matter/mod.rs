@@ -1,22 +1,26 @@
-//! Front matter without a YAML parser: where it stands, which entries it has, and what they say when they are asked.
+//! Front matter: where it stands, which entries it has, and what they say.
 //!
-//! Thousands of skills are listed at every start, and most of what is asked of them is two or three one-line values.
-//! So a file is only cut into entries, in one pass and with one allocation; a value is read when it is asked for.
-//! Because every entry is read alone, a broken one never hurts its neighbours.
+//! Lines are cut into entries first, so that an entry can be replaced without touching its neighbours. The values are
+//! those of the YAML parser, which gets the whole block behind [`bounds`]; what it refuses is read entry by entry, so that
+//! a broken one does not hurt the others, and what is refused even so goes through a [`rescue`] line by line.
 
-pub(super) mod block;
-mod flow;
+mod bounds;
 pub(super) mod lines;
+mod mark;
+mod rescue;
 pub(super) mod scalar;
 mod split;
+pub(super) mod values;
 pub(super) mod yaml;
 
 use std::borrow::Cow;
 
 use super::value::FrontMatterValue;
-use block::Oddity;
 use lines::{Conflict, KeyLine, KeyStyle, Line, Lines, bom_length, slice};
-use scalar::Head;
+
+use bounds::Bound;
+pub(super) use bounds::{MAX_BYTES, MAX_DEPTH};
+pub(super) use rescue::{Oddity, OddityKind};
 
 /// The keys that the specification knows.
 pub(super) const KNOWN_KEYS: [&str; 6] =
@@ -68,28 +72,16 @@ impl Entry {
         self.end > self.head_end
     }
 
-    fn is_named(&self, text: &str, key: &str) -> bool {
+    /// The key as YAML reads it.
+    pub(super) fn name<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let written = self.key(text);
         match self.key.style {
-            KeyStyle::Plain => written == key,
-            KeyStyle::Single | KeyStyle::Double if !written.contains(['\\', '\'']) => written == key,
+            KeyStyle::Plain => Cow::Borrowed(written),
+            KeyStyle::Single | KeyStyle::Double if !written.contains(['\\', '\'']) => Cow::Borrowed(written),
             KeyStyle::Single | KeyStyle::Double => {
                 let quoted = slice(text, self.key.key_start - 1, self.key.key_end + 1);
-                scalar::unquote(quoted).is_ok_and(|(name, _)| name == key)
+                values::unquoted(quoted).map_or(Cow::Borrowed(written), Cow::Owned)
             }
-        }
-    }
-
-    /// The value's text if it is one scalar on one line; the outer `None` means that it is not.
-    fn one_line<'a>(&self, text: &'a str) -> Option<Option<Cow<'a, str>>> {
-        if self.is_multi_line() {
-            return None;
-        }
-        match scalar::read(self.head(text)) {
-            Head::Text(value) => Some(Some(value)),
-            Head::Flawed(value, _) => Some(Some(Cow::Borrowed(value))),
-            Head::Empty | Head::Null => Some(None),
-            Head::Flow | Head::Block | Head::OpenQuote => None,
         }
     }
 }
@@ -135,6 +127,8 @@ pub(super) struct FrontMatter {
     pub(super) conflict: Option<usize>,
     /// Where in a merge conflict the front matter ends; outside, unless the conflict was never closed.
     pub(super) sides: Conflict,
+    /// The value of each entry.
+    pub(super) values: Vec<FrontMatterValue>,
 }
 
 impl FrontMatter {
@@ -142,49 +136,23 @@ impl FrontMatter {
     pub(super) fn locate(text: &str) -> Result<FrontMatter, Absence> {
         let first = Lines::between(text, bom_length(text), text.len()).find(|line| !line.is_blank());
         let fence = first.filter(|line| line.content(text) == "---").ok_or(Absence::NoFence)?;
-        let found = split::split(text, fence);
+        let mut found = split::split(text, fence);
         let has_text = found.closing == Closing::Missing || found.stray.is_some();
         if found.entries.is_empty() && has_text {
             return Err(Absence::NoKeys);
         }
+        found.values = values::of(text, &found);
         Ok(found)
     }
 
     /// The first entry of this name.
     pub(super) fn entry(&self, text: &str, key: &str) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.is_named(text, key))
+        self.entries.iter().find(|entry| entry.name(text) == key)
     }
 
-    /// The text of an entry, if its value is text.
-    pub(super) fn text<'a>(&self, text: &'a str, key: &str) -> Option<Cow<'a, str>> {
-        let entry = self.entry(text, key)?;
-        if let Some(value) = entry.one_line(text) {
-            return value;
-        }
-        match self.read(text, entry).0 {
-            FrontMatterValue::Text(value) => Some(Cow::Owned(value)),
-            FrontMatterValue::Null | FrontMatterValue::List(_) | FrontMatterValue::Map(_) => None,
-        }
-    }
-
-    /// The value of an entry.
-    pub(super) fn value(&self, text: &str, entry: &Entry) -> FrontMatterValue {
-        if let Some(value) = entry.one_line(text) {
-            return value.map_or(FrontMatterValue::Null, |value| FrontMatterValue::Text(value.into_owned()));
-        }
-        if !entry.is_multi_line()
-            && let Ok(flow) = flow::read(entry.head(text))
-        {
-            return flow.value;
-        }
-        self.read(text, entry).0
-    }
-
-    /// The value of an entry, with everything that was odd about it.
-    pub(super) fn read(&self, text: &str, entry: &Entry) -> (FrontMatterValue, Vec<Oddity>) {
-        let is_small = self.end - self.fence.next <= yaml::MAX_BYTES;
-        let parser = if is_small { block::Parser::Allowed } else { block::Parser::Forbidden };
-        block::read(text, entry, self.end, parser)
+    /// The first entry of this name and its value.
+    pub(super) fn find(&self, text: &str, key: &str) -> Option<(&Entry, &FrontMatterValue)> {
+        self.entries.iter().zip(&self.values).find(|(entry, _)| entry.name(text) == key)
     }
 }
 
@@ -196,7 +164,8 @@ mod tests {
     fn quoted_and_escaped_keys_are_found_by_name() {
         let text = "---\n\"na\\u006de\": a\n'it''s': b\n---\n";
         let found = FrontMatter::locate(text).unwrap();
-        assert_eq!(found.text(text, "name").as_deref(), Some("a"));
-        assert_eq!(found.text(text, "it's").as_deref(), Some("b"));
+        let value = |key: &str| found.find(text, key).and_then(|(_, value)| value.as_text());
+        assert_eq!(value("name"), Some("a"));
+        assert_eq!(value("it's"), Some("b"));
     }
 }

@@ -43,6 +43,7 @@ impl<'a> Splitter<'a> {
             missing_space: None,
             conflict: None,
             sides: Conflict::default(),
+            values: Vec::new(),
         };
         Splitter { text, found }
     }
