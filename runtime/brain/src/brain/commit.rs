@@ -114,6 +114,7 @@ pub(super) fn commit_step(
     plan: &StepPlan<'_>,
     write_rows: impl FnOnce(&Connection) -> Result<Vec<RowUndo>>,
 ) -> Result<Option<Committed>, CommitError> {
+    let _span = tracing::info_span!("commit", herm.brain = %plan.brain).entered();
     let failed = |source| sql("commit a step", source);
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(failed)?;
     let undo = write_rows(&transaction)?;

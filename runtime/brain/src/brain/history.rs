@@ -19,6 +19,8 @@ pub enum StepKind {
     Curate,
     /// The evolver changed a skill.
     Evolve,
+    /// The trial of a skill ended, and the skill went to the archive.
+    Trial,
     /// A patch of the runtime's settings, role or skills was applied.
     Patch,
     /// Somebody said how good the answer of a settled task was.
@@ -43,7 +45,7 @@ impl StepKind {
         match self {
             Self::Create => "create",
             Self::Task => "task",
-            Self::Maintenance | Self::Curate | Self::Evolve | Self::Patch | Self::Feedback => "maintenance",
+            Self::Maintenance | Self::Curate | Self::Evolve | Self::Trial | Self::Patch | Self::Feedback => "maintenance",
             Self::Import | Self::Adopt => "import",
             Self::Repair => "restore",
             Self::Undo { .. } => "rollback",
@@ -55,6 +57,7 @@ impl StepKind {
         match self {
             Self::Curate => Some("curate"),
             Self::Evolve => Some("evolve"),
+            Self::Trial => Some("trial"),
             Self::Patch => Some("patch"),
             Self::Feedback => Some("feedback"),
             Self::Adopt => Some("adopt"),
@@ -97,6 +100,7 @@ impl StepKind {
             "task" => Ok(Self::Task),
             "curate" => Ok(Self::Curate),
             "evolve" => Ok(Self::Evolve),
+            "trial" => Ok(Self::Trial),
             "patch" => Ok(Self::Patch),
             "feedback" => Ok(Self::Feedback),
             "adopt" => Ok(Self::Adopt),
@@ -245,6 +249,7 @@ mod tests {
             StepKind::Maintenance,
             StepKind::Curate,
             StepKind::Evolve,
+            StepKind::Trial,
             StepKind::Patch,
             StepKind::Feedback,
             StepKind::Import,

@@ -261,7 +261,7 @@ fn archive(brain: &mut Brain, harmful: Vec<Trial>, report: &mut TrialPassReport)
             0 => format!("trial: archived {}, which does harm", first.skill),
             more => format!("trial: archived {} and {more} more, which do harm", first.skill),
         };
-        let settled = brain.settle(&draft, StepKind::Maintenance, &summary)?;
+        let settled = brain.settle(&draft, StepKind::Trial, &summary)?;
         report.settled = settled.moved.then_some(settled);
     }
     Ok(gone)
@@ -339,7 +339,7 @@ pub fn stop(brain: &mut Brain, skill: &Slug, how: StoppedTrial) -> Result<(Trial
         let mut draft = Draft::new();
         put_away(brain, &mut draft, &trial)?;
         let summary = format!("trial: a person archived {skill}");
-        let settled = brain.settle(&draft, StepKind::Maintenance, &summary)?;
+        let settled = brain.settle(&draft, StepKind::Trial, &summary)?;
         return Ok((trial, settled.moved.then_some(settled)));
     }
     brain.write_trials(|writer| writer.put_trial(&trial))?;
