@@ -10,7 +10,6 @@ use herm::memory::{OutcomeSource, OutcomeValue};
 use herm::{Outcome, TaskEvent};
 
 use super::app::App;
-use super::traces::Traces;
 
 /// Upper ends of the buckets of times, in milliseconds.
 const BUCKETS: [u64; 12] = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000];
@@ -254,7 +253,7 @@ impl Meter {
                 "herm_spans_dropped_total",
                 "counter",
                 "Spans that were not sent.",
-                app.traces.as_ref().map_or(0, Traces::dropped),
+                crate::otlp::dropped(),
             ),
             ("herm_uptime_seconds", "gauge", "Seconds since the server began.", app.began.elapsed().as_secs()),
         ] {
