@@ -36,6 +36,7 @@ mod skill_files;
 mod skill_import;
 mod skill_shelf;
 mod skills;
+mod spans;
 mod terminal;
 mod trials;
 mod verifiers;

@@ -45,7 +45,9 @@ impl StepKind {
         match self {
             Self::Create => "create",
             Self::Task => "task",
-            Self::Maintenance | Self::Curate | Self::Evolve | Self::Trial | Self::Patch | Self::Feedback => "maintenance",
+            Self::Maintenance | Self::Curate | Self::Evolve | Self::Trial | Self::Patch | Self::Feedback => {
+                "maintenance"
+            }
             Self::Import | Self::Adopt => "import",
             Self::Repair => "restore",
             Self::Undo { .. } => "rollback",

@@ -383,7 +383,6 @@ fn settle_span(brain: &BrainId, kind: StepKind) -> tracing::Span {
     )
 }
 
-
 /// When the telemetry sidecar is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sidecar {

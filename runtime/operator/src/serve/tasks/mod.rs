@@ -1,7 +1,7 @@
 //! Tasks over HTTP: accepted once, run once, followed or asked for later.
 
-pub(crate) mod feedback;
 mod deadline;
+pub(crate) mod feedback;
 mod request;
 mod restart;
 mod run;

@@ -236,7 +236,17 @@ fn run_again(app: &App, row: TaskRow) -> Result<bool> {
     let ticket = app.queue.enter_again(Arc::clone(&live));
     let (app, till, parent) = (app.clone(), till.map(Arc::new), None);
     start(
-        TaskExecution { app, job, live, deadline, till, reserved, parent, spent: TaskCost::default(), earlier: row.tries },
+        TaskExecution {
+            app,
+            job,
+            live,
+            deadline,
+            till,
+            reserved,
+            parent,
+            spent: TaskCost::default(),
+            earlier: row.tries,
+        },
         ticket,
     );
     Ok(true)

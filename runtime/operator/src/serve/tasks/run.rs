@@ -174,7 +174,8 @@ pub(crate) async fn accept(app: &App, caller: &Caller, job: Job, headers: &Heade
     let live = Arc::new(LiveTask::new(job.id.clone(), job.agent.clone(), job.owner.clone(), job.durable, now));
     let leaving = Leaving::new(Arc::clone(&live), job.on_disconnect);
     let parent = CallerTrace::of(headers);
-    let taking = TaskIntake { app: app.clone(), caller: caller.clone(), live: Arc::clone(&live), deadline, paid, parent };
+    let taking =
+        TaskIntake { app: app.clone(), caller: caller.clone(), live: Arc::clone(&live), deadline, paid, parent };
     let taken = tokio::spawn(taking.take(job)).await;
     match taken.map_err(|_| Error::internal("accepting a task was interrupted"))?? {
         None => Ok(Accepted::Live(live, leaving)),

@@ -210,8 +210,7 @@ impl TaskExecution {
         self.earlier.count_last();
         // Only tells that it has begun: a restart asks the brain.
         let _ = self.note().await;
-        let mut trying =
-            RetryState { durable: self.job.durable, deadline: self.deadline, attempts: 0, counted: 0 };
+        let mut trying = RetryState { durable: self.job.durable, deadline: self.deadline, attempts: 0, counted: 0 };
         let mut backoff = Backoff::default();
         loop {
             let (came, has_asked) = self.attempt().await;
