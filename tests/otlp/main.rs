@@ -128,7 +128,7 @@ async fn the_standard_variables_name_the_service_the_headers_and_the_encoding() 
                 &[
                     ("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("{address}/")),
                     ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol),
-                    ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Basic%20YTpi,x-team = agents"),
+                    ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Basic%20YTpi,x-team=agents"),
                     ("OTEL_SERVICE_NAME", "night-shift"),
                 ],
             );

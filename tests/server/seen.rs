@@ -128,10 +128,7 @@ fn a_build_without_otlp_says_that_it_sends_no_traces_and_serves() {
     assert_eq!(run(&serving.client(), "7", "go").status, 200);
     assert!(serving.stop().success());
     let logged = operator.logged();
-    assert!(
-        logged.contains("OTEL_EXPORTER_OTLP_ENDPOINT is set, and this herm was built without the feature `otlp`"),
-        "{logged}"
-    );
+    assert!(logged.contains("this herm was built without the feature `otlp`"), "{logged}");
 }
 
 #[test]

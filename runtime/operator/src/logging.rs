@@ -46,7 +46,7 @@ pub(crate) fn start(cli: &Cli) -> Result<()> {
     tracing_subscriber::registry().with(traces).with(lines.with_filter(wanted.with_max_level_hint(level))).init();
     if !cfg!(feature = "otlp") && matches!(collector, Ok(Some(_))) {
         tracing::warn!(
-            "OTEL_EXPORTER_OTLP_ENDPOINT is set, and this herm was built without the feature `otlp`: no traces are sent"
+            "the OTEL_ variables name a collector, and this herm was built without the feature `otlp`: no traces are sent"
         );
     }
     collector.map(drop).and(started)
