@@ -160,7 +160,7 @@ const STEP_WRITERS: [(&str, &[&str]); 6] = [
     ("add_step(", &["commit.rs", "journal.rs", "repair.rs"]),
     ("save_lock(", &["commit.rs", "journal.rs", "rewind.rs"]),
     ("receipt_log::add", &["repair.rs"]),
-    ("sign_step(", &["commit.rs", "receipt_log.rs"]),
+    ("receipt_log::sign_step", &["commit.rs"]),
     ("INSERT INTO steps", &["journal.rs"]),
     ("INSERT INTO receipts", &["receipt_log.rs"]),
 ];
