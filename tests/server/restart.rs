@@ -266,3 +266,26 @@ fn a_failure_that_changed_nothing_does_not_stay_with_its_key() {
     let answer = run(&client, "7", "go");
     assert_eq!((answer.status, &answer.json()["state"]), (200, &json!("done")));
 }
+
+#[test]
+fn a_task_whose_deadline_passed_while_no_server_ran_ends_and_says_so() {
+    let model = ModelServer::start(vec![Step::never(), Step::chat(DONE)]);
+    let operator = with_model(&model);
+    let serving = operator.serve();
+    let keyed = |serving: &herm_tests::operator::Serving| serving.client().with("idempotency-key", "k");
+    let task = name(&run(&keyed(&serving).with("prefer", "respond-async"), "7", "go"));
+    until("a request", || (!model.requests().is_empty()).then_some(()));
+    serving.kill();
+    // As if the server had been down for as long as the task may take.
+    let book = rusqlite::Connection::open(operator.brains().join(".operator/book.db")).unwrap();
+    assert_eq!(book.execute("UPDATE tasks SET deadline = created_at", []).unwrap(), 1);
+    drop(book);
+    let serving = operator.serve();
+    let view = over(&serving.client(), &task);
+    let said = "the deadline of this task passed while the server did not run";
+    assert_eq!((&view["state"], &view["problem"]["detail"]), (&json!("failed"), &json!(said)), "{view}");
+    assert_eq!(model.requests().len(), 1, "the model is not asked for it again");
+    // Nothing was changed, so the same key may ask again.
+    let again = run(&keyed(&serving), "7", "go");
+    assert_eq!((again.status, &again.json()["state"]), (200, &json!("done")), "{again:?}");
+}

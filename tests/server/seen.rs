@@ -1,12 +1,9 @@
 //! What is seen from outside: probes, counters, logs, the document of the API, a terminal.
 
-use std::sync::{Arc, Mutex};
-
 use herm_tests::model_server::{ModelServer, Step};
-use herm_tests::web_server;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{answering, answering_and, operator, run, until, vault, with_model};
+use crate::{answering, answering_and, operator, run, until, with_model};
 
 const DONE: &str = r#"{"done":1,"summary":"done","findings":[],"checked":[],"limits":[]}"#;
 
@@ -123,65 +120,24 @@ fn top_shows_a_server_and_says_what_is_wrong_without_one() {
     assert!(gone.stderr.contains("cannot reach"), "{gone:?}");
 }
 
-/// A collector that keeps the spans it gets.
-async fn collector() -> (String, Arc<Mutex<Vec<Value>>>) {
-    let spans: Arc<Mutex<Vec<Value>>> = Arc::default();
-    let kept = Arc::clone(&spans);
-    let address = web_server::serve(Arc::new(move |asked| {
-        assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/v1/traces"));
-        let body: Value = serde_json::from_slice(&asked.body).unwrap();
-        let scope = &body["resourceSpans"][0]["scopeSpans"][0];
-        kept.lock().unwrap().extend(scope["spans"].as_array().unwrap().iter().cloned());
-        (200, Vec::new())
-    }))
-    .await;
-    (address, spans)
-}
-
-fn attribute<'a>(span: &'a Value, name: &str) -> Option<&'a Value> {
-    let all = span["attributes"].as_array()?;
-    all.iter().find(|pair| pair["key"] == name)?["value"].as_object()?.values().next()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_is_a_trace_by_the_conventions_and_tells_no_words_unless_asked() {
-    for content in ["false", "true"] {
-        let (address, spans) = collector().await;
-        let found = tokio::task::spawn_blocking(move || {
-            let operator = operator();
-            let serving = operator.serve_in(
-                &[],
-                &[
-                    ("OTEL_EXPORTER_OTLP_ENDPOINT", &address),
-                    ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", content),
-                ],
-            );
-            let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-            run(&serving.client().with("traceparent", parent), "1", &vault());
-            let root = |spans: &[Value]| spans.iter().find(|span| span["name"] == "invoke_agent 1").cloned();
-            let root = until("the span of the task", || root(&spans.lock().unwrap()));
-            assert_eq!(root["traceId"], "0af7651916cd43dd8448eb211c80319c");
-            assert_eq!(root["parentSpanId"], "b7ad6b7169203331");
-            assert_eq!(attribute(&root, "gen_ai.operation.name"), Some(&json!("invoke_agent")));
-            assert_eq!(attribute(&root, "gen_ai.agent.id"), Some(&json!("1")));
-            assert_eq!(attribute(&root, "herm.status"), Some(&json!("converged")));
-            let all = spans.lock().unwrap().clone();
-            let named = |name: &str| all.iter().filter(|span| span["name"] == name).count();
-            assert_eq!((named("chat"), named("execute_tool scan")), (7, 1), "{all:?}");
-            for span in all.iter().filter(|span| span["name"] != "invoke_agent 1") {
-                assert_eq!((&span["traceId"], &span["parentSpanId"]), (&root["traceId"], &root["spanId"]));
-            }
-            serde_json::to_string(&all).unwrap()
-        });
-        let found = found.await.unwrap();
-        assert_eq!(found.contains("pragma solidity"), content == "true", "content is {content}");
-    }
+#[test]
+#[cfg(not(feature = "otlp"))]
+fn a_build_without_otlp_says_that_it_sends_no_traces_and_serves() {
+    let operator = answering(DONE);
+    let serving = operator.serve_in(&[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")]);
+    assert_eq!(run(&serving.client(), "7", "go").status, 200);
+    assert!(serving.stop().success());
+    let logged = operator.logged();
+    assert!(logged.contains("this herm was built without the feature `otlp`"), "{logged}");
 }
 
 #[test]
-fn a_collector_that_is_not_there_costs_nothing_but_spans() {
+fn a_protocol_for_traces_that_cannot_be_spoken_is_refused_at_the_start() {
     let operator = operator();
-    let serving = operator.serve_in(&[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")]);
-    assert_eq!(run(&serving.client(), "1", &vault()).status, 200);
-    assert!(serving.stop().success());
+    let mut command = operator.herm().command(&["serve", "--listen", "127.0.0.1:0"]);
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
+    let refused = command.envs(variables).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("OTEL_EXPORTER_OTLP_PROTOCOL=grpc is not supported"), "{said}");
+    assert!(said.contains("http/json or http/protobuf"), "{said}");
 }

@@ -153,3 +153,34 @@ fn the_bare_library_is_small() {
     }
     assert!(names.len() <= MOST_PACKAGES, "the bare library compiles {} packages: {names:?}", names.len());
 }
+
+/// Who may write a step, its lock or its receipt, beside the place that defines the call: the one commit path; the repair,
+/// which keeps the receipts of lost steps in the chain; and the rewinding of a copy for a replay.
+const STEP_WRITERS: [(&str, &[&str]); 6] = [
+    ("add_step(", &["commit.rs", "journal.rs", "repair.rs"]),
+    ("save_lock(", &["commit.rs", "journal.rs", "rewind.rs"]),
+    ("receipt_log::add", &["repair.rs"]),
+    ("receipt_log::sign_step", &["commit.rs"]),
+    ("INSERT INTO steps", &["journal.rs"]),
+    ("INSERT INTO receipts", &["receipt_log.rs"]),
+];
+
+#[test]
+fn a_step_is_written_by_the_one_commit_path_and_two_named_exceptions() {
+    let dir = runtime().join("brain/src");
+    let mut files = Vec::new();
+    sources(&dir, &mut files);
+    let texts: Vec<(String, String)> = files
+        .iter()
+        .map(|file| {
+            let name = file.file_name().and_then(|name| name.to_str()).expect("UTF-8").to_owned();
+            (name, std::fs::read_to_string(file).expect("a file"))
+        })
+        .collect();
+    let holding = |part: &str| -> BTreeSet<&str> {
+        texts.iter().filter(|(_, text)| text.contains(part)).map(|(name, _)| name.as_str()).collect()
+    };
+    for (writes, allowed) in STEP_WRITERS {
+        assert_eq!(holding(writes), allowed.iter().copied().collect(), "{writes}");
+    }
+}

@@ -38,6 +38,7 @@ mod skill_import;
 mod skill_index;
 mod skill_shelf;
 mod skills;
+mod spans;
 mod terminal;
 mod trials;
 mod verifiers;

@@ -12,6 +12,8 @@ pub struct Asked {
     pub method: String,
     /// Path and query.
     pub path: String,
+    /// The headers, by their names in lower case.
+    pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
@@ -42,12 +44,15 @@ async fn one(socket: TcpStream, answer: &Answering) -> std::io::Result<()> {
         }
         let mut parts = first.split_whitespace().map(str::to_owned);
         let (method, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let mut length = 0;
+        let (mut length, mut headers) = (0, Vec::new());
         loop {
             let mut line = String::new();
             stream.read_line(&mut line).await?;
             if line.trim().is_empty() {
                 break;
+            }
+            if let Some((name, value)) = line.split_once(':') {
+                headers.push((name.trim().to_lowercase(), value.trim().to_owned()));
             }
             if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
                 length = value.trim().parse().unwrap_or(0);
@@ -55,7 +60,7 @@ async fn one(socket: TcpStream, answer: &Answering) -> std::io::Result<()> {
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await?;
-        let (status, body) = answer(Asked { method, path, body });
+        let (status, body) = answer(Asked { method, path, headers, body });
         let head = format!("HTTP/1.1 {status} so\r\ncontent-length: {}\r\n\r\n", body.len());
         stream.get_mut().write_all(head.as_bytes()).await?;
         stream.get_mut().write_all(&body).await?;

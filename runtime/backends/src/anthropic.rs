@@ -82,6 +82,10 @@ impl Backend for Anthropic {
         &self.name
     }
 
+    fn model(&self) -> Option<&str> {
+        Some(&self.model)
+    }
+
     fn capabilities(&self) -> Capabilities {
         let preload_bytes = crate::PRELOAD_BYTES;
         Capabilities { preload_bytes, context_bytes: self.context_bytes, price: self.price, ..Capabilities::default() }

@@ -121,6 +121,10 @@ impl Backend for OpenAi {
         &self.name
     }
 
+    fn model(&self) -> Option<&str> {
+        Some(&self.model)
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             constrains_replies: self.schema != SchemaMode::Words && !self.quirks.known().has(Quirk::NoSchema),

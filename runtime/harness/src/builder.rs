@@ -47,6 +47,7 @@ pub struct HarnessBuilder {
     learning: LearningOptions,
     trials: TrialPolicy,
     sharing: bool,
+    trace_content: bool,
     pool_bytes: usize,
     keep_transcripts: u64,
     curating: Option<CuratorOptions>,
@@ -75,6 +76,7 @@ impl Default for HarnessBuilder {
             learning: LearningOptions::default(),
             trials: TrialPolicy::default(),
             sharing: false,
+            trace_content: false,
             pool_bytes: POOL_BYTES,
             keep_transcripts: KEEP_TRANSCRIPTS,
             curating: Some(CuratorOptions::default()),
@@ -185,6 +187,13 @@ impl HarnessBuilder {
     /// skills. Off, unless said.
     pub fn sharing(mut self, sharing: bool) -> Self {
         self.sharing = sharing;
+        self
+    }
+
+    /// Whether `tracing` spans hold questions, replies, arguments of tools and answers: the first 8 KiB of each, without
+    /// what looks like a secret. Off, unless said: who reads the spans reads what subscribers said.
+    pub fn trace_content(mut self, trace_content: bool) -> Self {
+        self.trace_content = trace_content;
         self
     }
 
@@ -335,6 +344,7 @@ impl HarnessBuilder {
             trials: Mutex::default(),
             examples: Arc::default(),
             sharing: self.sharing,
+            trace_content: self.trace_content,
             pool: Pool::new(self.pool_bytes),
             keep_transcripts: self.keep_transcripts,
             curating: self.curating,

@@ -122,6 +122,8 @@ pub(crate) struct Inner {
     /// Examples that were read already, of all brains.
     examples: Arc<ExampleCache>,
     sharing: bool,
+    /// Whether spans hold what was said.
+    trace_content: bool,
     pool: Pool,
     keep_transcripts: u64,
     surroundings: Arc<SkillEnv>,

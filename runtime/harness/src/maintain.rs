@@ -116,7 +116,9 @@ impl Harness {
     pub async fn maintain(&self, id: &BrainId) -> Result<MaintenanceReport> {
         let (mut place, wanting) = self.inner.open(id).await?;
         let inner = Arc::clone(&self.inner);
+        let span = tracing::info_span!("maintain", herm.brain = %id);
         let done = tokio::task::spawn_blocking(move || {
+            let _span = span.entered();
             let brain = place.as_mut().ok_or_else(|| Error::internal("the brain is not open"))?;
             let maintained = inner.curate(brain).and_then(|curator| {
                 let trials = inner.conclude_trials(brain, TrialScope::All)?;
@@ -232,6 +234,7 @@ impl Inner {
     pub(super) fn maintain_place(self: &Arc<Self>, mut place: BrainGuard, wanting: Waiter) {
         let mut id = None;
         if let Some(brain) = place.as_mut() {
+            tracing::Span::current().record("herm.brain", tracing::field::display(brain.id()));
             id = Some(brain.id().clone());
             let told = |brain: &Brain, error: Error| {
                 tracing::warn!(brain = %brain.id(), %error, "maintenance did not finish; the next pass goes on");

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::{BrainGuard, Harness, Inner};
 use crate::brain::{OnExisting, Reader, SettledStep};
@@ -213,9 +214,11 @@ impl Inner {
     /// One push, with a note in the brain of how it went.
     async fn push(&self, snapshots: &Snapshots, id: &BrainId) -> Result<PushReport> {
         let vault = &snapshots.how.vault;
-        let pushed = vault.push(&self.layout, id).await;
+        let span = snapshot_span(id);
+        let pushed = vault.push(&self.layout, id).instrument(span.clone()).await;
         match &pushed {
             Ok(done) => {
+                span.record("herm.version", done.head.version).record("herm.bytes", done.bytes);
                 snapshots.troubled().remove(id);
                 snapshots.pushed.fetch_add(1, Ordering::SeqCst);
                 snapshots.bytes.fetch_add(done.bytes, Ordering::SeqCst);
@@ -224,6 +227,7 @@ impl Inner {
                 self.note(id, |outbox, store| outbox.arrived(store, arrived));
             }
             Err(error) => {
+                span.record("error.type", error.kind().name()).record("otel.status_code", "ERROR");
                 snapshots.failed.fetch_add(1, Ordering::SeqCst);
                 snapshots.troubled().insert(id.clone());
                 if error.kind() == ErrorKind::Conflict {
@@ -559,6 +563,19 @@ impl Inner {
             tokio::task::spawn_blocking(move || Reader::open(&layout, &id)?.has_been(version, &hash, None)).await;
         looked.map_err(|_| Error::internal("looking at a brain was interrupted"))?
     }
+}
+
+/// The span of one push of a brain into the store.
+fn snapshot_span(id: &BrainId) -> tracing::Span {
+    tracing::info_span!(
+        "snapshot",
+        otel.kind = "client",
+        otel.status_code = tracing::field::Empty,
+        herm.brain = %id,
+        herm.version = tracing::field::Empty,
+        herm.bytes = tracing::field::Empty,
+        error.type = tracing::field::Empty,
+    )
 }
 
 /// Renews a lease until it is dropped.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span, field};
 
 use super::agents::HarnessAgents;
 use super::snapshots::PushedStep;
@@ -18,7 +19,7 @@ use crate::memory::TaskOutcome;
 use crate::session::{AnswerRelease, CancelToken, EventSender, FinishedTask, LiveTools, TaskRun, task_record};
 use crate::skill::command;
 use crate::task::{ChangedSkill, Outcome, SettleMode, Task, TaskEvent, TaskLimits, TaskStatus};
-use crate::tool::{SessionEnv, SkillRules, TaskFrame, ToolContext, WorkingCopy, with_working_copy};
+use crate::tool::{SessionEnv, SkillRules, TaskFrame, ToolContext, WorkingCopy, traced, with_working_copy};
 
 /// What a task has cost so far, for whoever pays also where no outcome comes of it. All clones are one.
 #[derive(Debug, Clone, Default)]
@@ -45,13 +46,23 @@ pub struct RunOptions {
     /// For how long a step that the machine cannot write now, a full disk for one, is tried again before the task is given
     /// up: what the model said was paid for.
     pub patience: Duration,
+    /// When the task has to be done, where that was fixed before, waiting included; otherwise its limits say it, from now
+    /// on.
+    pub until: Option<Instant>,
 }
 
 impl Harness {
     /// Like [`run`](Self::run), with events and a way to end the task early.
     pub async fn run_with(&self, id: &BrainId, task: Task, watch: RunOptions) -> Result<Outcome> {
         task.validate()?;
-        let until = Instant::now() + task.limits.deadline();
+        let span = task_span(id);
+        let ended = self.run_in_span(id, task, watch, &span).instrument(span.clone()).await;
+        self.inner.record_end(&span, &ended);
+        ended
+    }
+
+    async fn run_in_span(&self, id: &BrainId, task: Task, watch: RunOptions, span: &Span) -> Result<Outcome> {
+        let until = watch.until.unwrap_or_else(|| Instant::now() + task.limits.deadline());
         let inner = &self.inner;
         let known = match command::is_reload(&task.input)? {
             true => Some(inner.reload_by_command(id, &task).await?),
@@ -87,6 +98,10 @@ impl Harness {
             Some(id) => id,
             None => TaskId::new(at, &*inner.random)?,
         };
+        span.record("gen_ai.conversation.id", task_id.as_str());
+        if inner.trace_content {
+            span.record("gen_ai.input.messages", traced(&task.input));
+        }
         let mut path = task.path;
         path.push(id.clone());
         let frame = Arc::new(TaskFrame {
@@ -115,7 +130,8 @@ impl Harness {
         let desk = Arc::new(Mutex::new(WorkingCopy::new(place, at).in_session(around)));
         let agents = Arc::new(HarnessAgents::new(inner, task.asking.clone()));
         let cx = ToolContext::new(Arc::clone(&frame), Arc::clone(&desk), Arc::clone(&inner.secrets), Some(agents))
-            .with_meaning(inner.meaning());
+            .with_meaning(inner.meaning())
+            .tracing_content(inner.trace_content);
         if let Some(events) = &watch.events {
             let backend = chain.backends.first().map(|backend| backend.name().to_owned()).unwrap_or_default();
             // Nobody listens any more: the task goes on all the same.
@@ -232,8 +248,60 @@ impl Inner {
             Err(_) => return,
         };
         let inner = Arc::clone(self);
-        tokio::task::spawn_blocking(move || inner.maintain_place(place, wanting));
+        // Not a part of the task, whose caller has the answer: a span of its own that refers to the task's.
+        let span = tracing::info_span!(parent: None, "maintain", herm.brain = field::Empty);
+        span.follows_from(Span::current());
+        tokio::task::spawn_blocking(move || span.in_scope(|| inner.maintain_place(place, wanting)));
     }
+
+    /// Says on the span of a task how it ended.
+    fn record_end(&self, span: &Span, ended: &Result<Outcome>) {
+        if span.is_disabled() {
+            return;
+        }
+        let failed = match ended {
+            Ok(outcome) => {
+                let tokens = outcome.usage.tokens.or(outcome.usage.estimated).unwrap_or_default();
+                span.record("gen_ai.provider.name", outcome.backend.as_str())
+                    .record("gen_ai.response.model", outcome.model.as_deref())
+                    .record("gen_ai.usage.input_tokens", tokens.input)
+                    .record("gen_ai.usage.output_tokens", tokens.output)
+                    .record("herm.status", outcome.status.name())
+                    .record("herm.turns", outcome.turns)
+                    .record("herm.version", outcome.settled.as_ref().map(|settled| settled.version));
+                if let Some(answer) = outcome.answer.as_deref().filter(|_| self.trace_content) {
+                    span.record("gen_ai.output.messages", traced(answer));
+                }
+                (outcome.status != TaskStatus::Converged).then(|| outcome.stop.name())
+            }
+            Err(error) => Some(error.kind().name()),
+        };
+        if let Some(failed) = failed {
+            span.record("error.type", failed).record("otel.status_code", "ERROR");
+        }
+    }
+}
+
+/// The span of one task, from here to its answer, with the names of OpenTelemetry's conventions for generative models.
+fn task_span(id: &BrainId) -> Span {
+    tracing::info_span!(
+        "task",
+        otel.name = %format_args!("invoke_agent {id}"),
+        otel.status_code = field::Empty,
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.agent.id = %id,
+        gen_ai.conversation.id = field::Empty,
+        gen_ai.provider.name = field::Empty,
+        gen_ai.response.model = field::Empty,
+        gen_ai.usage.input_tokens = field::Empty,
+        gen_ai.usage.output_tokens = field::Empty,
+        gen_ai.input.messages = field::Empty,
+        gen_ai.output.messages = field::Empty,
+        herm.status = field::Empty,
+        herm.turns = field::Empty,
+        herm.version = field::Empty,
+        error.type = field::Empty,
+    )
 }
 
 fn keep_settled(outcome: &mut Outcome, settled: SettledStep) {

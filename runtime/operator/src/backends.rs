@@ -72,7 +72,10 @@ pub(crate) fn server_harness(
 ) -> Result<Harness> {
     let detector = settings.detecting()?.map(Detector::new).transpose()?;
     let after = detector.map(|detector| Arc::new(detector) as Arc<dyn SessionHook>);
-    builder(settings, None, None, tools, snapshotting)?.after_session(after).build()
+    builder(settings, None, None, tools, snapshotting)?
+        .after_session(after)
+        .trace_content(crate::otlp::captures_content())
+        .build()
 }
 
 fn builder(

@@ -22,6 +22,7 @@
 //! | `local` | off | a language model inside the process: the backend `local`, and `herm models` |
 //! | `semantic` | off | `[semantic]` in the configuration: texts compared by what they mean |
 //! | `mcp` | off | MCP servers as tools, and herm as an MCP server |
+//! | `otlp` | off | spans of tasks to an OpenTelemetry collector, where the `OTEL_…` variables say |
 
 mod backends;
 mod bench;
@@ -33,6 +34,7 @@ mod live;
 mod local_models;
 mod logging;
 mod mcp;
+mod otlp;
 mod output;
 mod seeds;
 mod serve;
@@ -53,9 +55,11 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return output::usage(&error),
     };
-    logging::start(&cli);
+    let started = logging::start(&cli);
     let style = output::Style::of(&cli);
-    match commands::run(&cli) {
+    let done = started.and_then(|()| commands::run(&cli));
+    otlp::shutdown();
+    match done {
         Ok(answer) => output::answer(&answer, style),
         Err(error) => output::error(&error, style),
     }

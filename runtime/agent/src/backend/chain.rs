@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
+use tracing::{Instrument as _, Span, field};
 
 use super::{Advice, Backend, BackendError, Completion, CompletionRequest, ErrorClass};
 
@@ -61,6 +62,8 @@ pub struct ChainResponse {
     pub backend: Arc<dyn Backend>,
     /// How many attempts it took, at all backends together.
     pub attempts: u32,
+    /// The span of the attempt that was answered. It ends when the answer is dropped.
+    pub(crate) span: Span,
 }
 
 /// One attempt that failed.
@@ -96,10 +99,16 @@ impl Chain {
             let mut bad_replies = 0;
             for number in 1.. {
                 attempts += 1;
-                let error = match self.try_once(backend.as_ref(), ask, until).await {
-                    Ok(completion) => return Ok(ChainResponse { completion, backend: Arc::clone(backend), attempts }),
+                let span = chat_span(backend.as_ref(), ask);
+                let error = match self.try_once(backend.as_ref(), ask, until).instrument(span.clone()).await {
+                    Ok(completion) => {
+                        record_reply(&span, &completion);
+                        return Ok(ChainResponse { completion, backend: Arc::clone(backend), attempts, span });
+                    }
                     Err(error) => error,
                 };
+                span.record("error.type", error.class.name()).record("otel.status_code", "ERROR");
+                drop(span);
                 bad_replies += u32::from(error.class == ErrorClass::BadReply);
                 let wait = match error.class.advice() {
                     Advice::Retry if number < self.policy.attempts && bad_replies < self.policy.bad_replies.max(1) => {
@@ -141,6 +150,45 @@ impl Chain {
             Ok(answer) => answer,
             Err(_) => Err(late("did not answer before the deadline")),
         }
+    }
+}
+
+/// The span of one attempt at one backend, with the names of OpenTelemetry's conventions for generative models.
+fn chat_span(backend: &dyn Backend, ask: &CompletionRequest) -> Span {
+    tracing::info_span!(
+        "chat",
+        otel.name = %ChatName(backend.model()),
+        otel.kind = "client",
+        otel.status_code = field::Empty,
+        gen_ai.operation.name = "chat",
+        gen_ai.provider.name = backend.name(),
+        gen_ai.request.model = backend.model(),
+        gen_ai.request.max_tokens = ask.max_output_tokens,
+        gen_ai.request.temperature = f64::from(ask.temperature),
+        gen_ai.response.model = field::Empty,
+        gen_ai.usage.input_tokens = field::Empty,
+        gen_ai.usage.output_tokens = field::Empty,
+        gen_ai.output.messages = field::Empty,
+        error.type = field::Empty,
+    )
+}
+
+/// The name of the span of an attempt, as the conventions make it.
+struct ChatName<'a>(Option<&'a str>);
+
+impl std::fmt::Display for ChatName<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(model) => write!(f, "chat {model}"),
+            None => f.write_str("chat"),
+        }
+    }
+}
+
+fn record_reply(span: &Span, completion: &Completion) {
+    span.record("gen_ai.response.model", completion.model.as_str());
+    if let Some(tokens) = completion.tokens {
+        span.record("gen_ai.usage.input_tokens", tokens.input).record("gen_ai.usage.output_tokens", tokens.output);
     }
 }
 

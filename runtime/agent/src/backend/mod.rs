@@ -165,6 +165,11 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     /// Its short name: `openai`, `reflex`.
     fn name(&self) -> &str;
 
+    /// The model it asks for, where it asks for one by name; spans of its replies carry it.
+    fn model(&self) -> Option<&str> {
+        None
+    }
+
     /// What it can do beyond answering.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use serde_json::Value;
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
 
 use super::legal::LegalReplies;
 use super::machine::{Legal, Machine, Next, ReplyEffect, Stop, ToolCall, TurnRequest};
@@ -16,7 +17,7 @@ use crate::ids::Random;
 use crate::memory::EvidenceStatus;
 use crate::session::exemplar::Plan;
 use crate::task::{StopReason, TaskEvent, TaskLimits, TaskUsage};
-use crate::tool::{ToolContext, ToolReport, ToolSpec, Toolbox, dispatch};
+use crate::tool::{ToolContext, ToolReport, ToolSpec, Toolbox, dispatch, traced};
 
 /// The first tries and the last word vary a little; tool calls should not.
 const TEMPERATURE: f32 = 0.1;
@@ -175,14 +176,17 @@ impl Session<'_> {
             backend: self.chain.backends.first().map(|backend| backend.name().to_owned()).unwrap_or_default(),
             attestation: None,
         };
+        // A turn is a reply and the call that it asks for.
+        let mut span = Span::none();
         loop {
             match machine.next() {
                 Next::Done(_) => return driven,
                 Next::Ask(question) => {
                     let turn = u32::from(question.turn);
+                    span = tracing::info_span!("turn", herm.turn = turn);
                     self.emit(|| TaskEvent::TurnStarted { turn, of: u32::from(self.limits.turns) });
                     let started = Instant::now();
-                    match self.reply(machine, question, &mut driven).await {
+                    match self.reply(machine, question, &mut driven).instrument(span.clone()).await {
                         Ok(completion) => {
                             let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
                             self.heard(machine, completion, millis, &mut driven);
@@ -196,7 +200,8 @@ impl Session<'_> {
                 }
                 Next::Call(call) => {
                     let call = call.clone();
-                    if let Err((reason, message)) = self.call(machine, call, &mut driven).await {
+                    if let Err((reason, message)) = self.call(machine, call, &mut driven).instrument(span.clone()).await
+                    {
                         machine.end(reason, message);
                     }
                 }
@@ -362,7 +367,10 @@ impl Session<'_> {
             answered = self.chain.ask(ask, self.until, &jitter, &heard) => answered,
         };
         driven.usage.retries += retries.load(std::sync::atomic::Ordering::Relaxed);
-        let ChainResponse { completion, backend, .. } = answered.map_err(NoReply::Backend)?;
+        let ChainResponse { completion, backend, span, .. } = answered.map_err(NoReply::Backend)?;
+        if self.cx.traces_content() {
+            span.record("gen_ai.output.messages", traced(&completion.text));
+        }
         count(&mut driven.usage, ask, &completion, backend.capabilities().price);
         driven.model = Some(completion.model.clone());
         driven.backend = backend.name().to_owned();

@@ -14,7 +14,9 @@ use super::working_copy::WorkingCopy;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, TaskId};
+use crate::redact::redact;
 use crate::skill::command;
+use crate::text;
 
 /// The task a tool runs for.
 #[derive(Debug, Clone)]
@@ -159,6 +161,15 @@ pub struct ToolContext {
     quick: bool,
     /// A call that went well then is replayed.
     went_well: bool,
+    traces_content: bool,
+}
+
+/// The longest text in a span, in bytes.
+const TRACED_BYTES: usize = 8 << 10;
+
+/// What a span holds of a text, where it may hold any: its beginning, without what looks like a secret.
+pub fn traced(text: &str) -> String {
+    redact(text::head(text, TRACED_BYTES).as_str())
 }
 
 impl ToolContext {
@@ -173,7 +184,19 @@ impl ToolContext {
             // Whoever makes a context of a subscriber's task guards its words: nobody has to think of it.
             desk.lock().unwrap_or_else(PoisonError::into_inner).keep_private(&frame.input);
         }
-        Self { frame, desk, secrets, agents, meaning: None, turn: Arc::default(), quick: false, went_well: false }
+        let (meaning, turn) = (None, Arc::default());
+        Self { frame, desk, secrets, agents, meaning, turn, quick: false, went_well: false, traces_content: false }
+    }
+
+    /// The same with spans that hold what was said and what tools were called with, which they do not otherwise.
+    #[must_use]
+    pub fn tracing_content(self, traces_content: bool) -> Self {
+        Self { traces_content, ..self }
+    }
+
+    /// Whether spans hold what was said.
+    pub fn traces_content(&self) -> bool {
+        self.traces_content
     }
 
     /// The same with a model that says what texts mean.
@@ -254,10 +277,12 @@ where
     T: Send + 'static,
     W: FnOnce(&mut WorkingCopy) -> Result<T> + Send + 'static,
 {
-    let desk = Arc::clone(desk);
-    let worked = tokio::task::spawn_blocking(move || match desk.lock() {
-        Ok(mut desk) => work_at(&mut desk, work),
-        Err(_) => Err(left_in_the_middle()),
+    let (desk, span) = (Arc::clone(desk), tracing::Span::current());
+    let worked = tokio::task::spawn_blocking(move || {
+        span.in_scope(|| match desk.lock() {
+            Ok(mut desk) => work_at(&mut desk, work),
+            Err(_) => Err(left_in_the_middle()),
+        })
     });
     match worked.await {
         Ok(done) => done,

@@ -8,8 +8,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span, field};
 
-use super::context::ToolContext;
+use super::context::{ToolContext, traced};
 use super::{Tool, ToolOutput};
 use crate::error::ErrorKind;
 use crate::memory::{EvidenceStatus, MemorySource};
@@ -90,6 +91,40 @@ pub(crate) async fn dispatch_to_end(
     cx: &ToolContext,
     until: Instant,
 ) -> (ToolReport, CallEnd) {
+    let span = tool_span(&tool.spec().name);
+    if cx.traces_content() && !span.is_disabled() {
+        let args = serde_json::to_string(&args).unwrap_or_default();
+        span.record("gen_ai.tool.call.arguments", traced(&cx.secrets().redact(args)));
+    }
+    let (report, end) = dispatch_in_span(tool, args, cx, until).instrument(span.clone()).await;
+    span.record("herm.status", report.status.name());
+    if report.status != EvidenceStatus::Ok {
+        span.record("error.type", report.status.name()).record("otel.status_code", "ERROR");
+    }
+    (report, end)
+}
+
+/// The span of one call, with the names of OpenTelemetry's conventions for generative models.
+fn tool_span(name: &str) -> Span {
+    tracing::info_span!(
+        "tool",
+        otel.name = %format_args!("execute_tool {name}"),
+        otel.status_code = field::Empty,
+        gen_ai.operation.name = "execute_tool",
+        gen_ai.tool.name = name,
+        gen_ai.tool.type = "function",
+        gen_ai.tool.call.arguments = field::Empty,
+        herm.status = field::Empty,
+        error.type = field::Empty,
+    )
+}
+
+async fn dispatch_in_span(
+    tool: &Arc<dyn Tool>,
+    args: Map<String, Value>,
+    cx: &ToolContext,
+    until: Instant,
+) -> (ToolReport, CallEnd) {
     let refused = |text: String, summary: String| (ToolReport::refused(text, summary), CallEnd::Said);
     let card = tool.spec();
     let value = Value::Object(args);
@@ -164,7 +199,7 @@ async fn call_apart(
     limit: Instant,
 ) -> Result<crate::error::Result<ToolOutput>, Cut> {
     let mut call = tokio::task::JoinSet::new();
-    call.spawn(async move { tool.call(args, &cx).await });
+    call.spawn(async move { tool.call(args, &cx).await }.in_current_span());
     match tokio::time::timeout_at(limit, call.join_next()).await {
         Err(_) => Err(Cut::Late),
         Ok(Some(Ok(returned))) => Ok(returned),

@@ -20,7 +20,7 @@ mod sandboxed;
 mod toolbox;
 mod working_copy;
 
-pub use context::{Agents, AnswerKeeping, AskRules, Secrets, TaskFrame, ToolContext};
+pub use context::{Agents, AnswerKeeping, AskRules, Secrets, TaskFrame, ToolContext, traced};
 pub use context::{with_working_copy, with_working_copy_inline};
 pub(crate) use dispatch::{CallEnd, dispatch_to_end};
 pub use dispatch::{Disclosure, ToolReport, dispatch};

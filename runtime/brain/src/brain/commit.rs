@@ -114,6 +114,7 @@ pub(super) fn commit_step(
     plan: &StepPlan<'_>,
     write_rows: impl FnOnce(&Connection) -> Result<Vec<RowUndo>>,
 ) -> Result<Option<Committed>, CommitError> {
+    let _span = tracing::info_span!("commit", herm.brain = %plan.brain).entered();
     let failed = |source| sql("commit a step", source);
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(failed)?;
     let undo = write_rows(&transaction)?;
@@ -257,4 +258,76 @@ pub(super) fn finish_new_brain(
         return Ok(());
     }
     settle::sync_files(root, &paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::draft::Draft;
+    use super::super::history::StepKind;
+    use super::super::hydrate::{BrainSource, Seed};
+    use super::super::open::{Brain, BrainOptions, OnDrift};
+    use super::super::settle::{Step, StepTranscript};
+    use super::super::undo::OnChanged;
+    use crate::error::{ErrorKind, Result};
+    use crate::layout::Layout;
+    use crate::memory::vectors::PendingVectors;
+    use crate::skill::CreatedBy;
+
+    fn skill(slug: &str) -> String {
+        format!("---\nname: {slug}\ndescription: Greets. Use when someone arrives.\n---\n# Greet\n")
+    }
+
+    /// A step that makes a skill, with a transcript.
+    fn learn(brain: &mut Brain, slug: &str) -> Result<()> {
+        let mut draft = Draft::new();
+        brain.edit(&mut draft).create_skill(&slug.parse()?, &skill(slug), CreatedBy::Agent)?;
+        let transcript = Some(StepTranscript { task: "t", digest: "d", content: b"{}" });
+        brain.settle_step(&draft, &Step { kind: StepKind::Task, summary: slug, report: None, transcript }).map(drop)
+    }
+
+    fn adopt(brain: &mut Brain) -> Result<()> {
+        let role = brain.path().join("system.md");
+        std::fs::write(role, "You answer in JSON, and briefly.\n").unwrap();
+        brain.adopt().map(drop)
+    }
+
+    type Write = fn(&mut Brain) -> Result<()>;
+
+    const WRITES: [(&str, Write); 6] = [
+        ("settle", |brain| learn(brain, "say-goodbye")),
+        ("adopt", adopt),
+        ("undo", |brain| brain.undo(2, OnChanged::Refuse).map(drop)),
+        ("keep vectors", |brain| brain.keep_vectors("m", &[], &PendingVectors::default()).map(drop)),
+        ("prune transcripts", |brain| brain.prune_transcripts(0).map(drop)),
+        ("flush", Brain::flush),
+    ];
+
+    #[test]
+    fn a_commit_that_fails_closes_the_brain_to_every_write_and_a_fresh_open_tells_where_it_stands() {
+        for (what, write) in WRITES {
+            let dir = tempfile::tempdir().unwrap();
+            let (layout, id) = (Layout::new(dir.path()), "7".parse().unwrap());
+            let options = BrainOptions { on_drift: OnDrift::Report, ..BrainOptions::default() };
+            let seed = Seed { id: &id, files: &[("system.md", b"You answer in JSON.\n")] };
+            let (mut brain, _) = Brain::hydrate(&layout, &id, &BrainSource::Seed(seed), &options).unwrap();
+            learn(&mut brain, "say-hello").unwrap();
+            brain.database.connection.commit_hook(Some(|| true)).unwrap();
+            write(&mut brain).expect_err(what);
+            brain.database.connection.commit_hook(None::<fn() -> bool>).unwrap();
+            for (_, second) in WRITES {
+                let refused = second(&mut brain).expect_err(what);
+                let said = "brain 7 must be opened again after a failed write";
+                assert_eq!((refused.kind(), refused.message()), (ErrorKind::Unavailable, said), "{what}");
+            }
+            drop(brain);
+            // The hook let nothing through, and nothing of the write is there. Now it can be done.
+            let mut brain = Brain::open(&layout, &id, &options).unwrap();
+            assert_eq!((brain.lock().version, brain.history(9).unwrap().len()), (2, 2), "{what}");
+            if brain.drift().is_some() {
+                brain.adopt().unwrap();
+            }
+            write(&mut brain).unwrap_or_else(|error| panic!("{what}: {error}"));
+            brain.close().unwrap();
+        }
+    }
 }

@@ -219,7 +219,7 @@ impl Brain {
         if let Err(source) = transaction.commit() {
             let error = failed(source);
             // As with a step: after a failed sync only a fresh open knows what the disk holds.
-            self.poisoned = error.kind() != ErrorKind::Corrupt;
+            self.poisoned |= error.kind() != ErrorKind::Corrupt;
             return Err(error);
         }
         Ok(written)

@@ -14,7 +14,7 @@ use crate::bundle::{BundlePart, Lockfile, PartDigests, Tree};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::SyncTiming;
-use crate::ids::{Digest, RelPath};
+use crate::ids::{BrainId, Digest, RelPath};
 use crate::layout;
 use crate::memory::undo::RowUndo;
 use crate::memory::vectors::{self, EmbeddedText, PendingVectors};
@@ -119,10 +119,18 @@ impl Brain {
 
     /// Like [`settle`](Self::settle), with what the step's receipt says and what is kept with it.
     pub fn settle_step(&mut self, draft: &Draft, step: &Step<'_>) -> Result<SettledStep> {
-        self.check_usable()?;
-        self.settling = true;
-        let settled = self.settle_now(draft, step);
-        self.settling = false;
+        let span = settle_span(&self.id, step.kind);
+        let settled = span.in_scope(|| {
+            self.check_usable()?;
+            self.settling = true;
+            let settled = self.settle_now(draft, step);
+            self.settling = false;
+            settled
+        });
+        match &settled {
+            Ok(settled) => span.record("herm.version", settled.version).record("herm.moved", settled.moved),
+            Err(error) => span.record("error.type", error.kind().name()).record("otel.status_code", "ERROR"),
+        };
         settled
     }
 
@@ -276,7 +284,7 @@ impl Brain {
     /// Keeps vectors that were made for what was due; how many are kept. They are part of no hash: this is no step.
     pub fn keep_vectors(&mut self, model: &str, made: &[EmbeddedText], due: &PendingVectors) -> Result<u64> {
         self.check_usable()?;
-        vectors::keep(&self.database.connection, model, made, due)
+        self.beside_steps(|connection| vectors::keep(connection, model, made, due))
     }
 
     /// Lets go of all transcripts but those of the last `keep` steps; how many went.
@@ -291,11 +299,13 @@ impl Brain {
         if !due {
             return Ok(0);
         }
-        connection
-            .prepare_cached("DELETE FROM transcripts WHERE step <= ?1")
-            .and_then(|mut prune| prune.execute([until]))
-            .map(|count| count as u64)
-            .map_err(|source| sql("write memory.db", source))
+        self.beside_steps(|connection| {
+            connection
+                .prepare_cached("DELETE FROM transcripts WHERE step <= ?1")
+                .and_then(|mut prune| prune.execute([until]))
+                .map(|count| count as u64)
+                .map_err(|source| sql("write memory.db", source))
+        })
     }
 
     /// Makes the files of settled steps durable and empties the journal's redo list. Off the
@@ -339,29 +349,38 @@ impl Brain {
             // moves the log into the database as it lets go.
             self.database.checkpoint()?;
         }
-        mark_flushed(connection, last, state.sidecar_stale && !write_sidecar_now)?;
+        self.mark_flushed(last, state.sidecar_stale && !write_sidecar_now)?;
         self.unflushed = false;
         self.steps_since_flush = 0;
         Ok(())
     }
+
+    /// Says that the files are durable, and counts new evidence: it takes no sync of its own here.
+    fn mark_flushed(&mut self, last: i64, sidecar_stale: bool) -> Result<()> {
+        let mark = |connection: &rusqlite::Connection| journal::mark_flushed(connection, last, sidecar_stale);
+        let mut uncounted = None;
+        let marked = self.beside_steps(|connection| {
+            memory::fold_evidence(connection).inspect_err(|error| uncounted = Some(error.to_string()))?;
+            mark(connection)
+        });
+        let Some(error) = uncounted else { return marked };
+        // Counts are derived, and durable files do not wait for them.
+        tracing::warn!(error, "evidence was not counted");
+        self.beside_steps(mark)
+    }
 }
 
-/// Says that the files are durable, and counts new evidence: it takes no sync of its own here.
-fn mark_flushed(connection: &rusqlite::Connection, last: i64, sidecar_stale: bool) -> Result<()> {
-    let failed = |source| sql("write memory.db", source);
-    let transaction = connection.unchecked_transaction().map_err(failed)?;
-    match memory::fold_evidence(&transaction) {
-        Ok(_) => {
-            journal::mark_flushed(&transaction, last, sidecar_stale)?;
-            transaction.commit().map_err(failed)
-        }
-        // Counts are derived, and durable files do not wait for them.
-        Err(error) => {
-            tracing::warn!(%error, "evidence was not counted");
-            drop(transaction);
-            journal::mark_flushed(connection, last, sidecar_stale)
-        }
-    }
+/// The span of one step, from the comparison of files to the files that follow the commit.
+fn settle_span(brain: &BrainId, kind: StepKind) -> tracing::Span {
+    tracing::info_span!(
+        "settle",
+        otel.status_code = tracing::field::Empty,
+        herm.brain = %brain,
+        herm.step.kind = kind.action().unwrap_or_else(|| kind.name()),
+        herm.version = tracing::field::Empty,
+        herm.moved = tracing::field::Empty,
+        error.type = tracing::field::Empty,
+    )
 }
 
 /// When the telemetry sidecar is written.

@@ -18,7 +18,6 @@ use super::payment::Paywall;
 use super::readers::Readers;
 use super::spending::Money;
 use super::task_queue::TaskQueue;
-use super::traces::Traces;
 use crate::config::{ServeLimits, Settings};
 use crate::seeds;
 use crate::server_db::ServerDb;
@@ -59,8 +58,6 @@ pub(crate) struct Parts {
     pub(crate) meter: Meter,
     /// How the last probes went, and when.
     pub(crate) probed: tokio::sync::Mutex<Option<(Instant, super::status::Probed)>>,
-    /// Where spans go, if anywhere.
-    pub(crate) traces: Option<Traces>,
     /// Who takes payment.
     pub(crate) paywall: Option<Paywall>,
     /// The mesh that this operator is a member of.

@@ -10,7 +10,6 @@ use herm::memory::{OutcomeSource, OutcomeValue};
 use herm::{Outcome, TaskEvent};
 
 use super::app::App;
-use super::traces::Traces;
 
 /// Upper ends of the buckets of times, in milliseconds.
 const BUCKETS: [u64; 12] = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000];
@@ -250,12 +249,7 @@ impl Meter {
             ("herm_snapshots_failed_total", "counter", "Tries to push a snapshot that failed.", snapshots.failed),
             ("herm_snapshots_pending", "gauge", "Brains whose last step is not in the store.", snapshots.pending),
             ("herm_snapshot_lag_seconds", "gauge", "For how long the one that waits longest has.", snapshots.lag_secs),
-            (
-                "herm_spans_dropped_total",
-                "counter",
-                "Spans that were not sent.",
-                app.traces.as_ref().map_or(0, Traces::dropped),
-            ),
+            ("herm_spans_dropped_total", "counter", "Spans that were not sent.", crate::otlp::dropped()),
             ("herm_uptime_seconds", "gauge", "Seconds since the server began.", app.began.elapsed().as_secs()),
         ] {
             head(&mut out, name, kind, help);

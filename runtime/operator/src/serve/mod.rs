@@ -32,7 +32,6 @@ mod router;
 mod skills;
 mod status;
 mod tasks;
-mod traces;
 mod undone_texts;
 mod view;
 
@@ -222,7 +221,6 @@ async fn parts(settings: &Settings, book: ServerDb, keyring: Keyring) -> Result<
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
         probed: tokio::sync::Mutex::default(),
-        traces: traces::Traces::from_environment()?,
         began: Instant::now(),
         closing: watch::Sender::new(false),
     })

@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 /// The tables, in the order of their versions.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     "
 CREATE TABLE keys (
   id TEXT PRIMARY KEY,
@@ -76,6 +76,7 @@ ALTER TABLE tasks ADD COLUMN spent INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE tasks ADD COLUMN spent_last INTEGER NOT NULL DEFAULT 0;
 ",
     "ALTER TABLE tasks ADD COLUMN value TEXT;",
+    "ALTER TABLE tasks ADD COLUMN deadline INTEGER;",
 ];
 
 /// How many writes wait at most; whoever comes then waits for room.

@@ -108,13 +108,15 @@ pub(crate) struct TaskRow {
     pub(crate) tries: Tries,
     /// How good its answer was, as an outcome is stored.
     pub(crate) value: Option<String>,
+    /// When it has to be done. None of a task that an earlier edition accepted.
+    pub(crate) deadline: Option<Timestamp>,
 }
 
 const COLUMNS: &str = "id, agent, owner, key, idempotency, digest, request, state, cancelled, created_at, started_at, \
-    finished_at, status, outcome, problem, payment, spent, spent_last, value";
+    finished_at, status, outcome, problem, payment, spent, spent_last, value, deadline";
 /// The same for lists, which carry neither answers nor questions.
 const LISTED: &str = "id, agent, owner, key, idempotency, digest, NULL, state, cancelled, created_at, started_at, \
-    finished_at, status, NULL, problem, NULL, spent, spent_last, value";
+    finished_at, status, NULL, problem, NULL, spent, spent_last, value, deadline";
 
 /// What became of a task that was to be kept.
 #[derive(Debug)]
@@ -135,7 +137,7 @@ pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<InsertResult
     connection
         .prepare_cached(&format!(
             "INSERT INTO tasks ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
-             ?17, ?18, ?19)"
+             ?17, ?18, ?19, ?20)"
         ))
         .and_then(|mut add| {
             add.execute(rusqlite::params![
@@ -158,6 +160,7 @@ pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<InsertResult
                 stored(row.tries.before),
                 stored(row.tries.last),
                 row.value,
+                row.deadline.map(Timestamp::millis),
             ])
         })
         .map(|_| InsertResult::New)
@@ -385,6 +388,7 @@ fn read(row: &Row<'_>) -> Result<TaskRow> {
         payment: text(15)?,
         tries: Tries { before: amount(16)?, last: amount(17)? },
         value: text(18)?,
+        deadline: moment(19)?,
     })
 }
 

@@ -1,5 +1,6 @@
 //! Tasks over HTTP: accepted once, run once, followed or asked for later.
 
+mod deadline;
 pub(crate) mod feedback;
 mod request;
 mod restart;

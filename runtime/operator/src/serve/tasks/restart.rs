@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::super::app::App;
 use super::super::live::LiveTask;
 use super::super::view::value_of;
+use super::deadline::Deadline;
 use super::request::OnDisconnect;
 use super::run::{Job, TaskPayload, start};
 use super::running::{Backoff, TaskExecution};
@@ -219,6 +220,8 @@ fn run_again(app: &App, row: TaskRow) -> Result<bool> {
         durable: true,
         on_disconnect: OnDisconnect::Continue,
     };
+    // Money that was taken is owed a result, however late it comes.
+    let is_owed = row.payment.is_some();
     let held = app.db.read(|connection| payments::open(connection, &job.id))?;
     let held = held.zip(app.paywall.as_ref()).map(|(payment, gate)| gate.taken_up(payment));
     let till = match (row.payment, held) {
@@ -226,13 +229,28 @@ fn run_again(app: &App, row: TaskRow) -> Result<bool> {
         (None, Some(paid)) => Some(TaskPayment::shown(app, &job.id, paid)),
         (None, None) => None,
     };
+    let (now, most) = (app.clock.now(), job.what.limits.deadline());
+    let deadline = match row.deadline.filter(|_| !is_owed) {
+        Some(at) => Deadline::kept(at, now, most),
+        None => Deadline::after(now, most),
+    };
     let reserved = job.key.as_deref().zip(job.what.limits.micro_usd);
     let reserved = reserved.map(|(key, amount)| app.money.reserve_again(key, amount));
     let live = Arc::new(LiveTask::new(row.id, row.agent, row.owner, true, row.created_at));
     let ticket = app.queue.enter_again(Arc::clone(&live));
     let (app, till, parent) = (app.clone(), till.map(Arc::new), None);
     start(
-        TaskExecution { app, job, live, till, reserved, parent, spent: TaskCost::default(), earlier: row.tries },
+        TaskExecution {
+            app,
+            job,
+            live,
+            deadline,
+            till,
+            reserved,
+            parent,
+            spent: TaskCost::default(),
+            earlier: row.tries,
+        },
         ticket,
     );
     Ok(true)

@@ -16,9 +16,11 @@ use super::super::problem::{HandlerResult, Problem};
 use super::super::task_queue::Admission;
 use super::super::view::TaskView;
 use super::Leaving;
+use super::deadline::Deadline;
 use super::request::{OnDisconnect, TaskRequest};
 use super::running::TaskExecution;
 use super::task_payment::TaskPayment;
+use crate::otlp::CallerTrace;
 use crate::server_db::payments;
 use crate::server_db::tasks::{self as rows, InsertResult, State, TaskRow, Tries};
 
@@ -105,7 +107,7 @@ impl Job {
         }
     }
 
-    pub(super) fn row(&self, live: &LiveTask, state: State) -> herm::Result<TaskRow> {
+    pub(super) fn row(&self, live: &LiveTask, deadline: Deadline, state: State) -> herm::Result<TaskRow> {
         Ok(TaskRow {
             id: self.id.clone(),
             agent: self.agent.clone(),
@@ -131,6 +133,7 @@ impl Job {
             payment: None,
             tries: Tries::default(),
             value: None,
+            deadline: Some(deadline.at),
         })
     }
 }
@@ -167,10 +170,12 @@ pub(crate) async fn accept(app: &App, caller: &Caller, job: Job, headers: &Heade
         None => None,
     };
     let now = app.clock.now();
+    let deadline = Deadline::after(now, job.what.limits.deadline());
     let live = Arc::new(LiveTask::new(job.id.clone(), job.agent.clone(), job.owner.clone(), job.durable, now));
     let leaving = Leaving::new(Arc::clone(&live), job.on_disconnect);
-    let parent = headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let taking = TaskIntake { app: app.clone(), caller: caller.clone(), live: Arc::clone(&live), paid, parent };
+    let parent = CallerTrace::of(headers);
+    let taking =
+        TaskIntake { app: app.clone(), caller: caller.clone(), live: Arc::clone(&live), deadline, paid, parent };
     let taken = tokio::spawn(taking.take(job)).await;
     match taken.map_err(|_| Error::internal("accepting a task was interrupted"))?? {
         None => Ok(Accepted::Live(live, leaving)),
@@ -186,18 +191,19 @@ struct TaskIntake {
     app: App,
     caller: Caller,
     live: Arc<LiveTask>,
+    deadline: Deadline,
     paid: Option<VerifiedPayment>,
-    parent: Option<String>,
+    parent: Option<CallerTrace>,
 }
 
 impl TaskIntake {
     /// Takes a task in; or says which one it is, if its idempotency key came in meanwhile.
     async fn take(self, mut job: Job) -> HandlerResult<Option<(Job, TaskRow)>> {
-        let Self { app, caller, live, paid, parent } = self;
+        let Self { app, caller, live, deadline, paid, parent } = self;
         let reserved = app.money.reserve(&app, &caller, &mut job.what.limits)?;
         let ticket = app.queue.enter(Arc::clone(&live), caller.share())?;
         if job.durable {
-            let kept = match job.row(&live, State::Queued) {
+            let kept = match job.row(&live, deadline, State::Queued) {
                 Ok(row) => write_in(&app, row, paid.as_ref()).await,
                 Err(error) => Err(error),
             };
@@ -219,6 +225,7 @@ impl TaskIntake {
                 app,
                 job,
                 live,
+                deadline,
                 till,
                 reserved,
                 parent,
@@ -277,6 +284,7 @@ mod tests {
     use herm::Harness;
     use herm::backend::{Backend, BackendError, Completion, CompletionRequest};
 
+    use super::super::request::LimitsRequest;
     use super::*;
     use crate::cli::Cli;
     use crate::config::Settings;
@@ -296,6 +304,54 @@ mod tests {
         async fn complete(&self, _: &CompletionRequest) -> Result<Completion, BackendError> {
             panic!("as no backend should")
         }
+    }
+
+    /// Never answers.
+    #[derive(Debug)]
+    struct Silent;
+
+    #[async_trait]
+    impl Backend for Silent {
+        fn name(&self) -> &str {
+            "silent"
+        }
+
+        async fn complete(&self, _: &CompletionRequest) -> Result<Completion, BackendError> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_and_running_together_end_by_the_deadline_that_was_fixed_at_acceptance() {
+        let dir = tempfile::tempdir().unwrap();
+        let (brains, config) = (dir.path().join("brains"), dir.path().join("config.toml"));
+        drop(herm::fsio::PrivateFile::create(&config).unwrap());
+        let place = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+        let cli = Cli::try_parse_from(["herm", "--config", &place(&config), "--brains", &place(&brains), "serve"]);
+        let settings = Settings::load(&cli.unwrap()).unwrap();
+        let mut parts = parts(&settings, ServerDb::open(&settings.layout).unwrap(), Keyring::default()).await.unwrap();
+        parts.harness = Harness::builder().brains(&brains).backend(Silent).build().unwrap();
+        let app = App::new(parts);
+        let (caller, agent) = (Caller::operator(), "1".parse::<BrainId>().unwrap());
+        assert!(app.find_or_make(&agent).await.unwrap());
+        let began = tokio::time::Instant::now();
+        let mut tasks = Vec::new();
+        for deadline_secs in [40, 60] {
+            let limits = Some(LimitsRequest { deadline_secs: Some(deadline_secs), ..LimitsRequest::default() });
+            let request = TaskRequest { input: "go".to_owned(), limits, ..TaskRequest::default() };
+            let job = Job::new(&app, &caller, agent.clone(), request, None, false).unwrap();
+            tasks.push(accept(&app, &caller, job, &HeaderMap::new()).await.unwrap());
+        }
+        for (accepted, seconds) in tasks.into_iter().zip([40, 60]) {
+            let Accepted::Live(live, leaving) = accepted else { panic!("it is new") };
+            let ended = live.ended().await;
+            leaving.stays();
+            // The second waits for 40 seconds, and runs for 20.
+            assert_eq!(began.elapsed().as_secs(), seconds);
+            let outcome = ended.view.outcome.clone().unwrap();
+            assert_eq!((&outcome["status"], &outcome["stop"]), (&"incomplete".into(), &"deadline".into()), "{outcome}");
+        }
+        app.harness.shutdown().await.unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

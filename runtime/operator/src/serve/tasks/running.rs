@@ -3,7 +3,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use futures_util::FutureExt as _;
@@ -18,11 +18,12 @@ use super::super::live::{LiveTask, TaskResult};
 use super::super::problem::Problem;
 use super::super::spending::Reserved;
 use super::super::task_queue::Admission;
-use super::super::traces::TaskTrace;
 use super::super::view::{OutcomeView, TaskView, told_value, value_of};
+use super::deadline::Deadline;
 use super::restart;
 use super::run::Job;
 use super::task_payment::{Payment, TaskPayment};
+use crate::otlp::{self, CallerTrace};
 use crate::server_db::payments;
 use crate::server_db::tasks::{self as rows, End, State, TaskRow, Tries};
 
@@ -54,11 +55,13 @@ pub(super) struct TaskExecution {
     pub(super) app: App,
     pub(super) job: Job,
     pub(super) live: Arc<LiveTask>,
+    /// When it has to be done, with all its attempts.
+    pub(super) deadline: Deadline,
     /// Its payment, where tasks are paid for.
     pub(super) till: Option<Arc<TaskPayment>>,
     pub(super) reserved: Option<Reserved>,
-    /// The caller's own trace, as `traceparent` says it.
-    pub(super) parent: Option<String>,
+    /// The caller's own trace.
+    pub(super) parent: Option<CallerTrace>,
     /// What this try has cost, whatever comes of it.
     pub(super) spent: TaskCost,
     /// What tries before it have cost.
@@ -91,8 +94,7 @@ enum Next {
 /// When a task is tried again.
 struct RetryState {
     durable: bool,
-    deadline: Duration,
-    began: Instant,
+    deadline: Deadline,
     /// All attempts so far.
     attempts: u32,
     /// Those that were more than waiting for what the machine lacks.
@@ -102,7 +104,7 @@ struct RetryState {
 impl RetryState {
     /// Whether a task that cannot have its brain is given up: like one that waits for its turn.
     fn is_late(&self) -> bool {
-        self.began.elapsed() >= self.deadline
+        self.deadline.is_over()
     }
 
     /// Whether what could not answer between two attempts, the brain or the server's database, is asked again. A task that
@@ -181,12 +183,18 @@ impl TaskExecution {
 
     async fn come(&mut self, ticket: Admission) -> RunResult {
         let app = self.app.clone();
+        // A task that is just accepted is never late.
+        if self.deadline.is_over() && !self.is_paid().await {
+            let error = Error::unavailable("the deadline of this task passed while the server did not run")
+                .hint("send it again, or with a later deadline");
+            return RunResult::Failed(State::Failed, error.into());
+        }
         let mut closing = app.closing.subscribe();
         let waited = tokio::select! {
             biased;
             () = self.live.cancel.wait_cancelled() => None,
             _ = closing.wait_for(|closing| *closing) => return self.stopped(),
-            turn = tokio::time::timeout(self.job.what.limits.deadline(), ticket.acquire()) => Some(turn),
+            turn = tokio::time::timeout_at(self.deadline.until, ticket.acquire()) => Some(turn),
         };
         let _turn = match waited {
             Some(Ok(turn)) => turn,
@@ -202,13 +210,7 @@ impl TaskExecution {
         self.earlier.count_last();
         // Only tells that it has begun: a restart asks the brain.
         let _ = self.note().await;
-        let mut trying = RetryState {
-            durable: self.job.durable,
-            deadline: self.job.what.limits.deadline(),
-            began: Instant::now(),
-            attempts: 0,
-            counted: 0,
-        };
+        let mut trying = RetryState { durable: self.job.durable, deadline: self.deadline, attempts: 0, counted: 0 };
         let mut backoff = Backoff::default();
         loop {
             let (came, has_asked) = self.attempt().await;
@@ -316,7 +318,6 @@ impl TaskExecution {
     /// Runs it once; also whether it came as far as asking the model.
     async fn attempt(&self) -> (Result<Outcome>, bool) {
         let (app, job) = (&self.app, &self.job);
-        let mut trace = app.traces.as_ref().map(|traces| traces.task(app, job, self.parent.as_deref()));
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let watch = RunOptions {
             events: Some(events),
@@ -324,6 +325,8 @@ impl TaskExecution {
             spent: self.spent.clone(),
             release: self.till.clone().map(|till| till as Arc<dyn AnswerRelease>),
             patience: PATIENCE,
+            // What money was taken for is owed: the next attempt has the time that a task has.
+            until: (!self.is_paid().await).then_some(self.deadline.until),
         };
         let mut task = job.task();
         let payment = match (&self.till, self.is_paid().await) {
@@ -334,12 +337,12 @@ impl TaskExecution {
         task.asking = Some(Arc::new(Asking::new(app.clone(), job.key.clone(), payment)));
         // What earlier tries have cost is gone.
         task.limits.micro_usd = task.limits.micro_usd.map(|most| most.saturating_sub(self.earlier.all()));
-        let run = app.harness.run_with(&job.agent, task, watch);
+        let run = otlp::continuing(self.parent.as_ref(), app.harness.run_with(&job.agent, task, watch));
         tokio::pin!(run);
         let mut has_asked = false;
         let mut hear = |event: TaskEvent| {
             has_asked |= matches!(event, TaskEvent::TurnStarted { .. });
-            self.heard(event, trace.as_mut());
+            self.heard(event);
         };
         let came = loop {
             tokio::select! {
@@ -351,18 +354,12 @@ impl TaskExecution {
         while let Ok(event) = heard.try_recv() {
             hear(event);
         }
-        if let Some(trace) = trace {
-            trace.end(came.as_ref());
-        }
         (came, has_asked)
     }
 
-    /// Counts, traces and passes on what happened.
-    fn heard(&self, event: TaskEvent, trace: Option<&mut TaskTrace>) {
+    /// Counts and passes on what happened.
+    fn heard(&self, event: TaskEvent) {
         self.app.meter.heard(&event);
-        if let Some(trace) = trace {
-            trace.heard(&event);
-        }
         match self.till.is_some() {
             // What the answer says, and what it is made of, is told when it is paid for.
             true => unpaid(event).into_iter().for_each(|event| self.live.heard(event)),
@@ -460,7 +457,7 @@ impl TaskExecution {
         let mut backoff = Backoff::default();
         loop {
             let (id, key, durable) = (self.job.id.clone(), self.job.key.clone(), self.job.durable);
-            let (row, end) = (self.job.row(&self.live, end.state), end.clone());
+            let (row, end) = (self.job.row(&self.live, self.deadline, end.state), end.clone());
             let written = self.app.db.write(move |connection| {
                 if durable {
                     payments::close(connection, &id)?;
@@ -517,11 +514,12 @@ fn cancelled() -> RunResult {
 #[cfg(test)]
 mod tests {
     use super::{MOST_ATTEMPTS, Next, RetryState};
-    use herm::Error;
-    use std::time::{Duration, Instant};
+    use crate::serve::tasks::deadline::Deadline;
+    use herm::{Error, Timestamp};
+    use std::time::Duration;
 
     fn trying(durable: bool, deadline: Duration) -> RetryState {
-        RetryState { durable, deadline, began: Instant::now(), attempts: 0, counted: 0 }
+        RetryState { durable, deadline: Deadline::after(Timestamp(0), deadline), attempts: 0, counted: 0 }
     }
 
     fn full_disk() -> Error {
@@ -547,6 +545,20 @@ mod tests {
                 assert_eq!(trying.goes_on(&full_disk(), false, is_paid), Next::Again);
             }
             assert_eq!(trying.goes_on(&full_disk(), false, is_paid), last);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_attempts_end_by_the_deadline_that_the_first_one_had() {
+        let waiting = || Error::unavailable("brain 7 is held").passing();
+        for durable in [true, false] {
+            let mut trying = trying(durable, Duration::from_secs(60));
+            for _ in 0..2 * MOST_ATTEMPTS {
+                tokio::time::advance(Duration::from_secs(5)).await;
+                assert_eq!(trying.goes_on(&waiting(), false, false), Next::Again);
+            }
+            tokio::time::advance(Duration::from_secs(10)).await;
+            assert_eq!(trying.goes_on(&waiting(), false, false), Next::GivenUp);
         }
     }
 
