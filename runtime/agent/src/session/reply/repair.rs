@@ -53,7 +53,7 @@ pub(super) fn repair(text: &str, edition: Edition) -> Option<String> {
 fn is_trailing_comma(text: &str, at: usize, last: u8, edition: Edition) -> bool {
     let next = match edition {
         Edition::First => next_solid(text, at + 1),
-        Edition::Second | Edition::Third => byte(text, next_meant(text, at + 1)),
+        Edition::Second | Edition::Third | Edition::Fourth => byte(text, next_meant(text, at + 1)),
     };
     !matches!(last, b'{' | b'[' | b',' | b':') && matches!(next, Some(b'}' | b']'))
 }
