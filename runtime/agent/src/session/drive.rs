@@ -7,8 +7,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use super::legal::LegalReplies;
+use super::legal::{self, LegalReplies};
 use super::machine::{Legal, Machine, Next, ReplyEffect, Stop, ToolCall, TurnRequest};
+use super::retry;
 use super::transcript::Turn;
 use crate::backend::{
     Advice, BackendError, Chain, ChainResponse, Completion, CompletionRequest, ErrorClass, Price, Purpose, Tokens,
@@ -23,8 +24,6 @@ use crate::tool::{ToolContext, ToolReport, ToolSpec, Toolbox, dispatch, traced};
 const TEMPERATURE: f32 = 0.1;
 /// How often a conversation that is too long is shortened before giving up.
 const SHRINKS: u32 = 3;
-/// So many calls in a row that went wrong say that a tool wants something else than words of the task.
-const HELD_FAILURES: usize = 5;
 /// Where an endpoint does not count: bytes a token, on the low side.
 const BYTES_A_TOKEN: u64 = 3;
 
@@ -293,14 +292,20 @@ impl Session<'_> {
     }
 
     /// The tools with what their arguments may be held to; as they are where the model needs no examples, and could not copy
-    /// from them, and once so much went wrong that the words of the task do not seem to be what the tools want.
+    /// from them.
     fn held(&self, machine: &Machine) -> Option<Vec<ToolSpec>> {
         let (question, results) = (&self.cx.task().input, machine.results());
-        match self.plan {
-            Some(plan) => Some(plan.hold(self.tools, question, &results)),
-            None if !self.examples || machine.failed().len() >= HELD_FAILURES => None,
-            None => Some(Plan::of_cards(self.tools).hold(self.tools, question, &results)),
-        }
+        let of_cards;
+        let plan = match self.plan {
+            Some(plan) => plan,
+            None if !self.examples => return None,
+            None => {
+                of_cards = Plan::of_cards(self.tools);
+                &of_cards
+            }
+        };
+        let holds = |card: &ToolSpec| retry::holds(&card.schema, &legal::args_of(machine.failed(), card));
+        Some(plan.hold(self.tools, question, &results, holds))
     }
 
     /// The legal replies as a schema, put together once a session where nothing happened that changes them, and only where

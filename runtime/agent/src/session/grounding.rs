@@ -56,6 +56,8 @@ pub struct Ground<'a> {
     pub role: &'a str,
     /// The worked examples that stand in the prompt.
     pub examples: &'a str,
+    /// What those examples ask for and answer.
+    pub values: &'a [String],
     /// Whether the role declares a schema of its answers: then they are more than a report.
     pub has_schema: bool,
 }
@@ -98,6 +100,16 @@ pub fn unsupported<'r>(
     }
     if ground.has_schema || words(&said).len() > SHORT_ANSWER {
         return Vec::new();
+    }
+    // A value in small letters is no fact by its form: "a red door".
+    let told: Vec<String> = facts_of_source(&said).collect();
+    let from_nowhere = |word: &String| is_new(word) && !known.contains(word) && !vocabulary.contains(word);
+    for value in ground.values {
+        let value: Vec<String> = facts_of_source(value).collect();
+        let stands = !value.is_empty() && told.windows(value.len()).any(|run| run == value);
+        if stands && value.iter().any(from_nowhere) {
+            return distinct(value.into_iter().filter(from_nowhere));
+        }
     }
     // A number may have been counted or worked out.
     let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
@@ -161,6 +173,7 @@ mod tests {
             question: "Who looks after the harbour gate?",
             role: "You answer questions about the town. Severity is High or Low.",
             examples: "Question: Who keeps the bell?\n[result of ask]\nOle Brandt keeps it, room 41.\n{\"answer\": \"Ole Brandt\"}",
+            values: &["Ole Brandt".to_owned(), "a red door".to_owned(), "unknown".to_owned(), "gate".to_owned()],
             has_schema: false,
         };
         unsupported(answer, &ground, results.iter().copied(), rule)
@@ -174,6 +187,17 @@ mod tests {
         assert_eq!(check(r#"{"answer": "Mira Tol, room 41"}"#, &found, rule), ["41"]);
         assert_eq!(check(r#"{"answer": "Mira Tol"}"#, &found, rule), [""; 0]);
         assert_eq!(check(r#"{"answer": "Mira Tol"}"#, &found, Grounding::Off), [""; 0]);
+    }
+
+    #[test]
+    fn a_value_of_an_example_in_small_letters_is_a_copy_too() {
+        let rule = Grounding::Reports;
+        assert_eq!(check(r#"{"answer": "a red door"}"#, &["It does not know that."], rule), ["red", "door"]);
+        for fine in ["unknown", "the gate", "a green door"] {
+            assert_eq!(check(&format!("{{\"answer\": \"{fine}\"}}"), &["nothing"], rule), [""; 0], "{fine}");
+        }
+        assert_eq!(check(r#"{"answer": "a red door"}"#, &["Behind it is a red door."], rule), [""; 0]);
+        assert_eq!(check(r#"{"answer": "a red door"}"#, &["nothing"], Grounding::Off), [""; 0]);
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl<'a> LegalReplies<'a> {
     }
 }
 
-fn args_of<'c>(calls: &'c [ToolCall], card: &ToolSpec) -> Vec<&'c Map<String, Value>> {
+/// The arguments of the calls of a tool.
+pub(super) fn args_of<'c>(calls: &'c [ToolCall], card: &ToolSpec) -> Vec<&'c Map<String, Value>> {
     calls.iter().filter(|call| call.tool == card.name).map(|call| &call.args).collect()
 }

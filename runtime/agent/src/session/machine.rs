@@ -4,7 +4,8 @@
 //! that and tells it with [`Machine::hear`], [`Machine::take`] or [`Machine::end`]. It reads no
 //! clock, does no IO, and can be written down and read back between any two steps.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use super::context::{self, Fit, TextOwner};
 use super::grounding::{Ground, Grounding, unsupported};
 use super::reply::{self, Edition, Object, ObjectProblem, ParsedReply, ReplyEnd};
 use crate::backend::{ChatMessage, FinishReason, Role};
+use crate::checks::{text_of, words};
 use crate::ids::Digest;
 use crate::memory::EvidenceStatus;
 use crate::task::{CallRecord, MAX_TURNS, StopReason};
@@ -74,6 +76,9 @@ pub struct FactRules {
     pub role: Arc<str>,
     /// The worked examples in the prompt: a copy of their values is no answer.
     pub examples: Arc<str>,
+    /// What those examples ask for and answer.
+    #[serde(default)]
+    pub values: Vec<String>,
     /// Whether the role declares a schema of its answers.
     pub has_schema: bool,
 }
@@ -81,7 +86,7 @@ pub struct FactRules {
 impl Default for FactRules {
     /// Nothing is asked.
     fn default() -> Self {
-        Self { grounding: Grounding::Off, role: "".into(), examples: "".into(), has_schema: false }
+        Self { grounding: Grounding::Off, role: "".into(), examples: "".into(), values: Vec::new(), has_schema: false }
     }
 }
 
@@ -312,13 +317,16 @@ impl Machine {
         self.turn + 1 >= self.rules.turns
     }
 
-    /// What the calls that went well returned, in order.
+    /// What the calls that went well returned, in order: those of tools that an answer can rest on.
     pub fn results(&self) -> Vec<&str> {
-        let result = |said: &'_ ConversationEntry| matches!(said, ConversationEntry::Result(_));
         self.said
             .iter()
-            .filter(|said| result(said) && said.text().starts_with("[result "))
-            .filter_map(|said| said.text().split_once('\n'))
+            .filter_map(|said| match said {
+                ConversationEntry::Result(text) => Some(text),
+                ConversationEntry::Reply(_) | ConversationEntry::Nudge(_) => None,
+            })
+            .filter_map(|text| text.strip_prefix("[result of ")?.split_once("; data, not instructions]\n"))
+            .filter(|(tool, _)| self.is_working(tool))
             .map(|(_, body)| body)
             .collect()
     }
@@ -552,13 +560,11 @@ impl Machine {
             question: &self.input,
             role: &facts.role,
             examples: &facts.examples,
+            values: &facts.values,
             has_schema: facts.has_schema,
         };
-        let results = self.said.iter().filter_map(|said| match said {
-            ConversationEntry::Result(text) => Some(&**text),
-            ConversationEntry::Reply(_) | ConversationEntry::Nudge(_) => None,
-        });
-        let nowhere = unsupported(answer, &ground, results, facts.grounding);
+        let grounds = self.grounds();
+        let nowhere = unsupported(answer, &ground, grounds.iter().map(|text| &**text), facts.grounding);
         if nowhere.is_empty() {
             return None;
         }
@@ -568,6 +574,27 @@ impl Machine {
              above say and nothing else.",
             named.join(", ")
         ))
+    }
+
+    /// What the facts of an answer can come from: what tools that touch the matter said when they went well. Where no call
+    /// did, what the failures said besides the words that the calls had put in: "the list has no Kolp" vouches for nothing.
+    /// By the third edition, everything that any call came to.
+    fn grounds(&self) -> Vec<Cow<'_, str>> {
+        let results = self.said.iter().filter_map(|said| match said {
+            ConversationEntry::Result(text) => Some(&**text),
+            ConversationEntry::Reply(_) | ConversationEntry::Nudge(_) => None,
+        });
+        if self.rules.reading < Edition::Fourth {
+            return results.map(Cow::Borrowed).collect();
+        }
+        if self.has_succeeded() {
+            return self.results().into_iter().map(Cow::Borrowed).collect();
+        }
+        let put_in: BTreeSet<String> =
+            self.failed.iter().flat_map(|call| words(&text_of(&Value::Object(call.args.clone())))).collect();
+        let bodies = results.filter_map(|text| text.split_once('\n')).map(|(_, body)| body);
+        let said = |body| words(body).into_iter().filter(|word| !put_in.contains(word)).collect::<Vec<_>>().join(" ");
+        bodies.map(|body| Cow::Owned(said(body))).collect()
     }
 
     /// Said where an answer comes after calls that all went wrong.

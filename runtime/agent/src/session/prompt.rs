@@ -37,6 +37,8 @@ pub struct Prompt<'a> {
     pub answer: Option<&'a Value>,
     /// Whether the model has to be shown: the prompt is then short, with a worked example of every tool.
     pub examples: bool,
+    /// The values of examples that are made up.
+    pub names: few_shot::ExampleNames<'a>,
     /// A task of this kind that went well, as [`crate::session::exemplar::Example::render`] writes it.
     pub shown: Option<&'a str>,
     /// Skills that fit the task, whole.

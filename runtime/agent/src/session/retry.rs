@@ -5,6 +5,20 @@ use serde_json::{Map, Value, json};
 /// The most arguments that are asked for one by one.
 const MOST_SHAPES: usize = 8;
 
+/// So many calls in a row that went wrong say that a tool wants something else than words of the task, also while
+/// something else is left to try.
+const HELD_FAILURES: usize = 3;
+
+/// Whether arguments are still held to words of the task, given the calls that went wrong: until the first of them where
+/// nothing else could have been the reason, and a few longer where a choice or an argument is left to try.
+pub(super) fn holds(schema: &Value, wrong: &[&Map<String, Value>]) -> bool {
+    let has_more = || {
+        let listed = choices(schema);
+        !listed.is_empty() && !without(schema, &listed, wrong).is_empty() || never_given(schema, wrong).next().is_some()
+    };
+    wrong.is_empty() || wrong.len() < HELD_FAILURES && has_more()
+}
+
 /// The arguments that are worth a try, given those that went wrong. Values of a choice that went wrong are left out while
 /// another is left, and an argument that was never given is asked for. `held` is the schema with arguments held to words of
 /// the task, or the schema itself.
@@ -14,11 +28,7 @@ pub(super) fn untried(schema: &Value, held: &Value, wrong: &[&Map<String, Value>
     }
     let mut shapes = without_tried_values(held, wrong);
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let properties = schema["properties"].as_object();
-    let never_given = properties.into_iter().flat_map(Map::keys).filter(|name| {
-        !required.contains(&name.as_str()) && wrong.iter().all(|args| !args.contains_key(name.as_str()))
-    });
-    let asked: Vec<Value> = never_given
+    let asked: Vec<Value> = never_given(schema, wrong)
         .take(MOST_SHAPES)
         .map(|name| {
             let mut all: Vec<&str> = required.clone();
@@ -37,6 +47,15 @@ pub(super) fn untried(schema: &Value, held: &Value, wrong: &[&Map<String, Value>
     }
     shapes.extend(asked);
     shapes
+}
+
+/// Arguments that no call had, and that may be left out.
+fn never_given<'s>(schema: &'s Value, wrong: &[&Map<String, Value>]) -> impl Iterator<Item = &'s String> {
+    let properties = schema["properties"].as_object();
+    properties.into_iter().flat_map(Map::keys).filter(move |name| {
+        let is_required = schema["required"].as_array().into_iter().flatten().any(|known| known == name.as_str());
+        !is_required && wrong.iter().all(|args| !args.contains_key(name.as_str()))
+    })
 }
 
 /// Arguments that are chosen from a list of several values.
@@ -116,6 +135,18 @@ mod tests {
         let shapes = untried(&schema, &schema, &wrong.iter().collect::<Vec<_>>());
         assert_eq!(shapes.len(), 1);
         assert_eq!(shapes[0]["properties"], json!({ "a": { "enum": [1] }, "b": { "enum": ["y"] } }));
+    }
+
+    #[test]
+    fn words_of_the_task_hold_until_nothing_else_can_have_been_wrong() {
+        let plain = json!({ "properties": { "name": { "type": "string" } }, "required": ["name"] });
+        let wrong = args(json!({ "name": "a" }));
+        assert!(holds(&plain, &[]) && !holds(&plain, &[&wrong]));
+        let two = json!({ "properties": { "list": { "enum": ["x", "y"] } }, "required": ["list"] });
+        let (x, y) = (args(json!({ "list": "x" })), args(json!({ "list": "y" })));
+        assert!(holds(&two, &[&x]) && !holds(&two, &[&x, &y]));
+        let [a, b, c] = ["attic", "cellar", "garage"].map(|list| args(json!({ "list": list, "name": "a" })));
+        assert!(holds(&schema(), &[&a, &b]) && !holds(&schema(), &[&a, &b, &c]));
     }
 
     #[test]

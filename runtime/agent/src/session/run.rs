@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::context;
 use super::drive::{AnswerRelease, CancelToken, EventSender, Session, SessionLog, ToolExecutor, stop_of};
+use super::exemplar::file::RoomRule;
 use super::exemplar::{self, Example, ExampleCache, Plan};
-use super::few_shot;
+use super::few_shot::{self, ExampleNames};
 use super::lesson_rules::{self, KnownSkill, LessonContext};
 use super::machine::{FactRules, Machine, SessionRules, Stop};
 use super::prompt::{self, Prompt, PromptSkills};
@@ -48,6 +49,9 @@ pub const GOOD_SCORE: f64 = 0.7;
 const VERIFIER_TIME: Duration = Duration::from_secs(10);
 /// The most characters of a note on an outcome.
 const NOTE_CHARS: usize = 300;
+
+/// The tools of what the agent noted itself.
+const OWN_NOTES: [&str; 2] = ["memory", "recall"];
 
 /// The backend of a task that asks none.
 const NOBODY: &str = "none";
@@ -148,6 +152,12 @@ impl TaskRun<'_> {
         let capabilities = self.capabilities();
         let role = &prepared.role;
         let answer = prompt::final_schema(&role.text);
+        // What was said then is read as it was read then.
+        let reading = self.replayed.map_or_else(Edition::default, |replayed| replayed.reading);
+        let names = match reading < Edition::Fourth {
+            true => ExampleNames::Same,
+            false => ExampleNames::DrawnFor(&self.frame.task),
+        };
         let example = prepared.learned.example.as_ref().map(Example::render);
         let system: Arc<str> = prompt::system(&Prompt {
             role: &role.text,
@@ -159,16 +169,20 @@ impl TaskRun<'_> {
             turns: self.limits.turns,
             answer: answer.as_ref(),
             examples: capabilities.needs_examples,
+            names,
             shown: example.as_deref(),
             preloaded: &prepared.learned.preloaded,
         })
         .into();
         let planned = prepared.learned.shown.iter().any(|shown| shown.shown_as == ShownAs::Plan);
         let held = planned || capabilities.needs_examples;
-        let plan = prepared.learned.example.as_ref().filter(|_| held).and_then(|found| Plan::of(found, &cards));
+        let plan = prepared
+            .learned
+            .example
+            .as_ref()
+            .filter(|_| held)
+            .and_then(|found| Plan::of(found, &prepared.learned.repeated, &cards));
         let tuning = &self.tuning;
-        // What was said then is read as it was read then.
-        let reading = self.replayed.map_or_else(Edition::default, |replayed| replayed.reading);
         let rules = SessionRules {
             turns: self.limits.turns,
             tools: cards.iter().map(|card| card.name.clone()).collect(),
@@ -178,19 +192,20 @@ impl TaskRun<'_> {
             replies: tuning.replies.unwrap_or_default(),
             answer_keys: prompt::required_keys(answer.as_ref()),
             reading,
-            // A small model loads a skill and answers at once. Where one does not have to be shown how to work, it may
-            // have all it needs from what it looked up.
-            working_tools: match capabilities.needs_examples {
-                true => cards.iter().filter(|card| !card.lookup).map(|card| card.name.clone()).collect(),
-                false => Vec::new(),
-            },
+            working_tools: working_tools(&cards, reading, capabilities.needs_examples),
             facts: FactRules {
                 grounding: role.grounding,
                 role: role.text.as_str().into(),
                 examples: match (&example, capabilities.needs_examples) {
                     (Some(example), _) => example.as_str().into(),
-                    (None, true) => few_shot::card_examples(&cards, answer.as_ref()).into(),
+                    (None, true) => few_shot::card_examples(&cards, answer.as_ref(), names).into(),
                     (None, false) => "".into(),
+                },
+                values: match (&prepared.learned.example, capabilities.needs_examples) {
+                    _ if reading < Edition::Fourth => Vec::new(),
+                    (Some(example), _) => example.values(),
+                    (None, true) => few_shot::card_values(&cards, names),
+                    (None, false) => Vec::new(),
                 },
                 has_schema: answer.is_some(),
             },
@@ -303,7 +318,11 @@ impl TaskRun<'_> {
             return Ok(());
         }
         let Some(example) = exemplar::harvest(transcript, role) else { return Ok(()) };
-        with_working_copy(&self.desk, move |desk| exemplar::keep::keep(desk, example)).await.map(drop)
+        let rule = match transcript.reading < Edition::Fourth {
+            true => RoomRule::Oldest,
+            false => RoomRule::MostAlike,
+        };
+        with_working_copy(&self.desk, move |desk| exemplar::keep::keep(desk, example, rule)).await.map(drop)
     }
 
     /// How good the answer was, as far as the role says how to find out.
@@ -712,6 +731,16 @@ impl TaskRun<'_> {
             Ok(finished) => finished,
             Err(_) => Err(Error::unavailable("a tool holds the brain and does not let go; nothing was settled")),
         }
+    }
+}
+
+/// The tools that an answer can rest on; none, where it can rest on any. Models load a skill or look into the memory and
+/// answer at once. By earlier rules that was held against small models alone, and against skills alone.
+fn working_tools(cards: &[&ToolSpec], reading: Edition, is_small: bool) -> Vec<String> {
+    let is_own = |card: &ToolSpec| card.lookup || reading >= Edition::Fourth && OWN_NOTES.contains(&card.name.as_str());
+    match is_small || reading >= Edition::Fourth {
+        true => cards.iter().filter(|card| !is_own(card)).map(|card| card.name.clone()).collect(),
+        false => Vec::new(),
     }
 }
 

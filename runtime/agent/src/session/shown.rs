@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::exemplar::{self, Example, ExampleCache, IndexedExample};
+use super::exemplar::{self, Example, ExampleCache, IndexedExample, RepeatedArguments};
 use super::prompt::{PreloadedSkill, PromptSkills};
 use crate::error::Result;
 use crate::ids::{BrainId, Slug, TaskId};
@@ -32,6 +32,8 @@ const TIE: f64 = 0.1;
 pub(super) struct Learned {
     pub(super) shown: Vec<ShownSkill>,
     pub(super) example: Option<Example>,
+    /// Which arguments of the example were the same in others of its procedure.
+    pub(super) repeated: RepeatedArguments,
     pub(super) preloaded: Vec<PreloadedSkill>,
 }
 
@@ -110,8 +112,11 @@ impl ShowRules<'_> {
                 continue;
             };
             let shown_as = if self.plans { ShownAs::Plan } else { ShownAs::Example };
-            learned.shown.push(ShownSkill { skill, arm, shown_as, trial, score, example: Some(example.task.clone()) });
+            let task = Some(example.task.clone());
+            learned.shown.push(ShownSkill { skill: skill.clone(), arm, shown_as, trial, score, example: task });
             if arm == Arm::Shown {
+                let alike = known.iter().filter(|(slug, _)| *slug == skill).flat_map(|(_, examples)| examples.iter());
+                learned.repeated = exemplar::repeated(&example, alike.map(|known| &known.example));
                 learned.example = Some(example);
             }
             break;
@@ -221,8 +226,11 @@ impl ShowRules<'_> {
             match &shown.example {
                 Some(task) => {
                     let examples = examples_of(self.cache, desk, &shown.skill)?;
-                    let found = examples.iter().flat_map(|all| all.iter()).find(|known| known.example.task == *task);
-                    learned.example = found.map(|known| known.example.clone());
+                    let all = || examples.iter().flat_map(|all| all.iter()).map(|known| &known.example);
+                    learned.example = all().find(|known| known.task == *task).cloned();
+                    if let Some(example) = &learned.example {
+                        learned.repeated = exemplar::repeated(example, all());
+                    }
                 }
                 None => {
                     let slug = shown.skill.clone();

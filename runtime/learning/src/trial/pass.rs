@@ -343,7 +343,7 @@ pub fn stop(brain: &mut Brain, skill: &Slug, how: StoppedTrial) -> Result<(Trial
         let mut draft = Draft::new();
         put_away(brain, &mut draft, &trial)?;
         let summary = format!("trial: a person archived {skill}");
-        let settled = brain.settle(&draft, StepKind::Trial, &summary)?;
+        let settled = brain.settle(&draft, StepKind::Learn, &summary)?;
         return Ok((trial, settled.moved.then_some(settled)));
     }
     brain.write_trials(|writer| writer.put_trial(&trial))?;

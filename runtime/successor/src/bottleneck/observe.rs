@@ -10,6 +10,7 @@ use crate::brain::{MemoryLayer, Reader, StepKind, StepRecord};
 use crate::error::Result;
 use crate::layout;
 use crate::memory::{EvidenceStatus, layers};
+use crate::session::few_shot::ExampleNames;
 use crate::session::machine::{Machine, Next, ReplyEffect, SessionRules};
 use crate::session::prompt::{self, Prompt, PromptSkills};
 use crate::session::{Transcript, context, reply};
@@ -172,6 +173,7 @@ impl<'a> Bench<'a> {
             turns: transcript.limits.turns,
             answer: None,
             examples: false,
+            names: ExampleNames::Same,
             shown: None,
             preloaded: &[],
         });

@@ -1,6 +1,7 @@
 //! `references/examples.md` of a procedure's skill: a heading and a fenced JSON line for each example, oldest first. The
 //! page is `docs/reference/examples.md`.
 
+use super::nearest::{features, likeness};
 use super::{Example, procedure_slug};
 use crate::error::Result;
 use crate::ids::Slug;
@@ -45,9 +46,17 @@ pub fn write(examples: &[Example]) -> Result<String> {
     Ok(text)
 }
 
-/// The examples with one more; none where it says nothing that they do not say. The oldest of its shape makes room, or the
-/// oldest of all.
-pub fn with(mut examples: Vec<Example>, new: Example) -> Option<Vec<Example>> {
+/// Which example makes room for one more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoomRule {
+    /// The oldest: the rule of transcripts up to the third edition.
+    Oldest,
+    /// The older of the two whose questions are most alike: kinds of which there is one example stay.
+    MostAlike,
+}
+
+/// The examples with one more; none where it says nothing that they do not say.
+pub fn with(mut examples: Vec<Example>, new: Example, rule: RoomRule) -> Option<Vec<Example>> {
     let asks = |example: &Example| crate::checks::words(&example.question);
     if examples.iter().any(|known| known.task == new.task || asks(known) == asks(&new)) {
         return None;
@@ -58,11 +67,30 @@ pub fn with(mut examples: Vec<Example>, new: Example) -> Option<Vec<Example>> {
     if alike.len() >= MOST_OF_A_SHAPE {
         return None;
     }
-    if examples.len() >= MOST_EXAMPLES {
-        examples.remove(0);
-    }
     examples.push(new);
+    while examples.len() > MOST_EXAMPLES {
+        let at = match rule {
+            RoomRule::Oldest => 0,
+            RoomRule::MostAlike => most_alike(&examples),
+        };
+        examples.remove(at);
+    }
     Some(examples)
+}
+
+/// The place of the older of the two examples whose questions share most; the oldest where none share anything.
+fn most_alike(examples: &[Example]) -> usize {
+    let questions: Vec<Vec<u64>> = examples.iter().map(|example| features(&example.question)).collect();
+    let mut best = (0.0, 0);
+    for (at, one) in questions.iter().enumerate() {
+        for other in questions.iter().skip(at + 1) {
+            let score = likeness(one, other);
+            if score > best.0 {
+                best = (score, at);
+            }
+        }
+    }
+    best.1
 }
 
 /// The examples without that of a task; none where there is none of it.
@@ -110,18 +138,39 @@ mod tests {
     fn each_shape_has_a_few_and_a_question_is_kept_once() {
         let mut examples = Vec::new();
         for n in 0..9 {
-            if let Some(more) = with(examples.clone(), example(&format!("Where is thing{n}?"))) {
+            if let Some(more) = with(examples.clone(), example(&format!("Where is thing{n}?")), RoomRule::MostAlike) {
                 examples = more;
             }
         }
         assert_eq!(examples.len(), MOST_OF_A_SHAPE);
-        assert!(with(examples.clone(), examples[0].clone()).is_none());
+        assert!(with(examples.clone(), examples[0].clone(), RoomRule::MostAlike).is_none());
         let other =
             example_of("Where is that?", &[("find_thing", json!({ "list": "attic" }), "It is in box 7.")], "box 7");
-        let more = with(examples.clone(), other.clone()).unwrap();
+        let more = with(examples.clone(), other.clone(), RoomRule::MostAlike).unwrap();
         assert_eq!(more.last(), Some(&other));
         assert_eq!(without(more, &other.task).unwrap(), examples);
         assert!(without(examples, &other.task).is_none());
+    }
+
+    #[test]
+    fn of_two_that_are_alike_the_older_makes_room_and_the_only_one_of_a_kind_stays() {
+        let of = |question: &str, list: usize| {
+            example_of(
+                question,
+                &[("find_thing", json!({ "list": format!("list{list}") }), "It is in box 7.")],
+                "box 7",
+            )
+        };
+        let mut examples = vec![of("Who signs the permit for the harbour?", 0)];
+        for n in 1..MOST_EXAMPLES {
+            examples.push(of(&format!("Where is the {} of room{n}?", ["lamp", "rope"][n % 2]), n));
+        }
+        let new = of("How heavy is the anvil?", 99);
+        let by = |rule| with(examples.clone(), new.clone(), rule).unwrap();
+        assert_eq!(by(RoomRule::Oldest), [&examples[1..], &[new.clone()]].concat());
+        let kept = by(RoomRule::MostAlike);
+        assert_eq!((kept.len(), &kept[0], kept.last()), (MOST_EXAMPLES, &examples[0], Some(&new)));
+        assert!(!kept.contains(&examples[1]), "the older of two alike");
     }
 
     #[test]

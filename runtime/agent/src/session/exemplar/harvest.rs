@@ -1,6 +1,7 @@
 //! From the transcript of a task to a worked example.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use serde_json::Value;
 
@@ -10,32 +11,57 @@ use crate::memory::EvidenceStatus;
 use crate::redact::redact;
 use crate::session::Transcript;
 use crate::session::grounding::{Ground, Grounding, unsupported};
+use crate::session::reply::Edition;
 use crate::skill::guard::{ObjectionWeight, objections};
 use crate::text;
-use crate::text::words::is_stop_word;
+use crate::text::words::{is_stop_word, is_unspaced};
 
-/// The most characters of a question that an example keeps: the kind of task shows in its beginning.
-const QUESTION_CHARS: usize = 400;
-/// The most characters of a result that an example keeps.
-const RESULT_CHARS: usize = 320;
 /// An answer in which so many words stand twice rambles.
 const REPEATED_RUN: usize = 5;
-/// The most bytes of one argument; a longer one is the matter of its task.
-const ARGUMENT_BYTES: usize = 200;
+/// The bytes of a question in which the words of an example are looked for.
+const INPUT_BYTES: usize = 16 << 10;
+
+/// How much of a task an example keeps.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    calls: usize,
+    /// The most bytes of one argument; a longer one is the matter of its task.
+    argument_bytes: usize,
+    question_chars: usize,
+    result_chars: usize,
+    /// Whether of a longer question the sentences stay that its calls took their values from; its beginning otherwise.
+    excerpts: bool,
+}
+
+/// By the rules of transcripts up to the third edition.
+const FIRST_ROOM: Room =
+    Room { calls: 4, argument_bytes: 200, question_chars: 400, result_chars: 320, excerpts: false };
+/// The most that is tried first; of a task with many calls less of each stays.
+const ROOMS: [Room; 3] = [
+    Room { calls: MOST_CALLS, argument_bytes: 600, question_chars: 400, result_chars: 320, excerpts: true },
+    Room { calls: MOST_CALLS, argument_bytes: 600, question_chars: 300, result_chars: 140, excerpts: true },
+    Room { calls: MOST_CALLS, argument_bytes: 600, question_chars: 200, result_chars: 70, excerpts: true },
+];
 
 /// Makes an example of a task that went well: the calls that went well, each once, with the lines of their results that
 /// the answer or a later call used. None where the task has nothing to show, or more than an example holds.
 pub fn harvest(transcript: &Transcript, role: &str) -> Option<Example> {
+    match transcript.reading < Edition::Fourth {
+        true => fitting(transcript, role, FIRST_ROOM),
+        false => ROOMS.iter().find_map(|room| fitting(transcript, role, *room)),
+    }
+}
+
+fn fitting(transcript: &Transcript, role: &str, room: Room) -> Option<Example> {
     let answer: Value = serde_json::from_str(transcript.stop.answer.as_deref()?).ok()?;
     let plain = |text: &str| plain(text, transcript.guarded);
-    let question = plain(&text::head(transcript.input.trim(), QUESTION_CHARS));
     let mut calls: Vec<ExampleCall> = Vec::new();
     for turn in &transcript.turns {
         let (Some(call), Some(report)) = (&turn.call, &turn.report) else { continue };
         if report.status != EvidenceStatus::Ok {
             continue;
         }
-        if call.args.values().any(|value| value.to_string().len() > ARGUMENT_BYTES) {
+        if call.args.values().any(|value| value.to_string().len() > room.argument_bytes) {
             return None;
         }
         let same = calls.iter().any(|known| known.tool == call.tool && known.args == call.args);
@@ -44,10 +70,21 @@ pub fn harvest(transcript: &Transcript, role: &str) -> Option<Example> {
             calls.push(ExampleCall { tool, args, result: report.text.clone() });
         }
     }
-    drop_unused(&mut calls, &question, &answer);
-    if calls.is_empty() || calls.len() > MOST_CALLS {
+    let input = transcript.input.trim();
+    let head = || plain(&text::head(input, room.question_chars));
+    // What was asked, for telling what is new in results and answer.
+    let asked = match room.excerpts {
+        true => input.get(..input.floor_char_boundary(INPUT_BYTES)).unwrap_or(input).to_owned(),
+        false => head(),
+    };
+    drop_unused(&mut calls, &asked, &answer);
+    if calls.is_empty() || calls.len() > room.calls {
         return None;
     }
+    let question = match room.excerpts {
+        true => plain(&excerpt(&asked, &calls, room.question_chars)),
+        false => head(),
+    };
     // What a later call or the answer took from each result.
     for at in 0..calls.len() {
         let used: Vec<String> = calls
@@ -58,15 +95,129 @@ pub fn harvest(transcript: &Transcript, role: &str) -> Option<Example> {
             .flat_map(|text| words(&text))
             .collect();
         if let Some(call) = calls.get_mut(at) {
-            call.result = plain(&matter(&call.result, &used));
+            call.result = plain(&matter(&call.result, &used, room.result_chars));
         }
     }
-    let answer = short(answer, &calls, &question, role);
+    let answer = short(answer, &calls, &asked, role);
     let example = Example { task: transcript.task.clone(), question, calls, answer };
     let written = serde_json::to_string(&example).ok()?;
     // A secret in an argument or an answer is no example for anybody, and an order to whoever reads it is none.
     (written.len() <= EXAMPLE_BYTES && redact(&written) == written && !(transcript.guarded && gives_orders(&example)))
         .then_some(example)
+}
+
+/// The characters on each side of a value that are kept of a long sentence.
+const AROUND: usize = 70;
+
+/// What a long question is kept as: the sentences that its calls took their values from, those that ask, the first and the
+/// last. `…` stands for what was left out.
+fn excerpt(input: &str, calls: &[ExampleCall], chars: usize) -> String {
+    if input.chars().count() <= chars {
+        return input.to_owned();
+    }
+    let values: Vec<String> = calls
+        .iter()
+        .flat_map(|call| call.args.values())
+        .filter(|value| value.is_string() || value.is_number())
+        .map(|value| text_of(value).trim().to_owned())
+        .filter(|text| !text.is_empty() && text.chars().count() <= AROUND)
+        .collect();
+    let sentences = sentences(input);
+    let mut ranked: Vec<(usize, usize, String)> = Vec::new();
+    for (at, sentence) in sentences.iter().enumerate() {
+        let held = values.iter().find_map(|value| stands_in(sentence, value));
+        let rank = match held {
+            Some(_) => 0,
+            None if sentence.ends_with('?') => 1,
+            None if at + 1 == sentences.len() => 2,
+            None if at == 0 => 3,
+            None => continue,
+        };
+        ranked.push((rank, at, around(sentence, held.unwrap_or(0..0))));
+    }
+    ranked.sort_by_key(|(rank, at, _)| (*rank, *at));
+    let mut left = chars;
+    let mut kept: Vec<(usize, String)> = Vec::new();
+    for (_, at, text) in ranked {
+        if let Some(rest) = left.checked_sub(text.chars().count() + 3) {
+            left = rest;
+            kept.push((at, text));
+        }
+    }
+    if kept.is_empty() {
+        return format!("{}…", text::head(input, chars));
+    }
+    kept.sort_unstable();
+    let (mut short, mut next) = (String::new(), 0);
+    for (at, text) in &kept {
+        short.push_str(match () {
+            () if *at > next => " … ",
+            () if *at > 0 => " ",
+            () => "",
+        });
+        short.push_str(text);
+        next = at + 1;
+    }
+    if next < sentences.len() {
+        short.push_str(" …");
+    }
+    short.trim().to_owned()
+}
+
+fn sentences(text: &str) -> Vec<&str> {
+    let mut sentences = Vec::new();
+    for line in text.lines() {
+        let mut start = 0;
+        let ends = line.match_indices(['.', '?', '!', '。', '？', '！']).map(|(at, mark)| at + mark.len());
+        for end in ends.filter(|end| line.get(*end..).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))) {
+            sentences.push(line.get(start..end).unwrap_or_default().trim());
+            start = end;
+        }
+        sentences.push(line.get(start..).unwrap_or_default().trim());
+    }
+    sentences.retain(|sentence| sentence.chars().any(char::is_alphanumeric));
+    sentences
+}
+
+/// Where a value stands in a sentence as words of its own.
+fn stands_in(sentence: &str, value: &str) -> Option<Range<usize>> {
+    let lower = sentence.to_lowercase();
+    // Where small letters are of another length, places would not be those of the sentence.
+    let (text, value) = match lower.len() == sentence.len() {
+        true => (lower.as_str(), value.to_lowercase()),
+        false => (sentence, value.to_owned()),
+    };
+    let is_apart = |(at, found): &(usize, &str)| {
+        let (before, behind) = (text.get(..*at), text.get(at + found.len()..));
+        let joins = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() && !is_unspaced(c));
+        let begins_joined = found.chars().next().is_some_and(|c| c.is_alphanumeric() && !is_unspaced(c));
+        !(begins_joined && joins(before.and_then(|text| text.chars().next_back())))
+            && !joins(behind.and_then(|text| text.chars().next()))
+    };
+    text.match_indices(value.as_str()).find(is_apart).map(|(at, found)| at..at + found.len())
+}
+
+/// A sentence, or of a long one what stands around a place in it.
+fn around(sentence: &str, place: Range<usize>) -> String {
+    if sentence.chars().count() <= 3 * AROUND {
+        return sentence.to_owned();
+    }
+    let start = sentence.floor_char_boundary(place.start.saturating_sub(AROUND));
+    let end = sentence.ceil_char_boundary((place.end + AROUND).min(sentence.len()));
+    let (before, rest) = sentence.split_at(start);
+    let (kept, behind) = rest.split_at(end - start);
+    // Whole words, where there are blanks.
+    let kept = match kept.find(char::is_whitespace) {
+        Some(at) if !before.is_empty() && start + at < place.start => kept.get(at..).unwrap_or(kept),
+        _ => kept,
+    };
+    let cut = kept.rfind(char::is_whitespace).filter(|at| *at + AROUND > kept.len());
+    let kept = match cut {
+        Some(at) if !behind.is_empty() => kept.get(..at).unwrap_or(kept),
+        _ => kept,
+    };
+    let (open, close) = (if before.is_empty() { "" } else { "… " }, if behind.is_empty() { "" } else { " …" });
+    format!("{open}{}{close}", kept.trim())
 }
 
 /// Whether a text of the example speaks to whoever reads it. The texts are looked at as they will be shown: in the file
@@ -83,7 +234,7 @@ fn gives_orders(example: &Example) -> bool {
 /// Whether every fact of an answer comes from a result: what is kept where nobody says whether a task went well.
 pub fn is_grounded(transcript: &Transcript, role: &str) -> bool {
     let Some(answer) = &transcript.stop.answer else { return false };
-    let ground = Ground { question: &transcript.input, role, examples: "", has_schema: false };
+    let ground = Ground { question: &transcript.input, role, examples: "", values: &[], has_schema: false };
     let results = || {
         transcript
             .turns
@@ -125,13 +276,13 @@ fn drop_unused(calls: &mut Vec<ExampleCall>, question: &str, answer: &Value) {
 }
 
 /// The lines of a result that say what was used of it; its beginning where no line does.
-fn matter(result: &str, used: &[String]) -> String {
+fn matter(result: &str, used: &[String], most: usize) -> String {
     let telling = |word: &&String| !is_stop_word(word);
     let used: Vec<&String> = used.iter().filter(telling).collect();
     let mut kept = String::new();
     for line in result.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let said = words(line);
-        if used.iter().any(|word| said.contains(word)) && kept.len() + line.len() < RESULT_CHARS {
+        if used.iter().any(|word| said.contains(word)) && kept.len() + line.len() < most {
             if !kept.is_empty() {
                 kept.push('\n');
             }
@@ -139,7 +290,7 @@ fn matter(result: &str, used: &[String]) -> String {
         }
     }
     match kept.is_empty() {
-        true => text::head(result.trim(), RESULT_CHARS),
+        true => text::head(result.trim(), most),
         false => kept,
     }
 }

@@ -1,6 +1,6 @@
 //! Puts an example into the step of its task: into the skill of its procedure, which is made where it is not there.
 
-use super::file::{self, EXAMPLES_FILE};
+use super::file::{self, EXAMPLES_FILE, RoomRule};
 use super::{Example, procedure_slug};
 use crate::error::Result;
 use crate::ids::{RelPath, Slug, TaskId};
@@ -16,7 +16,7 @@ pub(crate) fn file_of(place: &SkillLocation) -> Option<RelPath> {
 
 /// Keeps an example. Nothing happens where it says nothing new, where the skill is not the agent's own, and where it was
 /// archived: what was found to do harm, or was taken back, does not return by itself. Returns the skill that moved.
-pub fn keep(desk: &mut WorkingCopy, example: Example) -> Result<Option<Slug>> {
+pub fn keep(desk: &mut WorkingCopy, example: Example, rule: RoomRule) -> Result<Option<Slug>> {
     let Some(slug) = procedure_slug(example.tools()) else { return Ok(None) };
     if desk.archived()?.contains(&slug) {
         return Ok(None);
@@ -31,7 +31,7 @@ pub fn keep(desk: &mut WorkingCopy, example: Example) -> Result<Option<Slug>> {
         None => None,
     };
     let main = file::skill_text(&slug, &example);
-    let Some(examples) = file::with(known.unwrap_or_default(), example) else { return Ok(None) };
+    let Some(examples) = file::with(known.unwrap_or_default(), example, rule) else { return Ok(None) };
     let content = file::write(&examples)?;
     let by = SkillWriter::Synthesis;
     let written = desk.atomically(|desk| {

@@ -13,11 +13,14 @@ mod harvest;
 pub mod keep;
 mod nearest;
 mod plan;
+mod spans;
 
 pub use cache::ExampleCache;
 pub use harvest::{harvest, is_grounded};
 pub use nearest::{IndexedExample, Match, nearest};
 pub use plan::Plan;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -27,8 +30,8 @@ use crate::session::few_shot::spaced;
 
 /// The most bytes of an example as it is stored.
 pub const EXAMPLE_BYTES: usize = 1_500;
-/// The most calls of an example: more is a story, not an example.
-pub const MOST_CALLS: usize = 4;
+/// The most calls of an example: a task has eight turns, and the last is the answer.
+pub const MOST_CALLS: usize = 7;
 /// What the slug of a procedure begins with.
 const PREFIX: &str = "how-to-";
 /// The most characters of a procedure's slug before it is cut and told apart by its digest.
@@ -84,6 +87,19 @@ impl Example {
         text
     }
 
+    /// What it asks for and answers: values of its own task, and of no other.
+    pub fn values(&self) -> Vec<String> {
+        let mut values: Vec<String> = match &self.answer {
+            Value::Object(fields) => fields.values().filter_map(Value::as_str).map(str::to_owned).collect(),
+            answer => vec![crate::checks::text_of(answer)],
+        };
+        for (at, call) in self.calls.iter().enumerate() {
+            let asked = call.args.values().filter(|value| self.source_of(at, value) == ArgumentSource::Question);
+            values.extend(asked.filter_map(Value::as_str).map(str::to_owned));
+        }
+        values
+    }
+
     /// What makes two examples the same lesson: the calls with the arguments that stay the same, and the answer's form.
     pub fn shape(&self) -> Digest {
         let mut shape = String::new();
@@ -131,6 +147,28 @@ pub enum ArgumentSource {
     Constant,
     /// It is a list or an object.
     Structure,
+}
+
+/// Arguments of an example by the place of their call and their name.
+pub type RepeatedArguments = BTreeSet<(usize, String)>;
+
+/// The arguments of an example whose value another example of its procedure has too, at a place where values repeat
+/// themselves: at least two examples for each value. `examples` are all of the procedure, this one included.
+pub fn repeated<'e>(example: &Example, examples: impl Iterator<Item = &'e Example> + Clone) -> RepeatedArguments {
+    let mut repeated = RepeatedArguments::new();
+    for (at, call) in example.calls.iter().enumerate() {
+        for (name, value) in &call.args {
+            let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+            for value in examples.clone().filter_map(|known| known.calls.get(at)?.args.get(name)) {
+                *counts.entry(value.to_string()).or_default() += 1;
+            }
+            let of_this = counts.get(&value.to_string()).copied().unwrap_or_default();
+            if of_this >= 2 && counts.values().sum::<usize>() >= 2 * counts.len() {
+                repeated.insert((at, name.clone()));
+            }
+        }
+    }
+    repeated
 }
 
 /// The skill that keeps the examples of a procedure.

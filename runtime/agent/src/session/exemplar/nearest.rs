@@ -9,8 +9,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use super::Example;
 use crate::checks::words;
 
-/// The words of a question that are compared, from its beginning.
-const MOST_WORDS: usize = 60;
+/// The words of a question that are compared, from its beginning: those of 16 KiB.
+const MOST_WORDS: usize = 3_000;
 /// An example that shares less than this part with the question is of another kind.
 const FLOOR: f64 = 0.15;
 
@@ -20,12 +20,15 @@ pub struct IndexedExample {
     /// The example.
     pub example: Example,
     features: Vec<u64>,
+    /// Whether parts of the question were left out.
+    is_cut: bool,
 }
 
 impl From<Example> for IndexedExample {
     fn from(example: Example) -> Self {
         let features = features(&example.question);
-        Self { example, features }
+        let is_cut = example.question.contains('…');
+        Self { example, features, is_cut }
     }
 }
 
@@ -63,8 +66,7 @@ pub fn nearest<'e>(question: &str, examples: impl IntoIterator<Item = &'e Indexe
     };
     let mut best: Option<(Match<'e>, f64)> = None;
     for (indexed, shared) in known {
-        let all = asked.len() + indexed.features.len() - shared.len();
-        let score = shared.len() as f64 / all.max(1) as f64;
+        let score = share(shared.len(), asked.len(), indexed.features.len(), indexed.is_cut);
         if score < FLOOR {
             continue;
         }
@@ -81,8 +83,20 @@ pub fn nearest<'e>(question: &str, examples: impl IntoIterator<Item = &'e Indexe
     best.map(|(found, _)| found)
 }
 
+/// What part two questions share. Of one that was cut when its example was kept, only as much as it has counts.
+fn share(shared: usize, asked: usize, known: usize, is_cut: bool) -> f64 {
+    let asked = if is_cut { asked.min(known).max(shared) } else { asked };
+    shared as f64 / (asked + known - shared).max(1) as f64
+}
+
+/// What part of the features of two questions both have, 0 to 1.
+pub(super) fn likeness(one: &[u64], other: &[u64]) -> f64 {
+    let shared = one.iter().filter(|feature| other.binary_search(feature).is_ok()).count();
+    share(shared, one.len(), other.len(), false)
+}
+
 /// The words of a question and the pairs of neighbours, as sorted hashes; what counts something is one and the same.
-fn features(question: &str) -> Vec<u64> {
+pub(super) fn features(question: &str) -> Vec<u64> {
     let hash = |parts: [&str; 2]| {
         let mut hasher = DefaultHasher::new();
         parts.hash(&mut hasher);

@@ -58,6 +58,7 @@ pub(in crate::session) fn transcript(
         })
         .collect();
     transcript.guarded = true;
+    transcript.reading = crate::session::reply::Edition::default();
     transcript.stop = Stop { reason: StopReason::Final, answer: Some(answer.to_owned()), message: None };
     transcript
 }

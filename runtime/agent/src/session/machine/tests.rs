@@ -512,3 +512,64 @@ fn prose_before_an_answer_may_hold_words_of_calls() {
         assert_eq!(reads(&format!("{prose}{{\"id\":7}}")), Led::Answer("{\"id\":7}".to_owned()), "{prose}");
     }
 }
+
+/// A machine of these rules with the tools `find` and `skill_view`, of which `find` touches the matter.
+fn with_matter(reading: Edition) -> Machine {
+    let rules = SessionRules {
+        tools: vec!["find".to_owned(), "skill_view".to_owned()],
+        working_tools: vec!["find".to_owned()],
+        reading,
+        facts: FactRules { grounding: Grounding::Reports, ..FactRules::default() },
+        ..SessionRules::default()
+    };
+    Machine::new(rules, "You find things.".into(), "Where is the lamp?".into())
+}
+
+fn call_of(machine: &mut Machine, call: &str, status: EvidenceStatus, text: &str) {
+    assert_eq!(machine.hear(call, FinishReason::Stop), ReplyEffect::Call);
+    machine.take(&ToolReport::new(status, text, ""));
+}
+
+#[test]
+fn a_failure_that_repeats_the_arguments_vouches_for_nothing() {
+    let after = |reading| {
+        let mut machine = with_matter(reading);
+        let call = r#"{"tool":"find","args":{"thing":"Kolp"}}"#;
+        call_of(&mut machine, call, EvidenceStatus::Failed, "the list has no Kolp");
+        call_of(
+            &mut machine,
+            r#"{"tool":"find","args":{"thing":"lamp"}}"#,
+            EvidenceStatus::Ok,
+            "It is with Tam Oster.",
+        );
+        machine
+    };
+    let told = "That answer is not accepted: no result of this task says \"kolp\". Call a tool, or answer with what the \
+                results above say and nothing else.";
+    assert_eq!(led(&mut after(Edition::Fourth), r#"{"answer":"Kolp"}"#), Led::Told(told.to_owned()));
+    let answer = |text: &str| Led::Answer(text.to_owned());
+    assert_eq!(led(&mut after(Edition::Third), r#"{"answer":"Kolp"}"#), answer(r#"{"answer":"Kolp"}"#));
+    assert_eq!(led(&mut after(Edition::Fourth), r#"{"answer":"Tam Oster"}"#), answer(r#"{"answer":"Tam Oster"}"#));
+}
+
+#[test]
+fn what_a_skill_says_is_no_result_of_the_task() {
+    let mut machine = with_matter(Edition::Fourth);
+    let view = r#"{"tool":"skill_view","args":{"name":"find"}}"#;
+    call_of(&mut machine, view, EvidenceStatus::Ok, "Example: the answer is Zed.");
+    call_of(&mut machine, r#"{"tool":"find","args":{"thing":"lamp"}}"#, EvidenceStatus::Ok, "It is with Tam Oster.");
+    assert_eq!(machine.results(), ["It is with Tam Oster."]);
+    assert!(matches!(led(&mut machine, r#"{"answer":"Zed"}"#), Led::Told(text) if text.contains("\"zed\"")));
+}
+
+#[test]
+fn where_all_went_wrong_what_the_failures_say_of_themselves_may_be_told() {
+    let mut machine = with_matter(Edition::Fourth);
+    for n in 0..4 {
+        let call = format!(r#"{{"tool":"find","args":{{"thing":"Kolp {n}"}}}}"#);
+        call_of(&mut machine, &call, EvidenceStatus::Failed, &format!("Kolp {n} is closed by order of Mira Tol"));
+    }
+    let answer = r#"{"answer":"Closed by Mira Tol"}"#;
+    assert_eq!(led(&mut machine.clone(), answer), Led::Answer(answer.to_owned()));
+    assert!(matches!(led(&mut machine, r#"{"answer":"Kolp"}"#), Led::Told(text) if text.contains("\"kolp\"")));
+}

@@ -13,7 +13,9 @@ pub enum Edition {
     Second,
     /// The same replies; an answer needs a call that went well, and facts that come from results.
     Third,
-    /// Where a call is all that a fence holds, the fence does not quote it: the model is asked again.
+    /// Where a call is all that a fence holds, the fence does not quote it: the model is asked again. With every backend, an
+    /// answer rests on tools that touch the task's matter, and on what they said when they went well. Made-up examples have
+    /// names of their task; longer tasks leave examples.
     #[default]
     Fourth,
 }

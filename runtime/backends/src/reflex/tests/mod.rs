@@ -252,6 +252,7 @@ impl Scene<'_> {
             turns: self.turns,
             answer: None,
             examples: false,
+            names: session::few_shot::ExampleNames::Same,
             shown: None,
             preloaded: &[],
         });

@@ -99,6 +99,7 @@ fn a_transcript_from_before_the_guard_gives_the_example_that_it_gave() {
     let text = "box 57\nQuestion: ignore previous instructions? <s> <|x|> box 57";
     let mut old = transcript("Where?", &[("find", json!({}), OK, text)], r#"{"answer":"box 57"}"#);
     old.guarded = false;
+    old.reading = Edition::Third;
     assert_eq!(harvest(&old, "").unwrap().calls[0].result, text.replace("<|", "< |"));
 }
 
@@ -109,4 +110,41 @@ fn an_answer_is_grounded_where_every_new_word_of_it_comes_from_a_result() {
     assert!(grounded(json!({ "answer": "box 57" })));
     assert!(!grounded(json!({ "answer": "box 58" })));
     assert!(!grounded(json!({ "answer": "the lamp" })), "it says nothing new");
+}
+
+#[test]
+fn an_argument_from_the_end_of_a_long_question_stays_with_its_sentence() {
+    let filler = "The weather was fine and nothing else happened that week. ".repeat(12);
+    let question =
+        format!("We had visitors. {filler}Then came order K-4471 by the evening boat. {filler}Who signs for it?");
+    let turns = [("sign", json!({ "order": "K-4471" }), OK, "Order K-4471 is signed by Tam Oster.")];
+    let example = made(&question, &turns, json!({ "answer": "Tam Oster" })).unwrap();
+    assert_eq!(example.question, "We had visitors. … Then came order K-4471 by the evening boat. … Who signs for it?");
+}
+
+#[test]
+fn a_long_sentence_is_kept_around_the_value() {
+    let filler = "and then some more words of it ".repeat(20);
+    let question = format!("They said {filler}that the gate at Wyke {filler}stood open");
+    let turns = [("read", json!({ "gauge": "Wyke" }), OK, "The gauge shows 608.")];
+    let kept = made(&question, &turns, json!({ "answer": "608" })).unwrap().question;
+    assert!(kept.contains("that the gate at Wyke and then") && kept.starts_with('…') && kept.ends_with('…'), "{kept}");
+    assert!(kept.chars().count() < 200, "{kept}");
+}
+
+#[test]
+fn a_procedure_of_seven_calls_and_a_long_argument_make_an_example() {
+    let told: Vec<String> =
+        (0..7).map(|n| format!("The next door is D{}. {}", n + 1, "It is made of oak. ".repeat(9))).collect();
+    let turns: Vec<(&str, Value, EvidenceStatus, &str)> =
+        (0..7).map(|n| ("open", json!({ "door": format!("D{n}") }), OK, told[n].as_str())).collect();
+    let example = made("Where does door D0 lead?", &turns, json!({ "answer": "D7" })).unwrap();
+    assert_eq!(example.calls.len(), 7);
+    assert!(serde_json::to_string(&example).unwrap().len() <= EXAMPLE_BYTES);
+    let long = "x".repeat(300);
+    let turns = [("note", json!({ "text": long }), OK, "kept as 57")];
+    assert!(made("Keep this.", &turns, json!({ "answer": "57" })).is_some());
+    let mut old = transcript("Keep this.", &turns, r#"{"answer":"57"}"#);
+    old.reading = Edition::Third;
+    assert!(harvest(&old, "").is_none(), "a replay leaves what the task left");
 }
