@@ -33,9 +33,10 @@ impl Bench {
             "properties": { "thing": { "type": "string" }, "list": { "enum": ["attic", "cellar", "garage"] } },
         });
         let row = |(at, thing): (usize, &&str)| json!({ "args": { "thing": thing, "list": "cellar" }, "result": format!("The {thing} is in box {}.", 20 + at) });
+        let bell = json!({ "args": { "thing": "bell", "list": "cellar" }, "result": "The bell is in box 90." });
         let tool = json!({
             "name": "find_thing", "description": "Says where a thing is.", "schema": schema,
-            "table": THINGS.iter().enumerate().map(row).collect::<Vec<_>>(),
+            "table": THINGS.iter().enumerate().map(row).chain([bell]).collect::<Vec<_>>(),
             "otherwise": "the {list} has no {thing}",
         });
         bench.write("family.json", &json!({ "name": "cellar", "tools": [tool] }).to_string());
@@ -122,10 +123,61 @@ fn what_went_well_is_shown_to_the_tasks_that_follow() {
 #[test]
 fn what_is_on_trial_is_shown_to_some_of_the_tasks() {
     let bench = Bench::new();
-    let table = bench.json(&["--arms", "none,trials"]);
-    let (solved, shown) = (held_out(&table, "trials"), row(&table, "trials")["shown"].clone());
-    assert_eq!(solved, shown, "{table:#}");
-    assert!((1..HALF as u64).contains(&shown.as_u64().expect("a count")), "{table:#}");
+    let table = bench.json(&["--arms", "none,examples-trials,trials"]);
+    for arm in ["examples-trials", "trials"] {
+        let (solved, shown) = (held_out(&table, arm), row(&table, arm)["shown"].clone());
+        assert_eq!(solved, shown, "{arm}: {table:#}");
+        assert!((1..HALF as u64).contains(&shown.as_u64().expect("a count")), "{arm}: {table:#}");
+    }
+}
+
+#[test]
+fn a_demonstration_teaches_the_arms_that_learn_what_no_task_would() {
+    let bench = Bench::new();
+    // Nothing says where to look: no task is solved.
+    let task = |(at, thing): (usize, &&str)| {
+        json!({ "input": format!("Where is the {thing}?"), "check": format!("box {}", 20 + at) }).to_string()
+    };
+    bench.write("tasks.jsonl", &THINGS.iter().enumerate().map(task).collect::<Vec<_>>().join("\n"));
+    let shown = json!({
+        "input": "Where is the bell?", "calls": [{ "tool": "find_thing", "args": { "thing": "bell", "list": "cellar" } }],
+        "answer": "box 90",
+    });
+    bench.write("demonstrations.jsonl", &shown.to_string());
+    let table = bench.json(&["--arms", "none,curated,examples,plans,self-written"]);
+    let solved = ["none", "curated", "examples", "plans", "self-written"].map(|arm| held_out(&table, arm));
+    assert_eq!(solved, [json!(0), json!(HALF), json!(HALF), json!(HALF), json!(0)], "{table:#}");
+    assert_eq!(
+        (row(&table, "examples")["shown"].clone(), row(&table, "examples")["learned"].clone()),
+        (json!(HALF), json!(1))
+    );
+    assert_eq!(table["families"][0]["demonstrations"], 1);
+    let table = bench.json(&["--arms", "none,examples", "--demonstrate", "0"]);
+    assert_eq!((held_out(&table, "examples"), table["families"][0]["demonstrations"].clone()), (json!(0), json!(0)));
+    let checked = bench.run(&["--check"]);
+    assert!(
+        checked.stdout.starts_with("cellar: 8 tasks to learn from, 8 held out, 1 demonstration; tools: "),
+        "{checked:?}"
+    );
+
+    bench.write("demonstrations.jsonl", &shown.to_string().replace("box 90", "box 91"));
+    let run = bench.run(&["--arms", "examples"]);
+    assert_eq!(run.code, 2, "{run:?}");
+    assert!(run.stderr.contains("demonstrations.jsonl, line 1: the demonstration does not go well"), "{run:?}");
+    bench.write("demonstrations.jsonl", &shown.to_string().replace("cellar", "attic"));
+    let run = bench.run(&["--check"]);
+    assert!(run.code == 2 && run.stderr.contains("line 1: call 1: find_thing fails: the attic has no bell"), "{run:?}");
+}
+
+#[test]
+fn a_random_example_is_compared_with_the_nearest() {
+    let bench = Bench::new();
+    let run = bench.run(&["--arms", "examples,random", "--json"]);
+    let table: Value = serde_json::from_str(&run.stdout).expect("one JSON document");
+    assert_eq!(
+        table["table"][0]["compared"],
+        json!([{ "arm": "examples", "against": "random", "better": 0, "worse": 0, "p": 1.0 }])
+    );
 }
 
 #[test]
@@ -148,18 +200,18 @@ fn every_arm_is_measured_and_the_same_command_gives_the_same_files() {
         assert_eq!(run.code, 0, "{run:?}");
         let files = read(&out);
         assert_eq!(run.stdout, files[0]);
-        assert_eq!(run.stderr.lines().count(), 7, "a line for each arm: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 8, "a line for each arm: {}", run.stderr);
         files
     });
     assert_eq!(first, second);
     let [table, document, curves, tasks] = first;
     assert!(table.starts_with("# What learning brings: imitator-1\n"), "{table}");
-    assert_eq!(curves.matches("<polyline").count(), 7);
-    assert_eq!(tasks.lines().count(), 7 * 2 * HALF);
+    assert_eq!(curves.matches("<polyline").count(), 8);
+    assert_eq!(tasks.lines().count(), 8 * 2 * HALF);
     let document: Value = serde_json::from_str(&document).expect("JSON");
     let arms: Vec<_> =
         document["families"][0]["solved"].as_array().expect("arms").iter().map(|arm| arm["arm"].clone()).collect();
-    assert_eq!(arms, ["none", "curated", "examples", "plans", "self-written", "trials", "random"]);
+    assert_eq!(arms, ["none", "curated", "examples", "examples-trials", "plans", "self-written", "trials", "random"]);
 }
 
 #[test]
@@ -194,7 +246,7 @@ fn families_are_checked_without_asking_a_model() {
     let run = bench.run(&["--check"]);
     assert_eq!(run.stdout, "cellar: 8 tasks to learn from, 8 held out; tools: find_thing, skill_view\n");
     let run = bench.herm.run(&["learn", "bench", "--check"]);
-    assert_eq!((run.code, run.stdout.matches("40 tasks to learn from, 40 held out").count()), (0, 7), "{run:?}");
+    assert_eq!((run.code, run.stdout.matches("40 tasks to learn from, 40 held out").count()), (0, 8), "{run:?}");
     bench.write("tasks.jsonl", "{\"input\": \"a\"}\n");
     let run = bench.run(&["--check"]);
     assert_eq!(run.code, 2, "{run:?}");

@@ -10,6 +10,7 @@ use herm::{Error, RelPath, Result, Slug};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::demonstrations::{self, Demonstration};
 use super::locate::Step::{self, Index, Key};
 use super::locate::line_of;
 use super::tasks::{self, FamilyTask};
@@ -23,6 +24,7 @@ const FAMILY: &str = "family.json";
 const TASKS: &str = "tasks.jsonl";
 const ROLE: &str = "system.md";
 const SKILL: &str = "skill.md";
+const DEMONSTRATIONS: &str = "demonstrations.jsonl";
 /// The most bytes of a file that is read whole.
 pub(super) const MOST_BYTES: u64 = 16 << 20;
 /// The most bytes of a role and of a skill.
@@ -46,6 +48,8 @@ pub(crate) struct Family {
     pub(super) turns: Option<u8>,
     /// The skill that a person wrote, and its name.
     pub(super) skill: Option<(Slug, String)>,
+    /// Tasks that a person worked, from the question to the answer.
+    pub(super) demonstrations: Vec<Demonstration>,
     pub(super) learn: Vec<FamilyTask>,
     pub(super) held_out: Vec<FamilyTask>,
     /// What its author may want to know.
@@ -134,7 +138,17 @@ impl Family {
             Error::not_found(format!("there is no {tasks_place}")).hint("write one task a line, as JSON")
         })?;
         let halves = tasks::read(&tasks_place, &text, known.as_deref())?;
+        let place = files.place(DEMONSTRATIONS);
+        let text = files.text(DEMONSTRATIONS, MOST_BYTES)?.unwrap_or_default();
+        let demonstrations = demonstrations::read(&place, &text, &tools, known.as_deref())?;
         let mut remarks = Vec::new();
+        let measured: BTreeSet<&str> = halves.held_out.iter().map(|task| task.input.trim()).collect();
+        for shown in demonstrations.iter().filter(|shown| measured.contains(shown.input.trim())) {
+            remarks.push(format!(
+                "{} asks what a held-out task asks: that one measures memory, not learning",
+                shown.place
+            ));
+        }
         if halves.repeated > 0 {
             remarks.push(format!(
                 "{tasks_place}: {} of the held-out tasks ask what a task to learn from asks: they measure memory, not learning",
@@ -154,6 +168,7 @@ impl Family {
             standard_tools,
             turns: file.turns,
             skill,
+            demonstrations,
             learn: halves.learn,
             held_out: halves.held_out,
             remarks,
@@ -163,6 +178,11 @@ impl Family {
     /// How many tasks there are to learn from, and how many are held out.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.learn.len(), self.held_out.len())
+    }
+
+    /// How many demonstrations there are.
+    pub(crate) fn demonstrated(&self) -> usize {
+        self.demonstrations.len()
     }
 
     /// The programs that it starts, as they would be typed.

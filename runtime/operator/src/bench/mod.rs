@@ -11,6 +11,7 @@ mod built_in;
 mod calls;
 mod compare;
 mod curves;
+mod demonstrations;
 mod family;
 mod fixed;
 mod locate;
