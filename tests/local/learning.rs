@@ -69,9 +69,13 @@ fn broken(table: &Value, bounds: &[Bound]) -> Vec<String> {
         }
     }
     for group in groups {
-        for row in group["rows"].as_array().expect("rows").iter().filter(|row| HARMLESS.iter().any(|arm| row["arm"] == *arm)) {
+        for row in
+            group["rows"].as_array().expect("rows").iter().filter(|row| HARMLESS.iter().any(|arm| row["arm"] == *arm))
+        {
             let against = &row["againstNone"];
-            if against["p"].as_f64().is_some_and(|p| p < SIGNIFICANT) && against["worse"].as_u64() > against["better"].as_u64() {
+            if against["p"].as_f64().is_some_and(|p| p < SIGNIFICANT)
+                && against["worse"].as_u64() > against["better"].as_u64()
+            {
                 broken.push(format!("{}, {}: below no learning: {against}", group["title"], row["arm"]));
             }
         }
@@ -165,7 +169,10 @@ fn a_table_below_a_bound_is_named_with_the_bound() {
     ];
     assert_eq!(broken(&table(good.to_vec(), Value::Null), &SMOLLM2), Vec::<String>::new());
     // Families that were not measured have no bounds.
-    assert_eq!(broken(&json!({ "table": [{ "title": "bus-times", "rows": [], "compared": [] }] }), &SMOLLM2), Vec::<String>::new());
+    assert_eq!(
+        broken(&json!({ "table": [{ "title": "bus-times", "rows": [], "compared": [] }] }), &SMOLLM2),
+        Vec::<String>::new()
+    );
     let bad = vec![
         row("curated", 40, (4, 2, 0.6875)),
         row("examples-trials", 41, (0, 8, 0.0078)),

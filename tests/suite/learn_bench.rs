@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use herm_tests::model_server::ModelServer;
+use herm_tests::model_server::{ModelServer, Step};
 use herm_tests::{Herm, Run, imitator};
 use serde_json::{Value, json};
 
@@ -160,13 +160,62 @@ fn a_demonstration_teaches_the_arms_that_learn_what_no_task_would() {
         "{checked:?}"
     );
 
-    bench.write("demonstrations.jsonl", &shown.to_string().replace("box 90", "box 91"));
+    // Replies that the loop does not take end the arm, and not the first task.
+    bench.write("demonstrations.jsonl", &shown.to_string().replace("\"box 90\"", "{\"tool\": \"find_thing\"}"));
     let run = bench.run(&["--arms", "examples"]);
     assert_eq!(run.code, 2, "{run:?}");
     assert!(run.stderr.contains("demonstrations.jsonl, line 1: the demonstration does not go well"), "{run:?}");
     bench.write("demonstrations.jsonl", &shown.to_string().replace("cellar", "attic"));
     let run = bench.run(&["--check"]);
     assert!(run.code == 2 && run.stderr.contains("line 1: call 1: find_thing fails: the attic has no bell"), "{run:?}");
+}
+
+/// A model that asks the attic first and then the cellar, and writes two skills that say nearly the same.
+fn writes_the_same_twice() -> ModelServer {
+    ModelServer::answering(|request| {
+        let messages: Vec<&str> = request.body["messages"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|said| said["content"].as_str())
+            .collect();
+        let last = messages.last().copied().unwrap_or_default();
+        let skill = |name: &str, about: &str, end: &str| {
+            let body = format!(
+                "Call find_thing with the list cellar. The list attic has no thing that anybody asks for, so leave it \
+                 out.{end} Answer with the box."
+            );
+            json!({ "action": "create", "name": name, "description": about, "body": body })
+        };
+        let asked = |thing: &str| messages.iter().any(|said| said.contains(&format!("Where is the {thing}?")));
+        let things = THINGS.iter().copied().chain(["bell"]);
+        let call = |list: &str| json!({ "tool": "find_thing", "args": { "thing": things.clone().find(|thing| asked(thing)), "list": list } });
+        let said = match messages.first().is_some_and(|said| said.starts_with("You keep the procedures")) {
+            true if asked("lamp") => {
+                skill("find-in-the-house", "Finds a thing of the house. Use when someone wants to know its place.", "")
+            }
+            true if asked("rope") => {
+                skill("name-a-box", "Names the box where an object lies. Use when a customer is looking.", " It fails.")
+            }
+            true => json!({ "action": "none", "reason": "nothing new" }),
+            false => match last.split_once("is in ") {
+                Some((_, place)) => json!({ "answer": place.split('.').next() }),
+                None if last.contains("the attic has no") => call("cellar"),
+                None => call("attic"),
+            },
+        };
+        Step::chat(&said.to_string())
+    })
+}
+
+#[test]
+fn skills_that_say_the_same_are_merged_in_the_arm_of_everything_alone() {
+    let bench = Bench { server: writes_the_same_twice(), ..Bench::new() };
+    let table = bench.json(&["--arms", "self-written,trials"]);
+    let of = |arm: &str| ["learned", "evolved"].map(|field| row(&table, arm)[field].clone());
+    assert_eq!(of("self-written"), [json!(2), json!(0)], "{table:#}");
+    // One skill of the two, and the procedure of the examples.
+    assert_eq!(of("trials"), [json!(2), json!(1)], "{table:#}");
 }
 
 #[test]
@@ -258,6 +307,25 @@ fn families_are_checked_without_asking_a_model() {
 }
 
 #[test]
+fn a_directory_of_families_runs_them_all() {
+    let bench = Bench::new();
+    let several = bench.dir.path().join("several");
+    for name in ["one", "two"] {
+        std::fs::create_dir_all(several.join(name)).expect("a directory");
+        for file in ["system.md", "tasks.jsonl"] {
+            std::fs::copy(bench.family().join(file), several.join(name).join(file)).expect("it is copied");
+        }
+        let family = std::fs::read_to_string(bench.family().join("family.json")).expect("the family");
+        let family = family.replace("\"cellar\",\"tools\"", &format!("\"{name}\",\"tools\""));
+        std::fs::write(several.join(name).join("family.json"), family).expect("it is written");
+    }
+    let run = bench.herm.run(&["learn", "bench", "--check", "--family", &several.display().to_string()]);
+    let begins: Vec<_> =
+        run.stdout.lines().filter_map(|line| line.split_once(": 8 tasks")).map(|(name, _)| name).collect();
+    assert_eq!((run.code, begins), (0, vec!["one", "two"]), "{run:?}");
+}
+
+#[test]
 fn what_cannot_be_run_is_said_before_anything_is_asked() {
     let bench = Bench::new();
     let other = bench.dir.path().join("other");
@@ -338,4 +406,49 @@ fn the_built_in_families_are_what_their_program_writes() {
             herm_untested::not_run("the built-in families are what their program writes", "Python 3", "install it")
         }
     }
+}
+
+/// Runs the program that writes the page of results; what it says where it fails. Nothing where there is no Python.
+fn results(arguments: &[&str]) -> Option<Result<(), String>> {
+    let python = std::env::var("HERM_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/families/results.py");
+    match std::process::Command::new(python).arg(program).args(arguments).output() {
+        Ok(run) if run.status.success() => Some(Ok(())),
+        Ok(run) => Some(Err(String::from_utf8_lossy(&run.stderr).into_owned())),
+        Err(_) => {
+            herm_untested::not_run("the page of results is what its tables make", "Python 3", "install it");
+            None
+        }
+    }
+}
+
+#[test]
+fn the_page_of_results_is_what_its_program_makes_of_the_tables() {
+    if let Some(compared) = results(&["--check"]) {
+        assert_eq!(compared, Ok(()));
+    }
+}
+
+#[test]
+fn a_table_of_one_family_and_two_arms_makes_a_page_and_an_edited_page_is_found() {
+    let bench = Bench::new();
+    let (data, page) = (bench.dir.path().join("learning"), bench.dir.path().join("page.md"));
+    let out = data.join("tiny").display().to_string();
+    assert_eq!(bench.run(&["--arms", "none,curated", "--out", &out]).code, 0);
+    let (data, page) = (data.display().to_string(), page.display().to_string());
+    let Some(written) = results(&["--data", &data, "--page", &page]) else { return };
+    assert_eq!(written, Ok(()));
+    let text = std::fs::read_to_string(&page).expect("the page");
+    for line in [
+        "## imitator-1\n\nBackend `openai`; 1 family, 8 tasks to learn from and 8 held out in each.",
+        "[the curves](learning/tiny/curves.svg)",
+        "| family | tasks | no learning | curated skill |\n|---|---:|---:|---:|\n| cellar | 8 | 0 | 8 ↑ |\n",
+        "| cellar | curated skill | 8/8 | 68–100 % | +8 −0 | 0.0078 |",
+        "No arm of any family is significantly below no learning.",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert_eq!(results(&["--check", "--data", &data, "--page", &page]), Some(Ok(())));
+    std::fs::write(&page, text.replace("0.0078", "0.0001")).expect("it is written");
+    assert!(results(&["--check", "--data", &data, "--page", &page]).is_some_and(|found| found.is_err()));
 }

@@ -139,7 +139,7 @@ def ferry(s):
     shown = {"input": "Which cabin does Ibbotson have?",
              "calls": [{"tool": "find_booking", "args": {"passenger": "Ibbotson"}},
                        {"tool": "booking_details", "args": {"number": "3217"}}],
-             "answer": "cabin 864"}
+             "answer": "cabin 864", "check": check_number(864)}
     find = {
         "name": "find_booking",
         "description": "Says the number of a passenger's booking.",
@@ -183,7 +183,7 @@ def parcel(s):
     shown = {"input": "Which van brings the parcels to Quernford?",
              "calls": [{"tool": "find_round", "args": {"village": "Quernford"}},
                        {"tool": "round_plan", "args": {"round": 1746}}],
-             "answer": "van 951"}
+             "answer": "van 951", "check": check_number(951)}
     find = {
         "name": "find_round",
         "description": "Says on which round a village is.",

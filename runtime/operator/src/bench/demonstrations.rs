@@ -1,10 +1,13 @@
 //! The demonstrations of a family: `demonstrations.jsonl`, tasks that a person worked, one JSON object a line.
 
+use herm::checks::{self, CheckResult, MadeCall};
+use herm::memory::EvidenceStatus;
 use herm::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::family::{FORMAT, at_line, json_problem};
+use super::tasks;
 use super::tool_table::{TableReply, ToolTable};
 
 /// The most demonstrations of a family.
@@ -28,6 +31,7 @@ struct DemonstrationLine {
     input: String,
     calls: Vec<CallFile>,
     answer: Value,
+    check: Option<Value>,
     #[serde(rename = "comment")]
     _comment: Option<Value>,
 }
@@ -89,6 +93,18 @@ pub(super) fn read(
                 return Err(wrong(what.to_owned(), "write the answer, such as \"hook 12\""));
             }
         };
+        if let Some(said) = &read.check {
+            let checks = tasks::checks(said, known).map_err(|(what, hint)| wrong(what, &hint))?;
+            let made = read.calls.iter().map(|call| MadeCall {
+                tool: &call.tool,
+                args: &call.args,
+                status: EvidenceStatus::Ok,
+            });
+            let found = checks::evaluate(&checks, Some(&answer.to_string()), &made.collect::<Vec<_>>(), &[]);
+            if let CheckResult::Fails(why) | CheckResult::Unknown(why) = found {
+                return Err(wrong(format!("the demonstration does not pass its own check: {why}"), "correct either"));
+            }
+        }
         if all.len() == MOST {
             return Err(Error::invalid(format!("{place} has more than {MOST} demonstrations")).hint("leave some out"));
         }
@@ -150,7 +166,9 @@ mod tests {
         let read = read_all(&format!("# a remark\n\n{GOOD}\r\n")).unwrap();
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].place, "demonstrations.jsonl, line 3");
-        assert_eq!(read[0].replies(), [r#"{"args":{"saw":"rip saw"},"tool":"look"}"#, r#"{"answer":"hook 4"}"#]);
+        assert_eq!(read[0].replies(), [r#"{"tool":"look","args":{"saw":"rip saw"}}"#, r#"{"answer":"hook 4"}"#]);
+        let checked = GOOD.replace("\"answer\"", "\"check\": [4, {\"calls\": \"look\"}], \"answer\"");
+        assert_eq!(read_all(&checked).unwrap()[0].replies(), read[0].replies());
         assert_eq!(read_all("").unwrap(), []);
     }
 
@@ -169,6 +187,8 @@ mod tests {
             ),
             (with("\"hook 4\"", "null"), "line 2: \"answer\" is neither"),
             (with("\"answer\"", "\"anser\""), "unknown field `anser`"),
+            (with("\"answer\"", "\"check\": 5, \"answer\""), "line 2: the demonstration does not pass its own check"),
+            (with("\"answer\"", "\"check\": [], \"answer\""), "line 2: the task has no check"),
         ] {
             let error = read_all(&format!("{GOOD}\n{bad}")).unwrap_err();
             assert!(error.message().contains(said), "{bad}: {error:?}");

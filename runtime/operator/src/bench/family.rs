@@ -80,6 +80,19 @@ impl Family {
         Self::read(&FamilyFiles::Directory { root, shown: given.to_owned() }, &name)
     }
 
+    /// The families right below a directory that is none itself, by name; nothing where the path is a family, a file, or
+    /// has none below it.
+    pub(crate) fn below(path: &Path) -> Result<Vec<PathBuf>> {
+        if !path.is_dir() || path.join(FAMILY).exists() {
+            return Ok(Vec::new());
+        }
+        let directory = path.canonicalize().map_err(|source| Error::io("open the families", path, source))?;
+        let names = Root::open(&directory)?.list()?.into_iter().map(|entry| path.join(entry.name));
+        let mut families: Vec<PathBuf> = names.filter(|below| below.join(FAMILY).is_file()).collect();
+        families.sort();
+        Ok(families)
+    }
+
     /// Reads a family that is built in.
     pub(super) fn built_in(name: &str, files: &'static [(&'static str, &'static [u8])]) -> Result<Self> {
         Self::read(&FamilyFiles::BuiltIn { name: name.to_owned(), files }, name)
@@ -280,7 +293,8 @@ impl FamilyFiles {
             let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
             return Err(at_line(&place, line, "it has a NUL character").hint("take it out"));
         }
-        Ok(Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)))
+        // Marks of other editors: the same text without them.
+        Ok(Some(text.strip_prefix('\u{feff}').unwrap_or(&text).replace("\r\n", "\n")))
     }
 }
 
@@ -361,10 +375,13 @@ impl Reading<'_> {
                     .wrong(&[Key("standard_tools"), Index(at)], format!("herm has no tool {name:?}"))
                     .hint(format!("it has {}", known.join(", "))));
             }
+            if tools.iter().any(|tool| tool.spec.name == *name) {
+                return Err(self
+                    .wrong(&[Key("standard_tools"), Index(at)], format!("the family has a tool named {name:?} itself"))
+                    .hint("rename that, or leave herm's out"));
+            }
             named.insert(name.clone());
         }
-        // Names of a family's own tools are never names of these.
-        debug_assert!(tools.iter().all(|tool| !named.contains(&tool.spec.name)));
         Ok(named.into_iter().collect())
     }
 

@@ -9,6 +9,8 @@
 mod arms;
 mod built_in;
 mod calls;
+#[cfg(test)]
+mod committed;
 mod compare;
 mod curves;
 mod demonstrations;

@@ -85,10 +85,16 @@ fn families(named: &[PathBuf]) -> Result<Vec<Family>> {
     let mut families = Vec::new();
     for path in named {
         let built_in = path.to_str().filter(|_| !path.exists()).filter(|name| !name.contains(['/', '\\']));
-        families.push(match built_in {
-            Some(name) => bench::built_in(name)?,
-            None => Family::open(path)?,
-        });
+        match built_in {
+            Some(name) => families.push(bench::built_in(name)?),
+            None => {
+                let below = Family::below(path)?;
+                let paths = if below.is_empty() { vec![path.clone()] } else { below };
+                for path in paths {
+                    families.push(Family::open(&path)?);
+                }
+            }
+        }
     }
     if named.is_empty() {
         families = bench::built_in_names().map(bench::built_in).collect::<Result<_>>()?;
