@@ -187,14 +187,15 @@ fn writes_the_same_twice() -> ModelServer {
             );
             json!({ "action": "create", "name": name, "description": about, "body": body })
         };
-        let asked = |thing: &str| messages.iter().any(|said| said.contains(&format!("Where is the {thing}?")));
-        let things = THINGS.iter().copied().chain(["bell"]);
-        let call = |list: &str| json!({ "tool": "find_thing", "args": { "thing": things.clone().find(|thing| asked(thing)), "list": list } });
+        // An example may stand before the question.
+        let question = messages.get(1).and_then(|said| said.get(said.rfind("Where is the ")?..)).unwrap_or_default();
+        let thing = question.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).nth(3);
+        let call = |list: &str| json!({ "tool": "find_thing", "args": { "thing": thing, "list": list } });
         let said = match messages.first().is_some_and(|said| said.starts_with("You keep the procedures")) {
-            true if asked("lamp") => {
+            true if thing == Some("lamp") => {
                 skill("find-in-the-house", "Finds a thing of the house. Use when someone wants to know its place.", "")
             }
-            true if asked("rope") => {
+            true if thing == Some("rope") => {
                 skill("name-a-box", "Names the box where an object lies. Use when a customer is looking.", " It fails.")
             }
             true => json!({ "action": "none", "reason": "nothing new" }),
