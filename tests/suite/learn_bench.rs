@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use herm_tests::model_server::ModelServer;
+use herm_tests::model_server::{ModelServer, Step};
 use herm_tests::{Herm, Run, imitator};
 use serde_json::{Value, json};
 
@@ -33,9 +33,10 @@ impl Bench {
             "properties": { "thing": { "type": "string" }, "list": { "enum": ["attic", "cellar", "garage"] } },
         });
         let row = |(at, thing): (usize, &&str)| json!({ "args": { "thing": thing, "list": "cellar" }, "result": format!("The {thing} is in box {}.", 20 + at) });
+        let bell = json!({ "args": { "thing": "bell", "list": "cellar" }, "result": "The bell is in box 90." });
         let tool = json!({
             "name": "find_thing", "description": "Says where a thing is.", "schema": schema,
-            "table": THINGS.iter().enumerate().map(row).collect::<Vec<_>>(),
+            "table": THINGS.iter().enumerate().map(row).chain([bell]).collect::<Vec<_>>(),
             "otherwise": "the {list} has no {thing}",
         });
         bench.write("family.json", &json!({ "name": "cellar", "tools": [tool] }).to_string());
@@ -122,10 +123,111 @@ fn what_went_well_is_shown_to_the_tasks_that_follow() {
 #[test]
 fn what_is_on_trial_is_shown_to_some_of_the_tasks() {
     let bench = Bench::new();
-    let table = bench.json(&["--arms", "none,trials"]);
-    let (solved, shown) = (held_out(&table, "trials"), row(&table, "trials")["shown"].clone());
-    assert_eq!(solved, shown, "{table:#}");
-    assert!((1..HALF as u64).contains(&shown.as_u64().expect("a count")), "{table:#}");
+    let table = bench.json(&["--arms", "none,examples-trials,trials"]);
+    for arm in ["examples-trials", "trials"] {
+        let (solved, shown) = (held_out(&table, arm), row(&table, arm)["shown"].clone());
+        assert_eq!(solved, shown, "{arm}: {table:#}");
+        assert!((1..HALF as u64).contains(&shown.as_u64().expect("a count")), "{arm}: {table:#}");
+    }
+}
+
+#[test]
+fn a_demonstration_teaches_the_arms_that_learn_what_no_task_would() {
+    let bench = Bench::new();
+    // Nothing says where to look: no task is solved.
+    let task = |(at, thing): (usize, &&str)| {
+        json!({ "input": format!("Where is the {thing}?"), "check": format!("box {}", 20 + at) }).to_string()
+    };
+    bench.write("tasks.jsonl", &THINGS.iter().enumerate().map(task).collect::<Vec<_>>().join("\n"));
+    let shown = json!({
+        "input": "Where is the bell?", "calls": [{ "tool": "find_thing", "args": { "thing": "bell", "list": "cellar" } }],
+        "answer": "box 90",
+    });
+    bench.write("demonstrations.jsonl", &shown.to_string());
+    let table = bench.json(&["--arms", "none,curated,examples,plans,self-written"]);
+    let solved = ["none", "curated", "examples", "plans", "self-written"].map(|arm| held_out(&table, arm));
+    assert_eq!(solved, [json!(0), json!(HALF), json!(HALF), json!(HALF), json!(0)], "{table:#}");
+    assert_eq!(
+        (row(&table, "examples")["shown"].clone(), row(&table, "examples")["learned"].clone()),
+        (json!(HALF), json!(1))
+    );
+    assert_eq!(table["families"][0]["demonstrations"], 1);
+    let table = bench.json(&["--arms", "none,examples", "--demonstrate", "0"]);
+    assert_eq!((held_out(&table, "examples"), table["families"][0]["demonstrations"].clone()), (json!(0), json!(0)));
+    let checked = bench.run(&["--check"]);
+    assert!(
+        checked.stdout.starts_with("cellar: 8 tasks to learn from, 8 held out, 1 demonstration; tools: "),
+        "{checked:?}"
+    );
+
+    // Replies that the loop does not take end the arm, and not the first task.
+    bench.write("demonstrations.jsonl", &shown.to_string().replace("\"box 90\"", "{\"tool\": \"find_thing\"}"));
+    let run = bench.run(&["--arms", "examples"]);
+    assert_eq!(run.code, 2, "{run:?}");
+    assert!(run.stderr.contains("demonstrations.jsonl, line 1: the demonstration does not go well"), "{run:?}");
+    bench.write("demonstrations.jsonl", &shown.to_string().replace("cellar", "attic"));
+    let run = bench.run(&["--check"]);
+    assert!(run.code == 2 && run.stderr.contains("line 1: call 1: find_thing fails: the attic has no bell"), "{run:?}");
+}
+
+/// A model that asks the attic first and then the cellar, and writes two skills that say nearly the same.
+fn writes_the_same_twice() -> ModelServer {
+    ModelServer::answering(|request| {
+        let messages: Vec<&str> = request.body["messages"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|said| said["content"].as_str())
+            .collect();
+        let last = messages.last().copied().unwrap_or_default();
+        let skill = |name: &str, about: &str, end: &str| {
+            let body = format!(
+                "Call find_thing with the list cellar. The list attic has no thing that anybody asks for, so leave it \
+                 out.{end} Answer with the box."
+            );
+            json!({ "action": "create", "name": name, "description": about, "body": body })
+        };
+        // An example may stand before the question.
+        let question = messages.get(1).and_then(|said| said.get(said.rfind("Where is the ")?..)).unwrap_or_default();
+        let thing = question.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).nth(3);
+        let call = |list: &str| json!({ "tool": "find_thing", "args": { "thing": thing, "list": list } });
+        let said = match messages.first().is_some_and(|said| said.starts_with("You keep the procedures")) {
+            true if thing == Some("lamp") => {
+                skill("find-in-the-house", "Finds a thing of the house. Use when someone wants to know its place.", "")
+            }
+            true if thing == Some("rope") => {
+                skill("name-a-box", "Names the box where an object lies. Use when a customer is looking.", " It fails.")
+            }
+            true => json!({ "action": "none", "reason": "nothing new" }),
+            false => match last.split_once("is in ") {
+                Some((_, place)) => json!({ "answer": place.split('.').next() }),
+                None if last.contains("the attic has no") => call("cellar"),
+                None => call("attic"),
+            },
+        };
+        Step::chat(&said.to_string())
+    })
+}
+
+#[test]
+fn skills_that_say_the_same_are_merged_in_the_arm_of_everything_alone() {
+    let bench = Bench { server: writes_the_same_twice(), ..Bench::new() };
+    let table = bench.json(&["--arms", "self-written,trials"]);
+    let of = |arm: &str| ["learned", "evolved"].map(|field| row(&table, arm)[field].clone());
+    assert_eq!(of("self-written"), [json!(2), json!(0)], "{table:#}");
+    // One skill of the two, and the procedure of the examples.
+    assert_eq!(of("trials"), [json!(2), json!(1)], "{table:#}");
+}
+
+#[test]
+fn a_random_example_is_compared_with_the_nearest() {
+    let bench = Bench::new();
+    let run = bench.run(&["--arms", "examples,random", "--json"]);
+    let table: Value = serde_json::from_str(&run.stdout).expect("one JSON document");
+    assert_eq!(
+        table["table"][0]["compared"],
+        json!([{ "arm": "examples", "against": "random", "better": 0, "worse": 0, "p": 1.0 }])
+    );
 }
 
 #[test]
@@ -148,18 +250,18 @@ fn every_arm_is_measured_and_the_same_command_gives_the_same_files() {
         assert_eq!(run.code, 0, "{run:?}");
         let files = read(&out);
         assert_eq!(run.stdout, files[0]);
-        assert_eq!(run.stderr.lines().count(), 7, "a line for each arm: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 8, "a line for each arm: {}", run.stderr);
         files
     });
     assert_eq!(first, second);
     let [table, document, curves, tasks] = first;
     assert!(table.starts_with("# What learning brings: imitator-1\n"), "{table}");
-    assert_eq!(curves.matches("<polyline").count(), 7);
-    assert_eq!(tasks.lines().count(), 7 * 2 * HALF);
+    assert_eq!(curves.matches("<polyline").count(), 8);
+    assert_eq!(tasks.lines().count(), 8 * 2 * HALF);
     let document: Value = serde_json::from_str(&document).expect("JSON");
     let arms: Vec<_> =
         document["families"][0]["solved"].as_array().expect("arms").iter().map(|arm| arm["arm"].clone()).collect();
-    assert_eq!(arms, ["none", "curated", "examples", "plans", "self-written", "trials", "random"]);
+    assert_eq!(arms, ["none", "curated", "examples", "examples-trials", "plans", "self-written", "trials", "random"]);
 }
 
 #[test]
@@ -194,7 +296,7 @@ fn families_are_checked_without_asking_a_model() {
     let run = bench.run(&["--check"]);
     assert_eq!(run.stdout, "cellar: 8 tasks to learn from, 8 held out; tools: find_thing, skill_view\n");
     let run = bench.herm.run(&["learn", "bench", "--check"]);
-    assert_eq!((run.code, run.stdout.matches("40 tasks to learn from, 40 held out").count()), (0, 7), "{run:?}");
+    assert_eq!((run.code, run.stdout.matches("40 tasks to learn from, 40 held out").count()), (0, 8), "{run:?}");
     bench.write("tasks.jsonl", "{\"input\": \"a\"}\n");
     let run = bench.run(&["--check"]);
     assert_eq!(run.code, 2, "{run:?}");
@@ -203,6 +305,25 @@ fn families_are_checked_without_asking_a_model() {
         "{run:?}"
     );
     assert_eq!(bench.server.requests().len(), 0);
+}
+
+#[test]
+fn a_directory_of_families_runs_them_all() {
+    let bench = Bench::new();
+    let several = bench.dir.path().join("several");
+    for name in ["one", "two"] {
+        std::fs::create_dir_all(several.join(name)).expect("a directory");
+        for file in ["system.md", "tasks.jsonl"] {
+            std::fs::copy(bench.family().join(file), several.join(name).join(file)).expect("it is copied");
+        }
+        let family = std::fs::read_to_string(bench.family().join("family.json")).expect("the family");
+        let family = family.replace("\"cellar\",\"tools\"", &format!("\"{name}\",\"tools\""));
+        std::fs::write(several.join(name).join("family.json"), family).expect("it is written");
+    }
+    let run = bench.herm.run(&["learn", "bench", "--check", "--family", &several.display().to_string()]);
+    let begins: Vec<_> =
+        run.stdout.lines().filter_map(|line| line.split_once(": 8 tasks")).map(|(name, _)| name).collect();
+    assert_eq!((run.code, begins), (0, vec!["one", "two"]), "{run:?}");
 }
 
 #[test]
@@ -286,4 +407,49 @@ fn the_built_in_families_are_what_their_program_writes() {
             herm_untested::not_run("the built-in families are what their program writes", "Python 3", "install it")
         }
     }
+}
+
+/// Runs the program that writes the page of results; what it says where it fails. Nothing where there is no Python.
+fn results(arguments: &[&str]) -> Option<Result<(), String>> {
+    let python = std::env::var("HERM_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/families/results.py");
+    match std::process::Command::new(python).arg(program).args(arguments).output() {
+        Ok(run) if run.status.success() => Some(Ok(())),
+        Ok(run) => Some(Err(String::from_utf8_lossy(&run.stderr).into_owned())),
+        Err(_) => {
+            herm_untested::not_run("the page of results is what its tables make", "Python 3", "install it");
+            None
+        }
+    }
+}
+
+#[test]
+fn the_page_of_results_is_what_its_program_makes_of_the_tables() {
+    if let Some(compared) = results(&["--check"]) {
+        assert_eq!(compared, Ok(()));
+    }
+}
+
+#[test]
+fn a_table_of_one_family_and_two_arms_makes_a_page_and_an_edited_page_is_found() {
+    let bench = Bench::new();
+    let (data, page) = (bench.dir.path().join("learning"), bench.dir.path().join("page.md"));
+    let out = data.join("tiny").display().to_string();
+    assert_eq!(bench.run(&["--arms", "none,curated", "--out", &out]).code, 0);
+    let (data, page) = (data.display().to_string(), page.display().to_string());
+    let Some(written) = results(&["--data", &data, "--page", &page]) else { return };
+    assert_eq!(written, Ok(()));
+    let text = std::fs::read_to_string(&page).expect("the page");
+    for line in [
+        "## imitator-1\n\nBackend `openai`; 1 family, 8 tasks to learn from and 8 held out in each.",
+        "[the curves](learning/tiny/curves.svg)",
+        "| family | tasks | no learning | curated skill |\n|---|---:|---:|---:|\n| cellar | 8 | 0 | 8 ↑ |\n",
+        "| cellar | curated skill | 8/8 | 68–100 % | +8 −0 | 0.0078 |",
+        "No arm of any family is significantly below no learning.",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert_eq!(results(&["--check", "--data", &data, "--page", &page]), Some(Ok(())));
+    std::fs::write(&page, text.replace("0.0078", "0.0001")).expect("it is written");
+    assert!(results(&["--check", "--data", &data, "--page", &page]).is_some_and(|found| found.is_err()));
 }

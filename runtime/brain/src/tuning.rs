@@ -339,11 +339,13 @@ impl Tuning {
             return bad(format!("{backend:?} is not the name of a backend"));
         }
         for (name, swap) in &self.tools {
-            if !is_name(name) {
+            if !is_tool_name(name) {
                 return bad(format!("{name:?} is not the name of a tool"));
             }
             match swap {
-                ToolSwap::Use(other) if !is_name(other) => return bad(format!("{other:?} is not the name of a tool")),
+                ToolSwap::Use(other) if !is_tool_name(other) => {
+                    return bad(format!("{other:?} is not the name of a tool"));
+                }
                 ToolSwap::Executable(program)
                     if program.sha256.len() != 64 || !program.sha256.bytes().all(|c| c.is_ascii_hexdigit()) =>
                 {
@@ -356,7 +358,13 @@ impl Tuning {
     }
 }
 
-/// Whether a text can name a tool or a backend.
+/// Whether a text can name a tool: 1 to 64 of `A-Z a-z 0-9 _ - .`, and not dots alone.
+pub fn is_tool_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    (1..=64).contains(&text.len()) && text.chars().all(plain) && text.chars().any(|c| c != '.')
+}
+
+/// Whether a text can name a backend.
 fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-'))

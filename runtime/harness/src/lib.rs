@@ -73,7 +73,7 @@ pub use calls::ManyCalls;
 pub use evolve::EvolverOptions;
 pub use feedback::{FeedbackFrom, FeedbackResult, TaskFeedback, give_feedback};
 pub use maintain::{CuratorOptions, MaintenanceCounters, MaintenanceReport, SessionHook};
-pub use rehearse::{AnswerRater, RehearsalOptions, RehearsalReport, RehearsedTask};
+pub use rehearse::{AnswerRater, RehearsalCalls, RehearsalOptions, RehearsalReport, RehearsedTask};
 pub use replay::rerun;
 pub use replay::{ReplayReport, replay, replay_with_backend};
 #[cfg(feature = "snapshot")]

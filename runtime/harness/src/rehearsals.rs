@@ -127,7 +127,7 @@ impl Inner {
             if left == 0 || rehearsals.cancel.is_cancelled() {
                 continue;
             }
-            let options = RehearsalOptions { most_tasks: left, backend: None };
+            let options = RehearsalOptions { most_tasks: left, ..RehearsalOptions::default() };
             let report = harness.rehearse_until(id, &due.skill, &options, None, &rehearsals.cancel).await?;
             let tried = report.tasks.len() + report.unfit + report.unrated.len();
             rehearsals.count(id, &due.skill, due.known, tried);

@@ -2,8 +2,10 @@
 //! trial earlier than tasks that happen to come.
 //!
 //! Each run is in a copy of the brain, taken back to before the task, which is removed again; no task of it is settled.
-//! Tools that only read run; every other call is answered from the transcript of the task, or refused. The role's checks
-//! say how good an answer is: a role without checks cannot be rehearsed, unless an [`AnswerRater`] says it.
+//! Tools that only read run; every other call is answered from the transcript of the task. A call that the transcript
+//! does not have is refused, and the pair says nothing: the run that calls as the task did would always be the better
+//! one. The role's checks say how good an answer is: a role without checks cannot be rehearsed, unless an
+//! [`AnswerRater`] says it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,7 +30,7 @@ use crate::session::exemplar::file::{self, EXAMPLES_FILE};
 use crate::session::machine::ToolCall;
 use crate::session::{CancelToken, FinishedTask, LiveTools, TaskRun, ToolExecutor, Transcript};
 use crate::skill::{CreatedBy, Files as _, store};
-use crate::task::{LearningOptions, TaskLimits, TaskStatus};
+use crate::task::{LearningOptions, StopReason, TaskLimits, TaskStatus};
 use crate::tool::{
     Permission, Secrets, SessionEnv, SkillRules, TaskFrame, ToolContext, ToolProgram, ToolReport, Toolbox, WorkingCopy,
 };
@@ -43,8 +45,30 @@ pub(super) const MOST_KEPT: usize = 1_000;
 pub struct RehearsalOptions {
     /// At most so many tasks, each of which runs twice where the skill fits it and once where it does not.
     pub most_tasks: usize,
+    /// At most so many millionths of a dollar. Refused where a backend has no known price. A run that would cost more ends
+    /// early, and its pair does not count.
+    pub most_micro_usd: Option<u64>,
     /// The backend, by its name in the configuration, instead of the brain's own.
     pub backend: Option<String>,
+    /// Which calls are made.
+    pub calls: RehearsalCalls,
+}
+
+impl Default for RehearsalOptions {
+    /// Twelve tasks, whatever they cost, on the brain's own backend.
+    fn default() -> Self {
+        Self { most_tasks: 12, most_micro_usd: None, backend: None, calls: RehearsalCalls::default() }
+    }
+}
+
+/// Which calls a rehearsal makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RehearsalCalls {
+    /// Those of tools that only read. Others are answered from the transcript.
+    #[default]
+    Reading,
+    /// All: nothing that they touch outlives the rehearsal, or the operator allowed it.
+    All,
 }
 
 /// Says how good the answer of a rehearsed task is, where more is known than the checks of the role say.
@@ -87,24 +111,36 @@ pub struct RehearsalReport {
 /// Answers from the record of the task where a call would do something.
 struct CarefulTools {
     live: LiveTools,
+    calls: RehearsalCalls,
     recorded: Vec<(ToolCall, ToolReport)>,
     /// Tools in whose place a program stands.
     silent: BTreeSet<String>,
+    /// The tool of the first call that the record does not have.
+    unrecorded: OnceLock<String>,
+}
+
+impl CarefulTools {
+    fn may_run(&self, tool: &str) -> bool {
+        let only_reads = || self.live.0.get(tool).is_some_and(|tool| tool.spec().permission == Permission::Read);
+        !self.silent.contains(tool) && (self.calls == RehearsalCalls::All || only_reads())
+    }
 }
 
 #[async_trait]
 impl ToolExecutor for CarefulTools {
     async fn call(&self, call: &ToolCall, cx: &ToolContext, until: Instant) -> ToolReport {
-        let only_reads = self.live.0.get(&call.tool).is_some_and(|tool| tool.spec().permission == Permission::Read);
-        if only_reads && !self.silent.contains(&call.tool) {
+        if self.may_run(&call.tool) {
             return self.live.call(call, cx, until).await;
         }
         match self.recorded.iter().find(|(made, _)| made == call) {
             Some((_, report)) => report.clone(),
-            None => ToolReport::refused(
-                "This call is not made in a rehearsal. Go on without it.",
-                "not made in a rehearsal",
-            ),
+            None => {
+                self.unrecorded.get_or_init(|| call.tool.clone());
+                ToolReport::refused(
+                    "This call is not made in a rehearsal. Go on without it.",
+                    "not made in a rehearsal",
+                )
+            }
         }
     }
 }
@@ -185,9 +221,18 @@ impl SkillFiles {
     }
 }
 
+/// A run that ended, and the tool of a call that was refused because the record does not have it.
+struct EndedRun {
+    finished: FinishedTask,
+    unrecorded: Option<String>,
+}
+
 /// How one run of a task went.
 struct Run {
+    /// None where nothing is known: also where a call was refused that a task would have made.
     score: Option<f64>,
+    /// Whether it ended because the money was used up.
+    out_of_money: bool,
     /// Why the outcome is not known.
     note: Option<String>,
     was_shown: bool,
@@ -197,17 +242,26 @@ struct Run {
 }
 
 impl Run {
-    fn of(finished: &FinishedTask, skill: &Slug, rater: Option<&dyn AnswerRater>) -> Self {
+    fn of(ended: &EndedRun, skill: &Slug, rater: Option<&dyn AnswerRater>) -> Self {
+        let EndedRun { finished, unrecorded } = ended;
         let outcome = &finished.transcript.outcome;
         let errors = finished.calls.iter().filter(|call| call.status != EvidenceStatus::Ok).count();
         let shown = &finished.transcript.shown;
         let why = || finished.stop.message.clone().unwrap_or_else(|| "the role has no checks".to_owned());
-        let score = rater.map_or_else(|| outcome.value.score(), |rater| rated(finished, rater));
+        let (score, note) = match unrecorded {
+            Some(tool) => {
+                (None, Some(format!("a call of {tool} that the task did not make is not made in a rehearsal")))
+            }
+            None => {
+                let score = rater.map_or_else(|| outcome.value.score(), |rater| rated(finished, rater));
+                let note = || outcome.sources.iter().find_map(|said| said.note.clone()).unwrap_or_else(why);
+                (score, score.is_none().then(note))
+            }
+        };
         Self {
             score,
-            note: score
-                .is_none()
-                .then(|| outcome.sources.iter().find_map(|said| said.note.clone()).unwrap_or_else(why)),
+            out_of_money: finished.stop.reason == StopReason::Budget,
+            note,
             was_shown: shown.iter().any(|shown| shown.skill == *skill && shown.arm == Arm::Shown),
             errors: u32::try_from(errors).unwrap_or(u32::MAX),
             turns: finished.turns,
@@ -262,9 +316,18 @@ impl Harness {
         let (layout, id_too, slug) = (self.layout().clone(), id.clone(), skill.clone());
         let plan = blocking(move || Plan::read(&layout, &id_too, &slug)).await?;
         let chain = self.backend_chain(id, options.backend.as_deref(), plan.backend.as_deref())?;
+        if options.most_micro_usd.is_some()
+            && let Some(free) = chain.backends.iter().find(|backend| backend.capabilities().price.is_none())
+        {
+            return Err(Error::invalid(format!(
+                "a budget in money cannot be held: {} has no known price",
+                free.name()
+            ))
+            .hint("give its price in the configuration, or a budget in tasks"));
+        }
         let workspace = fsio::create_scratch("herm-rehearsal")?;
-        let stage = Stage { harness: self, id, chain: &chain, rater, cancel, workspace: &workspace };
-        let done = stage.run(plan, options.most_tasks).await;
+        let stage = Stage { harness: self, id, chain: &chain, options, rater, cancel, workspace: &workspace };
+        let done = stage.run(plan).await;
         fsio::remove_tree(&workspace)?;
         let (mut report, rows) = done?;
         let (slug, counters) = (skill.clone(), Arc::clone(&self.inner));
@@ -287,14 +350,15 @@ struct Stage<'a> {
     harness: &'a Harness,
     id: &'a BrainId,
     chain: &'a Chain,
+    options: &'a RehearsalOptions,
     rater: Option<&'a dyn AnswerRater>,
     cancel: &'a CancelToken,
     workspace: &'a Path,
 }
 
 impl Stage<'_> {
-    /// Runs up to so many tasks in pairs; what was found, and the rows to keep.
-    async fn run(&self, plan: Plan, most_tasks: usize) -> Result<(RehearsalReport, Vec<TrialTask>)> {
+    /// Runs tasks in pairs, as long as there is a budget; what was found, and the rows to keep.
+    async fn run(&self, plan: Plan) -> Result<(RehearsalReport, Vec<TrialTask>)> {
         let skill = plan.files.slug.clone();
         let mut report = RehearsalReport {
             skill: skill.clone(),
@@ -306,7 +370,7 @@ impl Stage<'_> {
             ended: None,
         };
         let (mut rows, mut pairs) = (Vec::new(), plan.pairs);
-        for rated in plan.tasks.into_iter().take(most_tasks) {
+        for rated in plan.tasks.into_iter().take(self.options.most_tasks) {
             if pairs.len() >= MOST_PAIRS || paired::decide(&pairs).is_some() {
                 break;
             }
@@ -316,22 +380,28 @@ impl Stage<'_> {
                 continue;
             };
             let (with_it, without_it) = (files.clone(), files);
-            let (at, with) = self.run_again(&rated, &skill, move |brain| with_it.put(brain)).await?;
+            let left = self.left(&report);
+            let (at, with) = self.run_again(&rated, &skill, left, move |brain| with_it.put(brain)).await?;
             report.micro_usd += with.micro_usd;
-            if self.cancel.is_cancelled() {
+            if self.cancel.is_cancelled() || with.out_of_money {
                 break;
             }
             if !with.was_shown {
                 report.unfit += 1;
                 continue;
             }
-            let (_, without) = self.run_again(&rated, &skill, move |brain| without_it.take_away(brain)).await?;
+            let Some(with_score) = with.score else {
+                report.unrated.extend(with.note);
+                continue;
+            };
+            let left = self.left(&report);
+            let (_, without) = self.run_again(&rated, &skill, left, move |brain| without_it.take_away(brain)).await?;
             report.micro_usd += without.micro_usd;
-            if self.cancel.is_cancelled() {
+            if self.cancel.is_cancelled() || without.out_of_money {
                 break;
             }
-            let (Some(with_score), Some(without_score)) = (with.score, without.score) else {
-                report.unrated.extend([with, without].into_iter().find_map(|run| run.note));
+            let Some(without_score) = without.score else {
+                report.unrated.extend(without.note);
                 continue;
             };
             pairs.push(ScorePair { with: with_score, without: without_score });
@@ -342,11 +412,17 @@ impl Stage<'_> {
         Ok((report, rows))
     }
 
-    /// Runs one task again in a copy that was changed first; when the task was, and how it went.
+    /// What may still be spent, where that is bounded.
+    fn left(&self, report: &RehearsalReport) -> Option<u64> {
+        self.options.most_micro_usd.map(|most| most.saturating_sub(report.micro_usd))
+    }
+
+    /// Runs one task again in a copy that was changed first, for so much money; when the task was, and how it went.
     async fn run_again(
         &self,
         rated: &RatedTask,
         skill: &Slug,
+        micro_usd: Option<u64>,
         change: impl FnOnce(&mut Brain) -> Result<()> + Send + 'static,
     ) -> Result<(Timestamp, Run)> {
         let copy = Layout::new(self.workspace.join("copy"));
@@ -359,20 +435,20 @@ impl Stage<'_> {
         });
         let ran = async {
             let (transcript, brain) = rewound.await?;
-            let finished = self.run_copy(&transcript, brain).await?;
-            Ok((transcript.at, Run::of(&finished, skill, self.rater)))
+            let ended = self.run_copy(&transcript, brain, micro_usd).await?;
+            Ok((transcript.at, Run::of(&ended, skill, self.rater)))
         };
         let ran = ran.await;
         fsio::remove_tree(copy.brains())?;
         ran
     }
 
-    async fn run_copy(&self, transcript: &Transcript, brain: Brain) -> Result<FinishedTask> {
+    async fn run_copy(&self, transcript: &Transcript, brain: Brain, micro_usd: Option<u64>) -> Result<EndedRun> {
         let inner = &self.harness.inner;
         let (id, at) = (&transcript.brain, transcript.at);
         let tuning = Arc::new(brain.tuning()?);
         let slot = Arc::new(tokio::sync::Mutex::new(Some(brain)));
-        let limits = TaskLimits { total_tokens: None, micro_usd: None, ..transcript.limits.clone() }.tuned(&tuning);
+        let limits = TaskLimits { total_tokens: None, micro_usd, ..transcript.limits.clone() }.tuned(&tuning);
         let until = Instant::now() + limits.deadline();
         let around = SessionEnv {
             surroundings: Arc::clone(&inner.surroundings),
@@ -394,7 +470,7 @@ impl Stage<'_> {
             until,
             settles: false,
             shares: transcript.sharing,
-            has_budget: false,
+            has_budget: micro_usd.is_some(),
             backend: None,
             commanded: OnceLock::new(),
         });
@@ -406,10 +482,12 @@ impl Stage<'_> {
         let made = transcript.turns.iter().filter_map(|turn| Some((turn.call.clone()?, turn.report.clone()?)));
         let tools = CarefulTools {
             live: LiveTools(toolbox.clone()),
+            calls: self.options.calls,
             recorded: made.collect(),
             silent: silent.into_keys().collect(),
+            unrecorded: OnceLock::new(),
         };
-        TaskRun {
+        let finished = TaskRun {
             frame: Arc::clone(&frame),
             desk: Arc::clone(&desk),
             cx,
@@ -430,7 +508,8 @@ impl Stage<'_> {
             replayed: None,
         }
         .run()
-        .await
+        .await?;
+        Ok(EndedRun { finished, unrecorded: tools.unrecorded.into_inner() })
     }
 }
 

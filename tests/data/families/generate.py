@@ -133,6 +133,13 @@ def ferry(s):
                for b, c in zip(bookings, cabins)]
     ask = ["Which cabin does {} have?", "In which cabin does {} travel?", "What is the cabin of {}?"]
     tasks = [(s.choice(ask).format(n), check_number(c)) for n, c in zip(names, cabins)]
+    # Behind all draws: the tasks of a seed stay what they were.
+    rows.append({"args": {"passenger": "Ibbotson"}, "result": "The booking of Ibbotson has the number 3217."})
+    details.append({"args": {"number": "3217"}, "result": "Booking 3217 has cabin 864 on deck B."})
+    shown = {"input": "Which cabin does Ibbotson have?",
+             "calls": [{"tool": "find_booking", "args": {"passenger": "Ibbotson"}},
+                       {"tool": "booking_details", "args": {"number": "3217"}}],
+             "answer": "cabin 864", "check": check_number(864)}
     find = {
         "name": "find_booking",
         "description": "Says the number of a passenger's booking.",
@@ -157,7 +164,51 @@ def ferry(s):
         "role": "You tell passengers of a ferry which cabin they have. Look it up with the tools, then answer with the cabin.",
         "skill": ("find-a-cabin", "Finds the cabin of a passenger. Use when someone asks which cabin a passenger has.",
                   "Call find_booking with the passenger. Call booking_details with the number that it gives. Answer with the cabin."),
-        "tools": [(find, rows), (look, details)], "tasks": tasks,
+        "tools": [(find, rows), (look, details)], "tasks": tasks, "demonstrations": [shown],
+    }
+
+
+def parcel(s):
+    """Two steps: the round that a village is on from one tool, the van of the round from another."""
+    villages = s.shuffled(PLACES)[:TASKS]
+    rounds = s.numbers(TASKS, 2000, 6999)
+    vans = s.numbers(TASKS, 100, 899)
+    rows = [{"args": {"village": v}, "result": f"{v} is on round {r}."} for v, r in zip(villages, rounds)]
+    plans = [{"args": {"round": r}, "result": f"Round {r} is driven with van {v}, from gate {s.choice('EFGH')}."}
+             for r, v in zip(rounds, vans)]
+    ask = ["Which van brings the parcels to {}?", "With which van do parcels come to {}?", "Which van drives to {}?"]
+    tasks = [(s.choice(ask).format(p), check_number(v)) for p, v in zip(villages, vans)]
+    rows.append({"args": {"village": "Quernford"}, "result": "Quernford is on round 1746."})
+    plans.append({"args": {"round": 1746}, "result": "Round 1746 is driven with van 951, from gate F."})
+    shown = {"input": "Which van brings the parcels to Quernford?",
+             "calls": [{"tool": "find_round", "args": {"village": "Quernford"}},
+                       {"tool": "round_plan", "args": {"round": 1746}}],
+             "answer": "van 951", "check": check_number(951)}
+    find = {
+        "name": "find_round",
+        "description": "Says on which round a village is.",
+        "schema": schema({"village": text()}, ["village"]),
+        "example": {"question": "On which round is Quayside?", "args": {"village": "Quayside"},
+                    "result": "Quayside is on round 9908.", "answer": "round 9908"},
+        "table": "find_round.jsonl",
+        "otherwise": "No round goes to {village}.",
+    }
+    look = {
+        "name": "round_plan",
+        "description": "Says how a round is driven.",
+        "schema": schema({"round": {"type": "integer", "minimum": 1, "maximum": 9999}}, ["round"]),
+        "example": {"question": "From which gate does round 9921 start?", "args": {"round": 9921},
+                    "result": "Round 9921 is driven with van 92, from gate K.", "answer": "gate K"},
+        "table": "round_plan.jsonl",
+        "otherwise": "There is no round {round}.",
+    }
+    return {
+        "about": "The van of a village stands in the plan of its round, and the round has to be found first.",
+        "group": "two calls",
+        "role": "You tell the people of a valley which van brings their parcels. Look it up with the tools, then answer with the van.",
+        "skill": ("find-a-van", "Finds the van that brings parcels. Use when someone asks which van comes to a village.",
+                  "Call find_round with the village. Call round_plan with the round that it gives. Answer with the van."),
+        "tools": [(find, rows), (look, plans)], "tasks": tasks, "demonstrations": [shown],
     }
 
 
@@ -322,6 +373,7 @@ FAMILIES = {
     "bus-times": bus,
     "shop-prices": shop,
     "clinic-wards": clinic,
+    "parcel-vans": parcel,
 }
 
 
@@ -339,6 +391,8 @@ def files(name, family):
     yield "system.md", family["role"] + "\n"
     yield "skill.md", f'---\nname: {slug}\ndescription: "{about}"\n---\n{body}\n'
     yield "tasks.jsonl", lines({"input": ask, "check": check} for ask, check in family["tasks"])
+    if "demonstrations" in family:
+        yield "demonstrations.jsonl", lines(family["demonstrations"])
     for tool, rows in family["tools"]:
         yield tool["table"], lines(rows)
 

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use herm::backend::{Backend, BackendError, Capabilities, Completion, CompletionRequest, FinishReason};
-use herm::harness::RehearsalOptions;
+use herm::backend::{Backend, BackendError, Capabilities, Completion, CompletionRequest, FinishReason, Price};
+use herm::harness::{RehearsalCalls, RehearsalOptions};
 use herm::memory::TrialState;
 use herm::skill::{CreatedBy, SkillState};
 use herm::task::LearningOptions;
@@ -18,7 +18,11 @@ use super::*;
 #[derive(Debug)]
 struct Imitates {
     usual: &'static str,
+    price: Option<Price>,
 }
+
+/// A token that is read costs a millionth of a dollar.
+const PRICE: Price = Price { input: 1_000_000, output: 0 };
 
 #[async_trait]
 impl Backend for Imitates {
@@ -27,7 +31,7 @@ impl Backend for Imitates {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { preload_bytes: 1_200, ..Capabilities::default() }
+        Capabilities { preload_bytes: 1_200, price: self.price, ..Capabilities::default() }
     }
 
     async fn complete(&self, ask: &CompletionRequest) -> Result<Completion, BackendError> {
@@ -85,15 +89,24 @@ impl House {
         self.rehearsing(usual, permission, 0)
     }
 
+    /// The same, where the model costs something.
+    fn priced(&self, usual: &'static str) -> Harness {
+        self.asking(Imitates { usual, price: Some(PRICE) }, Permission::Read, 0)
+    }
+
     /// The same, where each skill on trial is rehearsed by itself on so many tasks.
     fn rehearsing(&self, usual: &'static str, permission: Permission, rehearsals: usize) -> Harness {
+        self.asking(Imitates { usual, price: None }, permission, rehearsals)
+    }
+
+    fn asking(&self, model: Imitates, permission: Permission, rehearsals: usize) -> Harness {
         let mut tools = herm_tools::standard().expect("tools").only(&["recall".to_owned()]);
         tools.add(find(permission, &self.asked)).expect("added");
         let learning = LearningOptions { synthesis: false, examples: false, ..LearningOptions::default() };
         builder(&self.brains)
             .toolbox(tools)
             .permissions(Permissions { network: true, process: true })
-            .backend(Imitates { usual })
+            .backend(model)
             .learning(learning)
             .rehearsals(rehearsals)
             .evolving(None)
@@ -127,7 +140,7 @@ impl House {
 }
 
 fn budget(most_tasks: usize) -> RehearsalOptions {
-    RehearsalOptions { most_tasks, backend: None }
+    RehearsalOptions { most_tasks, ..RehearsalOptions::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,21 +196,57 @@ async fn rehearsals_prove_a_skill_with_tasks_that_are_kept_and_settle_none_of_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rehearsal_calls_nothing_outside_and_reads_the_record_instead() {
+async fn a_rehearsal_calls_nothing_outside_and_a_call_that_the_record_lacks_decides_nothing() {
     let house = House::new(CHECKED);
-    let harness = house.harness("cellar", Permission::Network);
+    let harness = house.harness("attic", Permission::Network);
     for number in 0..8 {
-        assert_eq!(house.run(&harness, number).await.outcome.value.score(), Some(1.0));
+        assert_eq!(house.run(&harness, number).await.outcome.value.score(), Some(0.0));
     }
     let asked = house.asked.load(Ordering::SeqCst);
+    house.learn(&harness, "ask-the-cellar", "Ask the cellar.").await;
     house.learn(&harness, "ask-the-attic", "Ask the attic.").await;
-    let report = harness.rehearse(&house.id, &slug("ask-the-attic"), &budget(8)).await.expect("a rehearsal");
-    // Without the skill the call is the recorded one; with it, it is another, and is refused.
-    assert_eq!((report.summary.worse, report.ended.map(|ended| ended.state)), (8, Some(TrialState::Harmful)));
-    assert_eq!(house.asked.load(Ordering::SeqCst), asked, "nothing was called");
+    // With the skill the call is another than the recorded one: how it would have gone is not known.
+    let report = harness.rehearse(&house.id, &slug("ask-the-cellar"), &budget(8)).await.expect("a rehearsal");
+    assert_eq!((report.tasks.len(), report.unrated.len(), report.ended), (0, 8, None));
+    assert_eq!(report.unrated[0], "a call of find that the task did not make is not made in a rehearsal");
+    assert_eq!(house.state("ask-the-cellar"), Some(TrialState::Trial));
+    // A call that was made then is answered from the record.
+    let report = harness.rehearse(&house.id, &slug("ask-the-attic"), &budget(2)).await.expect("a rehearsal");
+    assert!(report.unrated.is_empty() && report.tasks.iter().all(|task| (task.with, task.without) == (0.0, 0.0)));
+    assert_eq!((report.tasks.len(), house.asked.load(Ordering::SeqCst)), (2, asked), "nothing was called");
+    // Where the operator allows calls, they decide.
+    let options = RehearsalOptions { calls: RehearsalCalls::All, ..budget(8) };
+    let report = harness.rehearse(&house.id, &slug("ask-the-cellar"), &options).await.expect("a rehearsal");
+    assert_eq!((report.summary.better, report.ended.map(|ended| ended.state)), (8, Some(TrialState::Proven)));
+    assert!(house.asked.load(Ordering::SeqCst) > asked);
     harness.shutdown().await.expect("closed");
-    let usage = reader(&house.brains).usage().expect("usage");
-    assert_eq!(usage[&slug("ask-the-attic")].state, SkillState::Archived);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rehearsal_ends_where_its_money_does() {
+    let house = House::new(CHECKED);
+    let harness = house.harness("attic", Permission::Read);
+    for number in 0..4 {
+        house.run(&harness, number).await;
+    }
+    house.learn(&harness, "ask-the-cellar", "Ask the cellar.").await;
+    let for_money = |most| RehearsalOptions { most_micro_usd: Some(most), ..budget(4) };
+    let error = harness.rehearse(&house.id, &slug("ask-the-cellar"), &for_money(9)).await.expect_err("no price");
+    assert_eq!(error.message(), "a budget in money cannot be held: imitates has no known price");
+    harness.shutdown().await.expect("closed");
+
+    let harness = house.priced("attic");
+    let none = harness.rehearse(&house.id, &slug("ask-the-cellar"), &for_money(0)).await.expect("a rehearsal");
+    assert_eq!((none.tasks.len(), none.micro_usd), (0, 0));
+    let one = harness.rehearse(&house.id, &slug("ask-the-cellar"), &budget(1)).await.expect("a rehearsal");
+    assert_eq!(one.tasks.len(), 1);
+    assert!(one.micro_usd > 0);
+    // Nearly enough for two pairs: the second does not count.
+    let most = one.micro_usd * 2 - 1;
+    let some = harness.rehearse(&house.id, &slug("ask-the-cellar"), &for_money(most)).await.expect("a rehearsal");
+    assert_eq!(some.tasks.len(), 1);
+    assert!(some.micro_usd > one.micro_usd && some.micro_usd <= most, "{some:?}");
+    harness.shutdown().await.expect("closed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -69,7 +69,7 @@ pub enum ReplaySource {
 /// What a tool is, for the model and for the dispatcher.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// The name the model calls it by: 1 to 64 of `a-z 0-9 _ -`.
+    /// The name the model calls it by: 1 to 64 of `A-Z a-z 0-9 _ - .`.
     pub name: String,
     /// What it does and when to use it, in a sentence or two.
     pub description: String,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::program::{ProgramTool, Renamed, ToolProgram};
 use super::{Permission, Tool};
 use crate::error::{Error, Result};
-use crate::tuning::{ToolSwap, Tuning};
+use crate::tuning::{ToolSwap, Tuning, is_tool_name};
 
 /// What the operator allows beyond the brain itself. Nothing, unless said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,10 +50,9 @@ impl Toolbox {
     /// Adds a tool. Its name must be free and of the allowed form.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<()> {
         let name = tool.spec().name.clone();
-        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
-        if !(1..=64).contains(&name.len()) || !name.chars().all(good) {
+        if !is_tool_name(&name) {
             return Err(Error::invalid(format!("{name:?} is not a name for a tool"))
-                .hint("a tool's name is 1 to 64 of a-z, 0-9, _ and -"));
+                .hint("a tool's name is 1 to 64 of A-Z, a-z, 0-9, _, - and ."));
         }
         if self.tools.contains_key(&name) {
             return Err(Error::conflict(format!("there are two tools named {name}")).hint("rename one of them"));

@@ -1,5 +1,11 @@
 //! The ways to learn that are compared.
 
+use std::time::Duration;
+
+use herm::evolver::EvolverRoundOptions;
+use herm::evolver::apply::EvolverApproval;
+use herm::evolver::pass::{EvolverPassMode, EvolverPassOptions};
+use herm::harness::{CuratorOptions, EvolverOptions};
 use herm::task::{ExamplePick, LearningOptions};
 use herm::{Error, Result};
 
@@ -12,19 +18,32 @@ pub(crate) enum Arm {
     Curated,
     /// Tasks that went well are shown as examples.
     Examples,
+    /// Examples on trial, and no plan.
+    ExamplesTrials,
     /// Examples, and the plan that they have in common.
     Plans,
     /// Skills that the agent writes itself.
     SelfWritten,
-    /// Everything, each learned thing on trial.
+    /// Everything, the evolver's lessons and merges among it, each learned thing on trial.
     Trials,
     /// Examples, but any instead of the nearest: the control of the choice.
     Random,
 }
 
 /// All of them, in the order of the table.
-pub(crate) const ARMS: [Arm; 7] =
-    [Arm::None, Arm::Curated, Arm::Examples, Arm::Plans, Arm::SelfWritten, Arm::Trials, Arm::Random];
+pub(crate) const ARMS: [Arm; 8] = [
+    Arm::None,
+    Arm::Curated,
+    Arm::Examples,
+    Arm::ExamplesTrials,
+    Arm::Plans,
+    Arm::SelfWritten,
+    Arm::Trials,
+    Arm::Random,
+];
+
+/// Arms that are compared with each other, besides each with no learning.
+pub(super) const COMPARED: [(Arm, Arm); 1] = [(Arm::Examples, Arm::Random)];
 
 impl Arm {
     /// The name on the command line and in JSON.
@@ -33,6 +52,7 @@ impl Arm {
             Self::None => "none",
             Self::Curated => "curated",
             Self::Examples => "examples",
+            Self::ExamplesTrials => "examples-trials",
             Self::Plans => "plans",
             Self::SelfWritten => "self-written",
             Self::Trials => "trials",
@@ -46,6 +66,7 @@ impl Arm {
             Self::None => "no learning",
             Self::Curated => "curated skill",
             Self::Examples => "examples",
+            Self::ExamplesTrials => "examples with trials",
             Self::Plans => "examples with plans",
             Self::SelfWritten => "self-written skills",
             Self::Trials => "everything, with trials",
@@ -57,7 +78,7 @@ impl Arm {
     pub(crate) fn parse_all(names: &str) -> Result<Vec<Self>> {
         let mut arms = Vec::new();
         for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            let arm = ARMS.into_iter().find(|arm| arm.name() == name).ok_or_else(|| {
+            let arm = Self::named(name).ok_or_else(|| {
                 Error::invalid(format!("there is no arm {name:?}"))
                     .hint(format!("there are {}", ARMS.map(Self::name).join(", ")))
             })?;
@@ -71,6 +92,11 @@ impl Arm {
             );
         }
         Ok(arms)
+    }
+
+    /// The arm of a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        ARMS.into_iter().find(|arm| arm.name() == name)
     }
 
     /// Whether the brain begins with the skill that a person wrote.
@@ -87,11 +113,37 @@ impl Arm {
             Self::None => off,
             Self::Curated => LearningOptions { preload: true, ..off },
             Self::Examples => examples,
+            Self::ExamplesTrials => LearningOptions { trials: true, ..examples },
             Self::Plans => LearningOptions { plans: true, ..examples },
             Self::SelfWritten => LearningOptions { learns: true, synthesis: true, preload: true, ..off },
             Self::Trials => LearningOptions { synthesis: true, plans: true, trials: true, ..examples },
             Self::Random => LearningOptions { pick: ExamplePick::Random, ..examples },
         }
+    }
+
+    /// Whether it learns from tasks, and so from demonstrations.
+    pub(super) fn learns(self) -> bool {
+        self.learning(true).learns
+    }
+
+    /// Whether what it learned is on trial.
+    pub(super) fn has_trials(self) -> bool {
+        self.learning(true).trials
+    }
+
+    /// The curator and the evolver of the learning half. The evolver makes its changes without asking and looks after
+    /// every task: a measurement lasts less than its usual day, and each change is on trial.
+    pub(super) fn maintenance(self) -> (Option<CuratorOptions>, Option<EvolverOptions>) {
+        if self != Self::Trials {
+            return (None, None);
+        }
+        let options = EvolverPassOptions {
+            mode: EvolverPassMode::ApplyLowRisk,
+            approval: EvolverApproval::Given,
+            ..EvolverPassOptions::default()
+        };
+        let routine = EvolverRoundOptions { options, ..EvolverRoundOptions::default() };
+        (Some(CuratorOptions::default()), Some(EvolverOptions { routine, every: Duration::ZERO }))
     }
 
     /// What is on while it is measured: what was learned is shown, and nothing new is learned.
@@ -111,6 +163,17 @@ mod tests {
         for bad in ["", " , ", "nonne", "None"] {
             assert!(Arm::parse_all(bad).unwrap_err().hint_text().unwrap().contains("none"), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_evolver_changes_skills_in_the_arm_of_everything_alone() {
+        for arm in ARMS {
+            let (curating, evolving) = arm.maintenance();
+            let everything = arm == Arm::Trials;
+            assert_eq!((curating.is_some(), evolving.is_some()), (everything, everything));
+        }
+        let routine = Arm::Trials.maintenance().1.unwrap().routine.options;
+        assert_eq!((routine.mode, routine.approval), (EvolverPassMode::ApplyLowRisk, EvolverApproval::Given));
     }
 
     #[test]

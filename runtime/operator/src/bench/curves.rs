@@ -19,6 +19,7 @@ fn look(arm: Arm) -> (&'static str, &'static str) {
         Arm::None => ("#555555", "none"),
         Arm::Curated => ("#0072b2", "7 3"),
         Arm::Examples => ("#e69f00", "none"),
+        Arm::ExamplesTrials => ("#e69f00", "7 3"),
         Arm::Plans => ("#009e73", "none"),
         Arm::SelfWritten => ("#cc79a7", "2 3"),
         Arm::Trials => ("#d55e00", "none"),

@@ -10,6 +10,7 @@ use herm::{Error, RelPath, Result, Slug};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::demonstrations::{self, Demonstration};
 use super::locate::Step::{self, Index, Key};
 use super::locate::line_of;
 use super::tasks::{self, FamilyTask};
@@ -23,6 +24,7 @@ const FAMILY: &str = "family.json";
 const TASKS: &str = "tasks.jsonl";
 const ROLE: &str = "system.md";
 const SKILL: &str = "skill.md";
+const DEMONSTRATIONS: &str = "demonstrations.jsonl";
 /// The most bytes of a file that is read whole.
 pub(super) const MOST_BYTES: u64 = 16 << 20;
 /// The most bytes of a role and of a skill.
@@ -46,6 +48,8 @@ pub(crate) struct Family {
     pub(super) turns: Option<u8>,
     /// The skill that a person wrote, and its name.
     pub(super) skill: Option<(Slug, String)>,
+    /// Tasks that a person worked, from the question to the answer.
+    pub(super) demonstrations: Vec<Demonstration>,
     pub(super) learn: Vec<FamilyTask>,
     pub(super) held_out: Vec<FamilyTask>,
     /// What its author may want to know.
@@ -74,6 +78,19 @@ impl Family {
         let root = Root::open(&directory)?;
         let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Self::read(&FamilyFiles::Directory { root, shown: given.to_owned() }, &name)
+    }
+
+    /// The families right below a directory that is none itself, by name; nothing where the path is a family, a file, or
+    /// has none below it.
+    pub(crate) fn below(path: &Path) -> Result<Vec<PathBuf>> {
+        if !path.is_dir() || path.join(FAMILY).exists() {
+            return Ok(Vec::new());
+        }
+        let directory = path.canonicalize().map_err(|source| Error::io("open the families", path, source))?;
+        let names = Root::open(&directory)?.list()?.into_iter().map(|entry| path.join(entry.name));
+        let mut families: Vec<PathBuf> = names.filter(|below| below.join(FAMILY).is_file()).collect();
+        families.sort();
+        Ok(families)
     }
 
     /// Reads a family that is built in.
@@ -134,7 +151,17 @@ impl Family {
             Error::not_found(format!("there is no {tasks_place}")).hint("write one task a line, as JSON")
         })?;
         let halves = tasks::read(&tasks_place, &text, known.as_deref())?;
+        let place = files.place(DEMONSTRATIONS);
+        let text = files.text(DEMONSTRATIONS, MOST_BYTES)?.unwrap_or_default();
+        let demonstrations = demonstrations::read(&place, &text, &tools, known.as_deref())?;
         let mut remarks = Vec::new();
+        let measured: BTreeSet<&str> = halves.held_out.iter().map(|task| task.input.trim()).collect();
+        for shown in demonstrations.iter().filter(|shown| measured.contains(shown.input.trim())) {
+            remarks.push(format!(
+                "{} asks what a held-out task asks: that one measures memory, not learning",
+                shown.place
+            ));
+        }
         if halves.repeated > 0 {
             remarks.push(format!(
                 "{tasks_place}: {} of the held-out tasks ask what a task to learn from asks: they measure memory, not learning",
@@ -154,6 +181,7 @@ impl Family {
             standard_tools,
             turns: file.turns,
             skill,
+            demonstrations,
             learn: halves.learn,
             held_out: halves.held_out,
             remarks,
@@ -163,6 +191,11 @@ impl Family {
     /// How many tasks there are to learn from, and how many are held out.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.learn.len(), self.held_out.len())
+    }
+
+    /// How many demonstrations there are.
+    pub(crate) fn demonstrated(&self) -> usize {
+        self.demonstrations.len()
     }
 
     /// The programs that it starts, as they would be typed.
@@ -260,7 +293,8 @@ impl FamilyFiles {
             let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
             return Err(at_line(&place, line, "it has a NUL character").hint("take it out"));
         }
-        Ok(Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)))
+        // Marks of other editors: the same text without them.
+        Ok(Some(text.strip_prefix('\u{feff}').unwrap_or(&text).replace("\r\n", "\n")))
     }
 }
 
@@ -341,10 +375,13 @@ impl Reading<'_> {
                     .wrong(&[Key("standard_tools"), Index(at)], format!("herm has no tool {name:?}"))
                     .hint(format!("it has {}", known.join(", "))));
             }
+            if tools.iter().any(|tool| tool.spec.name == *name) {
+                return Err(self
+                    .wrong(&[Key("standard_tools"), Index(at)], format!("the family has a tool named {name:?} itself"))
+                    .hint("rename that, or leave herm's out"));
+            }
             named.insert(name.clone());
         }
-        // Names of a family's own tools are never names of these.
-        debug_assert!(tools.iter().all(|tool| !named.contains(&tool.spec.name)));
         Ok(named.into_iter().collect())
     }
 

@@ -9,8 +9,11 @@
 mod arms;
 mod built_in;
 mod calls;
+#[cfg(test)]
+mod committed;
 mod compare;
 mod curves;
+mod demonstrations;
 mod family;
 mod fixed;
 mod locate;

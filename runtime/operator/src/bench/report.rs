@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::arms::Arm;
-use super::table::{BenchTable, Row, RowGroup, SIGNIFICANT};
+use super::table::{BenchTable, Comparison, Row, RowGroup, SIGNIFICANT};
 
 impl BenchTable {
     /// The table for people.
@@ -13,6 +13,7 @@ impl BenchTable {
         self.about(&mut text);
         solved(&self.arms(), &groups, &mut text);
         each(&groups, &mut text);
+        compared(&groups, &mut text);
         self.remarks(&groups, &mut text);
         text
     }
@@ -55,6 +56,10 @@ impl BenchTable {
             false => add(text, format_args!("- Significantly below no learning: {}.\n", worse.join(", "))),
         }
         for family in &self.families {
+            if family.demonstrations > 0 {
+                let given = count(family.demonstrations, "demonstration", "demonstrations");
+                add(text, format_args!("- {}: the arms that learn began with {given}\n", plain(&family.name)));
+            }
             for remark in &family.remarks {
                 add(text, format_args!("- {}: {}\n", plain(&family.name), plain(remark)));
             }
@@ -102,7 +107,7 @@ fn solved(arms: &[Arm], groups: &[RowGroup], text: &mut String) {
 fn each(groups: &[RowGroup], text: &mut String) {
     text.push_str(
         "\n## Each arm\n\n| family | arm | while learning | held out | 95 % | against no learning | p | turns | calls | \
-         skills learned | shown |\n|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+         skills learned | evolved | shown |\n|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for group in groups {
         for row in &group.rows {
@@ -119,7 +124,7 @@ fn figures(row: &Row) -> String {
     };
     let mean = |mean: Option<f64>| mean.map_or_else(|| "–".to_owned(), |mean| format!("{mean:.1}"));
     format!(
-        " {}/{} | {}/{} | {low}–{high} % | {against} | {p} | {} | {} | {} | {} |",
+        " {}/{} | {}/{} | {low}–{high} % | {against} | {p} | {} | {} | {} | {} | {} |",
         row.learn.solved,
         row.learn.tasks,
         row.held_out.solved,
@@ -127,8 +132,37 @@ fn figures(row: &Row) -> String {
         mean(row.turns),
         mean(row.calls),
         row.learned,
+        row.evolved,
         row.shown,
     )
+}
+
+/// A line for each two arms that learn and are compared with each other.
+fn compared(groups: &[RowGroup], text: &mut String) {
+    let all: Vec<(&RowGroup, &Comparison)> =
+        groups.iter().flat_map(|group| group.comparisons.iter().map(move |compared| (group, compared))).collect();
+    if all.is_empty() {
+        return;
+    }
+    text.push_str(
+        "\n## One arm against another\n\n| family | arm | against | only the arm | only the other | p |\n\
+         |---|---|---|---:|---:|---:|\n",
+    );
+    for (group, Comparison { arm, against, counts }) in all {
+        add(
+            text,
+            format_args!(
+                "| {} | {} | {} | {} | {} | {} |\n",
+                title(group),
+                arm.title(),
+                against.title(),
+                counts.better,
+                counts.worse,
+                chance(counts.p())
+            ),
+        );
+    }
+    text.push_str("\nHeld-out tasks that only one of the two solved.\n");
 }
 
 fn chance(p: f64) -> String {
@@ -178,12 +212,37 @@ mod tests {
             "| ferry | 8 | 0 | 4 | 8 ↑ |",
             "| bus | 8 | 8 | – | 4 |",
             "| **all** (2 families) | 16 | 8 | – | 12 |",
-            "| ferry | examples | 3/4 | 8/8 | 68–100 % | +8 −0 | 0.0078 | 2.0 | 1.0 | 1 | 8 |",
-            "| ferry | no learning | 1/4 | 0/8 | 0–32 % | – | – | 2.0 | 1.0 | 1 | 0 |",
+            "| ferry | examples | 3/4 | 8/8 | 68–100 % | +8 −0 | 0.0078 | 2.0 | 1.0 | 1 | 0 | 8 |",
+            "| ferry | no learning | 1/4 | 0/8 | 0–32 % | – | – | 2.0 | 1.0 | 1 | 0 | 0 |",
             "- No arm is significantly below no learning (p < 0.05).",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
+    }
+
+    #[test]
+    fn the_nearest_example_is_compared_with_a_random_one_task_by_task() {
+        let mut table = table::tests::table();
+        assert!(!table.markdown().contains("## One arm against another"));
+        for family in &mut table.families {
+            let mut random = family.arms[0].clone();
+            random.arm = Arm::Random;
+            family.arms.push(random);
+            family.demonstrations = 1;
+        }
+        let text = table.markdown();
+        for line in [
+            "| ferry | examples | a random example | 8 | 0 | 0.0078 |",
+            "| bus | examples | a random example | 0 | 4 | 0.1250 |",
+            "| **all** (2 families) | examples | a random example | 8 | 4 | 0.3877 |",
+            "- bus: the arms that learn began with 1 demonstration",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert_eq!(
+            table.json()["table"][0]["compared"],
+            serde_json::json!([{ "arm": "examples", "against": "random", "better": 8, "worse": 0, "p": 0.0078125 }])
+        );
     }
 
     #[test]

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use herm::backend::{Backend, Router};
+use herm::backend::{Backend, Router, ScriptedBackend};
 use herm::checks::{self, Check, CheckResult, MadeCall};
-use herm::harness::{AnswerRater, FeedbackFrom, RehearsalOptions, TaskFeedback};
+use herm::harness::{
+    AnswerRater, CuratorOptions, EvolverOptions, FeedbackFrom, RehearsalCalls, RehearsalOptions, TaskFeedback,
+};
 use herm::memory::{Arm as ShownOrNot, OutcomeValue, TrialState};
 use herm::task::{LearningOptions, SettleMode};
 use herm::tool::{Permissions, Tool, Toolbox};
@@ -17,6 +19,7 @@ use herm::{
 
 use super::arms::Arm;
 use super::calls::{self, HeardCall};
+use super::demonstrations::Demonstration;
 use super::family::Family;
 use super::fixed::{SeededRandom, StepClock, task_id};
 use super::servers;
@@ -41,6 +44,8 @@ pub(crate) struct BenchOptions {
     pub(crate) learn: Option<usize>,
     /// Only so many tasks to measure on.
     pub(crate) held_out: Option<usize>,
+    /// Only so many of the demonstrations of a family.
+    pub(crate) demonstrations: Option<usize>,
     /// Whether a learning arm is told which of its answers were good.
     pub(crate) labels: bool,
 }
@@ -101,13 +106,21 @@ impl Measurement<'_> {
         }
         let said: BTreeSet<&String> = arms.iter().flat_map(|arm| &arm.remarks).collect();
         let remarks = family.remarks.iter().chain(said).cloned().collect();
+        let shows = arms.iter().any(|result| result.arm.learns());
+        let demonstrations = if shows { self.demonstrations().len() } else { 0 };
         Ok(FamilyResult {
             name: family.name.clone(),
             about: family.about.clone(),
             group: family.group.clone(),
+            demonstrations,
             remarks,
             arms,
         })
+    }
+
+    /// The demonstrations that are given.
+    fn demonstrations(&self) -> &[Demonstration] {
+        first(&self.family.demonstrations, self.options.demonstrations)
     }
 
     /// Learns on the first half, then answers the second with what was learned and nothing new.
@@ -119,7 +132,11 @@ impl Measurement<'_> {
         self.make_brain(&layout, &id, arm, &clock)?;
         // A server may keep a state: every arm has its own.
         let (started, remarks) = servers::start(&family.servers).await?;
+        if arm.learns() {
+            self.demonstrate(&layout, &id, arm, &started, &clock).await?;
+        }
         let mut all = Vec::new();
+        let mut evolved = 0;
         for (half, learning, keep, tasks) in [
             (
                 "learning",
@@ -129,14 +146,18 @@ impl Measurement<'_> {
             ),
             ("held out", arm.frozen(), SettleMode::DryRun, first(&family.held_out, self.options.held_out)),
         ] {
-            let harness = self.harness(&layout, learning, &started, &clock)?;
+            let learns = keep == SettleMode::Settle;
+            let kept = if learns { arm.maintenance() } else { (None, None) };
+            let harness = self.harness(&layout, self.backend, learning, kept, &started, &clock)?;
             let mut results = Vec::new();
             let mut unanswered = 0;
             for (at, task) in tasks.iter().enumerate() {
                 say(Progress::Task { family: &family.name, arm, half, task: at + 1, of: tasks.len() });
-                let number = at + if keep == SettleMode::Settle { 0 } else { family.learn.len() };
+                let number = at + if learns { 0 } else { family.learn.len() };
                 let name = task_id(&family.name, &task.name, number)?;
                 let result = self.task(&harness, &id, &name, task, keep).await?;
+                // Maintenance keeps the brain until it is done, and reads the clock.
+                harness.with_brain(&id, |_| Ok(())).await?;
                 clock.step();
                 unanswered = if result.unanswered { unanswered + 1 } else { 0 };
                 if let Some(why) = result.why.as_ref().filter(|_| unanswered >= MOST_UNANSWERED.min(tasks.len())) {
@@ -146,9 +167,14 @@ impl Measurement<'_> {
                 }
                 results.push(result);
             }
-            if keep == SettleMode::Settle && arm == Arm::Trials && self.options.labels {
-                self.rehearse(&harness, &layout, &id).await?;
+            if learns && arm.has_trials() {
+                // The outcome of the last task counts, too.
+                harness.maintain(&id).await?;
+                if self.options.labels {
+                    self.rehearse(&harness, &layout, &id).await?;
+                }
             }
+            evolved += harness.maintenance_counters().evolved;
             harness.shutdown().await?;
             all.push(results);
         }
@@ -156,7 +182,7 @@ impl Measurement<'_> {
         let (learn, held_out) = (halves.next().unwrap_or_default(), halves.next().unwrap_or_default());
         let skills = Reader::open(&layout, &id)?.skills()?.len();
         let learned = skills.saturating_sub(usize::from(arm.has_skill()));
-        Ok(ArmResult { arm, learned, remarks, learn, held_out })
+        Ok(ArmResult { arm, learned, evolved, remarks, learn, held_out })
     }
 
     /// Decides by rehearsals of learning tasks what tasks alone did not decide.
@@ -166,10 +192,58 @@ impl Measurement<'_> {
             checks.insert(task_id(&self.family.name, &task.name, number)?, task.checks.as_slice());
         }
         let rater = FamilyChecks(checks);
-        let options = RehearsalOptions { most_tasks: REHEARSED, backend: None };
+        // A table has no effects, and the server of a family was allowed; its state is that of this arm alone.
+        let calls = RehearsalCalls::All;
+        let options = RehearsalOptions { most_tasks: REHEARSED, calls, ..RehearsalOptions::default() };
         let trials = Reader::open(layout, id)?.trials()?;
         for trial in trials.into_iter().filter(|trial| trial.state == TrialState::Trial) {
             harness.rehearse_rated(id, &trial.skill, &options, Some(&rater)).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs the demonstrations as tasks whose replies are given, and says that they went well: what is learned from them is
+    /// learned as from any other task.
+    async fn demonstrate(
+        &self,
+        layout: &Layout,
+        id: &BrainId,
+        arm: Arm,
+        started: &[Arc<dyn Tool>],
+        clock: &Arc<StepClock>,
+    ) -> Result<()> {
+        let given = self.demonstrations();
+        if given.is_empty() {
+            return Ok(());
+        }
+        let script: Arc<dyn Backend> =
+            Arc::new(ScriptedBackend::new(given.iter().flat_map(Demonstration::replies).collect::<Vec<_>>()));
+        // Nothing is shown to them, and nothing is drawn: they are no part of the trials.
+        let learning = arm.learning(true);
+        let learning = LearningOptions { synthesis: false, preload: false, plans: false, unrated: false, ..learning };
+        let harness = self.harness(layout, &script, learning, (None, None), started, clock)?;
+        let tasks = self.family.learn.len() + self.family.held_out.len();
+        for (at, shown) in given.iter().enumerate() {
+            let name = task_id(&self.family.name, &shown.place, tasks + at)?;
+            let asked = Task { id: Some(name), limits: self.limits(), ..Task::new(shown.input.clone()) };
+            let outcome = harness.run(id, asked).await?;
+            if outcome.status != TaskStatus::Converged {
+                let why = outcome.message.unwrap_or_else(|| "it has no answer".to_owned());
+                return Err(Error::invalid(format!("{}: the demonstration does not go well: {why}", shown.place))
+                    .hint(
+                        "give the calls with which the tools answer it, and an answer that stands in their results",
+                    ));
+            }
+            label(&harness, id, &outcome, true).await?;
+            harness.with_brain(id, |_| Ok(())).await?;
+            clock.step();
+        }
+        harness.shutdown().await?;
+        let leaves_examples = learning.examples;
+        if leaves_examples && Reader::open(layout, id)?.skills()?.is_empty() {
+            let place = given.first().map(|shown| shown.place.as_str()).unwrap_or_default();
+            return Err(Error::invalid(format!("{place}: the demonstration leaves no example"))
+                .hint("docs/reference/examples.md says what an example holds: at most four calls and 1,500 bytes"));
         }
         Ok(())
     }
@@ -188,7 +262,9 @@ impl Measurement<'_> {
     fn harness(
         &self,
         layout: &Layout,
+        backend: &Arc<dyn Backend>,
         learning: LearningOptions,
+        (curating, evolving): (Option<CuratorOptions>, Option<EvolverOptions>),
         started: &[Arc<dyn Tool>],
         clock: &Arc<StepClock>,
     ) -> Result<Harness> {
@@ -201,15 +277,20 @@ impl Measurement<'_> {
         }
         let builder = Harness::builder()
             .brains(layout.brains())
-            .router(Router::single(Arc::clone(self.backend)))
+            .router(Router::single(Arc::clone(backend)))
             .toolbox(toolbox)
             .permissions(Permissions { network: false, process: !started.is_empty() })
             .clock(Arc::clone(clock) as _)
             .random(Arc::new(SeededRandom::new(1)))
             .sharing(true)
-            .curating(None)
-            .evolving(None);
+            .curating(curating)
+            .evolving(evolving);
         builder.learning(learning).build()
+    }
+
+    fn limits(&self) -> TaskLimits {
+        let limits = TaskLimits { deadline_secs: DEADLINE_SECS, ..TaskLimits::default() };
+        TaskLimits { turns: self.family.turns.unwrap_or(limits.turns), ..limits }
     }
 
     async fn task(
@@ -220,9 +301,7 @@ impl Measurement<'_> {
         task: &FamilyTask,
         keep: SettleMode,
     ) -> Result<TaskResult> {
-        let limits = TaskLimits { deadline_secs: DEADLINE_SECS, ..TaskLimits::default() };
-        let limits = TaskLimits { turns: self.family.turns.unwrap_or(limits.turns), ..limits };
-        let asked = Task { id: Some(name.clone()), limits, keep, ..Task::new(task.input.clone()) };
+        let asked = Task { id: Some(name.clone()), limits: self.limits(), keep, ..Task::new(task.input.clone()) };
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let outcome = harness.run_with(id, asked, RunOptions { events: Some(events), ..RunOptions::default() }).await?;
         let made = calls::of(std::iter::from_fn(|| heard.try_recv().ok()));
@@ -264,8 +343,8 @@ impl AnswerRater for FamilyChecks<'_> {
     }
 }
 
-/// The first tasks; all, where it is not said how many.
-fn first(tasks: &[FamilyTask], most: Option<usize>) -> &[FamilyTask] {
+/// The first of them; all, where it is not said how many.
+fn first<T>(tasks: &[T], most: Option<usize>) -> &[T] {
     tasks.get(..most.unwrap_or(usize::MAX).min(tasks.len())).unwrap_or_default()
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::arms::Arm;
+use super::arms::{Arm, COMPARED};
 use super::run::BenchOptions;
 use super::statistics::{PairedCounts, SolvedCount, mean};
 
@@ -38,6 +38,8 @@ pub(super) struct ArmResult {
     pub(super) arm: Arm,
     /// How many skills it had after the learning half, beside the one it was given.
     pub(super) learned: usize,
+    /// How many changes the evolver made while it learned: lessons and merges.
+    pub(super) evolved: u64,
     /// What there is to say of the tools that were started for it.
     pub(super) remarks: Vec<String>,
     pub(super) learn: Vec<TaskResult>,
@@ -50,6 +52,8 @@ pub(super) struct FamilyResult {
     pub(super) name: String,
     pub(super) about: String,
     pub(super) group: Option<String>,
+    /// How many demonstrations the arms that learn were given.
+    pub(super) demonstrations: usize,
     pub(super) remarks: Vec<String>,
     pub(super) arms: Vec<ArmResult>,
 }
@@ -69,6 +73,7 @@ pub(crate) struct BenchTable {
 pub(super) struct Row {
     pub(super) arm: Arm,
     pub(super) learned: usize,
+    pub(super) evolved: u64,
     pub(super) learn: SolvedCount,
     pub(super) held_out: SolvedCount,
     /// How many held-out tasks had something to go by in the prompt.
@@ -80,6 +85,14 @@ pub(super) struct Row {
     pub(super) calls: Option<f64>,
 }
 
+/// Two arms that both learn, task by task.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Comparison {
+    pub(super) arm: Arm,
+    pub(super) against: Arm,
+    pub(super) counts: PairedCounts,
+}
+
 /// The rows of one family, or of several together.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RowGroup {
@@ -88,6 +101,7 @@ pub(super) struct RowGroup {
     pub(super) pooled: bool,
     pub(super) families: usize,
     pub(super) rows: Vec<Row>,
+    pub(super) comparisons: Vec<Comparison>,
 }
 
 impl FamilyResult {
@@ -95,10 +109,11 @@ impl FamilyResult {
         self.arms.iter().find(|result| result.arm == arm)
     }
 
-    /// Whether a held-out task was solved by this arm and by no learning, task by task.
-    fn pairs(&self, arm: Arm) -> Option<PairedCounts> {
-        let (this, none) = (self.arm(arm)?, self.arm(Arm::None).filter(|_| arm != Arm::None)?);
-        Some(PairedCounts::of(this.held_out.iter().zip(&none.held_out).map(|(this, none)| (this.solved, none.solved))))
+    /// Whether a held-out task was solved by one arm and by the other, task by task.
+    fn pairs(&self, arm: Arm, against: Arm) -> Option<PairedCounts> {
+        let (this, other) = (self.arm(arm)?, self.arm(against).filter(|_| arm != against)?);
+        let pairs = this.held_out.iter().zip(&other.held_out).map(|(this, other)| (this.solved, other.solved));
+        Some(PairedCounts::of(pairs))
     }
 }
 
@@ -140,6 +155,10 @@ impl BenchTable {
 
     /// Several families together. An arm that one of them does not have is left out: its count would be of other tasks.
     fn rows(&self, title: &str, pooled: bool, families: &[&FamilyResult]) -> RowGroup {
+        let pairs = |arm, against| -> Option<PairedCounts> {
+            let each: Option<Vec<PairedCounts>> = families.iter().map(|family| family.pairs(arm, against)).collect();
+            Some(each?.into_iter().fold(PairedCounts::default(), PairedCounts::plus))
+        };
         let row = |arm: Arm| -> Option<Row> {
             let results: Vec<&ArmResult> = families.iter().map(|family| family.arm(arm)).collect::<Option<_>>()?;
             let held_out = || results.iter().flat_map(|result| &result.held_out);
@@ -147,20 +166,22 @@ impl BenchTable {
                 let each = results.iter().map(|result| SolvedCount::of(of(result).iter().map(|task| task.solved)));
                 each.fold(SolvedCount::default(), SolvedCount::plus)
             };
-            let pairs: Option<Vec<PairedCounts>> = families.iter().map(|family| family.pairs(arm)).collect();
             Some(Row {
                 arm,
+                evolved: results.iter().map(|result| result.evolved).sum(),
                 learned: results.iter().map(|result| result.learned).sum(),
                 learn: count(|result| &result.learn),
                 held_out: count(|result| &result.held_out),
                 shown: held_out().filter(|task| task.shown).count(),
-                against_none: pairs.map(|pairs| pairs.into_iter().fold(PairedCounts::default(), PairedCounts::plus)),
+                against_none: pairs(arm, Arm::None),
                 turns: mean(held_out().map(|task| task.turns)),
                 calls: mean(held_out().map(|task| task.calls)),
             })
         };
         let rows = self.arms().into_iter().filter_map(row).collect();
-        RowGroup { title: title.to_owned(), pooled, families: families.len(), rows }
+        let compare = |(arm, against)| pairs(arm, against).map(|counts| Comparison { arm, against, counts });
+        let comparisons = COMPARED.into_iter().filter_map(compare).collect();
+        RowGroup { title: title.to_owned(), pooled, families: families.len(), rows, comparisons }
     }
 
     /// The document for programs.
@@ -172,13 +193,17 @@ impl BenchTable {
                 |arm| json!({ "arm": arm.arm.name(), "learn": solved(&arm.learn), "heldOut": solved(&arm.held_out) }),
             );
             json!({
-                "name": family.name, "about": family.about, "group": family.group, "remarks": family.remarks,
-                "solved": arms.collect::<Vec<_>>(),
+                "name": family.name, "about": family.about, "group": family.group,
+                "demonstrations": family.demonstrations, "remarks": family.remarks, "solved": arms.collect::<Vec<_>>(),
             })
         });
         let groups = self.groups().into_iter().map(|group| {
             let rows: Vec<Value> = group.rows.iter().map(Row::json).collect();
-            json!({ "title": group.title, "pooled": group.pooled, "families": group.families, "rows": rows })
+            let compared: Vec<Value> = group.comparisons.iter().map(Comparison::json).collect();
+            json!({
+                "title": group.title, "pooled": group.pooled, "families": group.families, "rows": rows,
+                "compared": compared,
+            })
         });
         json!({
             "schema": SCHEMA, "backend": self.backend, "model": self.model, "labels": self.labels,
@@ -220,15 +245,25 @@ impl Row {
             let interval = count.interval().map(|share| rounded(share, 6));
             json!({ "solved": count.solved, "tasks": count.tasks, "interval": interval })
         };
-        let against = self
-            .against_none
-            .map(|counts| json!({ "better": counts.better, "worse": counts.worse, "p": significant(counts.p()) }));
+        let against = self.against_none.map(paired);
         json!({
-            "arm": self.arm.name(), "learned": self.learned, "learn": count(self.learn), "heldOut": count(self.held_out),
+            "arm": self.arm.name(), "learned": self.learned, "evolved": self.evolved, "learn": count(self.learn), "heldOut": count(self.held_out),
             "shown": self.shown, "againstNone": against, "turns": self.turns.map(|mean| rounded(mean, 4)),
             "calls": self.calls.map(|mean| rounded(mean, 4)),
         })
     }
+}
+
+impl Comparison {
+    fn json(&self) -> Value {
+        let mut said = paired(self.counts);
+        (said["arm"], said["against"]) = (self.arm.name().into(), self.against.name().into());
+        said
+    }
+}
+
+fn paired(counts: PairedCounts) -> Value {
+    json!({ "better": counts.better, "worse": counts.worse, "p": significant(counts.p()) })
 }
 
 /// So many digits behind the point: the last ones of a computation need not be the same on every machine.
@@ -264,7 +299,7 @@ pub(super) mod tests {
     }
 
     fn arm(arm: Arm, learn: &str, held_out: &str) -> ArmResult {
-        ArmResult { arm, learned: 1, remarks: Vec::new(), learn: tasks(learn), held_out: tasks(held_out) }
+        ArmResult { arm, learned: 1, evolved: 0, remarks: Vec::new(), learn: tasks(learn), held_out: tasks(held_out) }
     }
 
     /// A table of two families, one of which has no curated skill.
@@ -273,11 +308,12 @@ pub(super) mod tests {
             name: name.to_owned(),
             about: "tests".to_owned(),
             group: None,
+            demonstrations: 0,
             remarks: Vec::new(),
             arms,
         };
-        let options =
-            BenchOptions { arms: super::super::arms::ARMS.to_vec(), learn: None, held_out: None, labels: true };
+        let arms = super::super::arms::ARMS.to_vec();
+        let options = BenchOptions { arms, learn: None, held_out: None, demonstrations: None, labels: true };
         let families = vec![
             family(
                 "ferry",

@@ -117,7 +117,7 @@ fn task(place: &str, number: usize, read: TaskLine, tools: Option<&[String]>) ->
 }
 
 /// The checks of a task. A text or a number alone is what the answer contains.
-fn checks(said: &Value, tools: Option<&[String]>) -> std::result::Result<Vec<Check>, (String, String)> {
+pub(super) fn checks(said: &Value, tools: Option<&[String]>) -> std::result::Result<Vec<Check>, (String, String)> {
     let full = |one: &Value| match one {
         Value::String(_) | Value::Number(_) => json!({ "contains": one }),
         other => other.clone(),
@@ -221,6 +221,9 @@ mod tests {
             ("{", "line 2, column 1: EOF while parsing an object"),
             (r#"{"input": "a"}"#, "line 2: the task has no check"),
             (r#"{"input": "a", "check": []}"#, "line 2: the task has no check"),
+            (r#"{"input": "a", "check": null}"#, "line 2: the task has no check"),
+            (r#"{"input": "a", "check": true}"#, "line 2: check 1 cannot be used"),
+            (r#"{"input": "a", "check": [null]}"#, "line 2: check 1 cannot be used"),
             (r#"{"input": " ", "check": "x"}"#, "line 2: \"input\" is empty"),
             (r#"{"input": "a\u0000", "check": "x"}"#, "line 2: \"input\" has a NUL character"),
             (r#"{"input": "a", "chek": "x"}"#, "unknown field `chek`"),
@@ -228,6 +231,7 @@ mod tests {
             (r#"{"input": "a", "check": {"regex": "("}}"#, "line 2: check 1 cannot be used: \"regex\""),
             (r#"{"input": "a", "check": {"calls": "loook"}}"#, "line 2: a check asks for a call of \"loook\""),
             (r#"{"input": "a", "check": {"program": "x"}}"#, "cannot ask a tool or a program"),
+            (r#"{"input": ["a"], "check": "x"}"#, "line 2, column"),
             (r#"{"input": "a", "check": "x", "half": "first"}"#, "line 2: \"half\" is neither"),
             (r#"{"input": "a", "check": "x", "half": "learn"}"#, "line 1: the task has no \"half\""),
             (r#"{"id": "line-1", "input": "a", "check": "x"}"#, "line 2: the task \"line-1\" stands on line 1 too"),

@@ -1,6 +1,7 @@
 //! The tools of a family: those parts of `family.json` that have a table.
 
 use herm::tool::{Permission, ToolSpec};
+use herm::tuning::is_tool_name;
 use herm::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -14,13 +15,17 @@ const MOST_ROWS: usize = 100_000;
 /// The most bytes of what a tool says of itself.
 const MOST_DESCRIPTION: usize = 4_000;
 
+/// Tools of herm that its prompts speak of by name.
+const OF_SKILLS: [&str; 3] = ["skill_view", "skills_list", "skill_manage"];
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ToolFile {
     name: String,
     description: String,
+    /// Without one, calls have no arguments.
     #[serde(alias = "parameters", alias = "input_schema", alias = "inputSchema")]
-    schema: Value,
+    schema: Option<Value>,
     example: Option<ExampleFile>,
     table: Option<Value>,
     otherwise: Option<Value>,
@@ -79,6 +84,7 @@ impl Reading<'_> {
 
     fn tool(&self, at: usize, said: &Value) -> Result<ToolTable> {
         let here = [Key("tools"), Index(at)];
+        let said = &plain_form(said);
         let called = said["name"].as_str().map(|name| format!(" {name:?}")).unwrap_or_default();
         let wrong = |what: String, hint: &str| {
             self.wrong(&here, format!("tool {}{called} cannot be used: {what}", at + 1)).hint(hint.to_owned())
@@ -87,15 +93,14 @@ impl Reading<'_> {
             return Err(wrong("it is not an object".to_owned(), FORMAT));
         }
         let read: ToolFile = serde_json::from_value(said.clone()).map_err(|error| wrong(error.to_string(), FORMAT))?;
-        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
-        if !(1..=64).contains(&read.name.len()) || !read.name.chars().all(good) {
-            return Err(wrong("that is not a name for a tool".to_owned(), "a name is 1 to 64 of a-z, 0-9, _ and -"));
-        }
-        if herm_tools::standard()?.get(&read.name).is_some() {
+        if !is_tool_name(&read.name) {
             return Err(wrong(
-                "herm has a tool of this name".to_owned(),
-                "rename it; \"standard_tools\" names tools of herm",
+                "that is not a name for a tool".to_owned(),
+                "a name is 1 to 64 of A-Z, a-z, 0-9, _, - and .",
             ));
+        }
+        if OF_SKILLS.contains(&read.name.as_str()) {
+            return Err(wrong("with this name herm's prompts mean the tool that herm has".to_owned(), "rename it"));
         }
         if read.description.trim().is_empty() || read.description.len() > MOST_DESCRIPTION {
             return Err(wrong(
@@ -103,10 +108,10 @@ impl Reading<'_> {
                 "say what it does, in a sentence or two",
             ));
         }
-        if let Some(problem) = super::schema::problem(&read.schema) {
+        let mut schema = read.schema.unwrap_or_else(|| Map::new().into());
+        if let Some(problem) = super::schema::problem(&schema) {
             return Err(wrong(format!("its schema is not a JSON Schema of arguments: {problem}"), FORMAT));
         }
-        let mut schema = read.schema;
         if let Some(keywords) = schema.as_object_mut() {
             keywords.entry("type").or_insert_with(|| "object".into());
             keywords.entry("properties").or_insert_with(|| Map::new().into());
@@ -202,6 +207,19 @@ impl Reading<'_> {
         }
         Ok(rows)
     }
+}
+
+/// A tool as its fields say it, also where it stands in OpenAI's form: `{"type": "function", "function": {…}}`. What stands
+/// beside `function`, such as the table, belongs to it.
+fn plain_form(said: &Value) -> Value {
+    let Some(outer) = said.as_object().filter(|said| said.get("type").is_some_and(|kind| kind == "function")) else {
+        return said.clone();
+    };
+    let inner = outer.get("function").and_then(Value::as_object).cloned().unwrap_or_default();
+    let beside = outer.iter().filter(|(key, _)| !matches!(key.as_str(), "type" | "function"));
+    let mut fields: Map<String, Value> = inner.into_iter().chain(beside.map(|(k, v)| (k.clone(), v.clone()))).collect();
+    fields.remove("strict");
+    Value::Object(fields)
 }
 
 /// A row, if it says one thing and names arguments that the tool has.

@@ -46,7 +46,8 @@ pub(crate) struct ToolTable {
 }
 
 impl ToolTable {
-    fn reply(&self, args: &Map<String, Value>) -> TableReply {
+    /// What a call with these arguments comes to.
+    pub(super) fn reply(&self, args: &Map<String, Value>) -> TableReply {
         let found = self.rows.iter().find(|row| row.fits(args)).map_or(&self.otherwise, |row| &row.reply);
         let names = self.spec.schema["properties"].as_object();
         let fill = |text: &str| filled(text, args, names);

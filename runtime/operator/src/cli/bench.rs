@@ -16,7 +16,8 @@ pub(crate) struct LearnBench {
     /// The model to ask for; of `local`, its file or a name that `herm models list` shows
     #[arg(long, env = "HERM_MODEL")]
     pub(crate) model: Option<String>,
-    /// Ways to learn, separated by commas: none, curated, examples, plans, self-written, trials, random [default: all]
+    /// Ways to learn, separated by commas: none, curated, examples, examples-trials, plans, self-written, trials, random
+    /// [default: all]
     #[arg(long, value_name = "NAMES")]
     pub(crate) arms: Option<String>,
     /// Only the first N tasks of each half
@@ -25,6 +26,9 @@ pub(crate) struct LearnBench {
     /// Learn from the first N tasks, where that is another number than --tasks
     #[arg(long, value_name = "N")]
     pub(crate) learn: Option<usize>,
+    /// Give the arms that learn only the first N demonstrations of a family [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) demonstrate: Option<usize>,
     /// Do not tell the agent which of its answers were good
     #[arg(long)]
     pub(crate) no_labels: bool,

@@ -40,6 +40,9 @@ pub(crate) struct Rehearse {
     /// At most so many tasks for a skill, each of which runs twice
     #[arg(long, value_name = "TASKS", default_value_t = 12)]
     pub(crate) budget: usize,
+    /// Spend at most so many dollars on all of them together; the backend needs a known price
+    #[arg(long, value_name = "USD", value_parser = micro_usd)]
+    pub(crate) budget_usd: Option<u64>,
     /// Who speaks: a backend of the configuration, or openai, anthropic, openrouter, ollama, local, reflex
     #[arg(long, value_name = "NAME", env = "HERM_BACKEND")]
     pub(crate) backend: Option<String>,
@@ -59,4 +62,26 @@ pub(crate) struct StopTrial {
     /// Archive it: it does not come back by itself
     #[arg(long)]
     pub(crate) archive: bool,
+}
+
+/// Dollars as they are typed, in millionths.
+fn micro_usd(typed: &str) -> Result<u64, String> {
+    let dollars: f64 = typed.parse().map_err(|_| "it is not an amount such as 0.10".to_owned())?;
+    match dollars.is_finite() && (0.0..=1_000_000.0).contains(&dollars) {
+        true => Ok((dollars * 1e6).round() as u64),
+        false => Err("an amount goes from 0 to 1000000".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::micro_usd;
+
+    #[test]
+    fn dollars_are_read_to_the_millionth() {
+        assert_eq!((micro_usd("0.10"), micro_usd("2"), micro_usd("0")), (Ok(100_000), Ok(2_000_000), Ok(0)));
+        for bad in ["", "-1", "ten", "NaN", "inf", "1e9"] {
+            assert!(micro_usd(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -35,12 +35,14 @@ fn refused(path: &Path) -> Error {
 #[test]
 fn every_built_in_family_is_read_and_has_eighty_tasks_and_a_skill() {
     let names: Vec<_> = built_in_names().collect();
-    assert_eq!(names.len(), 7);
+    assert_eq!(names.len(), 8);
     for name in names {
         let family = built_in(name).unwrap();
         assert_eq!((family.name.as_str(), family.sizes()), (name, (40, 40)));
         assert!(family.skill.is_some() && family.remarks.is_empty(), "{name}: {:?}", family.remarks);
         assert!(!family.about.is_empty() && !family.role.is_empty());
+        let two_calls = family.group.as_deref() == Some("two calls");
+        assert_eq!(family.demonstrated(), usize::from(two_calls), "{name}");
     }
     let error = built_in("nothing").unwrap_err();
     assert!(error.hint_text().unwrap().contains("ferry-cabins"), "{error:?}");
@@ -74,6 +76,79 @@ fn what_does_no_harm_is_let_pass() {
     let (slug, skill) = family.skill.clone().unwrap();
     assert!(skill.contains(&format!("name: {slug}\ndescription: \"Look twice\"\n")), "{skill}");
     assert_eq!((family.name.as_str(), family.turns, family.standard_tools.len()), ("Größen im Haus 2", Some(5), 0));
+}
+
+#[test]
+fn tools_in_the_forms_of_others_are_read() {
+    for (tool, name) in [
+        (
+            r#"{"type": "function", "function": {"name": "Get.Weather", "description": "d", "parameters": {"properties": {"p": {}}},
+             "strict": true}, "otherwise": "no"}"#,
+            "Get.Weather",
+        ),
+        (r#"{"type": "function", "name": "lookUp", "description": "d", "strict": null, "otherwise": "no"}"#, "lookUp"),
+        (r#"{"name": "recall", "description": "d", "parameters": null, "otherwise": {"result": 1}}"#, "recall"),
+    ] {
+        let dir = directory(&format!("{{\"tools\": [{tool}]}}"));
+        let family = Family::open(dir.path()).unwrap();
+        assert_eq!(family.tool_names(), [name, "skill_view"]);
+        assert_eq!(family.tools[0].spec.schema["type"], "object");
+    }
+    for (tools, said) in [
+        (
+            r#"[{"name": "recall", "description": "d", "otherwise": "no"}], "standard_tools": ["recall"]"#,
+            "line 1: the family has a tool named \"recall\" itself",
+        ),
+        (
+            r#"[{"name": "skill_view", "description": "d", "otherwise": "no"}]"#,
+            "herm's prompts mean the tool that herm has",
+        ),
+        (
+            r#"[{"type": "function", "function": {"name": "a b", "description": "d"}, "otherwise": "no"}]"#,
+            "tool 1 \"a b\" cannot be used: that is not a name for a tool",
+        ),
+        (r#"[{"name": "..", "description": "d", "otherwise": "no"}]"#, "that is not a name for a tool"),
+        (r#"[{"type": "function", "function": "look"}]"#, "line 1: tool 1 cannot be used: missing field `name`"),
+        (
+            r#"[{"name": "look", "otherwise": "no"}]"#,
+            "line 1: tool 1 \"look\" cannot be used: missing field `description`",
+        ),
+    ] {
+        let dir = directory(&format!("{{\"tools\": {tools}}}"));
+        let error = refused(dir.path());
+        assert!(error.message().contains(said), "{tools}: {error:?}");
+    }
+}
+
+#[test]
+fn line_ends_and_marks_of_other_editors_change_nothing() {
+    let plain = small();
+    let skill = "---\nname: look-twice\ndescription: \"Looks. Use when asked.\"\n---\nLook.\nTwice.\n";
+    std::fs::write(plain.path().join("skill.md"), skill).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    for name in ["family.json", "system.md", "tasks.jsonl", "skill.md"] {
+        let text = std::fs::read_to_string(plain.path().join(name)).unwrap();
+        std::fs::write(other.path().join(name), format!("\u{feff}{}", text.replace('\n', "\r\n"))).unwrap();
+    }
+    let read = |dir: &Path| {
+        let family = Family::open(dir).unwrap();
+        let inputs: Vec<_> = family.learn.iter().chain(&family.held_out).map(|task| task.input.clone()).collect();
+        (family.role, family.skill, inputs, family.tools[0].rows.clone())
+    };
+    assert_eq!(read(plain.path()), read(other.path()));
+}
+
+#[test]
+fn a_directory_of_families_names_those_right_below_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["b", "a", "c/deep"] {
+        let family = dir.path().join(name);
+        std::fs::create_dir_all(&family).unwrap();
+        std::fs::write(family.join("family.json"), "{}").unwrap();
+    }
+    assert_eq!(Family::below(dir.path()).unwrap(), [dir.path().join("a"), dir.path().join("b")]);
+    assert_eq!(Family::below(&dir.path().join("a")).unwrap(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(Family::below(&dir.path().join("c/none")).unwrap(), Vec::<std::path::PathBuf>::new());
 }
 
 #[test]
@@ -151,7 +226,7 @@ fn what_is_wrong_with_a_family_is_said_with_its_line() {
         ),
         (format!("{{\"tools\": [{TOOL},\n\n{TOOL}]}}"), "line 4: there are two tools named \"look_up\""),
         (tool(&[("look_up", "look up")]), "line 3: tool 1 \"look up\" cannot be used: that is not a name"),
-        (tool(&[("look_up", "skill_view")]), "herm has a tool of this name"),
+        (tool(&[("look_up", "skill_view")]), "with this name herm's prompts mean the tool that herm has"),
         (tool(&[("\"description\": \"Looks.\", ", "")]), "missing field `description`"),
         (tool(&[("Looks.", " ")]), "its description has to have 1 to 4,000 bytes"),
         (

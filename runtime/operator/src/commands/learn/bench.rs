@@ -30,7 +30,8 @@ pub(super) fn run(settings: &Settings, arguments: &LearnBench, quiet: bool) -> R
     };
     may_start(settings, &families, arguments.allow_programs)?;
     let (learn, held_out) = (arguments.learn.or(arguments.tasks), arguments.tasks);
-    let options = BenchOptions { arms, learn, held_out, labels: !arguments.no_labels };
+    let (demonstrations, labels) = (arguments.demonstrate, !arguments.no_labels);
+    let options = BenchOptions { arms, learn, held_out, demonstrations, labels };
     // What cannot be written is known before hours of asking.
     if let Some(out) = &arguments.out {
         fsio::create_dirs(out)?;
@@ -84,10 +85,16 @@ fn families(named: &[PathBuf]) -> Result<Vec<Family>> {
     let mut families = Vec::new();
     for path in named {
         let built_in = path.to_str().filter(|_| !path.exists()).filter(|name| !name.contains(['/', '\\']));
-        families.push(match built_in {
-            Some(name) => bench::built_in(name)?,
-            None => Family::open(path)?,
-        });
+        match built_in {
+            Some(name) => families.push(bench::built_in(name)?),
+            None => {
+                let below = Family::below(path)?;
+                let paths = if below.is_empty() { vec![path.clone()] } else { below };
+                for path in paths {
+                    families.push(Family::open(&path)?);
+                }
+            }
+        }
     }
     if named.is_empty() {
         families = bench::built_in_names().map(bench::built_in).collect::<Result<_>>()?;
@@ -135,8 +142,13 @@ fn checked(families: &[Family]) -> Answer {
     for family in families {
         let (learn, held_out) = family.sizes();
         let tools = family.tool_names();
+        let shown = match family.demonstrated() {
+            0 => String::new(),
+            1 => ", 1 demonstration".to_owned(),
+            many => format!(", {many} demonstrations"),
+        };
         text.push_str(&format!(
-            "{}: {learn} tasks to learn from, {held_out} held out; tools: {}\n",
+            "{}: {learn} tasks to learn from, {held_out} held out{shown}; tools: {}\n",
             family.name,
             tools.join(", ")
         ));
@@ -144,8 +156,8 @@ fn checked(families: &[Family]) -> Answer {
             text.push_str(&format!("  {line}\n"));
         }
         documents.push(json!({
-            "name": family.name, "about": family.about, "learn": learn, "heldOut": held_out, "tools": tools,
-            "programs": family.programs(), "remarks": family.remarks,
+            "name": family.name, "about": family.about, "learn": learn, "heldOut": held_out,
+            "demonstrations": family.demonstrated(), "tools": tools, "programs": family.programs(), "remarks": family.remarks,
         }));
     }
     Answer::new(text, json!({ "families": documents }))

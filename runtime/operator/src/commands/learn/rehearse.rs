@@ -20,7 +20,12 @@ pub(super) fn run(settings: &Settings, arguments: &Rehearse, quiet: bool) -> Res
         Some(slug) => vec![slug.parse()?],
         None => on_trial(settings, &id)?,
     };
-    let options = RehearsalOptions { most_tasks: arguments.budget, backend: arguments.backend.clone() };
+    let options = RehearsalOptions {
+        most_tasks: arguments.budget,
+        most_micro_usd: arguments.budget_usd,
+        backend: arguments.backend.clone(),
+        ..RehearsalOptions::default()
+    };
     let reports = in_runtime(rehearse(settings, arguments, &id, &skills, &options, quiet))?;
     let text = match reports.is_empty() {
         true => "nothing is on trial\n".to_owned(),
@@ -47,12 +52,15 @@ async fn rehearse(
     let (backend, model) = (arguments.backend.as_deref(), arguments.model.as_deref());
     let harness = backends::harness(settings, backend, model, tools, snapshotting)?;
     let mut spinner = if quiet { None } else { Spinner::start() };
-    let mut reports = Vec::new();
+    let mut reports: Vec<RehearsalReport> = Vec::new();
     for skill in skills {
+        let spent: u64 = reports.iter().map(|report| report.micro_usd).sum();
+        let most_micro_usd = options.most_micro_usd.map(|most| most.saturating_sub(spent));
+        let options = RehearsalOptions { most_micro_usd, ..options.clone() };
         if let Some(spinner) = &mut spinner {
             spinner.say(&format!("rehearsing {skill}"));
         }
-        reports.push(harness.rehearse(id, skill, options).await?);
+        reports.push(harness.rehearse(id, skill, &options).await?);
     }
     harness.shutdown().await?;
     Ok(reports)
@@ -78,6 +86,9 @@ fn words_of(report: &RehearsalReport) -> String {
     }
     if let Some(why) = report.unrated.first() {
         text.push_str(&format!("{} tasks have no outcome: {why}\n", report.unrated.len()));
+    }
+    if report.micro_usd > 0 {
+        text.push_str(&format!("it cost {:.4} dollars\n", report.micro_usd as f64 / 1e6));
     }
     let summary = &report.summary;
     if summary.with.count > 0 {
