@@ -369,7 +369,7 @@ fn both_drafts_of_a_whitelist_stage_on_a_real_brain() {
         };
         let (aim, changes) = draft_patch::candidates(&failing, &scene).unwrap().into_iter().next().unwrap();
         assert_eq!(aim, DraftTarget::Tools, "{subject}");
-        let staged = apply::stage(&brain, &Patch::new("a draft", None, changes).unwrap()).unwrap();
+        let staged = apply::stage(&brain, &Patch::new("a draft", None, changes).unwrap(), SkillWriter::Patch).unwrap();
         let one = |(path, content): (&herm::ids::RelPath, Option<&[u8]>)| {
             let said: Value = serde_json::from_slice(content.unwrap()).unwrap();
             (path.to_string(), said["tools"].clone())

@@ -8,7 +8,9 @@ use crate::error::{Error, Result};
 use crate::ids::{BrainId, TaskId};
 use crate::layout;
 use crate::memory::TaskOutcome;
+use crate::session::exemplar::file::RoomRule;
 use crate::session::exemplar::{self, keep};
+use crate::session::reply::Edition;
 use crate::session::{GOOD_SCORE, Transcript, role_text};
 use crate::task::TaskStatus;
 use crate::tool::{SessionEnv, WorkingCopy, with_working_copy};
@@ -58,7 +60,7 @@ fn learn(desk: &mut WorkingCopy, task: &TaskId, score: f64, shares: bool) -> Res
             let kept = desk.brain()?.settled_task(task)?;
             let Some((status, Some(content))) = kept else { return Ok(None) };
             // By the rules of now: this is a step of its own.
-            let transcript = Transcript { guarded: true, ..Transcript::parse(&content)? };
+            let transcript = Transcript { guarded: true, reading: Edition::default(), ..Transcript::parse(&content)? };
             if status != TaskStatus::Converged {
                 return Ok(None);
             }
@@ -69,7 +71,7 @@ fn learn(desk: &mut WorkingCopy, task: &TaskId, score: f64, shares: bool) -> Res
             let Some(example) = exemplar::harvest(&transcript, &role_text(&role)?) else {
                 return Ok(None);
             };
-            match keep::keep(desk, example)? {
+            match keep::keep(desk, example, RoomRule::of(transcript.reading))? {
                 Some(skill) => format!("an example of task {task} is in skill {skill}"),
                 None => return Ok(None),
             }

@@ -318,10 +318,7 @@ impl TaskRun<'_> {
             return Ok(());
         }
         let Some(example) = exemplar::harvest(transcript, role) else { return Ok(()) };
-        let rule = match transcript.reading < Edition::Fourth {
-            true => RoomRule::Oldest,
-            false => RoomRule::MostAlike,
-        };
+        let rule = RoomRule::of(transcript.reading);
         with_working_copy(&self.desk, move |desk| exemplar::keep::keep(desk, example, rule)).await.map(drop)
     }
 

@@ -5,6 +5,7 @@ use super::nearest::{features, likeness};
 use super::{Example, procedure_slug};
 use crate::error::Result;
 use crate::ids::Slug;
+use crate::session::reply::Edition;
 use crate::text;
 
 /// Where the examples of a procedure stand, relative to its skill.
@@ -53,6 +54,13 @@ pub enum RoomRule {
     Oldest,
     /// The older of the two whose questions are most alike: kinds of which there is one example stay.
     MostAlike,
+}
+
+impl RoomRule {
+    /// The rule of a transcript of this edition.
+    pub fn of(reading: Edition) -> Self {
+        if reading < Edition::Fourth { Self::Oldest } else { Self::MostAlike }
+    }
 }
 
 /// The examples with one more; none where it says nothing that they do not say.
