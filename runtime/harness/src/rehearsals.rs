@@ -15,7 +15,6 @@ use crate::brain::Reader;
 use crate::error::Result;
 use crate::ids::{BrainId, Slug};
 use crate::layout;
-use crate::memory::TrialState;
 use crate::session::{CancelToken, role_has_checks};
 
 /// What a process remembers of the rehearsals that it began.
@@ -144,12 +143,7 @@ impl Inner {
         let (layout, id) = (self.layout.clone(), id.clone());
         blocking(move || {
             let reader = Reader::open(&layout, &id)?;
-            let on_trial: Vec<Slug> = reader
-                .trials()?
-                .into_iter()
-                .filter(|trial| trial.state == TrialState::Trial)
-                .map(|trial| trial.skill)
-                .collect();
+            let on_trial = reader.on_trial()?;
             if on_trial.is_empty() || !has_checks(&reader)? {
                 return Ok(Vec::new());
             }

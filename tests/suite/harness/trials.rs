@@ -308,6 +308,32 @@ async fn what_is_on_trial_is_rehearsed_by_itself_within_its_budget_and_decided_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_archived_during_its_trial_keeps_nothing_else_from_its_rehearsals() {
+    let house = House::new(CHECKED);
+    let harness = house.harness("cellar", Permission::Read);
+    house.learn(&harness, "a-look-elsewhere", "Go to the garden.").await;
+    house.run(&harness, 1).await;
+    let archive = |brain: &mut herm::Brain| {
+        let mut draft = Draft::new();
+        brain.edit(&mut draft).archive_skill(&slug("a-look-elsewhere"))?;
+        brain.settle(&draft, StepKind::Maintenance, "archived").map(drop)
+    };
+    harness.with_brain(&house.id, archive).await.expect("archived");
+    harness.shutdown().await.expect("shut down");
+    assert_eq!(house.state("a-look-elsewhere"), Some(TrialState::Trial));
+
+    let harness = house.rehearsing("cellar", Permission::Read, 8);
+    house.learn(&harness, "ask-the-attic", "Ask the attic.").await;
+    for number in 2..=10 {
+        house.run(&harness, number).await;
+    }
+    until("a verdict", || house.state("ask-the-attic") == Some(TrialState::Harmful)).await;
+    assert_eq!((house.rehearsed("ask-the-attic"), house.rehearsed("a-look-elsewhere")), (8, 0));
+    assert!(reader(&house.brains).on_trial().expect("read").is_empty());
+    harness.shutdown().await.expect("shut down");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_budget_that_is_used_up_rehearses_no_more_and_without_checks_nothing_is_rehearsed() {
     let house = House::new(CHECKED);
     let harness = house.rehearsing("cellar", Permission::Read, 2);

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::ids::{BrainId, Slug, TaskId, sha256};
 use crate::memory::{
     self, Arm, Database, LoggedTask, MAX_REPORTS, OutcomeCounts, OutcomeReport, OutcomeSource, OutcomeValue, TaskEntry,
-    TaskOutcome, Trial, TrialTask, TrialWriter,
+    TaskOutcome, Trial, TrialState, TrialTask, TrialWriter,
 };
 
 /// What a step says of outcomes and trials.
@@ -206,3 +206,13 @@ macro_rules! read_outcomes {
 
 read_outcomes!(Brain);
 read_outcomes!(Reader);
+
+impl Reader {
+    /// The skills whose trial goes on, by name: not those that a merge or a person archived meanwhile.
+    pub fn on_trial(&self) -> Result<Vec<Slug>> {
+        let there = self.skills()?;
+        let trials = self.trials()?.into_iter();
+        let goes_on = |trial: &Trial| trial.state == TrialState::Trial && there.get(&trial.skill).is_some();
+        Ok(trials.filter(goes_on).map(|trial| trial.skill).collect())
+    }
+}

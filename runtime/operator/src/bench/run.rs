@@ -9,7 +9,7 @@ use herm::checks::{self, Check, CheckResult, MadeCall};
 use herm::harness::{
     AnswerRater, CuratorOptions, EvolverOptions, FeedbackFrom, RehearsalCalls, RehearsalOptions, TaskFeedback,
 };
-use herm::memory::{Arm as ShownOrNot, OutcomeValue, TrialState};
+use herm::memory::{Arm as ShownOrNot, OutcomeValue};
 use herm::task::{LearningOptions, SettleMode};
 use herm::tool::{Permissions, Tool, Toolbox};
 use herm::{
@@ -195,9 +195,8 @@ impl Measurement<'_> {
         // A table has no effects, and the server of a family was allowed; its state is that of this arm alone.
         let calls = RehearsalCalls::All;
         let options = RehearsalOptions { most_tasks: REHEARSED, calls, ..RehearsalOptions::default() };
-        let trials = Reader::open(layout, id)?.trials()?;
-        for trial in trials.into_iter().filter(|trial| trial.state == TrialState::Trial) {
-            harness.rehearse_rated(id, &trial.skill, &options, Some(&rater)).await?;
+        for skill in Reader::open(layout, id)?.on_trial()? {
+            harness.rehearse_rated(id, &skill, &options, Some(&rater)).await?;
         }
         Ok(())
     }

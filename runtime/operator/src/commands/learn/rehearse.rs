@@ -1,7 +1,6 @@
 //! `herm learn rehearse`: kept tasks again, with a learned skill and without it.
 
 use herm::harness::{RehearsalOptions, RehearsalReport};
-use herm::memory::TrialState;
 use herm::{BrainId, Reader, Result, Slug};
 use serde_json::json;
 
@@ -18,7 +17,7 @@ pub(super) fn run(settings: &Settings, arguments: &Rehearse, quiet: bool) -> Res
     let id: BrainId = arguments.id.parse()?;
     let skills = match &arguments.slug {
         Some(slug) => vec![slug.parse()?],
-        None => on_trial(settings, &id)?,
+        None => Reader::open(&settings.layout, &id)?.on_trial()?,
     };
     let options = RehearsalOptions {
         most_tasks: arguments.budget,
@@ -32,11 +31,6 @@ pub(super) fn run(settings: &Settings, arguments: &Rehearse, quiet: bool) -> Res
         false => reports.iter().map(words_of).collect::<Vec<_>>().join("\n"),
     };
     Ok(Answer::new(text, json!({ "id": id, "rehearsals": to_json(&reports)? })))
-}
-
-fn on_trial(settings: &Settings, id: &BrainId) -> Result<Vec<Slug>> {
-    let trials = Reader::open(&settings.layout, id)?.trials()?.into_iter();
-    Ok(trials.filter(|trial| trial.state == TrialState::Trial).map(|trial| trial.skill).collect())
 }
 
 async fn rehearse(
