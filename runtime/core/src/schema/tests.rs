@@ -339,17 +339,16 @@ fn a_schema_that_says_it_is_of_draft_7_is_read_as_that() {
     });
     let mut seven = modern.clone();
     seven["$schema"] = json!("http://json-schema.org/draft-07/schema#");
-    let lines = |found: Vec<String>| found.len();
     for (what, value, in_seven, in_modern) in [
-        ("a list of schemas goes by place", json!({ "pair": [1, 1], "name": "a" }), 1, 0),
-        ("and nothing may follow", json!({ "pair": ["a", 1, 2], "name": "a" }), 1, 0),
+        ("a list of schemas goes by place", json!({ "pair": [1, 1], "name": "a" }), 1, 1),
+        ("and nothing may follow", json!({ "pair": ["a", 1, 2], "name": "a" }), 1, 1),
         ("what stands beside a $ref does not count", json!({ "name": "long" }), 0, 1),
         ("and the $ref does", json!({ "name": 1 }), 1, 1),
         ("prefixItems is a word of later drafts", json!({ "fixed": [1] }), 0, 1),
         ("all of it fits", json!({ "pair": ["a", 1], "name": "a", "fixed": ["a"] }), 0, 0),
     ] {
-        assert_eq!(lines(problems(&seven, &value)), in_seven, "{what}, by draft 7");
-        assert_eq!(lines(problems(&modern, &value)), in_modern, "{what}, by the draft of now");
+        assert_eq!(problems(&seven, &value).len(), in_seven, "{what}, by draft 7");
+        assert_eq!(problems(&modern, &value).len(), in_modern, "{what}, by the draft of now");
     }
     assert_eq!(problems(&seven, &json!({ "pair": [] })), ["the arguments: \"name\" is missing, which \"pair\" needs"]);
 }
