@@ -123,6 +123,31 @@ fn packages_depend_one_way() {
     assert!(uses("runtime/operator/Cargo.toml", "herm-tools") && uses("tools/Cargo.toml", "herm"));
 }
 
+/// The server and the commands do the same things through `operations`, and meet only where a command starts the server.
+#[test]
+fn the_server_and_the_commands_do_not_use_each_other() {
+    let root = runtime().join("operator/src");
+    let forbidden: [(&str, &[&str]); 3] = [
+        ("serve", &["commands", "output"]),
+        ("commands", &["serve"]),
+        ("operations", &["commands", "output", "cli", "serve"]),
+    ];
+    let (mut found, mut seen) = (Vec::new(), 0);
+    for (folder, forbidden) in forbidden {
+        let mut files = Vec::new();
+        sources(&root.join(folder), &mut files);
+        seen += files.len();
+        for file in files {
+            let relative = file.strip_prefix(&root).expect("inside").display().to_string();
+            let edges = edges(&std::fs::read_to_string(&file).expect("a file"));
+            let bad = forbidden.iter().filter(|module| edges.contains(**module));
+            found.extend(bad.map(|module| format!("{relative} uses crate::{module}")));
+        }
+    }
+    assert_eq!(found, ["commands/serve.rs uses crate::serve"]);
+    assert!(seen > 60, "only {seen} files: the test no longer reads the code");
+}
+
 /// Someone who brings a backend compiles the brain and the loop: no HTTP client, no TLS, no cipher of snapshots, no models, no
 /// sandbox.
 #[test]

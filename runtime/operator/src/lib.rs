@@ -1,7 +1,8 @@
 //! The operator: the `herm` command line over the library, and its server with the page.
 //!
 //! Parse first (`cli`), then build validated settings (`config`), then run one command, which
-//! returns an `Answer` that is printed as text or as one JSON document.
+//! returns an `Answer` that is printed as text or as one JSON document. `serve` is the server; what both the commands and
+//! the server do stands in `operations`.
 //!
 //! It uses the facade `herm` and the standard tools as any program does, and nothing uses it. A program that only wants to
 //! run tasks needs `herm`; this crate is for an operator's binary of its own:
@@ -34,6 +35,7 @@ mod live;
 mod local_models;
 mod logging;
 mod mcp;
+mod operations;
 mod otlp;
 mod output;
 mod seeds;

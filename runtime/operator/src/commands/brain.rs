@@ -250,7 +250,7 @@ fn adopt_now(settings: &Settings, id: &BrainId) -> Result<Answer> {
 }
 
 fn repair(settings: &Settings, id: &BrainId, on_loss: OnLoss) -> Result<Answer> {
-    let trusted = super::receipts::trusted(settings, None)?.0;
+    let trusted = crate::operations::receipt_check::trusted(settings, None)?.0;
     let opening = settings.open_options(OnDrift::Report);
     let repaired = herm::receipt::repair(&settings.layout, id, &opening, &trusted, on_loss)?;
     let mut text = String::new();

@@ -1,18 +1,13 @@
 //! `herm brain history`, `diff` and `undo`: how a brain moved, and how to take a step back.
 
-use herm::brain::{
-    BrainDiff, ChangeRecord, FileDiff, OnChanged, OnDrift, RetainedRows, SkillDiff, UndoPlan, UndoTarget,
-};
-use herm::text::diff;
+use herm::brain::{ChangeRecord, OnChanged, OnDrift, RetainedRows, UndoPlan, UndoTarget};
 use herm::{Brain, BrainId, Digest, Reader, Result};
 use serde_json::{Value, json};
 
 use super::{finish, to_json};
 use crate::config::Settings;
+use crate::operations::versions::{ShownFiles, compare, skill_line};
 use crate::output::{Answer, columns, cut};
-
-/// Lines around a change.
-const CONTEXT: usize = 3;
 
 pub(super) fn history(settings: &Settings, id: &BrainId, limit: usize, with_files: bool) -> Result<Answer> {
     let steps = Reader::open(&settings.layout, id)?.history(limit)?;
@@ -54,130 +49,8 @@ fn file_line(change: &ChangeRecord) -> String {
 pub(super) fn diff(settings: &Settings, id: &BrainId, from: u64, to: Option<u64>, stat: bool) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
     let to = to.unwrap_or_else(|| reader.lock().version);
-    let (json, text) = compared(&reader, from, to, if stat { Shows::Names } else { Shows::Texts })?;
-    Ok(Answer::new(text, json).note("messages, facts and the task log are not compared"))
-}
-
-/// How much is shown of what differs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shows {
-    /// Which files.
-    Names,
-    /// What differs in them, too.
-    Texts,
-}
-
-/// What differs between two versions, for programs and for people.
-pub(crate) fn compared(reader: &Reader, from: u64, to: u64, shows: Shows) -> Result<(Value, String)> {
-    let compared = reader.compare(from, to)?;
-    let mut text = head(reader.id(), &compared);
-    let mut files = Vec::new();
-    for file in &compared.files {
-        let mut json = to_json(file)?;
-        text.push_str(&name_line(file));
-        if shows == Shows::Texts {
-            let shown = show(reader, file)?;
-            text.push_str(&shown.text(file));
-            shown.into_json(&mut json);
-        }
-        files.push(json);
-    }
-    text.extend(compared.skills.iter().map(skill_line));
-    let json = json!({
-        "id": reader.id(), "from": from, "to": to, "files": files, "skills": to_json(&compared.skills)?,
-    });
-    Ok((json, text))
-}
-
-fn head(id: &BrainId, compared: &BrainDiff) -> String {
-    let BrainDiff { from, to, files, skills } = compared;
-    if files.is_empty() && skills.is_empty() {
-        return format!("brain {id}: no file and no skill state differs between version {from} and version {to}\n");
-    }
-    format!("brain {id}: version {from} → version {to}\n")
-}
-
-fn name_line(file: &FileDiff) -> String {
-    let what = file.what.name();
-    match &file.from {
-        Some(from) => format!("{what:<8}  {from} → {}\n", file.path),
-        None => format!("{what:<8}  {}\n", file.path),
-    }
-}
-
-fn skill_line(skill: &SkillDiff) -> String {
-    let (before, after) = (skill.before.words(), skill.after.words());
-    if before == after {
-        return format!("skill     {}: {after} since another moment\n", skill.slug);
-    }
-    format!("skill     {}: {before} → {after}\n", skill.slug)
-}
-
-/// What can be shown of a file that differs.
-enum Shown {
-    /// It only moved.
-    Same,
-    /// The hunks.
-    Text(String),
-    /// How many bytes it had and has.
-    Binary(Option<usize>, Option<usize>),
-    /// The content of one side is not kept.
-    Lost,
-}
-
-fn show(reader: &Reader, file: &FileDiff) -> Result<Shown> {
-    if file.before == file.after {
-        return Ok(Shown::Same);
-    }
-    let mut sides = Vec::new();
-    for digest in [file.before, file.after] {
-        sides.push(match digest {
-            None => None,
-            Some(digest) => match reader.content(&digest)? {
-                None => return Ok(Shown::Lost),
-                content => content,
-            },
-        });
-    }
-    let after = sides.pop().flatten();
-    let before = sides.pop().flatten();
-    Ok(match (as_text(before.as_deref()), as_text(after.as_deref())) {
-        (Some(before), Some(after)) => Shown::Text(diff::unified(before, after, CONTEXT)),
-        _ => Shown::Binary(before.map(|bytes| bytes.len()), after.map(|bytes| bytes.len())),
-    })
-}
-
-/// A side as text: no file is an empty one, and a zero byte is in no text.
-fn as_text(bytes: Option<&[u8]>) -> Option<&str> {
-    std::str::from_utf8(bytes.unwrap_or_default()).ok().filter(|text| !text.contains('\0'))
-}
-
-impl Shown {
-    fn text(&self, file: &FileDiff) -> String {
-        let side = |letter: char, digest: Option<Digest>, path: &dyn std::fmt::Display| match digest {
-            Some(_) => format!("{letter}/{path}"),
-            None => "/dev/null".to_owned(),
-        };
-        match self {
-            Self::Same => String::new(),
-            Self::Text(hunks) => {
-                let from = file.from.as_ref().unwrap_or(&file.path);
-                format!("--- {}\n+++ {}\n{hunks}", side('a', file.before, from), side('b', file.after, &file.path))
-            }
-            Self::Binary(Some(before), Some(after)) => format!("  binary, {before} → {after} bytes\n"),
-            Self::Binary(before, after) => format!("  binary, {} bytes\n", before.or(*after).unwrap_or(0)),
-            Self::Lost => "  its content is no longer kept\n".to_owned(),
-        }
-    }
-
-    fn into_json(self, json: &mut Value) {
-        match self {
-            Self::Same => {}
-            Self::Text(hunks) => json["diff"] = json!(hunks),
-            Self::Binary(before, after) => json["binary"] = json!({ "before": before, "after": after }),
-            Self::Lost => json["lost"] = json!(true),
-        }
-    }
+    let compared = compare(&reader, from, to, if stat { ShownFiles::Names } else { ShownFiles::Texts })?;
+    Ok(Answer::new(compared.text, compared.json).note("messages, facts and the task log are not compared"))
 }
 
 pub(super) fn undo(settings: &Settings, id: &BrainId, step: i64, on_changed: OnChanged) -> Result<Answer> {

@@ -4,16 +4,16 @@ mod brain;
 mod config;
 mod curate;
 mod doctor;
-pub(crate) mod evolve;
+mod evolve;
 mod feedback;
-pub(crate) mod history;
+mod history;
 mod import;
 mod init;
 mod keys;
 mod learn;
 mod memory;
 mod models;
-pub(crate) mod receipts;
+mod receipts;
 mod restore;
 mod run;
 mod semantic;
@@ -21,7 +21,7 @@ mod serve;
 mod skill_list;
 mod skills;
 mod snapshot;
-pub(crate) mod successor;
+mod successor;
 mod top;
 mod validate;
 
@@ -30,6 +30,7 @@ use herm::Result;
 
 use crate::cli::{self, Cli, Command};
 use crate::config::Settings;
+use crate::operations::to_json;
 use crate::output::Answer;
 
 /// Runs the command that was asked for.
@@ -95,9 +96,4 @@ pub(crate) fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> 
         .build()
         .map_err(|source| herm::Error::unavailable("no threads can be started").because(source))?;
     runtime.block_on(work)
-}
-
-/// A value as JSON. Everything given here is plain data.
-fn to_json(value: &impl serde::Serialize) -> Result<serde_json::Value> {
-    serde_json::to_value(value).map_err(|source| herm::Error::internal("the result is not JSON").because(source))
 }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use herm::backend::Backend;
-use herm::brain::LogState;
 use herm::harness::replay_with_backend;
-use herm::receipt::{ChainReport, Envelope, PublicKey, TrustedKeys, check, checkpoint};
-use herm::{BrainId, Clock as _, Digest, Error, Reader, Result, SystemClock, fsio};
+use herm::receipt::{TrustedKeys, check, checkpoint};
+use herm::{BrainId, Clock as _, Error, Reader, Result, SystemClock, fsio};
 use serde_json::{Value, json};
 
 use super::to_json;
@@ -14,6 +13,7 @@ use crate::backends;
 use crate::cli;
 use crate::config::Settings;
 use crate::exit;
+use crate::operations::receipt_check::{self, ReceiptCheck, statement, trusted};
 use crate::output::{Answer, columns};
 
 /// The largest export that is checked.
@@ -23,7 +23,9 @@ pub(super) fn run(settings: &Settings, command: &cli::Receipts) -> Result<Answer
     match command {
         cli::Receipts::List { id, limit } => list(settings, &id.parse()?, *limit),
         cli::Receipts::Show { id, seq } => show(settings, &id.parse()?, *seq),
-        cli::Receipts::Verify { id: Some(id), key, .. } => verify(settings, &id.parse()?, key.as_deref()),
+        cli::Receipts::Verify { id: Some(id), key, .. } => {
+            report(&receipt_check::check_brain(settings, &id.parse()?, key.as_deref(), receipt_check::content)?)
+        }
         cli::Receipts::Verify { file: Some(path), key, .. } => verify_file(settings, path, key.as_deref()),
         cli::Receipts::Verify { .. } => Err(Error::invalid("verify what?").hint("name an agent, or --file FILE")),
         cli::Receipts::Replay { id, seq, speak, model } => {
@@ -34,12 +36,6 @@ pub(super) fn run(settings: &Settings, command: &cli::Receipts) -> Result<Answer
         cli::Receipts::Export { id } => export(settings, &id.parse()?),
         cli::Receipts::Key => key(settings),
     }
-}
-
-/// The statement inside an envelope. Not checked here.
-fn statement(envelope: &str) -> Result<Value> {
-    let payload = Envelope::parse(envelope)?.payload()?;
-    serde_json::from_slice(&payload).map_err(|source| Error::corrupt("a receipt is not JSON").because(source))
 }
 
 fn list(settings: &Settings, id: &BrainId, limit: u64) -> Result<Answer> {
@@ -82,119 +78,6 @@ fn show(settings: &Settings, id: &BrainId, seq: u64) -> Result<Answer> {
     Ok(Answer::new(format!("{statement:#}\n"), json!({ "id": id, "statement": statement, "envelope": envelope })))
 }
 
-pub(super) fn trusted(settings: &Settings, key: Option<&str>) -> Result<(TrustedKeys, String)> {
-    match key {
-        Some(key) => {
-            let key: PublicKey = key.parse()?;
-            Ok((TrustedKeys::Keys(vec![key.clone()]), format!("{key}, as given")))
-        }
-        None => {
-            let key = settings.signer.existing()?.public().clone();
-            let others = settings.trusted_keys()?;
-            let said = match others.len() {
-                0 => format!("{key}, this operator's"),
-                count => format!("{key}, this operator's, and {count} that the configuration trusts"),
-            };
-            Ok((TrustedKeys::Keys(std::iter::once(key).chain(others).collect()), said))
-        }
-    }
-}
-
-fn verify(settings: &Settings, id: &BrainId, key: Option<&str>) -> Result<Answer> {
-    verified(settings, id, key, content)
-}
-
-/// The hash that the content of a brain gives, or what is wrong with it, where that could be looked at.
-pub(crate) type ContentCheck = Option<Result<Digest, String>>;
-
-/// Checks every receipt of a brain, all of one moment, and its content as `content` looks at it.
-pub(crate) fn verified(
-    settings: &Settings,
-    id: &BrainId,
-    key: Option<&str>,
-    content: impl FnOnce(&Settings, &BrainId) -> Result<ContentCheck>,
-) -> Result<Answer> {
-    let reader = Reader::open(&settings.layout, id)?;
-    let (trusted, who) = trusted(settings, key)?;
-    let account = reader.receipt_log()?;
-    let mut checked = check(account.receipts.iter().map(|taped| taped.envelope.as_str()), &trusted);
-    let mut wrong = |what: String| checked.findings.push(herm::receipt::ChainFinding { line: 0, what });
-    let hash = account.lock.bundle_hash;
-    if !account.receipts.is_empty() && checked.after.as_deref() != Some(hash.to_string().as_str()) {
-        wrong(format!("the last receipt does not end at {hash}, which the brain's lock says"));
-    }
-    if account.log == LogState::Differs {
-        wrong("receipts.ndjson is not what memory.db has; the next command that writes puts it right".to_owned());
-    }
-    if account.unsigned_steps > 0 {
-        wrong(format!("{} steps of the brain have no receipt", account.unsigned_steps));
-    }
-    for taped in &account.receipts {
-        let named = statement(&taped.envelope)?["predicate"]["task"]["transcript"]["sha256"].clone();
-        if let (Some(named), Some(kept)) = (named.as_str(), reader.transcript(taped.step)?)
-            && herm::ids::sha256(&kept) != named
-        {
-            wrong(format!("the transcript of receipt {} is not the one that was signed", taped.seq));
-        }
-    }
-    for what in &account.journal.wrong {
-        wrong(what.clone());
-    }
-    let looked = content(settings, id)?;
-    if let Some(Err(what)) = &looked {
-        wrong(what.clone());
-    }
-    let mut proven = proven(&checked, &who);
-    if checked.is_sound() {
-        proven.push(format!("the brain's lock is where the last receipt ends ({hash})"));
-        if account.journal.bound > 0 {
-            proven.push(format!("the journal of {} steps is the one that was signed", account.journal.bound));
-        }
-        if let Some(Ok(computed)) = &looked {
-            // Someone may have settled between the two looks.
-            let which =
-                if *computed == hash { "that hash".to_owned() } else { format!("{computed}, its hash by then") };
-            proven.push(format!("every file and row, hashed again from nothing, gives {which}"));
-        }
-    }
-    let mut open = not_proven(&checked, looked.is_some());
-    if account.journal.unbound > 0 {
-        open.push(format!(
-            "that the journal of {} steps is as it was: their receipts do not bind it",
-            account.journal.unbound
-        ));
-    }
-    if !account.journal.lost.is_empty() {
-        open.push(format!("what {} steps did that are lost but for their receipts", account.journal.lost.len()));
-    }
-    let json = json!({ "id": id, "journal": to_json(&account.journal)? });
-    Ok(report(&checked, proven, open, json))
-}
-
-/// Whether the content is what the lock says; nothing where someone else holds the brain.
-fn content(settings: &Settings, id: &BrainId) -> Result<ContentCheck> {
-    match herm::brain::examine(&settings.layout, id, settings.lock_wait) {
-        Ok(examined) => Ok(Some(outcome(id, &examined.report))),
-        Err(error) if error.kind() == herm::ErrorKind::Conflict => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// The same for a brain that is open.
-pub(crate) fn content_of(brain: &herm::Brain) -> Result<ContentCheck> {
-    Ok(Some(outcome(brain.id(), &brain.verify()?)))
-}
-
-fn outcome(id: &BrainId, found: &herm::brain::BrainVerifyReport) -> Result<Digest, String> {
-    match found.is_sound() {
-        true => Ok(found.computed),
-        false if found.computed == found.expected => Err(format!(
-            "the content has the lock's hash, and yet not all of the brain is sound: see `herm brain verify {id}`"
-        )),
-        false => Err(format!("the content hashes to {}: see `herm brain verify {id}`", found.computed)),
-    }
-}
-
 fn verify_file(settings: &Settings, path: &std::path::Path, key: Option<&str>) -> Result<Answer> {
     let bytes = fsio::read_regular(path, MAX_EXPORT_BYTES)?;
     let text = String::from_utf8(bytes).map_err(|source| {
@@ -203,44 +86,13 @@ fn verify_file(settings: &Settings, path: &std::path::Path, key: Option<&str>) -
             .because(source)
     })?;
     let (trusted, who) = trusted(settings, key)?;
-    let checked = check(text.lines(), &trusted);
-    let proven = proven(&checked, &who);
-    Ok(report(&checked, proven, not_proven(&checked, false), json!({ "file": path })))
+    report(&receipt_check::check_export(&text, path, &trusted, &who))
 }
 
-fn proven(checked: &ChainReport, who: &str) -> Vec<String> {
-    if !checked.is_sound() {
-        return Vec::new();
-    }
-    let mut proven = vec![
-        format!("all {} receipts are signed by {who}", checked.receipts),
-        "each names the one before it, from the first on: none was changed, added or left out between".to_owned(),
-        "each step begins at the bundle hash where the one before ended".to_owned(),
-    ];
-    if let Some(seq) = checked.checkpoint {
-        proven.push(format!("a signed checkpoint says that receipt {seq} was the last when it was made"));
-    }
-    proven
-}
-
-fn not_proven(checked: &ChainReport, with_brain: bool) -> Vec<String> {
-    let mut open = Vec::new();
-    if !with_brain {
-        open.push("that a brain has this content: `herm brain verify ID` recomputes it".to_owned());
-    }
-    if checked.checkpoint.is_none() && !with_brain {
-        open.push("that nothing was cut off at the end: the file has no checkpoint".to_owned());
-    }
-    open.push(
-        "that the model spoke as recorded: that is the operator's word, unless a receipt has an attestation".to_owned(),
-    );
-    open.push("that a task leads where its receipt says: `herm receipts replay ID N` runs it again".to_owned());
-    open
-}
-
-fn report(checked: &ChainReport, proven: Vec<String>, open: Vec<String>, mut json: Value) -> Answer {
+/// A check for people: what is proven, what is not, what is wrong.
+fn report(found: &ReceiptCheck) -> Result<Answer> {
     let mut text = String::new();
-    for (head, lines) in [("proven", &proven), ("not proven", &open)] {
+    for (head, lines) in [("proven", &found.proven), ("not proven", &found.not_proven)] {
         if lines.is_empty() {
             continue;
         }
@@ -249,17 +101,13 @@ fn report(checked: &ChainReport, proven: Vec<String>, open: Vec<String>, mut jso
             text.push_str(&format!("  - {line}\n"));
         }
     }
-    for finding in &checked.findings {
+    for finding in &found.chain.findings {
         let place = if finding.line == 0 { "the tape".to_owned() } else { format!("line {}", finding.line) };
         text.push_str(&format!("WRONG {place}: {}\n", finding.what));
     }
-    let sound = checked.is_sound();
+    let sound = found.chain.is_sound();
     text.push_str(if sound { "sound\n" } else { "not sound\n" });
-    json["sound"] = json!(sound);
-    json["checked"] = to_json(checked).unwrap_or_default();
-    json["proven"] = json!(proven);
-    json["notProven"] = json!(open);
-    Answer::new(text, json).code(if sound { exit::DONE } else { exit::NEGATIVE })
+    Ok(Answer::new(text, found.json()?).code(if sound { exit::DONE } else { exit::NEGATIVE }))
 }
 
 fn replay(settings: &Settings, id: &BrainId, seq: u64, speaker: Option<Arc<dyn Backend>>) -> Result<Answer> {

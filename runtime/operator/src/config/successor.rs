@@ -12,7 +12,7 @@ use herm::successor::{Evaluation, SuccessorBudget};
 use herm::{Error, Result, Timestamp, fsio};
 
 use super::Settings;
-use crate::serve::VerifyOptions;
+use crate::operations::verifier::VerifyOptions;
 
 /// What verifying for others takes unless said: less than judging for oneself, and no money at all.
 const USUAL_WALL: u64 = 600;

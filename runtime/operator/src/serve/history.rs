@@ -13,9 +13,10 @@ use super::app::App;
 use super::body::{QueryParams, page};
 use super::caller::Caller;
 use super::problem::{HandlerResult, ProblemDocument};
-use super::receipts::{Seen, statement};
+use super::receipts::Seen;
 use super::undone_texts::UndoneTexts;
-use crate::commands::history;
+use crate::operations::receipt_check::statement;
+use crate::operations::versions::{ShownFiles, compare};
 use crate::server_db::keys::Operation;
 
 /// Which steps to list.
@@ -175,7 +176,7 @@ pub(crate) async fn diff(
     let id = here(&app, &caller, &id)?;
     let compared = app.readers.look(&app.settings.layout, &id, move |look| {
         let to = asked.to.unwrap_or(look.reader.lock().version);
-        Ok(history::compared(&look.reader, asked.from, to, history::Shows::Texts)?.0)
+        Ok(compare(&look.reader, asked.from, to, ShownFiles::Texts)?.json)
     });
     Ok(Json(compared.await?))
 }

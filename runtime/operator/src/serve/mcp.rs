@@ -26,10 +26,11 @@ use super::agents::looked_at;
 use super::app::App;
 use super::caller::Caller;
 use super::problem::{HandlerResult, Problem};
-use super::receipts::{Seen, statement};
+use super::receipts::Seen;
 use super::tasks::feedback::{self, FeedbackRequest};
 use super::tasks::{Accepted, Job, OnDisconnect, TaskRequest, accept};
 use crate::config::Settings;
+use crate::operations::receipt_check::statement;
 use crate::server_db::keys::Operation;
 
 /// How many skills a list has.

@@ -28,7 +28,7 @@ use super::app::App;
 use super::body::{OptionalPayload, drips, next, too_large};
 use super::caller::{Caller, no_agent};
 use super::problem::{HandlerResult, ProblemDocument};
-use crate::commands::{evolve, receipts};
+use crate::operations::{external_skills, receipt_check, to_json};
 use crate::server_db::keys::Operation;
 use crate::stores::EncryptionOptions;
 
@@ -43,10 +43,6 @@ pub(crate) struct PassOptions {
 fn operated(app: &App, caller: &Caller, id: &str) -> HandlerResult<BrainId> {
     caller.needs(Operation::Operate)?;
     here(app, caller, id)
-}
-
-fn as_json(value: &impl Serialize) -> Result<Value> {
-    serde_json::to_value(value).map_err(|source| Error::internal("the result is not JSON").because(source))
 }
 
 /// Lets the curator pass.
@@ -73,7 +69,7 @@ pub(crate) async fn curate(
         }
         false => app.harness.curate(&id, policy).await?,
     };
-    Ok(Json(as_json(&report)?))
+    Ok(Json(to_json(&report)?))
 }
 
 /// Lets the evolver pass, as the configuration says.
@@ -93,17 +89,17 @@ pub(crate) async fn evolve(
 ) -> HandlerResult<Json<Value>> {
     let id = operated(&app, &caller, &id)?;
     let mut routine: EvolverRoundOptions = app.settings.evolver().routine()?;
-    let external = evolve::external(&app.settings)?;
+    let external = external_skills(&app.settings)?;
     if how.dry_run || routine.options.mode == EvolverPassMode::DryRun {
         routine.options.mode = EvolverPassMode::DryRun;
         let now = app.clock.now();
         let planned = app.readers.look(&app.settings.layout, &id, move |look| {
             let ground = EvolverView::of_reader(&look.reader, now)?.with_external(external);
-            as_json(&json!({ "run": pass::plan(&ground, &routine.options, RankerChain::default())? }))
+            to_json(&json!({ "run": pass::plan(&ground, &routine.options, RankerChain::default())? }))
         });
         return Ok(Json(planned.await?));
     }
-    Ok(Json(as_json(&app.harness.evolve(&id, routine, external).await?)?))
+    Ok(Json(to_json(&app.harness.evolve(&id, routine, external).await?)?))
 }
 
 /// Checks every receipt and the content of a brain.
@@ -123,8 +119,8 @@ pub(crate) async fn verify(
     let id = operated(&app, &caller, &id)?;
     let looking = app.clone();
     let verified = app.harness.with_brain(&id, move |brain| {
-        let looked = receipts::content_of(brain)?;
-        receipts::verified(&looking.settings, brain.id(), None, |_, _| Ok(looked)).map(|answer| answer.json)
+        let looked = receipt_check::content_of(brain)?;
+        receipt_check::check_brain(&looking.settings, brain.id(), None, |_, _| Ok(looked))?.json()
     });
     let mut verified = verified.await?;
     verified["findings"] = verified["checked"]["findings"].clone();
@@ -146,7 +142,7 @@ pub(crate) async fn snapshot(
     Path(id): Path<String>,
 ) -> HandlerResult<Json<Value>> {
     let id = operated(&app, &caller, &id)?;
-    Ok(Json(as_json(&app.harness.snapshot(&id).await?)?))
+    Ok(Json(to_json(&app.harness.snapshot(&id).await?)?))
 }
 
 /// Which version to restore.
@@ -188,7 +184,7 @@ pub(crate) async fn restore(
         .hint(format!("to go on from version {version}, use `herm brain fork {id} NEW --version {version}`"))
         .into());
     }
-    Ok(Json(as_json(&app.harness.restore(&id, how.version, in_place).await?)?))
+    Ok(Json(to_json(&app.harness.restore(&id, how.version, in_place).await?)?))
 }
 
 /// Takes a brain out of a portable file.
@@ -231,7 +227,7 @@ pub(crate) async fn import(
     }
     let restored =
         portable::import(&app.settings.layout, &incoming.path, secrecy, how, SecretPolicy::Refuse, doors).await?;
-    Ok((StatusCode::CREATED, Json(as_json(&restored)?)).into_response())
+    Ok((StatusCode::CREATED, Json(to_json(&restored)?)).into_response())
 }
 
 /// A body on its way to a file, which is removed when it is no longer needed.
@@ -389,7 +385,7 @@ pub(crate) async fn snapshots(
     let one = |head: &herm::snapshot::SnapshotHead| json!({ "number": head.number, "version": head.version, "bundleHash": head.bundle_hash, "at": head.at });
     // What it says of the store is the operator's business.
     let outbox = match app.has(&id) && caller.is_operator() {
-        true => Some(as_json(&Outbox::load(&app.settings.layout.brain(&id))?)?),
+        true => Some(to_json(&Outbox::load(&app.settings.layout.brain(&id))?)?),
         false => None,
     };
     Ok(Json(Snapshots {

@@ -15,11 +15,10 @@ use herm::{BrainId, Error, ErrorKind, Layout, Result, brain};
 
 use super::app::App;
 use super::mesh::MeshState;
-use crate::commands::successor::gates::{apply_with, take_back_with};
-use crate::commands::successor::patch_gates::standing;
-use crate::commands::successor::server_requests::{self, Request};
 use crate::config::Settings;
-use crate::output::Answer;
+use crate::operations::gate_status::standing;
+use crate::operations::patches::{apply_with, take_back_with};
+use crate::operations::server_requests::{self, Fulfilled, Request};
 
 /// How often requests of commands are looked for.
 const REQUESTS: Duration = Duration::from_millis(250);
@@ -54,19 +53,19 @@ async fn answer(app: App, name: String, request: Request) {
         tracing::warn!(?request, %error, "what a command asked for was not done");
     }
     let layout = app.settings.layout.clone();
-    if let Err(error) = blocking(move || server_requests::answer(&layout, &name, &done)).await {
+    if let Err(error) = blocking(move || server_requests::answer(&layout, &name, done)).await {
         tracing::warn!(%error, "a command was not answered");
     }
 }
 
-async fn carry_out(app: &App, request: &Request) -> Result<Answer> {
+async fn carry_out(app: &App, request: &Request) -> Result<Fulfilled> {
     match request {
         Request::Apply { verdict } => {
             let (records, wanted) = (VerdictStore::new(&app.settings.layout), verdict.clone());
             let record = blocking(move || records.find(&wanted)).await?;
-            apply_with(&app.harness, &app.settings, &record).await
+            apply_with(&app.harness, &app.settings, &record).await.map(Fulfilled::Applied)
         }
-        Request::TakeBack { brain, step } => take_back_with(&app.harness, brain, *step).await,
+        Request::TakeBack { brain, step } => take_back_with(&app.harness, brain, *step).await.map(Fulfilled::TakenBack),
     }
 }
 
@@ -116,9 +115,9 @@ async fn apply_open(app: &App, over: &mut HashMap<String, String>) -> Result<()>
             }
         };
         match apply_with(&app.harness, &app.settings, &record).await {
-            Ok(answer) => {
+            Ok(applied) => {
                 let brain = &record.verdict.base.brain;
-                tracing::info!(%brain, verdict = %name, version = %answer.json["version"], "a patch was applied");
+                tracing::info!(%brain, verdict = %name, version = applied.version, "a patch was applied");
                 over.insert(name, documents);
             }
             // Someone holds the brain, or the disk is full: it is tried again.

@@ -14,7 +14,8 @@ use super::app::App;
 use super::body::QueryParams;
 use super::caller::Caller;
 use super::problem::{HandlerResult, Problem, ProblemDocument};
-use crate::commands::evolve::{external, review};
+use crate::operations::change_preview::{AcceptPreview, accept_preview};
+use crate::operations::external_skills;
 use crate::server_db::keys::Operation;
 
 /// How many proposals are shown.
@@ -90,12 +91,13 @@ pub(crate) async fn list(
     let looking = app.clone();
     let list = app.readers.look(&app.settings.layout, &id, move |look| {
         let reader = &look.reader;
-        let ground = EvolverView::of_reader(reader, looking.clock.now())?.with_external(external(&looking.settings)?);
+        let ground =
+            EvolverView::of_reader(reader, looking.clock.now())?.with_external(external_skills(&looking.settings)?);
         let rows = reader.evolver_rows().queue(status.as_deref(), None)?;
         let mut proposals = Vec::new();
         for listed in rows.into_iter().rev().take(MOST) {
             let row = reader.evolver_rows().queued(&listed.id)?.unwrap_or(listed);
-            let would = review::accept_preview(&row, |skill| ground.text(skill))?;
+            let would = accept_preview(&row, |skill| ground.text(skill))?;
             proposals.push(view(row, would));
         }
         Ok(ProposalList { proposals })
@@ -103,7 +105,7 @@ pub(crate) async fn list(
     Ok(Json(list.await?))
 }
 
-fn view(row: QueueRow, would: Option<review::AcceptPreview>) -> ProposalView {
+fn view(row: QueueRow, would: Option<AcceptPreview>) -> ProposalView {
     let word = |name: &str| row.entry[name].as_str().map(str::to_owned);
     let evidence = match &row.entry["evidence_refs"] {
         Value::Null => json!([]),

@@ -2,8 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use herm::receipt::Envelope;
-use herm::{Error, Result};
+use herm::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -13,15 +12,10 @@ use super::app::App;
 use super::body::{QueryParams, page};
 use super::caller::Caller;
 use super::problem::{HandlerResult, Problem, ProblemDocument};
+use crate::operations::receipt_check::statement;
 
 /// How many receipts are looked through for those of one subscriber.
 const LOOKED_THROUGH: u64 = 500;
-
-/// The statement inside an envelope. Not checked here.
-pub(crate) fn statement(envelope: &str) -> Result<Value> {
-    let payload = Envelope::parse(envelope)?.payload()?;
-    serde_json::from_slice(&payload).map_err(|source| Error::corrupt("a receipt is not JSON").because(source))
-}
 
 /// Whose receipts a caller sees: the operator all; anyone else those of no task and their own.
 #[derive(Debug, Clone)]

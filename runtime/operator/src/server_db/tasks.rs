@@ -444,6 +444,7 @@ mod tests {
             request: None,
             state: State::Done,
             cancelled: false,
+            deadline: None,
             created_at: Timestamp(1),
             started_at: None,
             finished_at: Some(Timestamp(2)),

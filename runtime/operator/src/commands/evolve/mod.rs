@@ -10,7 +10,7 @@ mod change;
 mod inspect;
 mod pass;
 mod rankers;
-pub(crate) mod review;
+mod review;
 mod timer;
 
 use std::path::PathBuf;
@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use super::{finish, to_json};
 use crate::cli::{Evolve, Verifiers};
 use crate::config::Settings;
+use crate::operations::external_skills;
 use crate::output::Answer;
 
 pub(super) fn run(settings: &Settings, command: &Evolve) -> Result<Answer> {
@@ -52,7 +53,7 @@ pub(super) fn run(settings: &Settings, command: &Evolve) -> Result<Answer> {
 /// Looks at a brain, without its lock.
 fn looking<T>(settings: &Settings, id: &BrainId, look: impl FnOnce(&EvolverView<'_>) -> Result<T>) -> Result<T> {
     let reader = Reader::open(&settings.layout, id)?;
-    let ground = EvolverView::of_reader(&reader, SystemClock.now())?.with_external(external(settings)?);
+    let ground = EvolverView::of_reader(&reader, SystemClock.now())?.with_external(external_skills(settings)?);
     look(&ground)
 }
 
@@ -77,13 +78,6 @@ fn default_sessions() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = set("HERMES_HOME").or_else(|| Some(set("HOME")?.join(".hermes")))?;
     Some(home.join("sessions"))
-}
-
-/// The skills of external directories, by name.
-pub(crate) fn external(settings: &Settings) -> Result<Vec<Slug>> {
-    let mut shelf = settings.skills().skill_dirs()?;
-    shelf.update()?;
-    Ok(shelf.entries().map(|shelved| shelved.entry.place.slug.clone()).collect())
 }
 
 fn verification(said: &Verifiers) -> Result<VerificationOptions> {

@@ -9,10 +9,11 @@ use herm::{BrainId, Error, Result};
 use serde_json::json;
 
 use super::rankers::Rankers;
-use super::{check_days, external, looking, owning, verification, with_id};
+use super::{check_days, looking, owning, verification, with_id};
 use crate::cli::{self, AutoRun};
 use crate::config::Settings;
 use crate::exit;
+use crate::operations::external_skills;
 use crate::output::{Answer, columns, cut};
 
 pub(super) fn policy(said: &cli::Policy) -> EvolverPolicy {
@@ -51,7 +52,7 @@ pub(super) fn auto_run(settings: &Settings, arguments: &AutoRun) -> Result<Answe
         // Looking needs no lock.
         EvolverPassMode::DryRun => (looking(settings, &id, |ground| pass::plan(ground, &options, ranking))?, None),
         EvolverPassMode::Pending | EvolverPassMode::ApplyLowRisk => {
-            let external = external(settings)?;
+            let external = external_skills(settings)?;
             let routine = EvolverRoundOptions { options, ..settings.evolver().routine()? };
             let (evolved, unfinished) = owning(settings, &id, |brain| round::run(brain, &routine, ranking, &external))?;
             let run = evolved.run.ok_or_else(|| Error::internal("the evolver did not pass"))?;

@@ -10,8 +10,6 @@ use herm::evolver::proposal::{self, Facts, ProposalInput};
 use herm::evolver::{EvidenceCounts, review_queue};
 use herm::fsio;
 use herm::memory::{EvidenceView, QueueRow, window_start};
-use herm::skill::change::{SkillAction, SkillProposal};
-use herm::text::diff;
 use herm::{Brain, BrainId, Error, Reader, Result, Slug, Timestamp};
 use serde_json::{Value, json};
 
@@ -21,6 +19,7 @@ use crate::cli::{Mine, Propose, Queue};
 use crate::commands::to_json;
 use crate::config::Settings;
 use crate::exit;
+use crate::operations::change_preview::accept_preview;
 use crate::output::{Answer, columns, cut};
 
 /// How many rows a proposal may rest on.
@@ -30,8 +29,6 @@ const FACT_ROWS: usize = 100_000;
 /// The largest proposal and the largest file of observations.
 const MAX_PROPOSAL: u64 = 4 << 20;
 const MAX_OBSERVATIONS: u64 = 256 << 20;
-/// Lines around a change.
-const CONTEXT: usize = 3;
 
 pub(super) fn propose(settings: &Settings, arguments: &Propose) -> Result<Answer> {
     let (id, skill): (BrainId, Slug) = (arguments.of.id.parse()?, arguments.of.skill.parse()?);
@@ -289,47 +286,6 @@ fn show(settings: &Settings, id: &BrainId, entry: &str) -> Result<Answer> {
         json["stands"] = json!(would.stands);
     }
     Ok(Answer::new(text, json))
-}
-
-/// What accepting a change would do.
-pub(crate) struct AcceptPreview {
-    /// What it does to the skill's text, and to the files beside it.
-    pub(crate) diff: String,
-    /// Whether the skill is still as it was when the change was thought of.
-    pub(crate) stands: bool,
-}
-
-/// What accepting an entry of the queue would do; nothing where it is no change.
-pub(crate) fn accept_preview(
-    row: &QueueRow,
-    text: impl FnOnce(&Slug) -> Result<Option<herm::evolver::SkillMainFile>>,
-) -> Result<Option<AcceptPreview>> {
-    let Some(SkillProposal { change, act, merges, .. }) = review_queue::proposed_of(row) else { return Ok(None) };
-    let now = text(&change.skill)?;
-    let stands = match (act, &now) {
-        (SkillAction::Edit | SkillAction::Archive, now) => {
-            now.as_ref().is_some_and(|now| now.digest == change.expected)
-        }
-        (SkillAction::Create | SkillAction::Restore, now) => now.is_none(),
-    };
-    let before = now.map(|now| now.text).unwrap_or_default();
-    let mut diff = match act {
-        SkillAction::Archive => format!("moves {} to the archive\n", change.skill),
-        _ => diff::unified(&before, &change.content, CONTEXT),
-    };
-    for (file, content) in &change.support {
-        match content {
-            None => diff.push_str(&format!("removes {file} of {}\n", change.skill)),
-            Some(content) => {
-                diff.push_str(&format!("writes {file} of {}:\n", change.skill));
-                diff.extend(content.lines().map(|line| format!("+{line}\n")));
-            }
-        }
-    }
-    for merged in &merges {
-        diff.push_str(&format!("moves {} to the archive\n", merged.skill));
-    }
-    Ok(Some(AcceptPreview { diff, stands }))
 }
 
 /// The entry whose id begins like this.

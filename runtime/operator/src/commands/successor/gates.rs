@@ -1,28 +1,29 @@
 //! `herm successor key|approve|reject|propose|apply|rollback|lineage`: from a verdict to a step, through the gates.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use herm::fsio::{self, Root, SyncTiming};
+use herm::fsio::{Root, SyncTiming};
 use herm::ids::SystemRandom;
 use herm::receipt::Signer;
 use herm::successor::audit::{APPROVAL_FILE as APPROVAL, CONSENSUS_FILE as CONSENSUS};
 use herm::successor::gate::{
-    self, ApprovalDecision, DecisionStore, Gate, GateEvidence, HttpTransport, MeshNode, MeshNodeParts, NonceStore,
-    SignedApproval, SignedConsensus, StewardApproval, VoteStore,
+    self, ApprovalDecision, DecisionStore, Gate, HttpTransport, MeshNode, MeshNodeParts, SignedApproval,
+    StewardApproval, VoteStore,
 };
-use herm::successor::{VerdictRecord, VerdictRuling, VerdictStore, base_from_reader, lineage};
-use herm::{BrainId, Clock as _, Error, ErrorKind, Harness, Reader, Result, SystemClock};
+use herm::successor::{VerdictRecord, VerdictRuling, VerdictStore, lineage};
+use herm::{BrainId, Clock as _, Error, ErrorKind, Reader, Result, SystemClock};
 use serde_json::{Value, json};
 
 use super::super::{in_runtime, to_json};
 use super::harness;
-use super::server_requests::{self, Request};
 use crate::cli::Decide;
 use crate::config::Settings;
+use crate::operations::patches::{AppliedPatch, TakenBackPatch, apply_with, take_back_with};
+use crate::operations::server_requests;
+use crate::operations::verifier::verifier;
 use crate::output::{Answer, columns};
-use crate::serve::verifier;
 
 /// How long an approval is good, unless said.
 const USUAL_HOURS: u64 = 72;
@@ -97,15 +98,6 @@ fn warnings(settings: &Settings, record: &VerdictRecord, signed: &SignedApproval
     Ok(warnings)
 }
 
-/// Every decision about a verdict: those that were signed here, and one that was put beside it.
-pub(super) fn decisions(settings: &Settings, record: &VerdictRecord) -> Result<Vec<SignedApproval>> {
-    let mut decisions = DecisionStore::open(&settings.layout)?.about(&record.verdict.hash()?)?;
-    if record.path.join(APPROVAL).symlink_metadata().is_ok() {
-        decisions.push(SignedApproval::parse(&document(record, APPROVAL, "herm successor approve")?)?);
-    }
-    Ok(decisions)
-}
-
 fn value(line: &str) -> Result<Value> {
     serde_json::from_str(line).map_err(|source| Error::internal("a document is not JSON").because(source))
 }
@@ -169,8 +161,19 @@ pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -
     Ok(Answer::new(text, json).code(code))
 }
 
-/// Applies the patch of a verdict whose gates are open; by the server, where it holds the brain.
+/// Applies the patch of a verdict whose gates are open.
 pub(super) fn apply(settings: &Settings, wanted: &str) -> Result<Answer> {
+    let applied = apply_verdict(settings, wanted)?;
+    let AppliedPatch { title, brain, version, identity, step, .. } = &applied;
+    let text = format!(
+        "applied: {title}\nbrain {brain} is now version {version}; its identity is {}\nreceipt signed; `herm successor rollback {brain} --step {step}` takes it back\n",
+        identity.after,
+    );
+    Ok(Answer::new(text, to_json(&applied)?))
+}
+
+/// Applies the patch of a verdict; by the server, where it holds the brain.
+pub(super) fn apply_verdict(settings: &Settings, wanted: &str) -> Result<AppliedPatch> {
     let record = VerdictStore::new(&settings.layout).find(wanted)?;
     let here = beside_a_server(settings);
     let applied = here.while_leased(&record.verdict.base.brain, || {
@@ -181,7 +184,9 @@ pub(super) fn apply(settings: &Settings, wanted: &str) -> Result<Answer> {
             applied
         })
     });
-    or_the_server(settings, applied, || Request::Apply { verdict: record.name.clone() })
+    let asked = || server_requests::apply(&settings.layout, &record.name);
+    let applied = or_the_server(settings, applied, asked)?;
+    Ok(AppliedPatch { title: record.patch.title().to_owned(), ..applied })
 }
 
 /// The settings of a command that would change a brain: where a server runs, it does not wait for a brain that the server
@@ -195,44 +200,11 @@ fn beside_a_server(settings: &Settings) -> Settings {
 }
 
 /// What a command came to; or what the server did instead, where it holds the brain.
-fn or_the_server(settings: &Settings, done: Result<Answer>, request: impl FnOnce() -> Request) -> Result<Answer> {
+fn or_the_server<T>(settings: &Settings, done: Result<T>, ask: impl FnOnce() -> Result<T>) -> Result<T> {
     match done {
-        Err(error) if error.kind() == ErrorKind::Conflict && server_requests::server_runs(&settings.layout) => {
-            server_requests::ask(&settings.layout, &request())
-        }
+        Err(error) if error.kind() == ErrorKind::Conflict && server_requests::server_runs(&settings.layout) => ask(),
         other => other,
     }
-}
-
-/// Applies the patch of a verdict with a harness that can own its brain. An approval is good for one time: it is not used
-/// up for what could not be done anyway.
-pub(crate) async fn apply_with(harness: &Harness, settings: &Settings, record: &VerdictRecord) -> Result<Answer> {
-    if record.envelope.keyid() != Some(settings.signer.get()?.public().to_string().as_str()) {
-        return Err(Error::refused("the verdict is not one that this operator signed")
-            .hint("evaluate the patch here: a verdict counts where it was made"));
-    }
-    herm::successor::rehearse(harness, record, settings.gates()?.gate).await?;
-    let (asked, about) = (settings.clone(), record.clone());
-    let passed = tokio::task::spawn_blocking(move || open_gates(&asked, &about))
-        .await
-        .map_err(|_| Error::internal("asking the gates was interrupted"))??;
-    let applied = herm::successor::adopt(harness, record, &passed).await?;
-    let (brain, settled) = (&record.verdict.base.brain, &applied.settled);
-    let step = step_of(settings, brain)?;
-    let text = format!(
-        "applied: {}\nbrain {brain} is now version {}; its identity is {}\nreceipt signed; `herm successor rollback {brain} --step {step}` takes it back\n",
-        record.patch.title(),
-        settled.version,
-        applied.identity.1,
-    );
-    let json = json!({
-        "brain": brain,
-        "version": settled.version,
-        "after": settled.after,
-        "identity": { "before": applied.identity.0, "after": applied.identity.1 },
-        "step": step,
-    });
-    Ok(Answer::new(text, json))
 }
 
 /// Runs what waits, beside a runtime that already waits on this thread for a lease.
@@ -241,46 +213,6 @@ fn on_a_thread<T: Send>(work: impl Future<Output = Result<T>> + Send) -> Result<
         let done = scope.spawn(|| in_runtime(work)).join();
         done.unwrap_or_else(|_| Err(Error::internal("applying was interrupted").hint("look at `herm brain history`")))
     })
-}
-
-/// The last step that applied a patch.
-fn step_of(settings: &Settings, brain: &BrainId) -> Result<i64> {
-    Ok(lineage(&Reader::open(&settings.layout, brain)?)?.first().map_or(0, |patch| patch.step))
-}
-
-/// Asks every gate that must open.
-fn open_gates(settings: &Settings, record: &VerdictRecord) -> Result<gate::GatePass> {
-    let gates = settings.gates()?;
-    let base_now = base_from_reader(&Reader::open(&settings.layout, &record.verdict.base.brain)?, &record.patch)?;
-    let mut nonces = NonceStore::open(&settings.layout)?;
-    let decisions = match gates.gate.needs_steward() {
-        true => Some(decisions(settings, record)?),
-        false => None,
-    };
-    if decisions.as_ref().is_some_and(Vec::is_empty) {
-        return Err(missing(record, APPROVAL, "herm successor approve"));
-    }
-    let consensus = match gates.gate.needs_mesh() {
-        true => Some(SignedConsensus::parse(&document(record, CONSENSUS, "herm successor propose")?)?),
-        false => None,
-    };
-    let epochs = VoteStore::open(&settings.layout)?;
-    let brought = GateEvidence {
-        decisions: decisions.as_deref().map(|decisions| (decisions, &gates.stewards)),
-        consensus: consensus.as_ref().zip(gates.mesh.as_ref()).map(|(signed, mesh)| (signed, mesh, &epochs)),
-    };
-    gate::pass(gates.gate, brought, &record.verdict, &base_now, SystemClock.now(), &mut nonces)
-}
-
-fn missing(record: &VerdictRecord, name: &str, command: &str) -> Error {
-    Error::refused(format!("the gate stays shut: verdict {} has no {name}", record.name))
-        .hint(format!("run `{command} {}` first", record.name))
-}
-
-fn document(record: &VerdictRecord, name: &str, command: &str) -> Result<String> {
-    let path: PathBuf = record.path.join(name);
-    let bytes = fsio::read_regular(Path::new(&path), 8 << 20).map_err(|_| missing(record, name, command))?;
-    String::from_utf8(bytes).map_err(|_| Error::corrupt(format!("{name} is not text")).hint("make it again"))
 }
 
 /// Takes an applied patch back.
@@ -296,29 +228,26 @@ pub(super) fn rollback(settings: &Settings, id: &str, step: Option<i64>) -> Resu
                 Error::not_found(format!("no patch of brain {id} is in force")).hint("there is nothing to take back")
             })?,
     };
+    let taken_back = take_back(settings, &id, step)?;
+    let text = match taken_back.version {
+        Some(version) => format!("took back step {step}; brain {id} is now version {version}\n"),
+        None => format!("step {step} was taken back already; brain {id} stays as it is\n"),
+    };
+    Ok(Answer::new(text, to_json(&taken_back)?))
+}
+
+/// Takes the patch of a step back; by the server, where it holds the brain.
+pub(super) fn take_back(settings: &Settings, id: &BrainId, step: i64) -> Result<TakenBackPatch> {
     let here = beside_a_server(settings);
-    let undone = here.while_leased(&id, || {
+    let undone = here.while_leased(id, || {
         on_a_thread(async {
             let harness = harness(&here)?;
-            let undone = take_back_with(&harness, &id, step).await;
+            let undone = take_back_with(&harness, id, step).await;
             harness.shutdown().await?;
             undone
         })
     });
-    or_the_server(settings, undone, || Request::TakeBack { brain: id.clone(), step })
-}
-
-/// Takes a patch back with a harness that can own its brain.
-pub(crate) async fn take_back_with(harness: &Harness, id: &BrainId, step: i64) -> Result<Answer> {
-    let undone = herm::successor::take_back(harness, id, step).await?;
-    let text = match &undone.settled {
-        Some(settled) => format!("took back step {step}; brain {id} is now version {}\n", settled.version),
-        None => format!("step {step} was taken back already; brain {id} stays as it is\n"),
-    };
-    Ok(Answer::new(
-        text,
-        json!({ "brain": id, "step": step, "version": undone.settled.map(|settled| settled.version) }),
-    ))
+    or_the_server(settings, undone, || server_requests::take_back(&settings.layout, id, step))
 }
 
 /// The patches that were applied to a brain.

@@ -1,10 +1,9 @@
 //! `herm successor`: patches judged in a sandboxed clone, and what became of them.
 
 mod auto;
-pub(crate) mod gates;
+mod gates;
 mod inspect;
-pub(crate) mod patch_gates;
-pub(crate) mod server_requests;
+mod patch_gates;
 
 use std::path::Path;
 

@@ -3,18 +3,13 @@
 
 use async_trait::async_trait;
 use herm::successor::VerdictRecord;
-use herm::successor::audit::CONSENSUS_FILE;
 use herm::successor::auto::{GateStatus, PatchGates};
-use herm::successor::gate::vote::VoteTally;
-use herm::successor::gate::{self, ApprovalDecision, Mesh, NonceStore, SignedConsensus, Stewards};
-use herm::{BrainId, Clock as _, Error, Result, SystemClock, fsio};
+use herm::successor::gate::Mesh;
+use herm::{BrainId, Error, Result};
 
 use super::gates;
 use crate::config::Settings;
-use crate::output::Answer;
-
-/// The largest document of a gate.
-const MOST: u64 = 8 << 20;
+use crate::operations::gate_status::{counted, standing};
 
 /// The gates of this operator.
 pub(super) struct OperatorGates {
@@ -28,17 +23,13 @@ impl OperatorGates {
     }
 
     /// Runs a command as people do, on a thread of its own: it brings its own runtime.
-    async fn command(&self, work: impl FnOnce(&Settings) -> Result<Answer> + Send + 'static) -> Result<Answer> {
+    async fn command<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Settings) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let settings = self.settings.clone();
         let done = tokio::task::spawn_blocking(move || work(&settings));
         done.await.map_err(|_| Error::internal("a gate was interrupted"))?
-    }
-
-    async fn version_after(&self, work: impl FnOnce(&Settings) -> Result<Answer> + Send + 'static) -> Result<u64> {
-        let answer = self.command(work).await?;
-        answer.json["version"].as_u64().ok_or_else(|| {
-            Error::conflict("the brain did not move").hint("`herm brain history ID` shows what happened to it")
-        })
     }
 }
 
@@ -63,98 +54,14 @@ impl PatchGates for OperatorGates {
 
     async fn apply(&self, record: &VerdictRecord) -> Result<u64> {
         let name = record.name.clone();
-        self.version_after(move |settings| gates::apply(settings, &name)).await
+        Ok(self.command(move |settings| gates::apply_verdict(settings, &name)).await?.version)
     }
 
     async fn take_back(&self, brain: &BrainId, step: i64) -> Result<u64> {
-        let brain = brain.to_string();
-        self.version_after(move |settings| gates::rollback(settings, &brain, Some(step))).await
+        let brain = brain.clone();
+        let taken_back = self.command(move |settings| gates::take_back(settings, &brain, step)).await?;
+        taken_back.version.ok_or_else(|| {
+            Error::conflict("the brain did not move").hint("`herm brain history ID` shows what happened to it")
+        })
     }
-}
-
-/// How the gates stand for a verdict: the first that does not open says so.
-pub(crate) fn standing(settings: &Settings, record: &VerdictRecord) -> Result<GateStatus> {
-    let gates = settings.gates()?;
-    let mut opened = Vec::new();
-    if gates.gate.needs_steward() {
-        match of_steward(settings, record, &gates.stewards)? {
-            GateStatus::Open { by } => opened.push(by),
-            other => return Ok(other),
-        }
-    }
-    if let (true, Some(mesh)) = (gates.gate.needs_mesh(), &gates.mesh) {
-        match of_mesh(record, mesh)? {
-            GateStatus::Open { by } => opened.push(by),
-            other => return Ok(other),
-        }
-    }
-    Ok(GateStatus::Open { by: opened.join(" and ") })
-}
-
-fn of_steward(settings: &Settings, record: &VerdictRecord, stewards: &Stewards) -> Result<GateStatus> {
-    let waiting = |why: &str| GateStatus::Waiting {
-        whom: "a steward".to_owned(),
-        how: format!("{why}`herm successor approve {} --key FILE`, then run this again", record.name),
-    };
-    if stewards.is_empty() {
-        return Ok(waiting("name their keys in `[stewards]` of the configuration, read the report, "));
-    }
-    let (hash, now) = (record.verdict.hash()?, SystemClock.now());
-    let decisions = gates::decisions(settings, record)?;
-    if let Some(rejection) = gate::rejection(&decisions, &hash, stewards, now) {
-        let note = rejection.predicate().note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-        return Ok(GateStatus::Shut { why: format!("the steward {} rejected it{note}", rejection.key()) });
-    }
-    let nonces = NonceStore::open(&settings.layout)?;
-    let mut standing = waiting("read the report, ");
-    for approval in decisions.iter().filter(|one| one.predicate().decision == ApprovalDecision::Approve) {
-        let said = approval.predicate();
-        standing = if !stewards.has(approval.key()) {
-            waiting("whoever signed is no steward here; ")
-        } else if said.verdict_hash != hash || said.base != record.verdict.base {
-            waiting("the approval is for another verdict; ")
-        } else if now >= said.expires_at {
-            waiting("the approval has ended; ")
-        } else if nonces.is_spent(approval.key(), &said.nonce)? {
-            waiting("the approval was used before; ")
-        } else {
-            return Ok(GateStatus::Open { by: format!("the steward {} approved", approval.key()) });
-        };
-    }
-    Ok(standing)
-}
-
-fn of_mesh(record: &VerdictRecord, mesh: &Mesh) -> Result<GateStatus> {
-    let waiting =
-        |how: String| GateStatus::Waiting { whom: format!("the {} members of the mesh", mesh.members().len()), how };
-    let Some((tally, is_ours)) = counted(record, mesh)? else {
-        return Ok(waiting(format!("`herm successor propose {}` asks them", record.name)));
-    };
-    if !tally.is_decided() {
-        return Ok(waiting(format!("too few answered ({}); run this again when they are back", tally.words())));
-    }
-    Ok(match tally.passed && is_ours {
-        true => GateStatus::Open { by: format!("the mesh agreed, {}", tally.words()) },
-        false => GateStatus::Shut { why: format!("the mesh did not agree: {}", tally.words()) },
-    })
-}
-
-/// What the mesh said last, counted again, and whether it is about this verdict's patch and brain.
-fn counted(record: &VerdictRecord, mesh: &Mesh) -> Result<Option<(VoteTally, bool)>> {
-    let Some(line) = document(record, CONSENSUS_FILE)? else { return Ok(None) };
-    let consensus = SignedConsensus::parse(&line)?;
-    let about = &consensus.predicate().about;
-    let is_ours = about.patch_hash == record.verdict.patch_hash && about.base.moved(&record.verdict.base).is_none();
-    Ok(Some((consensus.recount(mesh)?, is_ours)))
-}
-
-fn document(record: &VerdictRecord, name: &str) -> Result<Option<String>> {
-    let path = record.path.join(name);
-    if path.symlink_metadata().is_err() {
-        return Ok(None);
-    }
-    let bytes = fsio::read_regular(&path, MOST)?;
-    String::from_utf8(bytes)
-        .map(Some)
-        .map_err(|_| Error::corrupt(format!("{name} of verdict {} is not text", record.name)).hint("make it again"))
 }

@@ -169,7 +169,7 @@ fn read_back(reader: &Reader, id: &TaskId, status: TaskStatus) -> Result<Value> 
     if let Some(seq) = reader.receipt_of(kept.step)?
         && let Some(taped) = reader.receipts(seq, seq)?.pop()
     {
-        let statement = super::super::receipts::statement(&taped.envelope)?;
+        let statement = crate::operations::receipt_check::statement(&taped.envelope)?;
         let (predicate, task) = (&statement["predicate"], &statement["predicate"]["task"]);
         outcome["model"] = task["model"].clone();
         outcome["usage"] = task["usage"].clone();

@@ -1,7 +1,8 @@
 //! Asking the server of these brains to do what only the owner of a brain can. A server keeps the brains it works with open,
 //! so a command beside it cannot change them: it leaves a request in a file, and the server answers in another.
 //!
-//! Whoever can write there can write the brains themselves, so the files need no signature. The server asks its own gates.
+//! A program that can write there can write the brains themselves, so the files need no signature. The server asks its own
+//! gates.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +11,8 @@ use herm::ids::{RelPath, SystemRandom};
 use herm::successor::gate::Nonce;
 use herm::{BrainId, Error, ErrorKind, Layout, Result};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::output::Answer;
+use super::patches::{AppliedPatch, TakenBackPatch};
 
 /// How long a request waits: a task that runs holds the brain meanwhile.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -41,10 +41,20 @@ pub(crate) enum Request {
     },
 }
 
-/// What the server answers: the result of the command, or its error.
+/// What a request came to.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Fulfilled {
+    /// A patch was applied.
+    Applied(AppliedPatch),
+    /// A patch was taken back.
+    TakenBack(TakenBackPatch),
+}
+
+/// What the server answers: the result of the request, or its error.
 #[derive(Debug, Serialize, Deserialize)]
 enum Reply {
-    Done { text: String, json: Value },
+    Done(Fulfilled),
     Failed { kind: String, message: String, hint: Option<String> },
 }
 
@@ -55,15 +65,35 @@ fn place(layout: &Layout) -> Result<Root> {
 }
 
 /// Whether a server runs on these brains.
-pub(super) fn server_runs(layout: &Layout) -> bool {
+pub(crate) fn server_runs(layout: &Layout) -> bool {
     let lock = layout.server_lock();
     lock.exists()
         && matches!(OsLock::acquire(&lock, "the server of these brains", Duration::ZERO),
             Err(error) if error.kind() == ErrorKind::Conflict)
 }
 
-/// Has the server of these brains do something, and waits for it.
-pub(super) fn ask(layout: &Layout, request: &Request) -> Result<Answer> {
+/// Has the server of these brains apply the patch of a verdict, through the gates.
+pub(crate) fn apply(layout: &Layout, verdict: &str) -> Result<AppliedPatch> {
+    match ask(layout, &Request::Apply { verdict: verdict.to_owned() })? {
+        Fulfilled::Applied(applied) => Ok(applied),
+        Fulfilled::TakenBack(_) => Err(other_answer()),
+    }
+}
+
+/// Has the server of these brains take a patch back.
+pub(crate) fn take_back(layout: &Layout, brain: &BrainId, step: i64) -> Result<TakenBackPatch> {
+    match ask(layout, &Request::TakeBack { brain: brain.clone(), step })? {
+        Fulfilled::TakenBack(taken_back) => Ok(taken_back),
+        Fulfilled::Applied(_) => Err(other_answer()),
+    }
+}
+
+fn other_answer() -> Error {
+    Error::corrupt("the server answered another request").hint("look at `herm successor lineage ID`")
+}
+
+/// Leaves a request for the server of these brains, and waits for the answer.
+fn ask(layout: &Layout, request: &Request) -> Result<Fulfilled> {
     let root = place(layout)?;
     let name = Nonce::new(&SystemRandom)?.to_string();
     let (asked, answered): (RelPath, RelPath) = (format!("{name}.json").parse()?, format!("{name}{ANSWER}").parse()?);
@@ -89,9 +119,9 @@ pub(super) fn ask(layout: &Layout, request: &Request) -> Result<Answer> {
     }
 }
 
-fn read(bytes: &[u8]) -> Result<Answer> {
+fn read(bytes: &[u8]) -> Result<Fulfilled> {
     match serde_json::from_slice(bytes) {
-        Ok(Reply::Done { text, json }) => Ok(Answer::new(text, json)),
+        Ok(Reply::Done(fulfilled)) => Ok(fulfilled),
         Ok(Reply::Failed { kind, message, hint }) => {
             let kinds = [
                 ErrorKind::InvalidInput,
@@ -108,7 +138,9 @@ fn read(bytes: &[u8]) -> Result<Answer> {
                 None => error,
             })
         }
-        Err(source) => Err(Error::corrupt("the server's answer is not JSON").because(source)),
+        Err(source) => Err(Error::corrupt("the server's answer cannot be read")
+            .hint("the server may be of another version: look at `herm successor lineage ID`")
+            .because(source)),
     }
 }
 
@@ -134,9 +166,9 @@ pub(crate) fn take(layout: &Layout) -> Result<Vec<(String, Request)>> {
 }
 
 /// Answers a request.
-pub(crate) fn answer(layout: &Layout, name: &str, done: &Result<Answer>) -> Result<()> {
+pub(crate) fn answer(layout: &Layout, name: &str, done: Result<Fulfilled>) -> Result<()> {
     let reply = match done {
-        Ok(answer) => Reply::Done { text: answer.text.clone(), json: answer.json.clone() },
+        Ok(fulfilled) => Reply::Done(fulfilled),
         Err(error) => Reply::Failed {
             kind: error.kind().name().to_owned(),
             message: error.message().to_owned(),
