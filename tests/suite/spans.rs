@@ -148,7 +148,10 @@ async fn run_a_task(brains: &TempBrains) {
         .toolbox(herm_tools::standard().expect("the standard tools"))
         .clock(brains.clock())
         .signer(signer())
-        .snapshotting(SnapshotOptions { pushing: PushTiming::AfterTheAnswer, ..SnapshotOptions::new(Arc::new(vault)) })
+        .snapshotting(Some(SnapshotOptions {
+            pushing: PushTiming::AfterTheAnswer,
+            ..SnapshotOptions::new(Arc::new(vault))
+        }))
         .build()
         .expect("a harness");
     harness.run(&id, Task::new(SECRET)).await.expect("an outcome");
