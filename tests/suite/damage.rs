@@ -365,7 +365,7 @@ enum Silencing {
     /// In one statement.
     Sql(&'static str),
     /// From this receipt on they are written again without the digest of the journal, and signed by this key.
-    Resigned(u64, herm::Signer),
+    Resigned(u64, Box<herm::Signer>),
     /// The same for one receipt, whose signature stays that of the other statement.
     Rewritten(u64),
 }
@@ -375,7 +375,7 @@ impl Silencing {
         let database = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
         let (first, last, key) = match self {
             Self::Sql(statement) => return database.execute_batch(statement).expect("changed"),
-            Self::Resigned(first, key) => (*first, u64::MAX, key.clone()),
+            Self::Resigned(first, key) => (*first, u64::MAX, herm::Signer::clone(key)),
             Self::Rewritten(seq) => (*seq, *seq, signer()),
         };
         let rows: Vec<(u64, String)> = database
@@ -427,7 +427,7 @@ fn a_journal_that_was_changed_is_not_used_where_its_receipt_is_gone_or_does_not_
         "INSERT INTO blobs (digest, content) VALUES (x'{hex}', CAST('{foreign}' AS BLOB)); \
          UPDATE changes SET before = x'{hex}' WHERE seq = 3"
     );
-    let stranger = || herm::Signer::from_seed([8; 32]);
+    let stranger = || Box::new(herm::Signer::from_seed([8; 32]));
     let ways = [
         Silencing::Sql("DELETE FROM receipts WHERE step = 3"),
         Silencing::Sql("DELETE FROM receipts WHERE step <= 3"),

@@ -285,6 +285,7 @@ mod tests {
         brain.settle_step(&draft, &Step { kind: StepKind::Task, summary: slug, report: None, transcript }).map(drop)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a person edits a file by hand")]
     fn adopt(brain: &mut Brain) -> Result<()> {
         let role = brain.path().join("system.md");
         std::fs::write(role, "You answer in JSON, and briefly.\n").unwrap();

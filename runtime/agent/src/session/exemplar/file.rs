@@ -175,7 +175,7 @@ mod tests {
         }
         let new = of("How heavy is the anvil?", 99);
         let by = |rule| with(examples.clone(), new.clone(), rule).unwrap();
-        assert_eq!(by(RoomRule::Oldest), [&examples[1..], &[new.clone()]].concat());
+        assert_eq!(by(RoomRule::Oldest), [&examples[1..], std::slice::from_ref(&new)].concat());
         let kept = by(RoomRule::MostAlike);
         assert_eq!((kept.len(), &kept[0], kept.last()), (MOST_EXAMPLES, &examples[0], Some(&new)));
         assert!(!kept.contains(&examples[1]), "the older of two alike");

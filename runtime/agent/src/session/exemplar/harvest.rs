@@ -191,8 +191,9 @@ fn stands_in(sentence: &str, value: &str) -> Option<Range<usize>> {
         let (before, behind) = (text.get(..*at), text.get(at + found.len()..));
         let joins = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() && !is_unspaced(c));
         let begins_joined = found.chars().next().is_some_and(|c| c.is_alphanumeric() && !is_unspaced(c));
-        !(begins_joined && joins(before.and_then(|text| text.chars().next_back())))
-            && !joins(behind.and_then(|text| text.chars().next()))
+        let joins_before = begins_joined && joins(before.and_then(|text| text.chars().next_back()));
+        let joins_behind = joins(behind.and_then(|text| text.chars().next()));
+        !joins_before && !joins_behind
     };
     text.match_indices(value.as_str()).find(is_apart).map(|(at, found)| at..at + found.len())
 }

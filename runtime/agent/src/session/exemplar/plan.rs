@@ -63,14 +63,13 @@ impl Plan {
             let argument = |name: &String, value: &Value| {
                 let declared = &card.schema["properties"][name];
                 let said = crate::checks::text_of(value);
+                let is_choice = is_chosen(declared, value);
                 let is_among =
                     |sources: &[&str]| offered(declared, sources, &said).iter().any(|offered| is_same(offered, value));
                 match example.source_of(at, value) {
                     ArgumentSource::Structure => Argument::Open,
-                    source if is_chosen(declared, value) => match source {
-                        ArgumentSource::Constant => Argument::Constant(value.clone()),
-                        _ => Argument::Open,
-                    },
+                    ArgumentSource::Constant if is_choice => Argument::Constant(value.clone()),
+                    _ if is_choice => Argument::Open,
                     _ if is_among(&[&example.question]) => Argument::FromQuestion(said),
                     _ if is_among(&results) => Argument::FromResult(said),
                     // Worked out, or the same by chance: one example does not tell.
