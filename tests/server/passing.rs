@@ -152,6 +152,29 @@ fn tasks_that_were_accepted_are_done_after_the_process_was_out_of_descriptors() 
 }
 
 #[test]
+fn a_shortage_that_lasts_longer_than_its_deadline_makes_no_accepted_task_late() {
+    let gate = Gate::default();
+    let model = ModelServer::always(Step::chat(DONE).after(&gate));
+    let operator = with_model_and(&model, "[serve]\nrunning = 1").with_plain_brain("8");
+    let serving = operator.serve();
+    let later = serving.client().with("prefer", "respond-async");
+    let first = run(&later, "7", "go");
+    until("one at work", || (model.requests().len() == 1).then_some(()));
+    let asked = json!({ "input": "go", "limits": { "deadlineSecs": 4 } });
+    let second = later.post("/v1/agents/8/tasks", &asked);
+    assert_eq!((first.status, second.status), (202, 202), "{second:?}");
+    let pid = Pid::from_raw(i32::try_from(serving.pid()).unwrap());
+    let limit = |current| Rlimit { current: Some(current), maximum: Some(1_024) };
+    prlimit(pid, Resource::Nofile, limit(8)).unwrap();
+    gate.open();
+    until("a brain that cannot be opened", || operator.logged().contains("it is asked again").then_some(()));
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    prlimit(pid, Resource::Nofile, limit(1_024)).unwrap();
+    let view = crate::over(&serving.client(), second.json()["task"].as_str().unwrap());
+    assert_eq!((&view["state"], &view["outcome"]["answer"]), (&json!("done"), &json!(DONE)), "{view}");
+}
+
+#[test]
 fn a_step_waits_for_a_brain_that_another_process_took_after_a_commit_had_failed() {
     let gate = Gate::default();
     let model = ModelServer::always(Step::chat(DONE).after(&gate));

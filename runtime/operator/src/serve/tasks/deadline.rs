@@ -27,6 +27,11 @@ impl Deadline {
         Self { at, until: Instant::now() + left(at, now).min(most) }
     }
 
+    /// Of a task that lost so much time through no fault of its own.
+    pub(super) fn later_by(self, lost: Duration) -> Self {
+        Self { at: Timestamp(self.at.millis().saturating_add(millis(lost))), until: self.until + lost }
+    }
+
     /// Whether the moment has come.
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.until
@@ -57,5 +62,7 @@ mod tests {
         assert_eq!(left(1_060_000), Duration::ZERO);
         assert_eq!(left(9_000_000), Duration::ZERO, "it passed while no process ran");
         assert_eq!(left(-9_000_000), MINUTE, "the clock was set back");
+        let later = deadline.later_by(MINUTE);
+        assert_eq!((later.at, later.until), (Timestamp(1_120_000), Instant::now() + 2 * MINUTE));
     }
 }

@@ -11,6 +11,7 @@ use herm::harness::TaskCost;
 use herm::session::AnswerRelease;
 use herm::{Error, ErrorKind, Outcome, Result, RunOptions, TaskEvent, TaskStatus};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::super::app::App;
 use super::super::ask_policy::{AskPayment, Asking};
@@ -121,7 +122,9 @@ impl RetryState {
         self.counted += u32::from(!only_waited);
         // Whoever waits without a promise hears of a conflict at once, and may look for themselves.
         let may = if self.durable { is_passing || is_conflict } else { is_passing && !is_conflict };
-        let late = self.is_late() && (!self.durable || only_waited && self.attempts >= MOST_ATTEMPTS);
+        // Time that the machine loses is given back to a task that was promised: only another holder makes it late.
+        let may_be_late = !self.durable || is_conflict && only_waited && self.attempts >= MOST_ATTEMPTS;
+        let late = self.is_late() && may_be_late;
         match may {
             true if self.counted < MOST_ATTEMPTS && (is_paid || !late) => Next::Again,
             // Money was taken for it: it is owed until it is there or cannot come.
@@ -129,6 +132,11 @@ impl RetryState {
             true | false => Next::GivenUp,
         }
     }
+}
+
+/// Whether the machine lacks something for now, such as room on the disk; not that another process holds the brain.
+fn is_shortage(error: &Error) -> bool {
+    error.is_passing() && error.kind() != ErrorKind::Conflict
 }
 
 impl TaskExecution {
@@ -222,6 +230,7 @@ impl TaskExecution {
             // Written again before the next attempt for certain.
             let _ = self.note().await;
             let goes_on = trying.goes_on(&error, has_asked, self.is_paid().await);
+            let lost_since = Instant::now();
             // The commit may have been made though it was said to have failed: nothing is said of the task before that is
             // known.
             loop {
@@ -266,6 +275,10 @@ impl TaskExecution {
                     return RunResult::Failed(State::Failed, error.into());
                 }
                 tracing::warn!(task = %self.job.id, agent = %self.job.agent, %error, "what the model says could not be kept; the next attempt waits");
+            }
+            if self.job.durable && is_shortage(&error) {
+                self.deadline = self.deadline.later_by(lost_since.elapsed());
+                trying.deadline = self.deadline;
             }
         }
     }
@@ -537,21 +550,35 @@ mod tests {
         }
     }
 
+    fn held() -> Error {
+        Error::conflict("brain 7 is held by process 9").passing()
+    }
+
     #[test]
-    fn a_deadline_ends_a_task_that_waits_and_none_that_is_paid_for() {
+    fn a_deadline_ends_a_task_that_waits_for_another_holder_and_none_that_is_paid_for() {
         for (is_paid, last) in [(false, Next::GivenUp), (true, Next::Again)] {
             let mut trying = trying(true, Duration::ZERO);
             for _ in 1..MOST_ATTEMPTS {
-                assert_eq!(trying.goes_on(&full_disk(), false, is_paid), Next::Again);
+                assert_eq!(trying.goes_on(&held(), false, is_paid), Next::Again);
             }
-            assert_eq!(trying.goes_on(&full_disk(), false, is_paid), last);
+            assert_eq!(trying.goes_on(&held(), false, is_paid), last);
+        }
+    }
+
+    #[test]
+    fn a_machine_that_lacks_something_makes_no_task_late_that_was_promised() {
+        for (durable, next) in [(true, Next::Again), (false, Next::GivenUp)] {
+            let mut trying = trying(durable, Duration::ZERO);
+            for _ in 0..10 * MOST_ATTEMPTS {
+                assert_eq!(trying.goes_on(&full_disk(), false, false), next);
+            }
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn all_attempts_end_by_the_deadline_that_the_first_one_had() {
-        let waiting = || Error::unavailable("brain 7 is held").passing();
-        for durable in [true, false] {
+        // Without a promise, another holder is told at once.
+        for (durable, waiting) in [(true, held as fn() -> Error), (false, full_disk)] {
             let mut trying = trying(durable, Duration::from_secs(60));
             for _ in 0..2 * MOST_ATTEMPTS {
                 tokio::time::advance(Duration::from_secs(5)).await;
