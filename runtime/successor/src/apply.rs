@@ -19,7 +19,7 @@ use crate::tuning::{ExecutableTool, Migration, ToolSwap, Tuning};
 /// How the summary of an applied patch begins.
 pub const SUMMARY: &str = "patch: ";
 
-/// What a brain is to whoever runs it: the version of herm, its role, its manifest and its tuning (which names its
+/// What decides how a brain runs: the version of herm, its role, its manifest and its tuning (which names its
 /// programs by digest), as one SHA-256. With a draft, what it will be.
 pub fn identity(brain: &Brain, draft: Option<&Draft>) -> Result<String> {
     let mut said = json!({ "herm": env!("CARGO_PKG_VERSION") });
@@ -198,7 +198,7 @@ fn edited(before: &[u8], edits: &[PatchEdit]) -> Result<String> {
 /// A patch that has become a step.
 #[derive(Debug, Clone)]
 pub struct AppliedPatch {
-    /// The step.
+    /// The step as the brain settled it: the version, the bundle hashes and the files that moved.
     pub settled: SettledStep,
     /// The identity before and after.
     pub identity: (String, String),
