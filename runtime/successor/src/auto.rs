@@ -63,7 +63,7 @@ impl PatchLoopStage {
     pub const ALL: [Self; 7] =
         [Self::Watch, Self::Detect, Self::Draft, Self::Evaluate, Self::Verify, Self::Gate, Self::Apply];
 
-    /// The name in a run's JSON, in log lines and in output for people.
+    /// The name that a run's JSON and the output of `herm successor auto` use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Watch => "watch",
@@ -112,7 +112,7 @@ pub struct StageRecord {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PatchLoopRun {
-    /// The format, [`AUTO_SCHEMA`].
+    /// The format of this file, [`AUTO_SCHEMA`].
     pub schema: &'static str,
     /// The brain that the loop ran over.
     pub brain: BrainId,
