@@ -1,5 +1,4 @@
-//! A patch as a step of a brain: the same for the copy inside the sandbox and, behind the gates, for the
-//! brain itself.
+//! A patch as a step of a brain: the same for the copy in the sandbox and, behind the gates, for the brain itself.
 //!
 //! What a patch does to skills passes the gate of [`provenance`](crate::skill::provenance) like everything that writes
 //! them. A steward who approved it is a person, who may do everything; where the mesh alone agreed, no person looked at

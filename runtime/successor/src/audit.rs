@@ -6,8 +6,8 @@
 //! - [`audit`] then forks again, from the brain as it is *now*, with [another seed](second_seed) and, where they are
 //!   given, held-out tasks, and asks for the same ruling.
 //!
-//! What came of it is an [`Audit`], signed like a verdict and kept beside it. The checks in words are in
-//! `docs/operate/autogenesis.md`.
+//! What came of it is an [`Audit`], signed like a verdict and kept beside it.
+//! `docs/operate/autogenesis.md` has the checks in words.
 
 mod checks;
 mod folder;

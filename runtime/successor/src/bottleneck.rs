@@ -4,8 +4,8 @@
 //!   a bounded number of them. An [`TaskObservation`] is one task; none of what was asked or answered is in it.
 //! - [`measure`] adds them up, [`detect`] compares with the thresholds below and ranks. Both are pure.
 //!
-//! What each bottleneck leads to is in [`draft_patch`](super::draft_patch); the thresholds in words are in
-//! `docs/operate/autogenesis.md`.
+//! What each bottleneck leads to is in [`draft_patch`](super::draft_patch).
+//! `docs/operate/autogenesis.md` has the thresholds in words.
 
 mod observe;
 #[cfg(test)]

@@ -81,7 +81,7 @@ pub enum DraftTarget {
     Setting,
     /// The text of `system.md`.
     Role,
-    /// A skill of the brain.
+    /// A skill file, which the patch writes into the bundle.
     Skill,
     /// Which tools the brain may call.
     Tools,

@@ -137,8 +137,8 @@ pub enum EvaluationPart {
         /// How many at once.
         at_once: u32,
     },
-    /// A command in a sandbox of its own, with the brain below `/work/brains`. Files it leaves in `/work/artifacts`
-    /// are kept.
+    /// A command in a sandbox of its own, with the brain below `/work/brains`.
+    /// Files that it leaves in `/work/artifacts` are kept.
     Command {
         /// The name of the part; goals and guards refer to it.
         name: String,

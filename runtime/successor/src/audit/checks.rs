@@ -294,8 +294,8 @@ fn method(verdict: &Verdict, evaluation: &Evaluation) -> Vec<AuditFinding> {
     findings
 }
 
-/// Whether no budget was exceeded. Sandboxes have half of it each: two sides, and two more for each repetition of a
-/// command.
+/// Whether no budget was exceeded. Each sandbox has half of it: one for each side, and two more for each
+/// repetition of a command.
 fn budgets(verdict: &Verdict, evaluation: &Evaluation) -> Vec<AuditFinding> {
     let (budget, spent) = (&verdict.budget, &verdict.spent);
     let mut findings = Vec::new();
