@@ -1,5 +1,5 @@
 //! Observing a brain: the last tasks from their transcripts, walked through the pure machine once more, so that nudges,
-//! repairs and shrinking are seen as they happened. Beside whoever owns the brain; nothing is written.
+//! repairs and shrinking are seen as they happened. It takes no lock and writes nothing.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -70,7 +70,7 @@ impl Predicate for Consensus {
                 "{} says what came of a proposal of {}",
                 self.proposer, self.about.proposer
             ))
-            .hint("only whoever proposed says what came of it"));
+            .hint("only the proposer says what came of it"));
         }
         check_hash("a proposal", &self.about.proposal)
     }

@@ -238,5 +238,5 @@ fn objection(local: &Verdict) -> Option<&'static str> {
 
 /// Runs what waits for the disk on a thread of its own.
 async fn off_the_executor<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Error::internal("looking into the book was interrupted"))?
+    tokio::task::spawn_blocking(work).await.map_err(|_| Error::internal("reading the votes was interrupted"))?
 }

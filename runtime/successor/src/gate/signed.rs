@@ -191,7 +191,7 @@ fn check_author<T: Predicate>(said: &T, key: &PublicKey) -> Result<()> {
     match said.author() {
         Some(author) if author != key.to_string() => {
             Err(Error::refused(format!("{} says it is signed by {author}, and is signed by {key}", T::WHAT))
-                .hint("whoever makes a document signs it with their own key"))
+                .hint("the maker of a document signs it with their own key"))
         }
         _ => Ok(()),
     }
