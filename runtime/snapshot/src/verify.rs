@@ -26,7 +26,7 @@ pub struct SnapshotVerifyOptions {
     pub version: Option<u64>,
     /// Which snapshots are put together.
     pub rehearse: RehearsalScope,
-    /// Whose receipts count; a snapshot with a receipt that another key signed is a fault.
+    /// Whose receipts count in a rehearsal; a receipt that another key signed is a finding.
     pub trusted: TrustedKeys,
 }
 
