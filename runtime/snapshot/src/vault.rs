@@ -21,7 +21,7 @@ use crate::layout::Layout;
 pub enum Encryption {
     /// With a key of their brain, which this key wraps.
     Key(OperatorKey),
-    /// Not at all, because the operator said so: whoever can read the store can read the brains.
+    /// Not at all, because the operator said so: read access to the store is then enough to read the brains.
     Plaintext,
 }
 
@@ -138,7 +138,7 @@ impl Vault {
         self.store.renew(&ObjectName::new(format!("brains/{brain}"))?).await
     }
 
-    /// The store.
+    /// The store that the vault keeps snapshots in.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -292,8 +292,8 @@ impl Vault {
         Ok(keys)
     }
 
-    /// Wraps the key of a brain with another operator key, and takes the old wrapping away. No
-    /// snapshot is touched.
+    /// Wraps the key of a brain with another operator key, and takes the old wrapping away. The snapshots
+    /// stay as they are.
     pub async fn rewrap(&self, brain: &BrainId, new: &OperatorKey) -> Result<()> {
         let Encryption::Key(operator) = &self.secrecy else {
             return Err(Error::invalid("there is no key to change: snapshots are not encrypted here"));
@@ -325,9 +325,9 @@ impl Vault {
 /// What to do where a brain has no key yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// Make one.
+    /// Make a key: a push that begins the brain's snapshots does.
     Make,
-    /// There is nothing to open.
+    /// Refuse: without a key there is nothing to open.
     Refuse,
 }
 

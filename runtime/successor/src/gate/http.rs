@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::receipt::Envelope;
 use herm_http::HttpClient;
 
-/// The largest answer.
+/// The most bytes of an answer about a vote or a consensus.
 const MOST: usize = 256 << 10;
 /// The largest answer with epochs that were missed.
 const MOST_MISSED: usize = 64 << 20;
@@ -26,7 +26,7 @@ const MOST_MISSED: usize = 64 << 20;
 const PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Members over HTTP.
+/// A [`Transport`] that asks members over HTTP.
 #[derive(Debug, Clone)]
 pub struct HttpTransport {
     client: HttpClient,

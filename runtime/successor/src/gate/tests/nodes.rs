@@ -142,7 +142,7 @@ async fn a_node_with_another_brain_does_not_judge_and_writes_nothing_down() {
     let said = vote.predicate();
     assert_eq!((said.ruling, said.reason.as_deref(), &said.verdict_hash), (NO, Some("another_base"), &None));
     assert_eq!(verifier.asked.load(Ordering::Relaxed), 0);
-    // However often it is asked: whoever proposes for another brain fills no disk and uses nothing up.
+    // However often it is asked: a proposer for another brain fills no disk and uses nothing up.
     for number in 1..50 {
         node.vote(&proposal(number, 1)).await.unwrap();
     }
@@ -486,7 +486,7 @@ async fn a_proposer_votes_like_everybody_counts_keeps_and_tells() {
     for book in others.0.iter().map(MeshNode::book).chain([&book]) {
         assert_eq!(book.closing(&base().brain, 1).unwrap().as_ref(), Some(&concluded.consensus));
     }
-    // Its own server would say the same: the vote is in the book.
+    // Its own server would say the same: the vote is on disk.
     let own_vote = book.vote(concluded.proposal.hash()).unwrap().unwrap();
     assert!(concluded.consensus.predicate().votes.contains(&own_vote));
     // The next one is of the next epoch.
