@@ -109,7 +109,7 @@ pub(crate) enum Command {
     Export(Export),
     /// Take a brain out of a file
     Import(Import),
-    /// Answer over HTTP: an API for subscribers, a door for OpenAI clients, a page to look at brains
+    /// Answer over HTTP: an API for subscribers, one for OpenAI clients, a page to look at brains
     Serve(Serve),
     /// Make, list and revoke keys of callers
     #[command(subcommand)]

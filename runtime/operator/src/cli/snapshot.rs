@@ -10,7 +10,7 @@ pub(crate) enum Snapshot {
     Create {
         /// The agent's number
         id: String,
-        /// Do not encrypt: whoever can read the store can read the brain
+        /// Do not encrypt: anyone who can read the store can read the brain
         #[arg(long)]
         plaintext: bool,
     },
@@ -110,7 +110,7 @@ pub(crate) struct Export {
     pub(crate) id: String,
     /// The file to write; it must not be there
     pub(crate) file: PathBuf,
-    /// Do not encrypt: whoever has the file can read the brain
+    /// Do not encrypt: anyone who has the file can read the brain
     #[arg(long)]
     pub(crate) plaintext: bool,
 }
