@@ -16,8 +16,8 @@ pub(crate) struct LearnBench {
     /// The model to ask for; of `local`, its file or a name that `herm models list` shows
     #[arg(long, env = "HERM_MODEL")]
     pub(crate) model: Option<String>,
-    /// Ways to learn, separated by commas: none, curated, examples, examples-trials, plans, self-written, trials,
-    /// random [default: all]
+    /// Ways to learn, separated by commas: none, curated, examples, examples-trials, plans,
+    /// self-written, trials, random [default: all]
     #[arg(long, value_name = "NAMES")]
     pub(crate) arms: Option<String>,
     /// Only the first N tasks of each half
