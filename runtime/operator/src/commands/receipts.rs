@@ -81,7 +81,7 @@ fn show(settings: &Settings, id: &BrainId, seq: u64) -> Result<Answer> {
 fn verify_file(settings: &Settings, path: &std::path::Path, key: Option<&str>) -> Result<Answer> {
     let bytes = fsio::read_regular(path, MAX_EXPORT_BYTES)?;
     let text = String::from_utf8(bytes).map_err(|source| {
-        Error::invalid(format!("{} is not a tape of receipts: it is not text", path.display()))
+        Error::invalid(format!("{} is not an export of receipts: it is not text", path.display()))
             .hint("make one with `herm receipts export ID`")
             .because(source)
     })?;

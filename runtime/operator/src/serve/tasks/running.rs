@@ -31,7 +31,7 @@ use crate::server_db::tasks::{self as rows, End, State, TaskRow, Tries};
 /// For how long the step of a task is tried again where it stands, before the task is run again.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits that grow.
+/// Waits between two tries: 50 ms at first, twice as long each time, 5 s at most.
 #[derive(Debug)]
 pub(super) struct Backoff(Duration);
 
@@ -109,7 +109,7 @@ impl RetryState {
     }
 
     /// Whether what could not answer between two attempts, the brain or the server's database, is asked again. A task that
-    /// was promised waits for as long as the cause may pass; whoever waits without a promise until the deadline.
+    /// was promised waits for as long as the cause may pass; one without a promise, until the deadline.
     fn asks_again(&self, error: &Error) -> bool {
         error.is_passing() && (self.durable || !self.is_late())
     }
@@ -120,7 +120,7 @@ impl RetryState {
         let only_waited = is_passing && !has_asked;
         self.attempts += 1;
         self.counted += u32::from(!only_waited);
-        // Whoever waits without a promise hears of a conflict at once, and may look for themselves.
+        // A caller without a promise hears of a conflict at once, and may look for themselves.
         let may = if self.durable { is_passing || is_conflict } else { is_passing && !is_conflict };
         // Time that the machine loses is given back to a task that was promised: only another holder makes it late.
         let may_be_late = !self.durable || is_conflict && only_waited && self.attempts >= MOST_ATTEMPTS;
@@ -176,8 +176,8 @@ impl TaskExecution {
             }
             (RunResult::Failed(state, problem), _) => (false, self.nothing(state, problem)),
         };
-        // What the brain has stays so, whatever becomes of the book, and nobody was promised more of a task that is not in
-        // it. Anything else could come out differently after a kill, and is told when it is on the disk.
+        // What the brain has stays so, whatever becomes of the database, and nobody was promised more of a task that is not
+        // in it. Anything else could come out differently after a kill, and is told when it is on the disk.
         if is_in_brain || !self.job.durable {
             self.live.end(ended);
             self.write_down(&end).await;
