@@ -70,7 +70,7 @@ impl ParsedReply<'_> {
 /// One object of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Object<'r> {
-    /// A tool call.
+    /// A call of a tool, `{"tool": …, "args": …}`.
     Call {
         /// The name of the tool, exactly as written.
         tool: String,
@@ -88,7 +88,7 @@ pub enum Object<'r> {
         /// Whether the text had to be repaired to be JSON.
         repaired: bool,
     },
-    /// Any other object.
+    /// Any other object, which may be the final answer.
     Final {
         /// The exact bytes of the reply where they are strict JSON, the repaired text otherwise.
         text: Cow<'r, str>,
@@ -660,8 +660,8 @@ impl<'r> Candidate<'r> {
         None
     }
 
-    /// The object that a fence holds, from its info string to the end of its closing line, if it holds nothing else but marks
-    /// such as `<tool_call>`.
+    /// The object that a fence holds, from its info string to the end of its closing line, if it holds nothing else but
+    /// marks such as `<tool_call>`.
     fn whole_of_fence(text: &'r str, info: usize, end: usize) -> Option<Self> {
         let fence = text.get(..end)?.trim_end();
         let content = fence.trim_end_matches('`');
@@ -741,7 +741,7 @@ impl Quoted {
             if here == b'\\' {
                 at += 1;
             } else if here == quote {
-                // An apostrophe inside a word is no end; the end of a string stands before a mark of JSON.
+                // An apostrophe inside a word ends nothing; the end of a string stands before a mark of JSON.
                 if quote == b'"' || matches!(next_solid(text, at), Some(b',' | b':' | b'}' | b']')) {
                     return Some(Self { end: at, doubtful });
                 }

@@ -1,5 +1,5 @@
-//! `references/examples.md` of a procedure's skill: a heading and a fenced JSON line for each example, oldest first. The
-//! page is `docs/reference/examples.md`.
+//! `references/examples.md` of a procedure's skill: a heading and a fenced JSON line for each example, oldest first.
+//! The page is `docs/reference/examples.md`.
 
 use super::nearest::{features, likeness};
 use super::{Example, procedure_slug};
@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Vec<Example> {
     examples
 }
 
-/// Writes them.
+/// Writes the file of the examples, in the given order.
 pub fn write(examples: &[Example]) -> Result<String> {
     let mut text = HEAD.to_owned();
     for example in examples {

@@ -1,5 +1,5 @@
-//! The values that a text offers to an argument: its words, runs of words, names, quotations and identifiers, each as it
-//! stands there. Pure.
+//! The values that a text offers to an argument: its words, runs of words, names, quotations and identifiers, each
+//! as it stands there. Pure.
 //!
 //! The list is generous. A value that is missing from it cannot be given by a model that is held to it.
 
