@@ -24,7 +24,7 @@ const SUPPORT_ROW_CHARS: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SizeStrategy {
-    /// In the skill.
+    /// The rows stand in the skill itself.
     Inline,
     /// In a file beside it, with a pointer in the skill.
     Spilled,
@@ -57,8 +57,8 @@ pub struct PreparedSkill {
 }
 
 impl PreparedSkill {
-    /// Whether there is nothing to write: neither the main file nor the one beside it, whose text so
-    /// far is given.
+    /// Whether there is nothing to write: neither the main file nor the one beside it, whose text so far
+    /// is given as `support`.
     pub fn is_settled(&self, support: Option<&str>) -> bool {
         !self.changed && support == self.support.as_ref().map(|file| file.content.as_str())
     }

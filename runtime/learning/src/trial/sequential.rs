@@ -109,7 +109,7 @@ pub enum VerdictGround {
 /// The end of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialDecision {
-    /// How it ends.
+    /// Whether the skill helped, did harm, or made no difference.
     pub verdict: TrialVerdict,
     /// What that rests on.
     pub ground: VerdictGround,

@@ -2,9 +2,9 @@
 
 use super::{MiningObservation, ReviewCandidate, mine};
 
-/// The longest line.
+/// The longest line in bytes; a longer one is not read.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
-/// The most lines.
+/// The most lines that one call reads.
 pub const MAX_LINES: usize = 100_000;
 
 /// What was mined from lines.
