@@ -55,7 +55,7 @@ impl Entries {
 pub(crate) struct Shape {
     /// Lines that describe the whole.
     pub(crate) facts: Vec<String>,
-    /// Places in it.
+    /// The places in the input that the outline lists, with their lines.
     pub(crate) entries: Entries,
 }
 

@@ -18,7 +18,6 @@ pub(crate) const MAX_BODY: usize = 256 * 1024;
 /// How long a call may take, with all its hops.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
 
-/// A request.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
@@ -27,7 +26,7 @@ pub(crate) struct Request {
     pub(crate) body: Option<String>,
 }
 
-/// What came back.
+/// What one host answered; `location` says where a redirect leads.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -42,7 +41,7 @@ pub(crate) struct Reply {
     body: Vec<u8>,
 }
 
-/// Reaches public hosts.
+/// The client of the network tools: it reaches public hosts, and those that the operator allows.
 #[derive(Debug, Default)]
 pub(crate) struct Web {
     /// Hosts that are reached wherever they are.

@@ -11,9 +11,7 @@ pub(super) struct Hit<'a> {
     pub(super) line: u64,
     /// How bad the pattern is.
     pub(super) severity: Severity,
-    /// The pattern.
     pub(super) pattern: &'a str,
-    /// The line's text.
     pub(super) text: &'a str,
 }
 
