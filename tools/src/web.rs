@@ -200,7 +200,7 @@ impl Reply {
             Ok(text) => Ok(text),
             Err(error) => {
                 let broken = error.utf8_error();
-                // A body that was cut may end within a character; and a stray byte is no reason to refuse a page.
+                // A body that was cut may end within a character; and a stray byte is not a reason to refuse a page.
                 let text = String::from_utf8_lossy(error.as_bytes());
                 let strays = text.chars().filter(|c| *c == char::REPLACEMENT_CHARACTER).count();
                 if self.cut && broken.error_len().is_none() {

@@ -203,7 +203,7 @@ impl Inner {
         serde_json::to_string(&delta).map_err(|source| Error::internal("the result is not JSON").because(source))
     }
 
-    /// Takes back a step that lost against another operator's, and says so. It is no loss where others went on from the
+    /// Takes back a step that lost against another operator's, and says so. It is not lost where others went on from the
     /// step itself: then it is in the store's history, and stays.
     async fn take_back_lost(
         self: &Arc<Self>,

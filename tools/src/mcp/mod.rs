@@ -1,6 +1,6 @@
 //! Tools of MCP servers: programs and services outside herm that speak the Model Context Protocol.
 //!
-//! - [`Server`] is what the operator says of one: a command to start, or an address, and its limits.
+//! - [`McpServer`] is what the operator says of one: a command to start, or an address, and its limits.
 //! - [`connect`] starts or reaches each, asks once for its tools, and makes a herm tool of each one:
 //!   `mcp_<server>_<tool>` is its name.
 //!

@@ -101,7 +101,7 @@ pub fn unsupported<'r>(
     if ground.has_schema || words(&said).len() > SHORT_ANSWER {
         return Vec::new();
     }
-    // A value in small letters is no fact by its form: "a red door".
+    // A value in small letters is not a fact by its form: "a red door".
     let told: Vec<String> = facts_of_source(&said).collect();
     let from_nowhere = |word: &String| is_new(word) && !known.contains(word) && !vocabulary.contains(word);
     for value in ground.values {

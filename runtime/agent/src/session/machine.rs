@@ -59,7 +59,7 @@ pub struct SessionRules {
     #[serde(default)]
     pub reading: Edition,
     /// The tools whose results an answer can rest on; all, where there are none. Looking up what the agent itself keeps
-    /// is no evidence of work.
+    /// is not evidence of work.
     #[serde(default)]
     pub working_tools: Vec<String>,
     /// What answers may draw on.
@@ -74,7 +74,7 @@ pub struct FactRules {
     pub grounding: Grounding,
     /// The role: its words are the vocabulary of its answers.
     pub role: Arc<str>,
-    /// The worked examples in the prompt: a copy of their values is no answer.
+    /// The worked examples in the prompt: a copy of their values is not an answer.
     pub examples: Arc<str>,
     /// What those examples ask for and answer.
     #[serde(default)]

@@ -358,7 +358,7 @@ impl<'r> Scan<'r> {
         }
     }
 
-    /// Passes a brace that closes one of prose. What it encloses is no answer: it is a piece of something else.
+    /// Passes a brace that closes one of prose. What it encloses is not an answer: it is a piece of something else.
     fn pass_closing_brace(&mut self, at: usize) -> usize {
         if self.open_beyond > 0 {
             self.open_beyond -= 1;
@@ -491,7 +491,7 @@ impl<'r> Scan<'r> {
             around += step;
             let announced = candidate.announced(self.text, self.edition);
             let mut object = candidate.object(&announced, self.edition);
-            // A piece of something else is no answer.
+            // A piece of something else is not an answer.
             let is_piece = around > 0 || announced == Announced::Member;
             match &mut object {
                 Object::Call { .. } => {}

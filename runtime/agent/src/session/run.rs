@@ -296,7 +296,7 @@ impl TaskRun<'_> {
         self.close(machine, driven, transcript, warnings).await
     }
 
-    /// Whether a task that went well leaves an example. What one subscriber said is no example for others.
+    /// Whether a task that went well leaves an example. What one subscriber said is not an example for others.
     fn harvest(&self) -> HarvestRule {
         let options = self.learning;
         match self.replayed {

@@ -102,7 +102,7 @@ pub struct FewShotExample {
     pub args: Value,
     /// What the tool returns.
     pub result: String,
-    /// The final answer as the model would write it.
+    /// The text of the answer; the prompt shows it in the form that the role's schema asks for.
     pub answer: String,
 }
 
@@ -138,7 +138,7 @@ impl ToolSpec {
         Self { quick: true, ..self }
     }
 
-    /// The card of a tool that is no evidence of work: see [`ToolSpec::lookup`].
+    /// The card of a tool that is not evidence of work: see [`ToolSpec::lookup`].
     pub fn lookup(self) -> Self {
         Self { lookup: true, ..self }
     }

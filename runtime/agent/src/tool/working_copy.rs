@@ -71,7 +71,7 @@ pub enum SkillChange {
 /// A skill that a task has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadedSkill {
-    /// The SHA-256 of its main file when it was read.
+    /// The SHA-256 of its main file when it was last read.
     pub digest: Digest,
     /// The turn in which the task first had it; 0 where it did before the first.
     pub turn: u32,
@@ -105,7 +105,7 @@ pub struct WorkingCopy {
 
 impl std::fmt::Debug for WorkingCopy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Desk").field("draft", &self.draft).finish_non_exhaustive()
+        f.debug_struct("WorkingCopy").field("draft", &self.draft).finish_non_exhaustive()
     }
 }
 

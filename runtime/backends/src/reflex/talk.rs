@@ -185,7 +185,7 @@ fn call_shape(shape: &Value) -> Option<Tool> {
     Some(Tool { name: name.to_owned(), args: properties.get("args")?.clone() })
 }
 
-/// Whether a schema says anything beyond "some object that is no call".
+/// Whether a schema says anything beyond "some object that is not a call".
 fn is_declared(shape: &Value) -> bool {
     shape.as_object().is_some_and(|shape| shape.keys().any(|key| key != "type" && key != "not"))
 }

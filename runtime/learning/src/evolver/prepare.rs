@@ -64,7 +64,7 @@ impl PreparedSkill {
     }
 }
 
-/// Nothing failed again and again: a list of calls that went well is no help to anyone.
+/// Nothing failed again and again: a list of calls that went well helps nobody.
 pub const NOTHING_TO_SAY: &str = "nothing-to-say";
 
 /// Why a skill's text is left alone.
@@ -74,7 +74,8 @@ pub struct PrepareSkip {
     pub reason: &'static str,
 }
 
-/// The skill's new text; where there is no lesson, there is none. `has_support` says whether a file from an earlier pass lies beside it.
+/// The skill's new text; without a lesson it is not written. `has_support` says whether a file from an earlier pass lies
+/// beside the main file.
 pub fn prepare(
     text: &str,
     brief: &Brief<'_>,

@@ -133,7 +133,7 @@ pub(super) fn rejected_merges(rows: &EvolverRows<'_>) -> Result<Vec<BTreeSet<Str
     Ok(merges.map(names).collect())
 }
 
-/// What accepting a queued change would do; `None` where the row is no change.
+/// What accepting a queued change would do; `None` where the row is not a change.
 pub fn proposed_of(row: &QueueRow) -> Option<SkillProposal> {
     row.content.as_deref().and_then(|content| serde_json::from_str(content).ok())
 }

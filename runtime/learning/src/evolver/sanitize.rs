@@ -111,7 +111,7 @@ fn cut(mut text: String, most: usize) -> String {
     text
 }
 
-/// Characters that are not seen, turn text around, or are no characters at all. Wider than what the
+/// Characters that are not seen, turn text around, or are not characters at all. Wider than what the
 /// guard knows, for here nothing is lost with them.
 fn is_unseen(c: char) -> bool {
     matches!(c,

@@ -1,7 +1,7 @@
 //! A pass over the trials of a brain: skills that the agent made go on trial, and trials that found something end.
 //!
 //! A pass costs what is new since the last one. A skill that does harm is archived by a step of its own; what else is
-//! decided is a row beside the steps. Skills that a person made or pinned are no trials.
+//! decided is a row beside the steps. Skills that a person made or pinned are never on trial.
 
 use std::collections::BTreeMap;
 

@@ -20,7 +20,7 @@ const HEADING_CHARS: usize = 80;
 const HEAD: &str =
     "# Examples\n\nTasks that went well, told short. herm shows the nearest one to the next task of the kind.\n";
 
-/// Reads the examples. What a person wrote around them is passed over, and so is what is no example.
+/// Reads the examples. What a person wrote around them is passed over, and so is what is not an example.
 pub fn parse(text: &str) -> Vec<Example> {
     let mut examples = Vec::new();
     let mut fenced = false;

@@ -101,7 +101,7 @@ fn fitting(transcript: &Transcript, role: &str, room: Room) -> Option<Example> {
     let answer = short(answer, &calls, &asked, role);
     let example = Example { task: transcript.task.clone(), question, calls, answer };
     let written = serde_json::to_string(&example).ok()?;
-    // A secret in an argument or an answer is no example for anybody, and an order to the reader is none.
+    // A secret in an argument or an answer is not an example for anybody, and an order to the reader is not one either.
     (written.len() <= EXAMPLE_BYTES && redact(&written) == written && !(transcript.guarded && gives_orders(&example)))
         .then_some(example)
 }
