@@ -152,7 +152,7 @@ pub fn decide(completion: &Completion, reading: Edition) -> Result<Option<Synthe
         "create" | "update" => {
             let name = field("name")?;
             let slug =
-                Slug::from_title(name).ok_or_else(|| Error::invalid(format!("{name:?} cannot be the name of a skill")))?;
+                Slug::from_title(name).ok_or_else(|| Error::invalid(format!("{name:?} cannot name any skill")))?;
             let (description, body) = (field("description")?.to_owned(), field("body")?.to_owned());
             Ok(Some(SynthesizedSkill { slug, description, body }))
         }
