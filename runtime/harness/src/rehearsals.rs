@@ -25,7 +25,7 @@ pub(super) struct Rehearsals {
     brains: Mutex<HashMap<BrainId, BrainRehearsals>>,
     /// Each asks a model twice a task: one brain at a time.
     turn: Semaphore,
-    /// Ends them all.
+    /// Ends all rehearsals at shutdown.
     cancel: CancelToken,
 }
 

@@ -4,8 +4,8 @@
 //! Each run is in a copy of the brain, taken back to before the task, which is removed again; no task of it is settled.
 //! Tools that only read run; every other call is answered from the transcript of the task. A call that the transcript
 //! does not have is refused, and the pair says nothing: the run that calls as the task did would always be the better
-//! one. The role's checks say how good an answer is: a role without checks cannot be rehearsed, unless an
-//! [`AnswerRater`] says it.
+//! one. The role's checks say how good an answer is: a role without checks cannot be rehearsed, unless
+//! an [`AnswerRater`] says it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -80,7 +80,7 @@ pub trait AnswerRater: std::fmt::Debug + Send + Sync {
 /// One task that ran twice.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RehearsedTask {
-    /// The task.
+    /// The name of the task, as its transcript has it.
     pub task: String,
     /// Its outcome with the skill, from 0 to 1.
     pub with: f64,
@@ -92,7 +92,7 @@ pub struct RehearsedTask {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RehearsalReport {
-    /// The skill.
+    /// The skill that was rehearsed.
     pub skill: Slug,
     /// The tasks that ran twice.
     pub tasks: Vec<RehearsedTask>,
@@ -171,8 +171,8 @@ impl SkillFiles {
         Ok(Self { slug: slug.clone(), main, support })
     }
 
-    /// The same for a run of a task: an example that the task itself left would give it the answer. None where nothing
-    /// else is left.
+    /// The same for a run of a task: an example that the task itself left would give it the answer. None where
+    /// nothing else is left.
     fn for_task(&self, task: &TaskId) -> Result<Option<Self>> {
         let mut files = self.clone();
         for (_, content) in files.support.iter_mut().filter(|(name, _)| name == EXAMPLES_FILE) {
@@ -513,7 +513,7 @@ impl Stage<'_> {
     }
 }
 
-/// What a rehearsal begins with, read beside whoever holds the brain.
+/// What a rehearsal begins with, read while others may hold the brain.
 struct Plan {
     files: SkillFiles,
     /// The tasks to run, those that matched the skill in its trial first, then the newest.

@@ -1,5 +1,5 @@
-//! The lane of what waits for a person: changes that are held, changes that are proposed to be taken
-//! back, and work that was mined from observations.
+//! The review queue: changes that are held for a person, changes that are proposed to be taken back, and work that
+//! was mined from observations.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ const MINED_ROWS: usize = 500;
 /// A change in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedReview {
-    /// Its id there.
+    /// Its id in the queue.
     pub id: String,
     /// What a person said of it so far: one that was rejected is not brought up again.
     pub status: String,
@@ -133,7 +133,7 @@ pub(super) fn rejected_merges(rows: &EvolverRows<'_>) -> Result<Vec<BTreeSet<Str
     Ok(merges.map(names).collect())
 }
 
-/// What accepting a queued change would do; `None` where the row is no change.
+/// What accepting a queued change would do; `None` where the row is not a change.
 pub fn proposed_of(row: &QueueRow) -> Option<SkillProposal> {
     row.content.as_deref().and_then(|content| serde_json::from_str(content).ok())
 }
