@@ -584,7 +584,7 @@ pub fn create_scratch(name: &str) -> Result<PathBuf> {
 }
 
 /// Removes a directory and all below it without following links; nothing there is no error.
-#[expect(clippy::disallowed_methods, reason = "this is the door")]
+#[expect(clippy::disallowed_methods, reason = "this module opens files")]
 pub fn remove_tree(path: &Path) -> Result<()> {
     match std::fs::remove_dir_all(path) {
         Ok(()) => Ok(()),
