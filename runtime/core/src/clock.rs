@@ -61,11 +61,11 @@ impl<'de> serde::Deserialize<'de> for Timestamp {
 
 /// Where "now" comes from.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The present moment.
+    /// The present moment, to the millisecond. It may be earlier than at the call before.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// The clock of the machine, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
