@@ -320,7 +320,7 @@ impl QuotableTexts {
         self.index = OnceLock::new();
     }
 
-    /// The first words of `written` that repeat a source; those that stood in `before` already are no news.
+    /// The first words of `written` that repeat a source; those that stood in `before` already do not count.
     pub fn repeated(&self, written: &str, before: &str) -> Option<String> {
         self.repeated_after(&mut QuotationProgress::default(), written, before)
     }

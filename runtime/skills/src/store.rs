@@ -334,7 +334,6 @@ fn archived_units(paths: &[RelPath]) -> impl Iterator<Item = ArchivedUnit> {
     paths.iter().filter(|path| !location::is_inside_unit(path, paths, ARCHIVE_DIR)).filter_map(archived_unit)
 }
 
-/// Reads a path of the form
 /// Reads the path of an archived main file: `.archive/<categories>/`,
 /// then `<slug>[.archived-N]/SKILL.md` or `<slug>[.archived-N].md`.
 fn archived_unit(path: &RelPath) -> Option<ArchivedUnit> {

@@ -61,7 +61,7 @@ pub struct FileDiff {
 /// A skill that does not stand where it stood.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SkillDiff {
-    /// The skill's directory name, which is its identity in both versions.
+    /// The skill's name, which is the same in both versions.
     pub slug: Slug,
     /// State and pin in the first version; in an [`UndoPlan`](super::UndoPlan), those of now.
     pub before: SkillLifecycle,
@@ -72,9 +72,9 @@ pub struct SkillDiff {
 /// What differs between two versions of a brain. Rows of the memory are not compared.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct BrainDiff {
-    /// The version it was before, as the caller named it. It may be the higher number.
+    /// The version that the changes begin from. It may be the higher of the two.
     pub from: u64,
-    /// The version that `from` is compared with.
+    /// The version that the changes lead to.
     pub to: u64,
     /// Its files, by path.
     pub files: Vec<FileDiff>,

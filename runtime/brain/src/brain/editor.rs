@@ -188,8 +188,7 @@ impl Editor<'_> {
         })
     }
 
-    /// Brings an archived skill back. One that a trial found to do harm is in the index again, but no task has
-    /// it put before it.
+    /// Brings an archived skill back. One that a trial found to do harm is in the index again, but is not put before tasks.
     pub fn restore_skill(&mut self, slug: &Slug) -> Result<SkillLocation> {
         let place = store::restore(self, slug)?;
         if let Some(trial) = self.brain.trial(slug)?.filter(|trial| trial.state == TrialState::Harmful) {

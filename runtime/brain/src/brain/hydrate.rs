@@ -35,7 +35,7 @@ pub struct Seed<'a> {
 /// Where a new brain comes from.
 #[derive(Debug, Clone, Copy)]
 pub enum BrainSource<'a> {
-    /// A canonical agent that this program carries with it.
+    /// A canonical agent, given as data.
     Seed(Seed<'a>),
     /// A manifest that carries its files.
     Manifest {

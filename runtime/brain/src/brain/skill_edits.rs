@@ -67,7 +67,7 @@ impl Brain {
         Ok(Some(SkillFacts::of(editor.recorded_usage(slug)?.as_ref(), &text)))
     }
 
-    /// What the gate says to a writer who would leave these files of a skill.
+    /// What [`rule`] says to a writer who would leave these files of a skill.
     pub fn rule_on<'f>(
         &self,
         writer: SkillWriter,

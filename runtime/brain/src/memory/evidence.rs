@@ -81,7 +81,7 @@ impl EvidenceStatus {
     }
 }
 
-/// One tool call of a task, as skills are judged and improved by.
+/// One tool call of a task. Skills are judged and improved by these.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {

@@ -43,7 +43,7 @@ pub(super) struct Dialect {
 }
 
 impl Dialect {
-    /// Draft 2020-12, which a schema follows that names no dialect.
+    /// The dialect of draft 2020-12, with all its keywords in use.
     pub(super) const MODERN: Self = Self { seven: false, validates: true };
 }
 

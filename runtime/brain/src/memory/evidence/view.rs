@@ -17,15 +17,15 @@ use crate::memory::outcome::{OutcomeCounts, OutcomeValue};
 /// How much evidence there is, by skill and by tool. The most active come first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct EvidenceSummary {
-    /// Tool calls of all tasks and imported sessions.
+    /// Tool calls of tasks and imported sessions in the window.
     pub tool_events: u64,
     /// Those of them that failed or were refused.
     pub error_events: u64,
     /// Those of them that looked at or changed skills.
     pub skill_events: u64,
-    /// Questions with their answers, of tasks and imported sessions.
+    /// Questions with their answers in the window.
     pub turn_events: u64,
-    /// Tasks and imported sessions, each counted once.
+    /// Tasks and imported sessions in the window, each counted once.
     pub session_events: u64,
     /// Every skill that was loaded.
     pub skills: Vec<SkillTally>,
