@@ -102,7 +102,7 @@ fn report(found: &ReceiptCheck) -> Result<Answer> {
         }
     }
     for finding in &found.chain.findings {
-        let place = if finding.line == 0 { "the tape".to_owned() } else { format!("line {}", finding.line) };
+        let place = if finding.line == 0 { "the log".to_owned() } else { format!("line {}", finding.line) };
         text.push_str(&format!("WRONG {place}: {}\n", finding.what));
     }
     let sound = found.chain.is_sound();
