@@ -58,6 +58,7 @@ mod maintain;
 mod pool;
 mod rehearsals;
 mod rehearse;
+mod rehearse_change;
 mod replay;
 #[cfg(feature = "snapshot")]
 mod snapshots;
@@ -74,6 +75,7 @@ pub use evolve::EvolverOptions;
 pub use feedback::{FeedbackFrom, FeedbackResult, TaskFeedback, give_feedback};
 pub use maintain::{CuratorOptions, MaintenanceCounters, MaintenanceReport, SessionHook};
 pub use rehearse::{AnswerRater, RehearsalCalls, RehearsalOptions, RehearsalReport, RehearsedTask};
+pub use rehearse_change::{ChangeRehearsal, RehearsedChange};
 pub use replay::rerun;
 pub use replay::{ReplayReport, replay, replay_with_backend};
 #[cfg(feature = "snapshot")]

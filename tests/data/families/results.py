@@ -88,8 +88,9 @@ def section(name, table, has_curves):
     yield f"\n## {plain(table['model'])}\n\n"
     yield f"Backend `{plain(table['backend'])}`; {families}, {lengths(table, 'learn')} tasks to learn from and "
     yield f"{lengths(table, 'heldOut')} held out in each. Arms that learn {told}. "
-    yield f"[The table](learning/{name}/table.json) has every task"
-    yield f", [the curves](learning/{name}/curves.svg) how many were solved so far.\n" if has_curves else ".\n"
+    yield f"[The table](learning/{name}/table.json) has every task.\n"
+    if has_curves:
+        yield f"\n![How many tasks were solved so far, by arm and family](learning/{name}/curves.svg)\n"
     yield "\nHeld-out tasks solved:\n\n| family | tasks |"
     yield "".join(f" {TITLES[arm]} |" for arm in arms) + "\n|---|---:|" + "---:|" * len(arms) + "\n"
     for group in groups:
