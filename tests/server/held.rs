@@ -34,7 +34,7 @@ fn the_same_request_is_the_same_task_though_the_operator_changed_what_tasks_may_
     assert_eq!(problem(&other, 409, "conflict"), "this Idempotency-Key was used for another task");
 }
 
-/// Whoever brings a key can ask again, so the task goes on without them; without one nobody could ever see the answer.
+/// A caller with a key can ask again, so the task goes on without them; without one nobody could ever see the answer.
 #[test]
 fn a_caller_of_the_openai_door_who_leaves_finds_the_answer_by_the_key_and_without_one_the_task_ends() {
     for key in [Some("k-1"), None] {

@@ -237,7 +237,7 @@ fn a_row_that_no_step_wrote_is_never_hashed_into_a_step() {
             let database = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
             assert!(database.execute(forgery, []).expect("forged") > 0);
         };
-        // Before it is opened, and beside whoever has it open.
+        // Before it is opened, and beside the process that has it open.
         let mut brain = match forgery.contains("level = 1") {
             true => {
                 let brain = brains.open("1").expect("opened");
