@@ -379,7 +379,7 @@ pub struct Outcome {
     pub stop: StopReason,
     /// The final answer, byte for byte as the model wrote it.
     pub answer: Option<String>,
-    /// What happened, in a sentence, where there is no answer.
+    /// What happened, in a sentence, where the task has no answer to give.
     pub message: Option<String>,
     /// The name of the backend that gave the last reply, else of the first that was to be asked; `none` where none was needed.
     pub backend: String,

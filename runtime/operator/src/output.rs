@@ -100,7 +100,7 @@ fn finished(printed: std::io::Result<()>, code: u8) -> ExitCode {
 
 /// Prints what the argument parser says: help and version are results, the rest is misuse.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // A closed pipe is no reason to complain.
+    // A closed pipe is not reported.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::DONE })
 }

@@ -239,7 +239,7 @@ impl Vault {
                 Err(Error::not_found(format!("{} has no encrypted snapshot of brain {brain}", self.store.describe()))
                     .hint("see what is there with `herm snapshot list ID`"))
             }
-            // A key that is gone is no reason to make another one: all that is there would be lost with it.
+            // No other key is made where one is gone: all that is there would be lost with it.
             (None, Missing::Make) if head::last(&*self.store, brain).await?.is_some() => Err(Error::corrupt(format!(
                 "{} has snapshots of brain {brain}, and not its key",
                 self.store.describe()

@@ -168,7 +168,7 @@ pub struct Stop {
     pub reason: StopReason,
     /// The final answer, as the model wrote it.
     pub answer: Option<String>,
-    /// What happened, in a sentence, where there is no answer.
+    /// What happened, in a sentence, where the task has none.
     pub message: Option<String>,
 }
 

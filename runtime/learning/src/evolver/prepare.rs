@@ -13,7 +13,7 @@ pub const SOFT_CAP: usize = 90_000;
 pub const HARD_CAP: usize = rules::MAX_SKILL_CHARS;
 /// The file beside a skill that holds what does not fit. There is one, and a new one takes its place.
 pub const SUPPORT_PATH: &str = "references/curator-evolver-auto.md";
-/// What such a file begins with; one of that name that does not is somebody's.
+/// What such a file begins with; a file of that name without it belongs to someone else.
 pub const SUPPORT_HEAD: &str = "# Auto-curated evidence of `";
 /// The largest such file.
 pub const MAX_SUPPORT_BYTES: usize = 256 * 1024;

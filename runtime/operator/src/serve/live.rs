@@ -143,7 +143,7 @@ impl LiveTask {
     /// Everything that happens, from the event behind `from` on; the last is the end.
     pub(crate) fn follow(self: Arc<Self>, from: usize) -> impl Stream<Item = (usize, TaskUpdate)> {
         let happened = self.happened.subscribe();
-        // A number from elsewhere is no reason to miss what comes.
+        // With a number from elsewhere the reader still hears what comes.
         let from = from.min(self.now().events.len());
         stream::unfold(Some((self, happened, from)), |state| async move {
             let (live, mut happened, at) = state?;

@@ -147,7 +147,7 @@ impl Server {
         }
         // It ends when the last task has, or was told to.
         let _ = stopping.await;
-        // First the votes, then what they would rest on: a successor that is ended here is no reason to reject.
+        // First the votes, then what they would rest on: ending a successor here rejects nothing.
         if let Some(door) = &app.mesh {
             door.stop().await;
         }

@@ -152,7 +152,7 @@ pub(crate) struct OutcomeView<'a> {
     stop: &'static str,
     /// The final answer, byte for byte as the model wrote it.
     answer: Option<&'a str>,
-    /// What happened, where there is no answer.
+    /// What happened, where the task has no answer.
     message: Option<&'a str>,
     /// The name of the backend that was asked.
     backend: &'a str,

@@ -1,7 +1,7 @@
 //! Asking members over HTTP: `POST /v1/mesh/proposals`, and while the member verifies, `GET /v1/mesh/votes/{proposal}`.
 //!
 //! Nothing rests on the connection. The proposal is signed by its proposer, the vote by the member's own key; answers are
-//! read up to a size, redirects are not followed, and whatever is no vote is no answer.
+//! read up to a size, redirects are not followed, and anything but a vote counts as silence.
 
 use std::time::Duration;
 

@@ -122,7 +122,7 @@ impl Predicate for Vote {
 }
 
 impl Vote {
-    /// Why a vote is no answer: it costs its node nothing and says nothing of the patch, so it neither counts
+    /// Why a vote does not count: it costs its node nothing and says nothing of the patch, so it neither counts
     /// nor closes an epoch.
     fn unjudged(&self) -> Option<String> {
         let reason = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -182,7 +182,7 @@ async fn what_the_proposer_s_evaluation_approves_of_must_not_be_worse_in_the_nod
         (local(NO, 4, 0), NO, Some("local_regression")),
         (local(NO, 4, 2), NO, Some("local_regression")),
         (local(VerdictRuling::NeedsRevision, 4, 1), NO, Some("local_regression")),
-        // Nothing ran in it: that shows nothing, and is no reason to approve.
+        // Nothing ran in it: that shows nothing, so nobody approves.
         (local(VerdictRuling::NeedsRevision, 0, 0), NO, Some("local_unmeasured")),
         (local(VerdictRuling::NeedsRevision, 2, 0), NO, Some("local_unmeasured")),
         (local(VerdictRuling::NeedsRevision, 3, 0), YES, None),
