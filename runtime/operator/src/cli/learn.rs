@@ -37,6 +37,9 @@ pub(crate) struct Rehearse {
     pub(crate) id: String,
     /// The skill [default: all that are on trial, one after the other]
     pub(crate) slug: Option<String>,
+    /// Rehearse a change that waits in the review queue, by its id: with the skill as it would be, and as it is
+    #[arg(long, value_name = "CHANGE", conflicts_with = "slug")]
+    pub(crate) change: Option<String>,
     /// At most so many tasks for a skill, each of which runs twice
     #[arg(long, value_name = "TASKS", default_value_t = 12)]
     pub(crate) budget: usize,
