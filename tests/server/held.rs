@@ -188,7 +188,7 @@ fn a_pass_of_the_evolver_that_an_operator_asks_for_is_counted() {
 #[test]
 fn errors_are_counted_by_the_version_that_a_task_led_to() {
     let failing = r#"{"tool": "skill_view", "args": {"name": "no-such-skill"}}"#;
-    let working = r#"{"tool": "skills_list", "args": {}}"#;
+    let working = r#"{"tool": "outline", "args": {}}"#;
     let nothing_new = r#"{"action": "none", "reason": "nothing new"}"#;
     let replies = [failing, working, DONE, nothing_new, working, DONE].map(Step::chat);
     let model = ModelServer::start(replies.to_vec());

@@ -168,10 +168,12 @@ impl Reader {
             .prepare_cached(
                 "SELECT s.seq, s.version, s.at, s.kind, c.after, s.summary, c.path FROM changes c \
                  JOIN steps s ON s.seq = c.seq WHERE c.path IN \
-                 (SELECT path FROM changes WHERE seq IN (SELECT seq FROM steps WHERE kind = ?1)) ORDER BY c.seq",
+                 (SELECT path FROM changes WHERE seq IN (SELECT seq FROM steps WHERE kind = ?1 OR kind LIKE ?2)) \
+                 ORDER BY c.seq",
             )
             .map_err(failed)?;
-        let mut rows = statement.query([StepKind::Undo { of: None }.name()]).map_err(failed)?;
+        // Old steps have the name alone, and new ones say which step they undo.
+        let mut rows = statement.query([StepKind::Undo { of: None }.name(), "undo:%"]).map_err(failed)?;
         let mut versions = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
             versions.push(file_version(row, row.get::<_, String>(6).map_err(failed)?.parse()?)?);
