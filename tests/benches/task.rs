@@ -469,13 +469,13 @@ fn reply(body: &str, turn: usize, task: usize) -> String {
     }
     let five = body.contains("Do the five steps.");
     match (five, turn) {
-        (true, 0) => r#"{"tool": "skills_list", "args": {}}"#.to_owned(),
+        (true, 0) => r#"{"tool": "outline", "args": {}}"#.to_owned(),
         (true, 1 | 4) => r#"{"tool": "skill_view", "args": {"name": "facevo-malebe-00002"}}"#.to_owned(),
         (true, 2) => format!(
             r#"{{"tool": "memory", "args": {{"action": "add", "target": "memory", "content": "task {task} ran on two cores"}}}}"#
         ),
         (true, 3) => r#"{"tool": "recall", "args": {"query": "needle-0001"}}"#.to_owned(),
-        (false, 0) => r#"{"tool": "skills_list", "args": {}}"#.to_owned(),
+        (false, 0) => r#"{"tool": "outline", "args": {}}"#.to_owned(),
         _ => r#"{"answer": "All steps are done."}"#.to_owned(),
     }
 }

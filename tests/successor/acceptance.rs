@@ -183,7 +183,7 @@ fn live_tool_registry_is_a_temporary_copy() {
         return;
     }
     let bench = Bench::new();
-    let swap = patch(json!([{ "kind": "tool", "name": "outline", "use": "skills_list" }]));
+    let swap = patch(json!([{ "kind": "tool", "name": "outline", "use": "scan" }]));
     let judged = bench.judge(&swap, &evaluation(json!([scripted("one", &REPLIES)])), &[]);
     assert_eq!(judged.reason(), "", "{:?}", judged.json);
     let (_, run) = bench.herm().json(&["run", "1", "--example", "vault", "--dry-run"]);

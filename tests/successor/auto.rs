@@ -284,7 +284,7 @@ async fn what_the_detector_sees_is_what_happened() {
     brains.make("1").close().unwrap();
     let task = [
         "I would rather talk.",
-        r#"{"tool":"skills_list","args":{}}"#,
+        r#"{"tool":"outline","args":{}}"#,
         r#"{"tool":"recall","args":{"query":"quagga"}}"#,
         r#"{"tool":"no_such_tool","args":{}}"#,
         r#"{"summary": "done", "findings": [], "checked": [], "limits": [],}"#,
@@ -303,7 +303,7 @@ async fn what_the_detector_sees_is_what_happened() {
     assert_eq!((one.turns, one.nudges, one.repaired, one.cut), (5, 1, 1, 0));
     assert_eq!((one.index_misses(), one.has_index, one.shrunk), (1, true, false));
     let calls: Vec<(&str, bool)> = one.calls.iter().map(|call| (call.tool.as_str(), call.found_nothing)).collect();
-    assert_eq!(calls, [("skills_list", false), ("recall", true), ("unknown-tool", false)]);
+    assert_eq!(calls, [("outline", false), ("recall", true), ("unknown-tool", false)]);
     let kinds: Vec<BottleneckKind> =
         bottleneck::detect(&seen.tasks, &seen.standing).into_iter().map(|one| one.kind).collect();
     assert_eq!(kinds, [BottleneckKind::IndexMisses, BottleneckKind::ToolErrors, BottleneckKind::Nudges]);
@@ -331,7 +331,7 @@ async fn what_a_subscriber_asked_is_in_no_evaluation() {
     }
     let brains = TempBrains::new();
     brains.make("1").close().unwrap();
-    let harness = speaking(&brains, [r#"{"tool":"skills_list","args":{}}"#, r#"{"summary":"ok"}"#].repeat(5));
+    let harness = speaking(&brains, [r#"{"tool":"outline","args":{}}"#, r#"{"summary":"ok"}"#].repeat(5));
     let id: BrainId = "1".parse().unwrap();
     for _ in 0..5 {
         let subscriber = Some("alice".parse().unwrap());
