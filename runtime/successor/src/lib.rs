@@ -62,6 +62,7 @@ mod records;
 mod report;
 mod runner;
 mod shutdown;
+mod statement;
 mod successor_layout;
 mod verdict;
 mod wire;
