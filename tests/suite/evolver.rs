@@ -11,7 +11,9 @@ mod merging;
 mod named_calls;
 mod waiting;
 
-use herm::evolver::pass::{self, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport};
+use herm::evolver::pass::{
+    self, EvolverCandidate, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport,
+};
 use herm::evolver::select::RankerChain;
 use herm::evolver::{EvolverApproval, EvolverView};
 use herm::memory::{Evidence, EvidenceStatus, ImportedSession};
@@ -95,8 +97,13 @@ fn look(brain: &Brain, options: &EvolverPassOptions) -> EvolverPassReport {
     pass::plan(&EvolverView::of_brain(brain).expect("ground"), options, RankerChain::default()).expect("a plan")
 }
 
-fn fate(run: &EvolverPassReport) -> Vec<(&str, EvolverCandidateStatus, &str)> {
-    run.candidates.iter().map(|one| (one.skill_name.as_str(), one.status, one.reason.as_str())).collect()
+fn fate(run: &EvolverPassReport) -> Vec<(&str, EvolverCandidateStatus, &'static str)> {
+    run.candidates.iter().map(|one| (one.skill_name.as_str(), one.status, told(one))).collect()
+}
+
+/// The reason as reports have it; a test's words may stay until it ends.
+fn told(one: &EvolverCandidate) -> &'static str {
+    Box::leak(one.reason.to_string().into_boxed_str())
 }
 
 fn text_of(brain: &Brain, name: &str) -> String {

@@ -148,6 +148,26 @@ fn the_server_and_the_commands_do_not_use_each_other() {
     assert!(seen > 60, "only {seen} files: the test no longer reads the code");
 }
 
+/// Files of the server and of successors: what stands above the core names them itself.
+const NAMES_ABOVE_CORE: [&str; 5] = [".operator", "book.db", "serve.lock", ".keys-made", ".successor"];
+
+#[test]
+fn the_core_names_no_file_of_the_server_or_of_successors() {
+    let root = runtime().join("core/src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    assert!(files.len() > 20, "only {} files: the test no longer reads the code", files.len());
+    let mut found = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a file");
+        let relative = file.strip_prefix(&root).expect("inside").display().to_string();
+        found.extend(
+            NAMES_ABOVE_CORE.iter().filter(|name| text.contains(**name)).map(|name| format!("{relative}: {name}")),
+        );
+    }
+    assert_eq!(found, Vec::<String>::new());
+}
+
 /// Someone who brings a backend compiles the brain and the loop: no HTTP client, no TLS, no cipher of snapshots, no models, no
 /// sandbox.
 #[test]

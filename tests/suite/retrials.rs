@@ -2,7 +2,9 @@
 //! before, and an undo brings the verdict of the old text back.
 
 use herm::brain::OnChanged;
-use herm::evolver::pass::{self as evolver, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions};
+use herm::evolver::pass::{
+    self as evolver, EvolverCandidateReason, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions,
+};
 use herm::evolver::select::RankerChain;
 use herm::evolver::verification::VerificationOptions;
 use herm::evolver::{EvolverApproval, SkillUpdate, apply};
@@ -249,11 +251,11 @@ fn the_evolver_waits_until_its_last_change_is_decided_and_leaves_the_skill_alone
     let first = pass(&mut brain, "seen-1");
     assert_eq!(first.status, EvolverCandidateStatus::Applied, "{first:?}");
     let second = pass(&mut brain, "seen-2");
-    let fate = (second.status, second.reason.as_str());
-    assert_eq!(fate, (EvolverCandidateStatus::Skipped, evolver::ON_TRIAL));
+    let fate = (second.status, second.reason);
+    assert_eq!(fate, (EvolverCandidateStatus::Skipped, EvolverCandidateReason::OnTrial));
     until_it_ends(&mut brain, "ask-the-cellar", HURTS, 60).expect("it ends");
     let third = pass(&mut brain, "seen-3");
-    let fate = (third.status, third.reason.as_str());
-    assert_eq!(fate, (EvolverCandidateStatus::Skipped, "rolled-back-needs-a-person"));
+    let fate = (third.status, third.reason);
+    assert_eq!(fate, (EvolverCandidateStatus::Skipped, EvolverCandidateReason::RolledBackNeedsPerson));
     assert_eq!(state(&brain, "ask-the-cellar"), Some(TrialState::Proven));
 }

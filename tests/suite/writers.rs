@@ -3,12 +3,14 @@
 
 use herm::curator::{self, CuratorPolicy, CuratorSkipReason};
 use herm::evolver::consolidation::pass::{self as merging, ConsolidationMemory};
-use herm::evolver::pass::{self as evolving, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions};
+use herm::evolver::pass::{
+    self as evolving, EvolverCandidateReason, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions,
+};
 use herm::evolver::review_queue::{self, ReviewOutcome};
 use herm::evolver::select::RankerChain;
 use herm::evolver::verification::VerificationOptions;
-use herm::evolver::{EvolverApproval, SkillUpdate, apply};
-use herm::memory::{Evidence, EvidenceStatus, ImportedSession, OutcomeValue, Trial, TrialState};
+use herm::evolver::{EvolverApproval, SkillApplyReason, SkillUpdate, apply};
+use herm::memory::{Evidence, EvidenceStatus, ImportedSession, OutcomeValue, ReviewStatus, Trial, TrialState};
 use herm::skill::provenance::{PriorUndo, SkillFacts, SkillSource, SkillWriter};
 use herm::skill::{CreatedBy, SkillState};
 use herm::successor::apply::{apply as apply_patch, stage};
@@ -187,7 +189,7 @@ fn a_merge_whose_skills_were_pinned_since_is_not_made() {
         let accepted = review_queue::accept(&mut brain, &report.proposed[0], &VerificationOptions::default());
         let ReviewOutcome::Change(applied) = accepted.expect("an answer") else { panic!("no change") };
         let why = applied.detail.unwrap_or_default();
-        assert_eq!((applied.reason, brain.last_step().expect("a step")), ("hash-mismatch", last));
+        assert_eq!((applied.reason, brain.last_step().expect("a step")), (SkillApplyReason::HashMismatch, last));
         assert_eq!(why, format!("skill {pinned} is pinned by the operator and stays as it is"));
     }
 }
@@ -230,15 +232,15 @@ fn the_evolver_writes_nothing_into_what_is_kept_from_it() {
         seen(&mut brain, "pump");
         seen(&mut brain, "valve");
         let run = evolving::run(&mut brain, &applying(), RankerChain::default(), &[]).expect("a pass");
-        let fate: Vec<(&str, &str)> =
-            run.candidates.iter().map(|one| (one.skill_name.as_str(), one.reason.as_str())).collect();
+        let fate: Vec<(&str, String)> =
+            run.candidates.iter().map(|one| (one.skill_name.as_str(), one.reason.to_string())).collect();
         let reason = match kept {
             Kept::ByRecord | Kept::ByText => "pinned-skill",
             Kept::AsAPersons | Kept::AsTheSeeds => "source-not-agent-created",
         };
-        assert_eq!(fate, [("pump", reason), ("valve", "applied")], "{kept:?}");
+        assert_eq!(fate, [("pump", reason.to_owned()), ("valve", "applied".to_owned())], "{kept:?}");
         assert_eq!(now(&brain, "pump"), Some(text), "{kept:?}");
-        let waiting = brain.evolver_rows().queue(Some("pending"), None).expect("the queue").len();
+        let waiting = brain.evolver_rows().queue(Some(ReviewStatus::Pending), None).expect("the queue").len();
         assert_eq!(waiting, usize::from(reason == "source-not-agent-created"), "no person is asked about a pin");
     }
 }
@@ -256,7 +258,7 @@ fn a_text_that_a_person_took_back_is_not_written_by_the_evolver_and_does_not_wai
     let twin = TempBrains::new();
     let (mut brain, before) = with_pump(&twin);
     let run = evolving::run(&mut brain, &applying(), RankerChain::default(), &[]).expect("a pass");
-    assert_eq!(run.candidates[0].reason, "applied");
+    assert_eq!(run.candidates[0].reason, SkillApplyReason::Applied.into());
     let manifest = &brain.evolver_rows().changes(None).expect("changes")[0].manifest;
     assert_eq!(manifest["unattended"], true, "the receipt says that no person looked at it");
     let evolved = now(&brain, "pump").expect("there");
@@ -272,10 +274,10 @@ fn a_text_that_a_person_took_back_is_not_written_by_the_evolver_and_does_not_wai
         brain.undo(written, herm::brain::OnChanged::Refuse).expect("undone");
         let last = brain.last_step().expect("a step");
         let run = evolving::run(&mut brain, &options, RankerChain::default(), &[]).expect("a pass");
-        let fate = (run.candidates[0].status, run.candidates[0].reason.as_str());
-        assert_eq!(fate, (EvolverCandidateStatus::Skipped, "undone-needs-a-person"));
+        let fate = (run.candidates[0].status, &run.candidates[0].reason);
+        assert_eq!(fate, (EvolverCandidateStatus::Skipped, &EvolverCandidateReason::UndoneNeedsPerson));
         assert_eq!((now(&brain, "pump"), brain.last_step().expect("a step")), (Some(before), last));
-        assert_eq!(brain.evolver_rows().queue(Some("pending"), None).expect("the queue").len(), 0);
+        assert_eq!(brain.evolver_rows().queue(Some(ReviewStatus::Pending), None).expect("the queue").len(), 0);
     }
 }
 

@@ -35,8 +35,8 @@ pub const DATABASE_LOG: &str = "memory.db-wal";
 pub const LOCK: &str = "bundle.lock.json";
 /// The receipt log: one signed receipt a line, written from `memory.db`.
 pub const RECEIPTS: &str = "receipts.ndjson";
-/// A reserved name: evidence is in `memory.db`, and a file with this name in a brain is ignored.
-pub const EVIDENCE: &str = "evidence.sqlite";
+/// A reserved name: evidence is in `memory.db`, and what has this name in a brain is no content.
+const RESERVED: &str = "evidence.sqlite";
 /// What is not content: temporaries and caches.
 pub const INTERNAL_DIR: &str = ".herm";
 /// What the last survey of the files found, so that the next open reads only what changed.
@@ -120,27 +120,6 @@ impl Layout {
         self.brains.join(".seen").join(format!("{id}.json"))
     }
 
-    /// What the operator's process remembers beside the brains: keys of callers, tasks it accepted, paused brains.
-    pub fn server_db(&self) -> PathBuf {
-        self.brains.join(".operator").join("book.db")
-    }
-
-    /// The signed word that keys of callers were made. It stands beside the brains, not in the server database: it
-    /// must outlive the database.
-    pub fn keys_marker(&self) -> PathBuf {
-        self.brains.join(".keys-made.json")
-    }
-
-    /// The file whose lock belongs to the one server of these brains.
-    pub fn server_lock(&self) -> PathBuf {
-        self.brains.join(".operator").join("serve.lock")
-    }
-
-    /// What successors leave behind: verdicts, approvals, and forks while they live.
-    pub fn successors(&self) -> PathBuf {
-        self.brains.join(".successor")
-    }
-
     /// Where a new brain is put together before it is renamed into place.
     pub fn staging(&self, id: &BrainId) -> PathBuf {
         self.brains.join(format!(".staging-{id}"))
@@ -166,9 +145,7 @@ pub fn flat_skill(slug: &Slug) -> Result<RelPath> {
 pub fn is_not_content(path: &str) -> bool {
     match path.split_once('/') {
         None => {
-            matches!(path, LOCK | RECEIPTS | EVIDENCE | INTERNAL_DIR)
-                || path.starts_with(DATABASE)
-                || path.starts_with(EVIDENCE)
+            matches!(path, LOCK | RECEIPTS | INTERNAL_DIR) || path.starts_with(DATABASE) || path.starts_with(RESERVED)
         }
         Some((INTERNAL_DIR, _)) => true,
         // Where someone made a directory of it, what is below is no content either.

@@ -41,6 +41,7 @@ mod output;
 mod seeds;
 mod serve;
 mod server_db;
+mod server_layout;
 mod spinner;
 mod stores;
 mod timer;

@@ -17,7 +17,7 @@ mod tests;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::budget::SuccessorBudget;
 use crate::clock::Timestamp;
@@ -27,8 +27,9 @@ use crate::fork::SuccessorFork;
 use crate::fsio::{Root, SyncTiming};
 use crate::harness::Harness;
 use crate::ids::sha256;
-use crate::receipt::{Envelope, PublicKey, STATEMENT_TYPE, Signer};
+use crate::receipt::{Envelope, PublicKey, Signer};
 use crate::records::VerdictStore;
+use crate::statement::{self, Stated};
 use crate::verdict::{PatchBase, Verdict, VerdictRuling};
 
 pub use checks::{LEAST_CANARY, LEAST_UNITS, LOOSEST_SLACK, NOISY_P, NOISY_UNITS};
@@ -131,49 +132,39 @@ pub struct Audit {
 impl Audit {
     /// The hash that names it: SHA-256 of the statement that is signed.
     pub fn hash(&self) -> Result<String> {
-        Ok(format!("sha256:{}", sha256(&self.statement()?)))
+        statement::hash(self)
     }
 
     /// Signs the audit, which [`audit`] keeps as [`AUDIT_FILE`] beside the verdict.
     pub fn seal(&self, signer: &Signer) -> Result<Envelope> {
-        Ok(Envelope::seal(&self.statement()?, signer))
+        statement::seal(self, signer)
     }
 
     /// The audit in an envelope that `key` signed.
     pub fn open(envelope: &Envelope, key: &PublicKey) -> Result<Self> {
-        let payload = envelope.open(key)?;
-        let statement: Value = serde_json::from_slice(&payload)
-            .map_err(|source| Error::invalid(format!("the audit is not JSON: {source}")))?;
-        if statement["predicateType"] != AUDIT_TYPE {
-            return Err(Error::invalid("the envelope holds something else than an audit")
-                .hint("audit the verdict again with `herm successor audit`"));
-        }
-        let audit: Self = serde_json::from_value(statement["predicate"].clone())
-            .map_err(|source| Error::invalid(format!("that is not an audit: {source}")))?;
-        if audit.schema != AUDIT_SCHEMA {
-            return Err(Error::invalid(format!("the audit has the format {:?}", audit.schema)));
-        }
-        Ok(audit)
+        statement::open(envelope, key)
     }
 
     /// The sentences that speak against the verdict.
     pub fn faults(&self) -> impl Iterator<Item = &AuditFinding> {
         self.findings.iter().filter(|finding| finding.weight == AuditSeverity::Fault)
     }
+}
 
-    fn statement(&self) -> Result<Vec<u8>> {
-        let digest = |text: &str| text.strip_prefix("sha256:").unwrap_or(text).to_owned();
-        let mut subject = vec![json!({ "name": "verdict", "digest": { "sha256": digest(&self.about) } })];
-        if let Some(second) = &self.verdict {
-            subject.push(json!({ "name": "verdict/second", "digest": { "sha256": digest(second) } }));
-        }
-        let statement = json!({
-            "_type": STATEMENT_TYPE,
-            "subject": subject,
-            "predicateType": AUDIT_TYPE,
-            "predicate": self,
-        });
-        serde_json::to_vec(&statement).map_err(|source| Error::internal("an audit cannot be written").because(source))
+impl Stated for Audit {
+    const TYPE: &'static str = AUDIT_TYPE;
+    const SCHEMA: &'static str = AUDIT_SCHEMA;
+    const WHAT: &'static str = "an audit";
+    const HINT: &'static str = "audit the verdict again with `herm successor audit`";
+
+    fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    fn subjects(&self) -> Value {
+        let first = statement::subject("verdict", &self.about);
+        let second = self.verdict.iter().map(|second| statement::subject("verdict/second", second));
+        std::iter::once(first).chain(second).collect()
     }
 }
 

@@ -27,6 +27,7 @@ use crate::fsio::{self, Root, SyncTiming};
 use crate::harness::Harness;
 use crate::ids::BrainId;
 use crate::records::VerdictRecord;
+use crate::successor_layout::SuccessorLayout;
 
 pub use watch::{
     LEAST_WATCHED, WATCHED, WORSE_BY, WORSE_P, WatchStatus as WatchStanding, WatchedPatch, WatchedTask, fisher, judge,
@@ -252,7 +253,7 @@ pub async fn run(
 
 /// Keeps the run in place of the brain's last one, so that people can read how it went.
 fn keep(harness: &Harness, run: &PatchLoopRun) -> Result<()> {
-    let place = harness.layout().successors().join("auto");
+    let place = SuccessorLayout::of(harness.layout()).runs();
     fsio::create_dirs(&place)?;
     let content = crate::records::json(run)?;
     let root = Root::open(&place)?;

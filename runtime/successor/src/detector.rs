@@ -22,6 +22,7 @@ use crate::harness::{Harness, SessionHook};
 use crate::ids::BrainId;
 use crate::layout::Layout;
 use crate::records::json;
+use crate::successor_layout::SuccessorLayout;
 
 /// The format of what was found.
 pub const FOUND_SCHEMA: &str = "herm/found@1";
@@ -199,7 +200,7 @@ fn note(drafted: &PatchDraft) -> Result<DraftNote> {
 
 /// Where the notes of a brain are.
 pub fn notes(layout: &Layout, brain: &BrainId) -> std::path::PathBuf {
-    layout.successors().join("drafts").join(brain.as_str())
+    SuccessorLayout::of(layout).drafts().join(brain.as_str())
 }
 
 fn keep(layout: &Layout, found: &DetectorReport, drafted: Option<&PatchDraft>) -> Result<()> {

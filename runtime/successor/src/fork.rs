@@ -26,6 +26,7 @@ use crate::records::{Saved, VerdictStore};
 use crate::runner::eval_runner::{EvalResult, EvalRunner};
 use crate::runner::worker_handle::{ParentServices, limits};
 use crate::skill::provenance::SkillWriter;
+use crate::successor_layout::SuccessorLayout;
 use crate::tool::SandboxedPrograms;
 use crate::verdict::{PatchBase, RuntimeIdentity, VERDICT_SCHEMA, Verdict};
 use crate::wire::{Face, Setup};
@@ -66,7 +67,7 @@ struct Facts {
 
 /// Where the forks of a brains directory live.
 pub fn forks(layout: &Layout) -> PathBuf {
-    layout.successors().join("forks")
+    SuccessorLayout::of(layout).forks()
 }
 
 impl SuccessorFork {

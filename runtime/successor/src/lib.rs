@@ -62,6 +62,8 @@ mod records;
 mod report;
 mod runner;
 mod shutdown;
+mod statement;
+mod successor_layout;
 mod verdict;
 mod wire;
 
@@ -78,6 +80,7 @@ pub use patch::{Executable, MAX_PATCH_BYTES, PATCH_SCHEMA, Patch, PatchChange, P
 pub use records::{VerdictRecord, VerdictStore};
 pub use report::{MAX_REPORT_BYTES, VerdictReport};
 pub use shutdown::close;
+pub use successor_layout::SuccessorLayout;
 pub use verdict::{
     Artifact, BaseDigests, CheckCounts, Direction, MetricComparison, PatchBase, RuntimeIdentity, SandboxSummary,
     VERDICT_SCHEMA, VERDICT_TYPE, Verdict, VerdictRuling,

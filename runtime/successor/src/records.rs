@@ -13,6 +13,7 @@ use crate::measure::EvaluationSample;
 use crate::patch::Patch;
 use crate::receipt::{Envelope, PublicKey, Signer};
 use crate::report::VerdictReport;
+use crate::successor_layout::SuccessorLayout;
 use crate::verdict::{Artifact, Verdict};
 
 /// The verdict as JSON.
@@ -78,7 +79,7 @@ pub(super) struct Saved<'a> {
 impl VerdictStore {
     /// The verdicts of a brains directory.
     pub fn new(layout: &Layout) -> Self {
-        Self { root: layout.successors().join("verdicts") }
+        Self { root: SuccessorLayout::of(layout).verdicts() }
     }
 
     /// A verdict in the making, in a directory that somebody else removes where it is not finished.

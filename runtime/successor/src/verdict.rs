@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 
 use crate::budget::{SuccessorBudget, SuccessorUsage};
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
-use crate::ids::{BrainId, Digest, sha256};
+use crate::error::Result;
+use crate::ids::{BrainId, Digest};
 use crate::layout;
 use crate::measure::{Metric, MetricPolarity};
-use crate::receipt::{Envelope, PublicKey, STATEMENT_TYPE, Signer};
+use crate::receipt::{Envelope, PublicKey, Signer};
+use crate::statement::{self, Stated};
 
 /// The format this build writes.
 pub const VERDICT_SCHEMA: &str = "herm/verdict@1";
@@ -288,44 +289,36 @@ pub struct RuntimeIdentity {
 impl Verdict {
     /// The hash that names it: SHA-256 of the statement that is signed.
     pub fn hash(&self) -> Result<String> {
-        Ok(format!("sha256:{}", sha256(&self.statement()?)))
+        statement::hash(self)
     }
 
     /// Signs the verdict; the record keeps the envelope as `verdict.dsse.json`.
     pub fn seal(&self, signer: &Signer) -> Result<Envelope> {
-        Ok(Envelope::seal(&self.statement()?, signer))
+        statement::seal(self, signer)
     }
 
     /// The verdict in an envelope that `key` signed.
     pub fn open(envelope: &Envelope, key: &PublicKey) -> Result<Self> {
-        let payload = envelope.open(key)?;
-        let statement: Value = serde_json::from_slice(&payload)
-            .map_err(|source| Error::invalid(format!("the verdict is not JSON: {source}")))?;
-        if statement["predicateType"] != VERDICT_TYPE {
-            return Err(Error::invalid("the envelope holds something else than a verdict")
-                .hint("give the file verdict.dsse.json that an evaluation wrote"));
-        }
-        let verdict: Self = serde_json::from_value(statement["predicate"].clone())
-            .map_err(|source| Error::invalid(format!("that is not a verdict: {source}")))?;
-        if verdict.schema != VERDICT_SCHEMA {
-            return Err(Error::invalid(format!("the verdict has the format {:?}", verdict.schema)));
-        }
-        Ok(verdict)
+        statement::open(envelope, key)
+    }
+}
+
+impl Stated for Verdict {
+    const TYPE: &'static str = VERDICT_TYPE;
+    const SCHEMA: &'static str = VERDICT_SCHEMA;
+    const WHAT: &'static str = "a verdict";
+    const HINT: &'static str = "give the file verdict.dsse.json that an evaluation wrote";
+
+    fn schema(&self) -> &str {
+        &self.schema
     }
 
-    fn statement(&self) -> Result<Vec<u8>> {
-        let digest = |text: &str| text.strip_prefix("sha256:").unwrap_or(text).to_owned();
-        let statement = json!({
-            "_type": STATEMENT_TYPE,
-            "subject": [
-                { "name": "patch", "digest": { "sha256": digest(&self.patch_hash) } },
-                { "name": "evaluation", "digest": { "sha256": digest(&self.evaluation_hash) } },
-                { "name": format!("brain {} version {}", self.base.brain, self.base.version),
-                  "digest": { "blake3": self.base.bundle_hash } },
-            ],
-            "predicateType": VERDICT_TYPE,
-            "predicate": self,
-        });
-        serde_json::to_vec(&statement).map_err(|source| Error::internal("a verdict cannot be written").because(source))
+    fn subjects(&self) -> Value {
+        let base = &self.base;
+        json!([
+            statement::subject("patch", &self.patch_hash),
+            statement::subject("evaluation", &self.evaluation_hash),
+            { "name": format!("brain {} version {}", base.brain, base.version), "digest": { "blake3": base.bundle_hash } },
+        ])
     }
 }

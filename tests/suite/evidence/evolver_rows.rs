@@ -2,7 +2,7 @@
 
 use herm::brain::MemoryLayer;
 use herm::memory::layers::LayerEdit;
-use herm::memory::{EvolverChange, QueueRow};
+use herm::memory::{CandidateKind, EvolverChange, QueueRow, ReviewStatus};
 use serde_json::{Value, json};
 
 use super::*;
@@ -54,17 +54,18 @@ fn a_change_is_kept_under_its_step_if_the_step_happens() {
 fn the_queue_holds_a_thing_once() {
     let brains = TempBrains::new();
     let mut brain = brains.make("1");
-    let row = |id: &str, kind: &str, at: i64| QueueRow {
+    let row = |id: &str, kind: CandidateKind, at: i64| QueueRow {
         id: id.to_owned(),
-        kind: kind.to_owned(),
+        kind: kind.into(),
         skill: Some(slug("flat-one")),
-        status: "pending".to_owned(),
+        status: ReviewStatus::Pending.into(),
         entry: json!({ "title": id }),
         content: None,
         created_at: Timestamp(at),
         updated_at: Timestamp(at),
     };
-    let (late, early) = (row("a", "change", 2), QueueRow { content: Some("text".to_owned()), ..row("b", "memory", 1) });
+    let late = row("a", CandidateKind::Change, 2);
+    let early = QueueRow { content: Some("text".to_owned()), ..row("b", CandidateKind::Memory, 1) };
     let lock = brain.lock().clone();
     let enqueue =
         |brain: &mut Brain, row: &QueueRow| brain.write_evolver_rows(|notes| notes.enqueue(row)).expect("noted");
@@ -77,15 +78,18 @@ fn the_queue_holds_a_thing_once() {
     assert_eq!(brain.evolver_rows().queue(None, None).expect("a queue"), [listed, late.clone()]);
     assert_eq!(brain.evolver_rows().queued("b").expect("readable"), Some(early.clone()));
     assert_eq!(
-        brain.evolver_rows().queue(Some("pending"), Some("change")).expect("a queue"),
+        brain.evolver_rows().queue(Some(ReviewStatus::Pending), Some(CandidateKind::Change)).expect("a queue"),
         std::slice::from_ref(&late)
     );
     let set = brain.write_evolver_rows(|notes| {
-        Ok((notes.set_status("b", "accepted", Timestamp(9))?, notes.set_status("c", "x", EVER)?))
+        Ok((
+            notes.set_status("b", ReviewStatus::Accepted, Timestamp(9))?,
+            notes.set_status("c", ReviewStatus::Accepted, EVER)?,
+        ))
     });
     assert_eq!(set.expect("noted"), (true, false));
     // What is decided keeps no content.
-    let accepted = QueueRow { status: "accepted".to_owned(), updated_at: Timestamp(9), content: None, ..early };
+    let accepted = QueueRow { status: ReviewStatus::Accepted.into(), updated_at: Timestamp(9), content: None, ..early };
     assert_eq!(brain.evolver_rows().queued("b").expect("looked"), Some(accepted));
     assert_eq!(brain.evolver_rows().queued("c").expect("looked"), None);
     assert_eq!(brain.lock(), &lock, "nothing of it is content");

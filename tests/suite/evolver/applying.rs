@@ -4,8 +4,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use herm::brain::OnChanged;
-use herm::evolver::apply::{EvolverApproval, SkillApplyResult, SkillUpdate, apply};
-use herm::evolver::rollback::rollback;
+use herm::evolver::apply::{EvolverApproval, SkillApplyReason, SkillApplyResult, SkillUpdate, apply};
+use herm::evolver::rollback::{RollbackReason, rollback};
 use herm::evolver::verification::VerificationOptions;
 use herm::{Brain, Digest};
 use herm_tests::TempBrains;
@@ -56,7 +56,7 @@ fn what_nobody_approved_is_not_made() {
     let (change, step) = (change(&brain, "new"), last_step(&brain));
     let done =
         apply(&mut brain, &change, EvolverApproval::Missing, &VerificationOptions::default()).expect("an answer");
-    assert_eq!((done.applied, done.reason, last_step(&brain)), (false, "approval-required", step));
+    assert_eq!((done.applied, done.reason, last_step(&brain)), (false, SkillApplyReason::ApprovalRequired, step));
 }
 
 #[test]
@@ -66,9 +66,9 @@ fn a_digest_that_is_not_the_texts_is_refused_and_nothing_moves() {
     let step = last_step(&brain);
     let wrong = SkillUpdate { expected: Digest::of(b"another text"), ..change(&brain, "new") };
     let done = make(&mut brain, &wrong, &VerificationOptions::default());
-    assert_eq!((done.reason, last_step(&brain)), ("hash-mismatch", step));
+    assert_eq!((done.reason, last_step(&brain)), (SkillApplyReason::HashMismatch, step));
     let missing = SkillUpdate { skill: slug("nobody"), ..change(&brain, "new") };
-    assert_eq!(make(&mut brain, &missing, &VerificationOptions::default()).reason, "target-not-found");
+    assert_eq!(make(&mut brain, &missing, &VerificationOptions::default()).reason, SkillApplyReason::TargetNotFound);
 }
 
 #[test]
@@ -98,13 +98,16 @@ fn a_change_is_one_receipted_step_and_is_taken_back_as_one() {
     assert_eq!(file_of(&brain, "skills/pump/references/more.md").as_deref(), Some("more\n"));
     // The same again has nothing to do.
     let again = SkillUpdate { expected: digest_of(&brain, "pump"), ..change };
-    assert_eq!(make(&mut brain, &again, &VerificationOptions::default()).reason, "unchanged");
+    assert_eq!(make(&mut brain, &again, &VerificationOptions::default()).reason, SkillApplyReason::Unchanged);
     assert_eq!(last_step(&brain), step);
     let undone = rollback(&mut brain, step, OnChanged::Refuse).expect("an answer");
     assert!(undone.rolled_back, "{undone:?}");
     assert_eq!(text_of(&brain, "pump"), before);
     assert_eq!(file_of(&brain, "skills/pump/references/more.md"), None, "support files go with it");
-    assert_eq!(rollback(&mut brain, step, OnChanged::Refuse).expect("an answer").reason, "already-as-before");
+    assert_eq!(
+        rollback(&mut brain, step, OnChanged::Refuse).expect("an answer").reason,
+        RollbackReason::AlreadyAsBefore
+    );
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn a_rollback_over_a_changed_target_is_refused_unless_forced() {
     let two = change(&brain, "two");
     make(&mut brain, &two, &VerificationOptions::default());
     let refused = rollback(&mut brain, first, OnChanged::Refuse).expect("an answer");
-    assert_eq!((refused.rolled_back, refused.reason), (false, "target-changed"));
+    assert_eq!((refused.rolled_back, refused.reason), (false, RollbackReason::TargetChanged));
     assert_eq!(text_of(&brain, "pump"), two.content);
     assert!(rollback(&mut brain, first, OnChanged::Overwrite).expect("an answer").rolled_back);
     assert_eq!(text_of(&brain, "pump"), before);
@@ -134,7 +137,11 @@ fn what_does_not_verify_is_not_made() {
     {
         let done = rewrite(&mut brain, "new", &commands(None, Some(verify)));
         let verified = done.verify.as_ref().expect("verified");
-        assert_eq!((done.reason, verified.exit_code.map(|code| code != 0)), ("verify-failed", Some(true)), "{verify}");
+        assert_eq!(
+            (done.reason, verified.exit_code.map(|code| code != 0)),
+            (SkillApplyReason::VerifyFailed, Some(true)),
+            "{verify}"
+        );
         if code != 2 {
             assert_eq!(verified.exit_code, Some(code), "{verify}: {}", verified.output);
         }
@@ -150,7 +157,7 @@ fn a_verifier_that_cannot_be_started_is_a_failure_of_its_own() {
     let mut brain = with_pump(&brains);
     let gone = VerificationOptions { directory: Some(brains.path().join("gone")), ..commands(None, Some("true")) };
     let done = rewrite(&mut brain, "new", &gone);
-    assert_eq!((done.reason, done.verify.expect("verified").exit_code), ("verify-failed", Some(125)));
+    assert_eq!((done.reason, done.verify.expect("verified").exit_code), (SkillApplyReason::VerifyFailed, Some(125)));
 }
 
 #[test]
@@ -163,7 +170,7 @@ fn a_verifier_that_takes_too_long_is_ended_with_everything_it_started() {
         VerificationOptions { timeout: Some(Duration::from_millis(300)), ..commands(None, Some(verify.as_str())) };
     let done = rewrite(&mut brain, "new", &verification);
     let verified = done.verify.expect("verified");
-    assert_eq!((done.reason, verified.exit_code), ("verify-failed", Some(124)));
+    assert_eq!((done.reason, verified.exit_code), (SkillApplyReason::VerifyFailed, Some(124)));
     // Its grandchild went with it: nobody is left to leave the mark.
     let ps = std::process::Command::new("pgrep").args(["-f", &mark.display().to_string()]).output();
     assert!(ps.is_err() || ps.is_ok_and(|ps| ps.stdout.is_empty()), "something still runs");
@@ -261,10 +268,15 @@ fn of_eight_at_once_with_one_expected_digest_exactly_one_is_made() {
                 })
             })
             .collect();
-        let told: Vec<(i32, &str)> = threads.into_iter().map(|thread| thread.join().expect("joined")).collect();
-        let made: Vec<i32> = told.iter().filter(|(_, reason)| *reason == "applied").map(|(n, _)| *n).collect();
+        let told: Vec<(i32, SkillApplyReason)> =
+            threads.into_iter().map(|thread| thread.join().expect("joined")).collect();
+        let made: Vec<i32> =
+            told.iter().filter(|(_, reason)| *reason == SkillApplyReason::Applied).map(|(n, _)| *n).collect();
         assert_eq!(made.len(), 1, "round {round}: {told:?}");
-        assert!(told.iter().all(|(_, reason)| matches!(*reason, "applied" | "hash-mismatch")), "{told:?}");
+        assert!(
+            told.iter().all(|(_, reason)| matches!(reason, SkillApplyReason::Applied | SkillApplyReason::HashMismatch)),
+            "{told:?}"
+        );
         let brain = brains.open("1").expect("opened");
         assert!(text_of(&brain, "pump").contains(&format!("of {}", made[0])));
     }

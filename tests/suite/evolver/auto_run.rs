@@ -5,7 +5,8 @@ use herm::evolver::pass::{EvolverCandidateStatus, EvolverPassMode, EvolverPassOp
 use herm::evolver::prepare::{HARD_CAP, SUPPORT_PATH};
 use herm::evolver::select::{LexicalRanker, Ranker, RankerChain};
 use herm::evolver::verification::VerificationOptions;
-use herm::evolver::{EvolverApproval, EvolverPolicy, EvolverView};
+use herm::evolver::{EvolverApproval, EvolverPolicy, EvolverView, RollbackReason};
+use herm::memory::{CandidateKind, ReviewStatus};
 use herm::skill::CreatedBy;
 use herm::{Draft, StepKind};
 use herm_tests::TempBrains;
@@ -118,7 +119,7 @@ fn notes_that_a_person_took_out_do_not_come_back_on_the_same_evidence() {
     );
     // And a rollback of what is out already is remembered as one.
     let done = herm::evolver::rollback(&mut brain, step, herm::brain::OnChanged::Refuse).expect("an answer");
-    assert_eq!(done.reason, "already-as-before");
+    assert_eq!(done.reason, RollbackReason::AlreadyAsBefore);
     assert!(brain.evolver_rows().changes(None).expect("changes")[0].rolled_back_at.is_some());
 }
 
@@ -142,7 +143,7 @@ fn what_a_person_edited_by_hand_is_theirs_and_what_a_person_applied_stays_the_ag
     let mut brain = herm::Brain::open(&brains.layout(), &slug_id(), &opening).expect("opened");
     brain.adopt().expect("adopted");
     let run = pass(&mut brain, &applying());
-    let told: Vec<(&str, &str)> = run.candidates.iter().map(|one| (one.source.name(), one.reason.as_str())).collect();
+    let told: Vec<(&str, &str)> = run.candidates.iter().map(|one| (one.source.name(), super::told(one))).collect();
     assert_eq!(told, [("local-agent-created", "applied"), ("user", "source-not-agent-created")]);
 }
 
@@ -252,7 +253,8 @@ fn only_what_the_agent_wrote_is_written_and_the_rest_is_shown_for_review() {
     let held: Vec<&str> =
         run.candidates.iter().filter(|one| one.held.is_some()).map(|one| one.skill_name.as_str()).collect();
     assert_eq!(held, ["flat-one", "from-hub", "from-plugin", "of-user", "taken-over"]);
-    let queue = brain.evolver_rows().queue(Some("pending"), Some("change")).expect("the queue");
+    let queue =
+        brain.evolver_rows().queue(Some(ReviewStatus::Pending), Some(CandidateKind::Change)).expect("the queue");
     assert_eq!(queue.len(), 5);
     let before = super::text_of(&brain, "of-user");
     let row = queue.iter().find(|row| row.skill == Some(slug("of-user"))).expect("queued");
@@ -285,7 +287,7 @@ fn core_names_are_protected_until_they_are_allowed_by_name_and_dry_runs_show_the
     let brains = TempBrains::new();
     let mut brain = with_evidence(&brains, &["github-review", "pump"]);
     let dry = look(&brain, &EvolverPassOptions::default());
-    assert_eq!(dry.candidates[0].reason, "for review only: core-skill-auto-apply-protected");
+    assert_eq!(dry.candidates[0].reason.to_string(), "for review only: core-skill-auto-apply-protected");
     assert_eq!(dry.candidates[0].status, EvolverCandidateStatus::Planned);
     let run = pass(&mut brain, &applying());
     assert_eq!(
@@ -298,7 +300,7 @@ fn core_names_are_protected_until_they_are_allowed_by_name_and_dry_runs_show_the
     let allow = EvolverPolicy { allow: vec!["github-review".to_owned()], ..EvolverPolicy::default() };
     let run = pass(&mut brain, &EvolverPassOptions { policy: allow, ..applying() });
     assert_eq!(run.candidates[0].status, EvolverCandidateStatus::Applied);
-    assert_eq!(run.candidates[1].reason, "auto-apply-not-allowlisted");
+    assert_eq!(run.candidates[1].reason.to_string(), "auto-apply-not-allowlisted");
 }
 
 #[derive(Debug)]

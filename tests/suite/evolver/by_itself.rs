@@ -6,6 +6,7 @@ use herm::backend::ScriptedBackend;
 use herm::evolver::pass::{EvolverPassMode, EvolverPassOptions};
 use herm::evolver::{EvolverApproval, EvolverRoundOptions};
 use herm::harness::EvolverOptions;
+use herm::memory::ReviewStatus;
 use herm::{Harness, Task};
 use herm_tests::TempBrains;
 use herm_tests::brains::signer;
@@ -50,7 +51,7 @@ async fn it_holds_what_it_finds_unless_told_otherwise_and_only_once_in_a_while()
     harness.shutdown().await.expect("closed");
     let brain = brains.open("1").expect("opened");
     assert_eq!(text_of(&brain, "pump"), before);
-    assert_eq!(brain.evolver_rows().queue(Some("pending"), None).expect("a queue").len(), 1);
+    assert_eq!(brain.evolver_rows().queue(Some(ReviewStatus::Pending), None).expect("a queue").len(), 1);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use herm::evolver::apply::{EvolverApproval, SkillUpdate, apply};
 use herm::evolver::pass::{EvolverCandidateStatus, EvolverPassOptions};
-use herm::evolver::rollback::{DrillCheck, DrillReport, drill, drill_in_staging, rollback};
+use herm::evolver::rollback::{DrillCheck, DrillReport, DrillStatus, drill, drill_in_staging, rollback};
 use herm::evolver::verification::VerificationOptions;
 use herm::{Brain, ErrorKind};
 use herm_tests::TempBrains;
@@ -32,12 +32,12 @@ fn a_clean_drill_restores_what_was_and_leaves_the_brain_alone() {
     let (after, hash) = (text_of(&brain, "pump"), brain.lock().bundle_hash);
     let into = outside.path().join("drill");
     let drilled = drill(&mut brain, step, &into).expect("drilled");
-    assert_eq!((drilled.status, drilled.errors.len(), drilled.warnings.len()), ("pass", 0, 0));
+    assert_eq!((drilled.status, drilled.errors.len(), drilled.warnings.len()), (DrillStatus::Pass, 0, 0));
     assert_eq!(std::fs::read_to_string(into.join("skills/pump.md")).expect("restored"), before);
     assert_eq!((text_of(&brain, "pump"), brain.lock().bundle_hash, last_step(&brain)), (after, hash, step));
     let state = brain.evolver_rows().drill().expect("readable").expect("remembered");
     assert_eq!((state["manifest"].clone(), state["status"].clone()), (json!(step), json!("pass")));
-    assert_eq!(drill_in_staging(&mut brain, step).expect("again").status, "pass");
+    assert_eq!(drill_in_staging(&mut brain, step).expect("again").status, DrillStatus::Pass);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn support_files_are_part_of_the_drill() {
         apply(&mut brain, &change, EvolverApproval::Given, &VerificationOptions::default()).expect("applied").manifest;
     let into = outside.path().join("drill");
     let drilled = drill(&mut brain, step.expect("a step"), &into).expect("drilled");
-    assert_eq!((drilled.status, mark(&drilled, "support-files-recovery")), ("pass", DrillCheck::Pass));
+    assert_eq!((drilled.status, mark(&drilled, "support-files-recovery")), (DrillStatus::Pass, DrillCheck::Pass));
     let restored = std::fs::read_to_string(into.join("skills/dir-one/references/notes.md")).expect("restored");
     assert_eq!(restored, "notes\n");
 }
@@ -92,7 +92,11 @@ fn content_that_the_journal_lost_fails_the_drill_and_so_does_content_that_lies()
         damage(&brains, statement);
         let mut brain = brains.open("1").expect("opened");
         let drilled = drill(&mut brain, step, &outside.path().join("drill")).expect("drilled");
-        assert_eq!((drilled.status, mark(&drilled, "target-recovery")), ("fail", DrillCheck::Fail), "{statement}");
+        assert_eq!(
+            (drilled.status, mark(&drilled, "target-recovery")),
+            (DrillStatus::Fail, DrillCheck::Fail),
+            "{statement}"
+        );
         assert!(!drilled.errors.is_empty());
     }
 }
@@ -107,7 +111,7 @@ fn a_manifest_that_is_not_what_the_journal_has_fails_the_drill() {
     let mut brain = brains.open("1").expect("opened");
     let into = outside.path().join("drill");
     let drilled = drill(&mut brain, step, &into).expect("drilled");
-    assert_eq!(drilled.status, "fail");
+    assert_eq!(drilled.status, DrillStatus::Fail);
     assert_eq!(std::fs::read_dir(&into).expect("a listing").count(), 0, "nothing was written anywhere");
 }
 
@@ -130,7 +134,7 @@ fn evidence_that_was_let_go_since_is_a_warning() {
     brains.clock.advance_ms(100 * DAY);
     assert!(brain.prune_evidence(30, u64::MAX).expect("pruned") > 0);
     let drilled = drill(&mut brain, step, &outside.path().join("drill")).expect("drilled");
-    assert_eq!((drilled.status, mark(&drilled, "evidence-references")), ("partial", DrillCheck::Warn));
+    assert_eq!((drilled.status, mark(&drilled, "evidence-references")), (DrillStatus::Partial, DrillCheck::Warn));
     // Evidence is let go in time: that must not keep the gate shut for good.
     own(&mut brain, "valve");
     seen(&mut brain, "valve", &["!x", "!x"]);
@@ -157,7 +161,7 @@ fn where_drills_are_required_each_change_waits_for_the_drill_of_the_last() {
     brains.clock.advance_ms(1_000);
     seen(&mut brain, "a-one", &["!new"]);
     let stale = pass(&mut brain, &options);
-    assert_eq!(stale.candidates[0].reason, "restore-drill-required: restore-drill-stale");
+    assert_eq!(stale.candidates[0].reason.to_string(), "restore-drill-required: restore-drill-stale");
     // Without the rule it is a remark.
     let free = EvolverPassOptions { require_restore_drill: false, ..options.clone() };
     let run = pass(&mut brain, &free);

@@ -112,7 +112,7 @@ fn markers_that_are_not_one_pair_skip_the_skill_before_anything_is_written() {
         seen(&mut brain, "pump", &["!a", "b"]);
         let run = pass(&mut brain, &applying());
         assert_eq!(run.candidates[0].status, EvolverCandidateStatus::Skipped, "{body}");
-        assert!(run.candidates[0].reason.starts_with("markers-"), "{body}: {}", run.candidates[0].reason);
+        assert!(run.candidates[0].reason.to_string().starts_with("markers-"), "{body}: {}", run.candidates[0].reason);
         assert_eq!((text_of(&brain, "pump"), last_step(&brain)), (before, step), "{body}");
     }
 }

@@ -8,9 +8,9 @@ use herm::evolver::consolidation::pass::{self as merging, ConsolidationMemory, C
 use herm::evolver::pass::{EvolverPassMode, EvolverPassOptions};
 use herm::evolver::review_queue::{self, ReviewOutcome};
 use herm::evolver::verification::VerificationOptions;
-use herm::evolver::{EvolverApproval, EvolverPolicy, EvolverRoundOptions};
+use herm::evolver::{DrillStatus, EvolverApproval, EvolverPolicy, EvolverRoundOptions, SkillApplyReason};
 use herm::harness::EvolverOptions;
-use herm::memory::TrialState;
+use herm::memory::{ReviewStatus, TrialState};
 use herm::skill::{CreatedBy, SkillState};
 use herm::trial::pass::{TrialMemory, TrialScope};
 use herm::trial::sequential::TrialPolicy;
@@ -86,7 +86,7 @@ fn two_skills_that_say_the_same_become_one_in_one_step_and_undo_takes_it_back() 
 
     // It can be rolled back as a whole, and then it does not come back by itself.
     let drilled = herm::evolver::rollback::drill_in_staging(&mut brain, step + 1).expect("drilled");
-    assert_eq!(drilled.status, "pass", "{drilled:?}");
+    assert_eq!(drilled.status, DrillStatus::Pass, "{drilled:?}");
     brain.undo(step + 1, OnChanged::Refuse).expect("undone");
     assert_eq!((text_of(&brain, "lost-things"), text_of(&brain, "find-lost")), (kept, other));
     assert_eq!(brain.usage().expect("usage")[&slug("find-lost")].state, SkillState::Active);
@@ -123,11 +123,12 @@ fn a_merge_of_skills_that_changed_since_is_refused_and_replaced() {
     brain.edit(&mut draft).edit_skill(&slug("find-lost"), &reworded).expect("edited");
     brain.settle(&draft, StepKind::Maintenance, "reworded").expect("settled");
     let ReviewOutcome::Change(refused) = accept(&mut brain, &id) else { panic!("a change") };
-    assert_eq!((refused.applied, refused.reason), (false, "hash-mismatch"));
+    assert_eq!((refused.applied, refused.reason), (false, SkillApplyReason::HashMismatch));
     assert!(refused.detail.expect("why").contains("find-lost"));
     let [newer] = consolidate(&mut brain, &holding()).proposed.try_into().expect("one proposal");
     assert_ne!(newer, id);
-    assert_eq!(brain.evolver_rows().queued(&id).expect("read").expect("there").status, "superseded");
+    let status = brain.evolver_rows().queued(&id).expect("read").expect("there").status;
+    assert!(status == ReviewStatus::Superseded, "{status}");
     assert!(accept(&mut brain, &newer).is_done());
     assert!(text_of(&brain, "lost-things").contains("Gloves are in the drawer."));
 }

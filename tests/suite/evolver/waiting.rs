@@ -6,6 +6,7 @@ use herm::evolver::round::{self, EvolverRoundOptions};
 use herm::evolver::select::RankerChain;
 use herm::evolver::verification::VerificationOptions;
 use herm::evolver::{EvolverView, OutcomeVerdict, report};
+use herm::memory::ReviewStatus;
 use herm::{Brain, Draft, ErrorKind, StepKind, Timestamp};
 use herm_tests::TempBrains;
 use herm_tests::brains::{skill_text, slug};
@@ -17,7 +18,7 @@ fn holding() -> EvolverPassOptions {
 }
 
 fn waiting(brain: &Brain) -> Vec<String> {
-    let rows = brain.evolver_rows().queue(Some("pending"), None).expect("a queue");
+    let rows = brain.evolver_rows().queue(Some(ReviewStatus::Pending), None).expect("a queue");
     rows.into_iter().map(|row| row.id).collect()
 }
 
@@ -116,7 +117,7 @@ fn an_applied_change_supersedes_what_was_held_and_accepting_what_is_there_is_no_
     assert_eq!(pass(&mut brain, &applying()).candidates[0].status, EvolverCandidateStatus::Applied);
     assert!(waiting(&brain).is_empty());
     let row = brain.evolver_rows().queued(&id).expect("readable").expect("there");
-    assert_eq!((row.status.as_str(), row.content), ("superseded", None), "what is decided keeps no content");
+    assert_eq!((row.status, row.content), (ReviewStatus::Superseded.into(), None), "what is decided keeps no content");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! One gate for everything that writes skills without a person: what no agent made waits in the review queue.
 
 use herm::brain::OnChanged;
+use herm::evolver::SkillApplyReason;
 use herm::evolver::review_queue::{self, ReviewOutcome};
 use herm::evolver::verification::VerificationOptions;
-use herm::memory::QueueRow;
+use herm::memory::{CandidateKind, QueueRow, ReviewStatus};
 use herm::skill::CreatedBy;
 use herm::tool::SkillChange;
 use herm::{Brain, Draft, StepKind};
@@ -63,7 +64,7 @@ async fn run(brains: &TempBrains, words: Vec<String>, synthesis: &str) -> (herm:
 }
 
 pub(super) fn waiting(brains: &TempBrains) -> Vec<QueueRow> {
-    let rows = reader(brains).evolver_rows().queue(Some("pending"), None).expect("the queue");
+    let rows = reader(brains).evolver_rows().queue(Some(ReviewStatus::Pending), None).expect("the queue");
     rows.iter().map(|row| reader(brains).evolver_rows().queued(&row.id).expect("read").expect("there")).collect()
 }
 
@@ -100,7 +101,7 @@ async fn what_a_task_learned_changes_the_agents_own_skill_and_waits_for_a_person
         assert!(outcome.warnings.iter().any(|said| said.contains("waits for a person")), "{:?}", outcome.warnings);
         let queue = waiting(&brains);
         assert_eq!(queue.len(), number + 1);
-        assert!(queue.iter().any(|row| row.skill == Some(slug(name)) && row.kind == "change"));
+        assert!(queue.iter().any(|row| row.skill == Some(slug(name)) && row.kind == CandidateKind::Change));
     }
     let (outcome, _) =
         run(&brains, hard(), &lesson("update", "by-agent", "Counts. Use when asked.", "1. Count.")).await;
@@ -227,7 +228,7 @@ async fn what_was_changed_since_cannot_be_accepted_and_what_was_rejected_is_not_
     for row in waiting(&brains) {
         let accepted = accept(&brains, &row.id);
         assert!(
-            matches!(&accepted, ReviewOutcome::Change(applied) if applied.reason == "hash-mismatch"),
+            matches!(&accepted, ReviewOutcome::Change(applied) if applied.reason == SkillApplyReason::HashMismatch),
             "{accepted:?}"
         );
     }
@@ -454,7 +455,7 @@ async fn a_task_whose_changes_wait_replays_to_the_same_hash() {
     let seq = outcome.settled.expect("settled").version;
     // What a person says of it later is no part of the task.
     let mut brain = brains.open("1").expect("opened");
-    let waits = brain.evolver_rows().queue(Some("pending"), None).expect("the queue").remove(0).id;
+    let waits = brain.evolver_rows().queue(Some(ReviewStatus::Pending), None).expect("the queue").remove(0).id;
     review_queue::reject(&mut brain, &waits).expect("rejected");
     brain.close().expect("closed");
     let work = tempfile::tempdir().expect("a directory");
@@ -540,7 +541,7 @@ async fn an_archive_that_was_proposed_before_a_file_was_added_takes_nothing() {
         assert!(brains.file("1", &format!("skills/{name}/{file}")).exists(), "{name}");
         let accepted = accept(&brains, &id);
         assert!(
-            matches!(&accepted, ReviewOutcome::Change(applied) if applied.reason == "hash-mismatch"),
+            matches!(&accepted, ReviewOutcome::Change(applied) if applied.reason == SkillApplyReason::HashMismatch),
             "{accepted:?}"
         );
     }

@@ -14,7 +14,7 @@ use crate::checks::words;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug, sha256};
 use crate::layout;
-use crate::memory::QueueRow;
+use crate::memory::{CandidateKind, QueueRow, ReviewStatus, StoredWord};
 use crate::skill::change::{SkillAction, SkillProposal, SkillUpdate};
 use crate::skill::provenance::{PriorUndo, SkillFacts, SkillSource, SkillWriter, WriteObjection, WriteRuling, rule};
 use crate::skill::quotation::{QuotableTexts, QuotationProgress};
@@ -428,7 +428,7 @@ impl WorkingCopy {
             // A replay: what was decided since had no part in the task.
             return Ok(());
         }
-        let rows = self.brain()?.evolver_rows().queue(None, Some(QueueRow::CHANGE))?;
+        let rows = self.brain()?.evolver_rows().queue(None, Some(CandidateKind::Change))?;
         let (expected, content) = (json!(proposed.change.expected), json!(proposed.digest()));
         let is_it = |row: &QueueRow| {
             let about = &row.entry["metadata"];
@@ -436,10 +436,10 @@ impl WorkingCopy {
                 && about["expected_digest"] == expected
                 && about["content_digest"] == content
         };
-        let known = rows.iter().find(|row| is_it(row)).map(|row| row.status.as_str());
+        let known = rows.iter().find(|row| is_it(row)).map(|row| &row.status);
         match known {
-            Some("pending") => return Ok(()),
-            Some("rejected") => {
+            Some(StoredWord::Known(ReviewStatus::Pending)) => return Ok(()),
+            Some(StoredWord::Known(ReviewStatus::Rejected)) => {
                 return Err(Error::refused(format!("a person rejected this very change of skill {slug} before"))
                     .hint("go on without it"));
             }
@@ -449,7 +449,8 @@ impl WorkingCopy {
             return Err(Error::refused(format!("a person rejected a change of skill {slug} that says the same"))
                 .hint("go on without it"));
         }
-        let of_tasks = || rows.iter().filter(|row| row.status == "pending" && row.entry["metadata"]["by"] == "task");
+        let of_tasks =
+            || rows.iter().filter(|row| row.status == ReviewStatus::Pending && row.entry["metadata"]["by"] == "task");
         let of_skill = of_tasks().filter(|row| row.skill.as_ref() == Some(slug)).count();
         if of_skill >= MOST_WAITING_OF_SKILL || of_tasks().count() >= MOST_WAITING {
             return Err(Error::refused(format!(
@@ -465,7 +466,7 @@ impl WorkingCopy {
         let creates = proposed.act == SkillAction::Create;
         let is_asked = |row: &&QueueRow| {
             let of_skill = row.skill.as_ref() == Some(slug);
-            row.status == "rejected"
+            row.status == ReviewStatus::Rejected
                 && (of_skill || creates && row.entry["metadata"]["act"] == json!(SkillAction::Create))
         };
         let brain = self.brain()?;

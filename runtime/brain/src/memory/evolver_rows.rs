@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::db::{Database, sql};
+use super::review_states::{CandidateKind, ReviewStatus, StoredWord};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::Slug;
@@ -32,11 +33,11 @@ pub struct QueueRow {
     /// Its id; the same thing has the same one.
     pub id: String,
     /// What kind of thing it is.
-    pub kind: String,
+    pub kind: StoredWord<CandidateKind>,
     /// The skill it is about.
     pub skill: Option<Slug>,
     /// What became of it.
-    pub status: String,
+    pub status: StoredWord<ReviewStatus>,
     /// The queued candidate as JSON, with the fields of `ReviewCandidate` in `herm-learning`.
     pub entry: Value,
     /// The content that accepting it would write.
@@ -45,11 +46,6 @@ pub struct QueueRow {
     pub created_at: Timestamp,
     /// When its status last changed.
     pub updated_at: Timestamp,
-}
-
-impl QueueRow {
-    /// The kind of a change of a skill that is ready and waits for a person.
-    pub const CHANGE: &str = "change";
 }
 
 const QUEUE_COLUMNS: &str = "id, kind, skill, status, entry, content, created_at, updated_at";
@@ -115,7 +111,7 @@ impl EvolverRows<'_> {
     }
 
     /// What is queued, oldest first and without its content; of one status or one kind where they are named.
-    pub fn queue(&self, status: Option<&str>, kind: Option<&str>) -> Result<Vec<QueueRow>> {
+    pub fn queue(&self, status: Option<ReviewStatus>, kind: Option<CandidateKind>) -> Result<Vec<QueueRow>> {
         let failed = |source| sql("read memory.db", source);
         let mut statement = self
             .connection
@@ -124,7 +120,8 @@ impl EvolverRows<'_> {
                  AND (?2 IS NULL OR kind = ?2) ORDER BY created_at, id"
             ))
             .map_err(failed)?;
-        let mut rows = statement.query([status, kind]).map_err(failed)?;
+        let mut rows =
+            statement.query([status.map(ReviewStatus::name), kind.map(CandidateKind::name)]).map_err(failed)?;
         let mut queued = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
             queued.push(read_queued(row)?);
@@ -187,9 +184,9 @@ fn read_queued(row: &Row<'_>) -> Result<QueueRow> {
     let failed = |source| sql("read memory.db", source);
     Ok(QueueRow {
         id: row.get(0).map_err(failed)?,
-        kind: row.get(1).map_err(failed)?,
+        kind: StoredWord::read(row.get(1).map_err(failed)?),
         skill: row.get::<_, Option<String>>(2).map_err(failed)?.map(Slug::try_from).transpose()?,
-        status: row.get(3).map_err(failed)?,
+        status: StoredWord::read(row.get(3).map_err(failed)?),
         entry: json(&row.get::<_, String>(4).map_err(failed)?)?,
         content: row.get(5).map_err(failed)?,
         created_at: Timestamp(row.get(6).map_err(failed)?),
@@ -224,9 +221,9 @@ impl<'c> EvolverWriter<'c> {
             .and_then(|mut add| {
                 add.execute((
                     &row.id,
-                    &row.kind,
+                    row.kind.to_string(),
                     row.skill.as_ref().map(Slug::as_str),
-                    &row.status,
+                    row.status.to_string(),
                     row.entry.to_string(),
                     &row.content,
                     row.created_at.millis(),
@@ -245,8 +242,8 @@ impl<'c> EvolverWriter<'c> {
                  WHERE id = ?1 AND status = 'superseded'",
             )
             .and_then(|mut put| {
-                let entry = row.entry.to_string();
-                put.execute((&row.id, &row.status, entry, &row.content, row.updated_at.millis()))
+                let (status, entry) = (row.status.to_string(), row.entry.to_string());
+                put.execute((&row.id, status, entry, &row.content, row.updated_at.millis()))
             })
             .map(|changed| changed > 0)
             .map_err(|source| sql("write memory.db", source))
@@ -254,13 +251,13 @@ impl<'c> EvolverWriter<'c> {
 
     /// Says what became of something that is queued; whether there is such a thing. What it would have
     /// written is let go, unless it was rejected: then the like of it is not asked again.
-    pub fn set_status(&self, id: &str, status: &str, at: Timestamp) -> Result<bool> {
+    pub fn set_status(&self, id: &str, status: ReviewStatus, at: Timestamp) -> Result<bool> {
         self.connection
             .prepare_cached(
                 "UPDATE evolver_queue SET status = ?2, updated_at = ?3, \
                  content = CASE ?2 WHEN 'rejected' THEN content END WHERE id = ?1",
             )
-            .and_then(|mut put| put.execute((id, status, at.millis())))
+            .and_then(|mut put| put.execute((id, status.name(), at.millis())))
             .map(|changed| changed > 0)
             .map_err(|source| sql("write memory.db", source))
     }

@@ -45,14 +45,48 @@ impl EvolverApproval {
     }
 }
 
+/// Why a change was made, or was not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SkillApplyReason {
+    /// It was made.
+    Applied,
+    /// Everything is as the change would make it.
+    Unchanged,
+    /// Nobody approved it.
+    ApprovalRequired,
+    /// The skill is not where the change expects it.
+    TargetNotFound,
+    /// What the change would replace is not what it was made for.
+    HashMismatch,
+    /// A stage of the verification failed.
+    VerifyFailed,
+    /// The brain would break a rule with it.
+    RulesBroken,
+}
+
+impl SkillApplyReason {
+    /// The name that reports and the command have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Unchanged => "unchanged",
+            Self::ApprovalRequired => "approval-required",
+            Self::TargetNotFound => "target-not-found",
+            Self::HashMismatch => "hash-mismatch",
+            Self::VerifyFailed => "verify-failed",
+            Self::RulesBroken => "rules-broken",
+        }
+    }
+}
+
 /// What became of a change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SkillApplyResult {
     /// Whether it was made.
     pub applied: bool,
-    /// `applied`, `unchanged`, `approval-required`, `target-not-found`, `hash-mismatch`, `verify-failed` or
-    /// `rules-broken`; the command prints it.
-    pub reason: &'static str,
+    /// Why it was made or not; the command prints its name.
+    pub reason: SkillApplyReason,
     /// What exactly stood in the way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -78,7 +112,7 @@ pub struct SkillApplyResult {
 }
 
 impl SkillApplyResult {
-    fn refused(change: &SkillUpdate, reason: &'static str) -> Self {
+    fn refused(change: &SkillUpdate, reason: SkillApplyReason) -> Self {
         Self {
             applied: false,
             reason,
@@ -118,7 +152,8 @@ pub fn apply_proposed(
 ) -> Result<SkillApplyResult> {
     let change = &proposed.change;
     if approval == EvolverApproval::Missing {
-        return Ok(SkillApplyResult::refused(change, "approval-required").because("nobody approved it: say --approve"));
+        return Ok(SkillApplyResult::refused(change, SkillApplyReason::ApprovalRequired)
+            .because("nobody approved it: say --approve"));
     }
     let mut draft = Draft::new();
     let editor = brain.edit(&mut draft);
@@ -132,10 +167,10 @@ pub fn apply_proposed(
     let report = SkillApplyResult {
         target_path: Some(place.main.clone()),
         original_digest: Some(original),
-        ..SkillApplyResult::refused(change, "hash-mismatch")
+        ..SkillApplyResult::refused(change, SkillApplyReason::HashMismatch)
     };
     if proposed.act == SkillAction::Edit && proposed.merges.is_empty() && is_there(&editor, &place, change, original)? {
-        return Ok(SkillApplyResult { reason: "unchanged", ..report });
+        return Ok(SkillApplyResult { reason: SkillApplyReason::Unchanged, ..report });
     }
     if original != change.expected {
         let detail = format!("it has {original}, and the change was made for {}", change.expected);
@@ -155,12 +190,12 @@ pub fn apply_proposed(
     let files = match write(brain, &mut draft, proposed, &before) {
         Ok(files) => files,
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Refused | ErrorKind::Conflict) => {
-            return Ok(SkillApplyResult { reason: "rules-broken", ..report }.because(error.message()));
+            return Ok(SkillApplyResult { reason: SkillApplyReason::RulesBroken, ..report }.because(error.message()));
         }
         Err(error) => return Err(error),
     };
     if files.is_empty() {
-        return Ok(SkillApplyResult { reason: "unchanged", ..report });
+        return Ok(SkillApplyResult { reason: SkillApplyReason::Unchanged, ..report });
     }
     let new = report.new_digest;
     let mut manifest = manifest(brain, change, &place.main, original, new, &files);
@@ -174,7 +209,8 @@ pub fn apply_proposed(
     };
     if !verified.passed {
         let detail = format!("{} failed", verified.failed_stage.unwrap_or("the verification"));
-        return Ok(SkillApplyResult { reason: "verify-failed", verify: Some(verified), ..report }.because(detail));
+        return Ok(SkillApplyResult { reason: SkillApplyReason::VerifyFailed, verify: Some(verified), ..report }
+            .because(detail));
     }
     if let Some(fields) = manifest.as_object_mut() {
         fields.insert("verify".to_owned(), json!(verified));
@@ -189,7 +225,7 @@ pub fn apply_proposed(
     let step = Step { kind: StepKind::Evolve, summary: &summary, report: Some(&told), transcript: None };
     let settled = brain.settle_step(&draft, &step)?;
     if !settled.moved {
-        return Ok(SkillApplyResult { reason: "unchanged", verify: Some(verified), ..report });
+        return Ok(SkillApplyResult { reason: SkillApplyReason::Unchanged, verify: Some(verified), ..report });
     }
     for skill in [&change.skill].into_iter().chain(proposed.merges.iter().map(|merged| &merged.skill)) {
         if let Err(error) = review_queue::supersede(brain, skill) {
@@ -199,7 +235,7 @@ pub fn apply_proposed(
     }
     Ok(SkillApplyResult {
         applied: true,
-        reason: "applied",
+        reason: SkillApplyReason::Applied,
         verify: Some(verified),
         manifest: Some(brain.last_step()?),
         settled: Some(settled),
@@ -208,7 +244,7 @@ pub fn apply_proposed(
 }
 
 /// Where the skill of a change stands, or why the change cannot be made.
-fn find(editor: &Editor<'_>, proposed: &SkillProposal) -> Result<Result<SkillLocation, (&'static str, String)>> {
+fn find(editor: &Editor<'_>, proposed: &SkillProposal) -> Result<Result<SkillLocation, (SkillApplyReason, String)>> {
     let skill = &proposed.change.skill;
     let active = store::find(editor, skill)?;
     let archived = store::archived_skills(&editor.below(layout::ARCHIVE_DIR)?);
@@ -219,15 +255,17 @@ fn find(editor: &Editor<'_>, proposed: &SkillProposal) -> Result<Result<SkillLoc
     Ok(match (proposed.act, active, archived) {
         (SkillAction::Edit | SkillAction::Archive, Some(place), _) => Ok(place),
         (SkillAction::Edit | SkillAction::Archive, None, _) => {
-            Err(("target-not-found", format!("there is no skill {skill}")))
+            Err((SkillApplyReason::TargetNotFound, format!("there is no skill {skill}")))
         }
         (SkillAction::Create, None, None) => {
             Ok(SkillLocation { slug: skill.clone(), main: layout::flat_skill(skill)?, form: Form::Flat })
         }
         (SkillAction::Restore, None, Some(place)) => Ok(place),
-        (SkillAction::Restore, None, None) => Err(("target-not-found", format!("skill {skill} is not in the archive"))),
+        (SkillAction::Restore, None, None) => {
+            Err((SkillApplyReason::TargetNotFound, format!("skill {skill} is not in the archive")))
+        }
         (SkillAction::Create | SkillAction::Restore, _, _) => {
-            Err(("hash-mismatch", format!("skill {skill} is there by now")))
+            Err((SkillApplyReason::HashMismatch, format!("skill {skill} is there by now")))
         }
     })
 }

@@ -18,6 +18,40 @@ pub const START: &str = "<!-- curator-evolver:auto:start -->";
 /// The line that ends the block.
 pub const END: &str = "<!-- curator-evolver:auto:end -->";
 
+/// What is wrong with the markers of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockFlaw {
+    /// There are more of one than of the other.
+    Unbalanced,
+    /// A pair stands inside another.
+    Nested,
+    /// The block ends before it begins.
+    Reversed,
+    /// There are several pairs.
+    Repeated,
+    /// A marker shares its line with other text.
+    Inline,
+    /// The pair stands inside a fenced piece of code.
+    Fenced,
+    /// What stands between them is not what the evolver wrote.
+    NotOurs,
+}
+
+impl BlockFlaw {
+    /// The name that reports of passes have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unbalanced => "markers-unbalanced",
+            Self::Nested => "markers-nested",
+            Self::Reversed => "markers-reversed",
+            Self::Repeated => "markers-repeated",
+            Self::Inline => "markers-inline",
+            Self::Fenced => "markers-fenced",
+            Self::NotOurs => "markers-not-ours",
+        }
+    }
+}
+
 /// What there is of a block in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlockMatch {
@@ -25,10 +59,8 @@ pub enum BlockMatch {
     None,
     /// One block: from its first marker to the end of its last, without the line break behind it.
     One(Range<usize>),
-    /// Markers that are not one pair, and why: `markers-unbalanced`, `markers-nested`,
-    /// `markers-reversed`, `markers-repeated`, `markers-inline` where one shares its line, or
-    /// `markers-fenced` where the pair stands inside a fenced piece of code.
-    Broken(&'static str),
+    /// Markers that are not one pair, and why.
+    Broken(BlockFlaw),
 }
 
 /// Finds the block of a text. A marker counts wherever it stands.
@@ -49,20 +81,20 @@ pub fn find(text: &str) -> BlockMatch {
     let range = match (starts.as_slice(), ends.as_slice()) {
         ([], []) => return BlockMatch::None,
         ([start], [end]) if start < end => *start..*end + END.len(),
-        (starts, ends) if starts.len() != ends.len() => return BlockMatch::Broken("markers-unbalanced"),
+        (starts, ends) if starts.len() != ends.len() => return BlockMatch::Broken(BlockFlaw::Unbalanced),
         // The n-th end must come after the n-th start, or something was ended that had not begun.
         (starts, ends) if starts.iter().zip(ends).any(|(start, end)| end < start) => {
-            return BlockMatch::Broken("markers-reversed");
+            return BlockMatch::Broken(BlockFlaw::Reversed);
         }
         (starts, ends) if starts.iter().skip(1).zip(ends).any(|(start, end)| start < end) => {
-            return BlockMatch::Broken("markers-nested");
+            return BlockMatch::Broken(BlockFlaw::Nested);
         }
-        _ => return BlockMatch::Broken("markers-repeated"),
+        _ => return BlockMatch::Broken(BlockFlaw::Repeated),
     };
     if is_inline {
-        BlockMatch::Broken("markers-inline")
+        BlockMatch::Broken(BlockFlaw::Inline)
     } else if is_fenced(text, &range) {
-        BlockMatch::Broken("markers-fenced")
+        BlockMatch::Broken(BlockFlaw::Fenced)
     } else {
         BlockMatch::One(range)
     }
@@ -118,21 +150,21 @@ fn is_alone(text: &str, marker: Range<usize>) -> bool {
 ///
 /// The block is taken literally and gets the line breaks of the text. Where the text does not end with
 /// a line break, the block does not either, so that [`remove`] gives back exactly what was there.
-pub fn put(text: &str, block: &str) -> Result<String, &'static str> {
+pub fn put(text: &str, block: &str) -> Result<String, BlockFlaw> {
     put_at(text, &find(text), block)
 }
 
 /// [`put`] into a text whose block was looked for already.
-pub(super) fn put_at(text: &str, found: &BlockMatch, block: &str) -> Result<String, &'static str> {
+pub(super) fn put_at(text: &str, found: &BlockMatch, block: &str) -> Result<String, BlockFlaw> {
     let line_break = line_break(text);
     let lines = block.lines().collect::<Vec<_>>().join(line_break);
     match find(&lines) {
         BlockMatch::One(range) if range == (0..lines.len()) => {}
-        BlockMatch::Broken(reason) => return Err(reason),
-        BlockMatch::None | BlockMatch::One(_) => return Err("markers-unbalanced"),
+        BlockMatch::Broken(flaw) => return Err(flaw),
+        BlockMatch::None | BlockMatch::One(_) => return Err(BlockFlaw::Unbalanced),
     }
     match found {
-        BlockMatch::Broken(reason) => Err(reason),
+        BlockMatch::Broken(flaw) => Err(*flaw),
         BlockMatch::One(range) => {
             Ok([text.get(..range.start).unwrap_or_default(), &lines, text.get(range.end..).unwrap_or_default()]
                 .concat())
@@ -147,10 +179,10 @@ pub(super) fn put_at(text: &str, found: &BlockMatch, block: &str) -> Result<Stri
 ///
 /// For every text without a block, `remove(put(text, block))` is that text again. A text that was
 /// edited around the block since then loses the block and one blank line, and nothing else.
-pub fn remove(text: &str) -> Result<String, &'static str> {
+pub fn remove(text: &str) -> Result<String, BlockFlaw> {
     let range = match find(text) {
         BlockMatch::None => return Ok(text.to_owned()),
-        BlockMatch::Broken(reason) => return Err(reason),
+        BlockMatch::Broken(flaw) => return Err(flaw),
         BlockMatch::One(range) => range,
     };
     let line_break = line_break(text);

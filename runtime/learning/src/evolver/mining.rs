@@ -15,11 +15,11 @@ use serde_json::{Map, Value, json};
 use super::failure;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, Slug};
-use crate::memory::QueueRow;
 use crate::redact::redact;
 use crate::skill::change::SkillProposal;
 use crate::text;
 
+pub use crate::memory::{CandidateKind, ReviewStatus};
 pub use lines::{MAX_LINE_BYTES, MAX_LINES, MiningReport, read_lines};
 pub use observation::{MiningObservation, from_evidence};
 
@@ -39,102 +39,6 @@ const ID_DIGITS: usize = 32;
 pub(super) const CONSOLIDATION: &str = "consolidation";
 /// Characters of the observation that a title shows.
 const TITLE_EXCERPT: usize = 60;
-
-/// What kind of work a candidate is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CandidateKind {
-    /// A skill that exists should say more, or be split.
-    SkillUpdate,
-    /// A way of working that no skill holds yet.
-    SkillNew,
-    /// Something to remember in every session.
-    Memory,
-    /// A failure to play again until it works.
-    ReplayBenchmark,
-    /// Nothing to do: the observation teaches nothing.
-    Ignore,
-    /// A change that is ready and waits for a person to accept it.
-    Change,
-    /// A change whose skill did worse since: accepting takes it back.
-    Rollback,
-}
-
-impl CandidateKind {
-    /// All kinds, in the order of their declaration.
-    pub const ALL: [Self; 7] = [
-        Self::SkillUpdate,
-        Self::SkillNew,
-        Self::Memory,
-        Self::ReplayBenchmark,
-        Self::Ignore,
-        Self::Change,
-        Self::Rollback,
-    ];
-
-    /// The name that candidates, the queue and the commands have for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::SkillUpdate => "skill_update",
-            Self::SkillNew => "skill_new",
-            Self::Memory => "memory",
-            Self::ReplayBenchmark => "replay_benchmark",
-            Self::Ignore => "ignore",
-            Self::Change => QueueRow::CHANGE,
-            Self::Rollback => "rollback",
-        }
-    }
-}
-
-impl std::str::FromStr for CandidateKind {
-    type Err = Error;
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            Error::invalid(format!("{:?} is not a kind of candidate", text::line(name, 40)))
-                .hint(format!("there are {}", Self::ALL.map(Self::name).join(", ")))
-        })
-    }
-}
-
-/// What a person decided about a candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReviewStatus {
-    /// No person has decided yet.
-    #[default]
-    Pending,
-    /// It shall be done.
-    Accepted,
-    /// A person said no: it shall not be done.
-    Rejected,
-    /// Nothing, and a newer one took its place.
-    Superseded,
-}
-
-impl ReviewStatus {
-    /// All states, in the order of their declaration.
-    pub const ALL: [Self; 4] = [Self::Pending, Self::Accepted, Self::Rejected, Self::Superseded];
-
-    /// The name that the queue and the commands have for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Accepted => "accepted",
-            Self::Rejected => "rejected",
-            Self::Superseded => "superseded",
-        }
-    }
-}
-
-impl std::str::FromStr for ReviewStatus {
-    type Err = Error;
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|status| status.name() == name).ok_or_else(|| {
-            Error::invalid(format!("{:?} is not a status of the queue", text::line(name, 40)))
-                .hint(format!("there are {}", Self::ALL.map(Self::name).join(", ")))
-        })
-    }
-}
 
 /// Work for a person to decide about.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -28,12 +28,12 @@ pub mod variants;
 pub mod verification;
 mod view;
 
-pub use apply::{EvolverApproval, SkillApplyResult, SkillUpdate, apply, apply_proposed};
+pub use apply::{EvolverApproval, SkillApplyReason, SkillApplyResult, SkillUpdate, apply, apply_proposed};
 pub use lessons::{FailureLesson, lessons};
 pub use outcome::{Estimate, OutcomeComparison, OutcomeSample, OutcomeSide, OutcomeVerdict, compare};
-pub use policy::{EvolverPolicy, SkillSource};
-pub use prepare::{PrepareSkip, PreparedSkill, SizeStrategy, SupportFile, prepare, structural};
-pub use rollback::{drill, rollback};
+pub use policy::{EvolverObjection, EvolverPolicy, SkillSource};
+pub use prepare::{PrepareSkip, PrepareSkipReason, PreparedSkill, SizeStrategy, SupportFile, prepare, structural};
+pub use rollback::{DrillStatus, RollbackReason, drill, rollback};
 pub use round::{EvolverRoundOptions, EvolverRoundReport};
 pub use sanitize::sanitize;
 pub use variants::{Guidance, Variant, VariantSpec};

@@ -2,6 +2,7 @@
 //! the operator allows it, the changes themselves, each a step of its own.
 
 mod plan;
+mod reason;
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use super::EvidenceCounts;
 use super::apply::{self, EvolverApproval, SkillApplyResult, SkillUpdate};
 use super::mining::ReviewStatus;
-use super::policy::{EvolverPolicy, NOT_AGENT_CREATED, SkillSource};
+use super::policy::{EvolverObjection, EvolverPolicy, SkillSource};
 use super::prepare::SizeStrategy;
 use super::review_queue::{self, QueuedReview};
 use super::rollback::{self, DrillGate};
@@ -19,13 +20,12 @@ use super::select::{RankedSkill, RankerChain, Selection};
 use super::variants::Variant;
 use super::verification::VerificationOptions;
 use super::view::EvolverView;
+pub use reason::EvolverCandidateReason;
+
 use crate::brain::Brain;
 use crate::error::{Error, Result};
 use crate::ids::{Digest, RelPath, Slug};
 use crate::skill::provenance::{SkillWriter, WriteRuling};
-
-/// Why a skill is not changed whose last change is on trial.
-pub const ON_TRIAL: &str = "last-change-on-trial";
 
 /// The schema of a run's report.
 pub const RUN_SCHEMA: &str = "herm/evolver-run/v1";
@@ -141,8 +141,8 @@ pub struct EvolverCandidate {
     pub source_writable: bool,
     /// What became of it.
     pub status: EvolverCandidateStatus,
-    /// Why it has this status: the name of a rule, or an error's message.
-    pub reason: String,
+    /// Why it has this status.
+    pub reason: EvolverCandidateReason,
     /// The new text and its variants; none where nothing was prepared.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlannedSkillUpdate>,
@@ -275,13 +275,14 @@ pub fn run(
                 Ok(WriteRuling::Propose(_)) => propose(brain, options, candidate, &change),
                 Ok(WriteRuling::Refuse(_)) => {
                     (candidate.status, candidate.reason) =
-                        (EvolverCandidateStatus::Skipped, "undone-needs-a-person".to_owned());
+                        (EvolverCandidateStatus::Skipped, EvolverCandidateReason::UndoneNeedsPerson);
                     Ok(())
                 }
             };
             if let Err(error) = done {
                 // Said with what was done before it, which stands.
-                (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, error.message().to_owned());
+                (candidate.status, candidate.reason) =
+                    (EvolverCandidateStatus::Skipped, EvolverCandidateReason::Error(error.message().to_owned()));
                 run.error = Some(error.message().to_owned());
                 break;
             }
@@ -297,7 +298,7 @@ pub fn run(
         run.candidates.extend(beyond(brain, &tried)?.candidates);
     }
     for candidate in run.candidates.iter_mut().filter(|one| one.change.is_some() || one.proposal.is_some()) {
-        (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, "not-reached".to_owned());
+        (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, EvolverCandidateReason::NotReached);
     }
     run.count();
     Ok(run)
@@ -313,7 +314,8 @@ fn propose(
     let held = review_queue::enqueue_update(brain, change, &format!("skill {} is not the agent's own", change.skill))?;
     candidate.hold(held);
     if options.mode == EvolverPassMode::ApplyLowRisk && candidate.status == EvolverCandidateStatus::Pending {
-        (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, NOT_AGENT_CREATED.to_owned());
+        (candidate.status, candidate.reason) =
+            (EvolverCandidateStatus::Skipped, EvolverCandidateReason::Objection(EvolverObjection::NotAgentCreated));
     }
     Ok(())
 }
@@ -328,24 +330,22 @@ fn carry_out(
     match options.mode {
         EvolverPassMode::DryRun => {}
         EvolverPassMode::Pending => {
-            let held = review_queue::enqueue_update(brain, change, &candidate.reason)?;
+            let held = review_queue::enqueue_update(brain, change, &candidate.reason.to_string())?;
             candidate.hold(held);
         }
-        EvolverPassMode::ApplyLowRisk if let Some(why) = drill_missing(brain, options)? => {
-            (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, why);
+        EvolverPassMode::ApplyLowRisk if let Some(gate) = drill_missing(brain, options)? => {
+            (candidate.status, candidate.reason) =
+                (EvolverCandidateStatus::Skipped, EvolverCandidateReason::DrillRequired(gate));
         }
         // Changed again, it would never be known what the change was worth.
         EvolverPassMode::ApplyLowRisk if rollback::change_on_trial(brain, &change.skill)?.is_some() => {
-            (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, ON_TRIAL.to_owned());
+            (candidate.status, candidate.reason) = (EvolverCandidateStatus::Skipped, EvolverCandidateReason::OnTrial);
         }
         EvolverPassMode::ApplyLowRisk => {
             let applied = apply::apply(brain, change, options.approval.of_a_pass(), &options.verification)?;
             candidate.status =
                 if applied.applied { EvolverCandidateStatus::Applied } else { EvolverCandidateStatus::Skipped };
-            candidate.reason = match applied.reason {
-                "approval-required" => "auto-approval-required".to_owned(),
-                reason => reason.to_owned(),
-            };
+            candidate.reason = applied.reason.into();
             candidate.apply_result = Some(applied);
         }
     }
@@ -359,20 +359,23 @@ impl EvolverCandidate {
     }
 
     fn hold(&mut self, held: QueuedReview) {
-        (self.status, self.reason) = match held.status == ReviewStatus::Pending.name() {
-            true => (EvolverCandidateStatus::Pending, format!("held as {}", held.id)),
-            false => (EvolverCandidateStatus::Skipped, format!("{}-before: {}", held.status, held.id)),
+        (self.status, self.reason) = match held.status == ReviewStatus::Pending {
+            true => (EvolverCandidateStatus::Pending, EvolverCandidateReason::Held(held.id.clone())),
+            false => {
+                let (status, id) = (held.status, held.id.clone());
+                (EvolverCandidateStatus::Skipped, EvolverCandidateReason::DecidedBefore { status, id })
+            }
         };
         self.held = Some(held.id);
     }
 }
 
-/// Why a change must wait for a drill. Asked before each: the one before it is not drilled yet.
-pub(super) fn drill_missing(brain: &Brain, options: &EvolverPassOptions) -> Result<Option<String>> {
+/// What keeps a change waiting for a drill. Asked before each: the one before it is not drilled yet.
+pub(super) fn drill_missing(brain: &Brain, options: &EvolverPassOptions) -> Result<Option<DrillGate>> {
     if !options.require_restore_drill {
         return Ok(None);
     }
     let rows = brain.evolver_rows();
     let gate = DrillGate::judge(&rows.changes(None)?, rows.drill()?.as_ref());
-    Ok((!gate.is_open()).then(|| format!("restore-drill-required: {}", gate.name())))
+    Ok((!gate.is_open()).then_some(gate))
 }

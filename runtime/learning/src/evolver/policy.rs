@@ -5,11 +5,33 @@ use crate::ids::Slug;
 pub use crate::skill::provenance::SkillSource;
 use crate::skill::provenance::{PriorUndo, SkillFacts, SkillWriter, WriteObjection, WriteRuling, rule};
 
-/// Why a skill that no agent made is not changed without a person.
-pub const NOT_AGENT_CREATED: &str = "source-not-agent-created";
+/// Why a skill is not changed without a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvolverObjection {
+    /// It is pinned: it is not even brought up for review.
+    Pinned,
+    /// No agent made it.
+    NotAgentCreated,
+    /// The operator keeps it out by name.
+    Blocklisted,
+    /// The operator allows some by name, and not this one.
+    NotAllowlisted,
+    /// It is a core skill, and not allowed by name.
+    CoreSkill,
+}
 
-/// Why a pinned skill is not changed.
-pub const PINNED: &str = "pinned-skill";
+impl EvolverObjection {
+    /// The name that the reports of passes have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pinned => "pinned-skill",
+            Self::NotAgentCreated => "source-not-agent-created",
+            Self::Blocklisted => "auto-apply-blocklisted",
+            Self::NotAllowlisted => "auto-apply-not-allowlisted",
+            Self::CoreSkill => "core-skill-auto-apply-protected",
+        }
+    }
+}
 
 /// Names that are left alone unless they are allowed by name: what many other skills rest on.
 const CORE: [&str; 14] = [
@@ -48,23 +70,23 @@ impl Default for EvolverPolicy {
 
 impl EvolverPolicy {
     /// Why a skill is not changed without a person; `None` where it may be.
-    pub fn objection(&self, slug: &Slug, facts: SkillFacts) -> Option<&'static str> {
+    pub fn objection(&self, slug: &Slug, facts: SkillFacts) -> Option<EvolverObjection> {
         let name = slug.as_str();
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
         let allowed = any(&self.allow);
         match rule(SkillWriter::Evolver, Some(facts), PriorUndo::Nothing) {
             WriteRuling::Allow => {}
-            WriteRuling::Refuse(WriteObjection::Pinned) => return Some(PINNED),
-            WriteRuling::Propose(_) | WriteRuling::Refuse(_) => return Some(NOT_AGENT_CREATED),
+            WriteRuling::Refuse(WriteObjection::Pinned) => return Some(EvolverObjection::Pinned),
+            WriteRuling::Propose(_) | WriteRuling::Refuse(_) => return Some(EvolverObjection::NotAgentCreated),
         }
         if any(&self.block) {
-            return Some("auto-apply-blocklisted");
+            return Some(EvolverObjection::Blocklisted);
         }
         if !self.allow.is_empty() && !allowed {
-            return Some("auto-apply-not-allowlisted");
+            return Some(EvolverObjection::NotAllowlisted);
         }
         let core = CORE.iter().any(|pattern| matches(pattern, name));
-        (self.protect_core_skills && core && !allowed).then_some("core-skill-auto-apply-protected")
+        (self.protect_core_skills && core && !allowed).then_some(EvolverObjection::CoreSkill)
     }
 }
 
@@ -97,13 +119,14 @@ mod tests {
         for (made_by, source, objection) in makers {
             assert_eq!(SkillSource::of(made_by), source);
             let facts = |pinned| SkillFacts { source, pinned };
-            assert_eq!(EvolverPolicy::default().objection(&slug("pump"), facts(false)), objection, "{source:?}");
-            assert_eq!(EvolverPolicy::default().objection(&slug("pump"), facts(true)), Some("pinned-skill"));
+            let named =
+                |pinned| EvolverPolicy::default().objection(&slug("pump"), facts(pinned)).map(EvolverObjection::name);
+            assert_eq!((named(false), named(true)), (objection, Some("pinned-skill")), "{source:?}");
         }
         // No entry of a list allows that.
         let all = EvolverPolicy { allow: vec!["*".to_owned()], ..EvolverPolicy::default() };
         let hub = SkillFacts { source: SkillSource::Hub, pinned: false };
-        assert_eq!(all.objection(&slug("pump"), hub), Some("source-not-agent-created"));
+        assert_eq!(all.objection(&slug("pump"), hub), Some(EvolverObjection::NotAgentCreated));
     }
 
     #[test]
@@ -124,7 +147,8 @@ mod tests {
             (policy(&[], &["p?mp"], true), "pumps", None),
         ];
         for (policy, name, objection) in cases {
-            assert_eq!(policy.objection(&slug(name), own), objection, "{policy:?} {name}");
+            let found = policy.objection(&slug(name), own).map(EvolverObjection::name);
+            assert_eq!(found, objection, "{policy:?} {name}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! short block and a file beside the skill where the text would grow too long, or not at all.
 
 use super::Brief;
-use super::block::{self, BlockLines, BlockMatch, Form, Rendered};
+use super::block::{self, BlockFlaw, BlockLines, BlockMatch, Form, Rendered};
 use super::lessons::FailureLesson;
 use super::variants::VariantSpec;
 use crate::skill::{Document, Rule, rules};
@@ -64,14 +64,39 @@ impl PreparedSkill {
     }
 }
 
-/// Nothing failed again and again: a list of calls that went well helps nobody.
-pub const NOTHING_TO_SAY: &str = "nothing-to-say";
+/// What keeps a skill's text from being written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrepareSkipReason {
+    /// It is longer than [`HARD_CAP`], or would be.
+    HardCap,
+    /// Its markers are not one pair of the evolver's.
+    Markers(BlockFlaw),
+    /// Nothing failed again and again: a list of calls that went well helps nobody.
+    NothingToSay,
+}
+
+impl PrepareSkipReason {
+    /// The name that reports of passes have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HardCap => "skill-content-hard-cap",
+            Self::Markers(flaw) => flaw.name(),
+            Self::NothingToSay => "nothing-to-say",
+        }
+    }
+}
+
+impl serde::Serialize for PrepareSkipReason {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
 
 /// Why a skill's text is left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct PrepareSkip {
-    /// `skill-content-hard-cap`, what is wrong with the markers (`markers-…`), or [`NOTHING_TO_SAY`].
-    pub reason: &'static str,
+    /// What keeps it from being written.
+    pub reason: PrepareSkipReason,
 }
 
 /// The skill's new text; without a lesson it is not written. `has_support` says whether a file from an earlier pass lies
@@ -103,7 +128,7 @@ impl<'a> Subject<'a> {
     pub(super) fn new(text: &'a str, brief: &'a Brief<'a>, lessons: &'a [FailureLesson], has_support: bool) -> Self {
         let notes = BlockLines::new(brief.rows);
         let found = match block::find(text) {
-            BlockMatch::One(range) if !block::is_ours(text, &range) => BlockMatch::Broken("markers-not-ours"),
+            BlockMatch::One(range) if !block::is_ours(text, &range) => BlockMatch::Broken(BlockFlaw::NotOurs),
             found => found,
         };
         Self { text, brief, lessons, has_support, chars: text.chars().count(), found, notes }
@@ -112,13 +137,13 @@ impl<'a> Subject<'a> {
     /// The new text, without the file beside it, and what of the evidence is in it.
     pub(super) fn prepare(&self, spec: &VariantSpec) -> Result<(PreparedSkill, Rendered), PrepareSkip> {
         if self.chars > HARD_CAP {
-            return Err(PrepareSkip { reason: "skill-content-hard-cap" });
+            return Err(PrepareSkip { reason: PrepareSkipReason::HardCap });
         }
-        if let BlockMatch::Broken(reason) = self.found {
-            return Err(PrepareSkip { reason });
+        if let BlockMatch::Broken(flaw) = self.found {
+            return Err(PrepareSkip { reason: PrepareSkipReason::Markers(flaw) });
         }
         if self.lessons.is_empty() {
-            return Err(PrepareSkip { reason: NOTHING_TO_SAY });
+            return Err(PrepareSkip { reason: PrepareSkipReason::NothingToSay });
         }
         if !spec.force_spill {
             let (content, rendered) = self.with_block(spec, Form::Full)?;
@@ -130,14 +155,15 @@ impl<'a> Subject<'a> {
         let (content, rendered) = self.with_block(spec, Form::Compact)?;
         let chars = content.chars().count();
         if chars > HARD_CAP {
-            return Err(PrepareSkip { reason: "skill-content-hard-cap" });
+            return Err(PrepareSkip { reason: PrepareSkipReason::HardCap });
         }
         Ok((self.prepared(content, chars, SizeStrategy::Spilled), rendered))
     }
 
     fn with_block(&self, spec: &VariantSpec, form: Form) -> Result<(String, Rendered), PrepareSkip> {
         let rendered = block::rendered(self.brief, self.lessons, spec, form, &self.notes);
-        let content = block::put_at(self.text, &self.found, &rendered.text).map_err(|reason| PrepareSkip { reason })?;
+        let content = block::put_at(self.text, &self.found, &rendered.text)
+            .map_err(|flaw| PrepareSkip { reason: PrepareSkipReason::Markers(flaw) })?;
         Ok((content, rendered))
     }
 
@@ -202,8 +228,8 @@ pub fn structural(text: &str) -> Result<(), String> {
     if chars > HARD_CAP {
         return Err(format!("the skill has {chars} characters; the most is {HARD_CAP}"));
     }
-    if let BlockMatch::Broken(reason) = block::find(text) {
-        return Err(format!("the block's markers are not one pair: {reason}"));
+    if let BlockMatch::Broken(flaw) = block::find(text) {
+        return Err(format!("the block's markers are not one pair: {}", flaw.name()));
     }
     let document = Document::read(text.as_bytes()).map_err(|unreadable| unreadable.reason)?;
     if !text.trim_start_matches('\u{feff}').starts_with("---") {

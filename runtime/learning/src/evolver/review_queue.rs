@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::apply::{self, EvolverApproval, SkillApplyResult};
+use super::apply::{self, EvolverApproval, SkillApplyReason, SkillApplyResult};
 use super::mining::{self, CandidateKind, ReviewCandidate, ReviewStatus};
 use super::report::ChangeOutcome;
 use super::rollback::{self, RollbackReport};
@@ -14,7 +14,7 @@ use crate::brain::{Brain, OnChanged};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Slug};
-use crate::memory::{EvidenceView, EvolverRows, EvolverWriter, QueueRow};
+use crate::memory::{EvidenceView, EvolverRows, EvolverWriter, QueueRow, StoredWord};
 use crate::skill::change::{SkillProposal, SkillUpdate};
 use crate::trial::paired::PairedSummary;
 
@@ -27,7 +27,7 @@ pub struct QueuedReview {
     /// Its id in the queue.
     pub id: String,
     /// What a person said of it so far: one that was rejected is not brought up again.
-    pub status: String,
+    pub status: StoredWord<ReviewStatus>,
 }
 
 /// What is decided about changes of skills, and what waits.
@@ -36,7 +36,7 @@ pub(super) struct Decisions(Vec<QueueRow>);
 
 impl Decisions {
     pub(super) fn read(rows: &EvolverRows<'_>) -> Result<Self> {
-        rows.queue(None, Some(CandidateKind::Change.name())).map(Self)
+        rows.queue(None, Some(CandidateKind::Change)).map(Self)
     }
 
     /// What stands of a skill on evidence up to `last`: a person's no, or a change of this very text that
@@ -44,12 +44,11 @@ impl Decisions {
     pub(super) fn of(&self, skill: &Slug, text: Digest, last: i64) -> Option<QueuedReview> {
         let rests_on =
             |row: &&QueueRow| row.entry["metadata"]["through"].as_i64().is_some_and(|through| last <= through);
-        let is = |row: &&QueueRow, status: ReviewStatus| row.status == status.name();
         let of_skill = || self.0.iter().filter(|row| row.skill.as_ref() == Some(skill)).filter(rests_on);
-        let rejected = of_skill().find(|row| is(row, ReviewStatus::Rejected));
+        let rejected = of_skill().find(|row| row.status == ReviewStatus::Rejected);
         let waits = || {
             let fits = |row: &&QueueRow| row.entry["metadata"]["expected_digest"] == json!(text);
-            of_skill().filter(fits).find(|row| is(row, ReviewStatus::Pending))
+            of_skill().filter(fits).find(|row| row.status == ReviewStatus::Pending)
         };
         rejected.or_else(waits).map(|row| QueuedReview { id: row.id.clone(), status: row.status.clone() })
     }
@@ -65,7 +64,7 @@ pub fn enqueue_update(brain: &mut Brain, change: &SkillUpdate, why: &str) -> Res
     let candidate = ReviewCandidate::change(&change.skill, change.expected, digest, through, why);
     let row = row(brain.clock().now(), &candidate, Some(content))?;
     if let Some(known) = brain.evolver_rows().queued(&row.id)?
-        && known.status != ReviewStatus::Superseded.name()
+        && known.status != ReviewStatus::Superseded
     {
         return Ok(QueuedReview { id: known.id, status: known.status });
     }
@@ -77,7 +76,7 @@ pub fn enqueue_update(brain: &mut Brain, change: &SkillUpdate, why: &str) -> Res
         .collect();
     brain.write_evolver_rows(|notes| {
         for old in &earlier {
-            notes.set_status(old, ReviewStatus::Superseded.name(), row.created_at)?;
+            notes.set_status(old, ReviewStatus::Superseded, row.created_at)?;
         }
         match notes.enqueue(&row)? {
             true => Ok(true),
@@ -104,13 +103,13 @@ pub(super) fn enqueue_merges(brain: &mut Brain, merges: &[(SkillProposal, String
             .map_err(|source| Error::internal("a change could not be written as JSON").because(source))?;
         rows.push(row(now, &ReviewCandidate::consolidation(proposed, why), Some(content))?);
     }
-    let pending = brain.evolver_rows().queue(Some(ReviewStatus::Pending.name()), Some(CandidateKind::Change.name()))?;
+    let pending = brain.evolver_rows().queue(Some(ReviewStatus::Pending), Some(CandidateKind::Change))?;
     let merging = pending.iter().filter(|row| row.entry["metadata"]["by"] == mining::CONSOLIDATION);
     let stale = merging.filter(|old| !rows.iter().any(|row| row.id == old.id)).map(|old| &old.id);
     let stale: Vec<&String> = stale.collect();
     brain.write_evolver_rows(|notes| {
         for old in stale {
-            notes.set_status(old, ReviewStatus::Superseded.name(), now)?;
+            notes.set_status(old, ReviewStatus::Superseded, now)?;
         }
         let mut new = Vec::new();
         for row in &rows {
@@ -124,7 +123,7 @@ pub(super) fn enqueue_merges(brain: &mut Brain, merges: &[(SkillProposal, String
 
 /// The skills of the merges that a person rejected: of each, the names of all of them.
 pub(super) fn rejected_merges(rows: &EvolverRows<'_>) -> Result<Vec<BTreeSet<String>>> {
-    let rejected = rows.queue(Some(ReviewStatus::Rejected.name()), Some(CandidateKind::Change.name()))?;
+    let rejected = rows.queue(Some(ReviewStatus::Rejected), Some(CandidateKind::Change))?;
     let merges = rejected.iter().filter(|row| row.entry["metadata"]["by"] == mining::CONSOLIDATION);
     let names = |row: &QueueRow| {
         let merged = row.entry["metadata"]["merges"].as_array().cloned().unwrap_or_default();
@@ -141,7 +140,7 @@ pub fn proposed_of(row: &QueueRow) -> Option<SkillProposal> {
 
 /// The held changes of a skill.
 fn waiting_changes(brain: &Brain, skill: &Slug) -> Result<Vec<QueueRow>> {
-    let rows = brain.evolver_rows().queue(Some(ReviewStatus::Pending.name()), Some(CandidateKind::Change.name()))?;
+    let rows = brain.evolver_rows().queue(Some(ReviewStatus::Pending), Some(CandidateKind::Change))?;
     Ok(rows.into_iter().filter(|row| row.skill.as_ref() == Some(skill)).collect())
 }
 
@@ -153,7 +152,7 @@ pub(super) fn supersede(brain: &mut Brain, skill: &Slug) -> Result<()> {
     }
     let now = brain.clock().now();
     brain.write_evolver_rows(|notes| {
-        held.iter().try_for_each(|row| notes.set_status(&row.id, ReviewStatus::Superseded.name(), now).map(|_| ()))
+        held.iter().try_for_each(|row| notes.set_status(&row.id, ReviewStatus::Superseded, now).map(|_| ()))
     })
 }
 
@@ -163,9 +162,9 @@ fn row(at: Timestamp, candidate: &ReviewCandidate, content: Option<String>) -> R
         .map_err(|source| Error::internal("a candidate could not be written as JSON").because(source))?;
     Ok(QueueRow {
         id: candidate.id.clone(),
-        kind: candidate.kind.name().to_owned(),
+        kind: candidate.kind.into(),
         skill: candidate.target_skill.clone(),
-        status: ReviewStatus::Pending.name().to_owned(),
+        status: ReviewStatus::Pending.into(),
         entry,
         content,
         created_at: at,
@@ -200,8 +199,7 @@ pub fn propose_rollbacks(brain: &mut Brain, outcomes: &[ChangeOutcome]) -> Resul
         return Ok(Vec::new());
     }
     enqueue(brain, &worse)?;
-    let waiting =
-        brain.evolver_rows().queue(Some(ReviewStatus::Pending.name()), Some(CandidateKind::Rollback.name()))?;
+    let waiting = brain.evolver_rows().queue(Some(ReviewStatus::Pending), Some(CandidateKind::Rollback))?;
     let ids = worse.into_iter().map(|candidate| candidate.id);
     Ok(ids.filter(|id| waiting.iter().any(|row| row.id == *id)).collect())
 }
@@ -222,8 +220,8 @@ impl ReviewOutcome {
     /// Whether it came to what was wanted.
     pub fn is_done(&self) -> bool {
         match self {
-            Self::Change(applied) => applied.applied || applied.reason == "unchanged",
-            Self::Rollback(rolled_back) => rolled_back.rolled_back || rolled_back.reason == "already-as-before",
+            Self::Change(applied) => applied.applied || applied.reason == SkillApplyReason::Unchanged,
+            Self::Rollback(rolled_back) => rolled_back.is_as_before(),
             Self::Noted => true,
         }
     }
@@ -266,7 +264,7 @@ fn accept_as(
     found: Option<&PairedSummary>,
 ) -> Result<ReviewOutcome> {
     let row = pending(brain, id)?;
-    let accepted = match row.kind.parse::<CandidateKind>()? {
+    let accepted = match row.kind.required()? {
         CandidateKind::Change => {
             let content = row.content.as_deref().unwrap_or_default();
             let mut proposed: SkillProposal = serde_json::from_str(content).map_err(|source| {
@@ -305,7 +303,7 @@ fn rollback_since(brain: &mut Brain, skill: Option<&Slug>, first: i64) -> Result
     let mut last = None;
     for step in steps {
         let done = rollback::rollback(brain, step, OnChanged::Refuse)?;
-        let goes_on = done.rolled_back || done.reason == "already-as-before";
+        let goes_on = done.is_as_before();
         last = Some(done);
         if !goes_on {
             break;
@@ -324,7 +322,7 @@ pub fn reject(brain: &mut Brain, id: &str) -> Result<()> {
 
 fn set(brain: &mut Brain, id: &str, status: ReviewStatus) -> Result<()> {
     let now = brain.clock().now();
-    brain.write_evolver_rows(|notes| notes.set_status(id, status.name(), now)).map(|_| ())
+    brain.write_evolver_rows(|notes| notes.set_status(id, status, now)).map(|_| ())
 }
 
 fn pending(brain: &Brain, id: &str) -> Result<QueueRow> {
@@ -336,7 +334,7 @@ fn pending_of(rows: &EvolverRows<'_>, brain: &BrainId, id: &str) -> Result<Queue
         Error::not_found(format!("there is nothing {id:?} in the queue of brain {brain}"))
             .hint(format!("see what waits with `herm evolve queue list {brain}`"))
     })?;
-    match row.status == ReviewStatus::Pending.name() {
+    match row.status == ReviewStatus::Pending {
         true => Ok(row),
         false => Err(Error::conflict(format!("{id} was {} already", row.status)).hint("nothing more is to be done")),
     }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::brain::{Brain, OnChanged, SettledStep};
@@ -14,13 +14,36 @@ use crate::ids::{Digest, RelPath, Slug};
 use crate::layout;
 use crate::memory::{EvolverChange, TrialRestart, TrialState};
 
+/// Why a change was taken back, or was not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RollbackReason {
+    /// It was taken back.
+    RolledBack,
+    /// There was nothing to take back: the files are as they were before the change.
+    AlreadyAsBefore,
+    /// A file was changed since, and the rollback may not overwrite it.
+    TargetChanged,
+}
+
+impl RollbackReason {
+    /// The name that reports and the command have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RolledBack => "rolled-back",
+            Self::AlreadyAsBefore => "already-as-before",
+            Self::TargetChanged => "target-changed",
+        }
+    }
+}
+
 /// How a rollback went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RollbackReport {
     /// Whether the change was taken back.
     pub rolled_back: bool,
-    /// `rolled-back`, `already-as-before` or `target-changed`.
-    pub reason: &'static str,
+    /// Why it was taken back or not; the command prints its name.
+    pub reason: RollbackReason,
     /// What exactly stood in the way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -31,6 +54,13 @@ pub struct RollbackReport {
     /// How the brain moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settled: Option<SettledStep>,
+}
+
+impl RollbackReport {
+    /// Whether everything is as before the change now, by this rollback or an earlier one.
+    pub fn is_as_before(&self) -> bool {
+        self.rolled_back || self.reason == RollbackReason::AlreadyAsBefore
+    }
 }
 
 /// The change that a step applied.
@@ -68,7 +98,7 @@ pub fn rollback(brain: &mut Brain, step: i64, on_changed: OnChanged) -> Result<R
         Ok(undone) => match undone.settled {
             Some(settled) => Ok(RollbackReport {
                 rolled_back: true,
-                reason: "rolled-back",
+                reason: RollbackReason::RolledBack,
                 detail: None,
                 manifest: step,
                 files: undone.plan.files.into_iter().map(|file| file.path).collect(),
@@ -78,11 +108,11 @@ pub fn rollback(brain: &mut Brain, step: i64, on_changed: OnChanged) -> Result<R
                 // Someone put it back already: it does not stand any more.
                 let now = brain.clock().now();
                 brain.write_evolver_rows(|notes| notes.mark_rolled_back(step, now))?;
-                Ok(refused("already-as-before", None))
+                Ok(refused(RollbackReason::AlreadyAsBefore, None))
             }
         },
         Err(error) if error.kind() == ErrorKind::Conflict => {
-            Ok(refused("target-changed", Some(error.message().to_owned())))
+            Ok(refused(RollbackReason::TargetChanged, Some(error.message().to_owned())))
         }
         Err(error) => Err(error),
     }
@@ -102,13 +132,36 @@ pub enum DrillCheck {
     Skipped,
 }
 
+/// How a drill went as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DrillStatus {
+    /// Everything that was checked holds.
+    Pass,
+    /// Everything was restored, but something beside it is gone.
+    Partial,
+    /// Something could not be restored.
+    Fail,
+}
+
+impl DrillStatus {
+    /// The name that reports and the stored drill have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Partial => "partial",
+            Self::Fail => "fail",
+        }
+    }
+}
+
 /// How a drill went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DrillReport {
     /// The step whose change was drilled.
     pub manifest: i64,
-    /// `pass`, `partial` or `fail`.
-    pub status: &'static str,
+    /// How it went as a whole.
+    pub status: DrillStatus,
     /// When the drill was made.
     pub at: Timestamp,
     /// What was checked, each by its name and with its result.
@@ -146,7 +199,7 @@ fn restore_into(brain: &mut Brain, step: i64, into: &Path) -> Result<DrillReport
     let root = empty_directory(into)?;
     let mut drilled = DrillReport {
         manifest: step,
-        status: "pass",
+        status: DrillStatus::Pass,
         at: brain.clock().now(),
         checks: Vec::new(),
         restored: Vec::new(),
@@ -189,9 +242,9 @@ fn restore_into(brain: &mut Brain, step: i64, into: &Path) -> Result<DrillReport
     drilled.checks.push(("provenance-metadata", provenance));
     drilled.checks.push(("receipt", receipt(brain, step, &mut drilled.warnings)?));
     drilled.status = match &drilled.checks {
-        checks if checks.iter().any(|(_, mark)| *mark == DrillCheck::Fail) => "fail",
-        checks if checks.iter().any(|(_, mark)| *mark == DrillCheck::Warn) => "partial",
-        _ => "pass",
+        checks if checks.iter().any(|(_, mark)| *mark == DrillCheck::Fail) => DrillStatus::Fail,
+        checks if checks.iter().any(|(_, mark)| *mark == DrillCheck::Warn) => DrillStatus::Partial,
+        _ => DrillStatus::Pass,
     };
     let state = json!({ "manifest": step, "status": drilled.status, "at": drilled.at });
     brain.write_evolver_rows(|notes| notes.set_drill(&state))?;
@@ -309,7 +362,8 @@ impl DrillGate {
         };
         let Some(drill) = drill else { return Self::RestoreDrillMissing };
         // One that is partial restored everything; evidence it rests on was let go since, as it is in time.
-        let restored = matches!(drill["status"].as_str(), Some("pass" | "partial"));
+        let restored =
+            matches!(DrillStatus::deserialize(&drill["status"]), Ok(DrillStatus::Pass | DrillStatus::Partial));
         match (drill["manifest"].as_i64() == Some(last.step), restored) {
             (false, _) => Self::RestoreDrillStale,
             (true, false) => Self::RestoreDrillFailed,

@@ -23,7 +23,9 @@ use std::collections::BTreeSet;
 use super::Brief;
 use super::block::Rendered;
 use super::lessons::FailureLesson;
-use super::prepare::{HARD_CAP, PrepareSkip, PreparedSkill, SOFT_CAP, SUPPORT_PATH, SizeStrategy, Subject};
+use super::prepare::{
+    HARD_CAP, PrepareSkip, PrepareSkipReason, PreparedSkill, SOFT_CAP, SUPPORT_PATH, SizeStrategy, Subject,
+};
 use crate::memory::EvidenceStatus;
 
 /// What the guidance begins with.
@@ -107,7 +109,7 @@ pub struct Variant {
     /// Where the evidence stands; nothing where it is skipped.
     pub size_strategy: Option<SizeStrategy>,
     /// Why it cannot be written.
-    pub skipped_reason: Option<&'static str>,
+    pub skipped_reason: Option<PrepareSkipReason>,
     /// How long the main file would be, in characters.
     pub content_chars: usize,
     /// The files beside the skill that it has.

@@ -12,6 +12,7 @@ use crate::cli::Feedback;
 use crate::config::Settings;
 use crate::output::Answer;
 use crate::server_db::{self, tasks};
+use crate::server_layout::ServerLayout;
 
 pub(super) fn run(settings: &Settings, arguments: &Feedback) -> Result<Answer> {
     let (id, task, value) = match arguments.said.as_slice() {
@@ -66,7 +67,7 @@ pub(super) fn run(settings: &Settings, arguments: &Feedback) -> Result<Answer> {
 
 /// The brain of a task: as the server remembers it, else the only one that has it.
 fn brain_of(settings: &Settings, task: &TaskId) -> Result<BrainId> {
-    let path = settings.layout.server_db();
+    let path = ServerLayout::of(&settings.layout).database();
     if path.is_file()
         && let Some(row) = tasks::get(&server_db::open(&path)?, task)?
     {
@@ -94,7 +95,7 @@ fn brain_of(settings: &Settings, task: &TaskId) -> Result<BrainId> {
 
 /// Brings the list of a server up to date, where it has the task; what could not be written.
 fn tell_server(settings: &Settings, task: &TaskId, outcome: &TaskOutcome) -> Option<String> {
-    let path = settings.layout.server_db();
+    let path = ServerLayout::of(&settings.layout).database();
     if !path.is_file() {
         return None;
     }

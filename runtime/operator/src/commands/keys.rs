@@ -9,6 +9,7 @@ use crate::config::Settings;
 use crate::output::{Answer, columns};
 use crate::server_db::marker::Marker;
 use crate::server_db::{self, keys, marker};
+use crate::server_layout::ServerLayout;
 
 pub(super) fn run(settings: &Settings, command: &Keys) -> Result<Answer> {
     match command {
@@ -49,7 +50,7 @@ fn create(settings: &Settings, arguments: &CreateKey) -> Result<Answer> {
         revoked_at: None,
     };
     marker::check_there(settings)?;
-    let connection = server_db::open(&settings.layout.server_db())?;
+    let connection = server_db::open(&ServerLayout::of(&settings.layout).database())?;
     let was_keyless = keys::all(&connection)?.is_empty();
     marker::check(settings, !was_keyless)?;
     keys::add(&connection, &key)?;
@@ -92,8 +93,8 @@ fn shown(key: &keys::Key) -> Value {
 }
 
 fn list(settings: &Settings) -> Result<Answer> {
-    let all = match settings.layout.server_db().exists() {
-        true => keys::all(&server_db::open(&settings.layout.server_db())?)?,
+    let all = match ServerLayout::of(&settings.layout).database().exists() {
+        true => keys::all(&server_db::open(&ServerLayout::of(&settings.layout).database())?)?,
         false => Vec::new(),
     };
     let now = SystemClock.now();
@@ -144,10 +145,10 @@ fn revoke(settings: &Settings, key: &str) -> Result<Answer> {
         Error::not_found(format!("there is no key {:?}", id.chars().take(32).collect::<String>()))
             .hint("see them with `herm keys list`")
     };
-    if !settings.layout.server_db().exists() {
+    if !ServerLayout::of(&settings.layout).database().exists() {
         return Err(missing());
     }
-    let connection = server_db::open(&settings.layout.server_db())?;
+    let connection = server_db::open(&ServerLayout::of(&settings.layout).database())?;
     let known = keys::all(&connection)?.into_iter().find(|known| known.id == id).ok_or_else(missing)?;
     let ended = keys::revoke(&connection, id, SystemClock.now())?;
     let text = match ended {
@@ -159,13 +160,14 @@ fn revoke(settings: &Settings, key: &str) -> Result<Answer> {
 
 /// Begins anew after the database with the keys was lost. Never where it has keys.
 fn reset(settings: &Settings, forget: bool) -> Result<Answer> {
-    let has_book = settings.layout.server_db().exists();
-    let known = if has_book { keys::all(&server_db::open(&settings.layout.server_db())?)?.len() } else { 0 };
+    let has_book = ServerLayout::of(&settings.layout).database().exists();
+    let known =
+        if has_book { keys::all(&server_db::open(&ServerLayout::of(&settings.layout).database())?)?.len() } else { 0 };
     if known > 0 {
         return Err(Error::refused(format!("the database has its keys ({known}): there is nothing to reset"))
             .hint("end single keys with `herm keys revoke`"));
     }
-    let marker = settings.layout.keys_marker();
+    let marker = ServerLayout::of(&settings.layout).keys_marker();
     if marker::look(settings) == Marker::Absent {
         return Ok(Answer::new("no keys were ever made here\n", json!({ "reset": false })));
     }

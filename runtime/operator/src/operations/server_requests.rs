@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use herm::fsio::{self, OsLock, Root, SyncTiming};
 use herm::ids::{RelPath, SystemRandom};
+use herm::successor::SuccessorLayout;
 use herm::successor::gate::Nonce;
 use herm::{BrainId, Error, ErrorKind, Layout, Result};
 use serde::{Deserialize, Serialize};
 
 use super::patches::{AppliedPatch, TakenBackPatch};
+use crate::server_layout::ServerLayout;
 
 /// How long a request waits: a task that runs holds the brain meanwhile.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -59,14 +61,14 @@ enum Reply {
 }
 
 fn place(layout: &Layout) -> Result<Root> {
-    let path = layout.successors().join("requests");
+    let path = SuccessorLayout::of(layout).requests();
     fsio::create_dirs(&path)?;
     Root::open(&path)
 }
 
 /// Whether a server runs on these brains.
 pub(crate) fn server_runs(layout: &Layout) -> bool {
-    let lock = layout.server_lock();
+    let lock = ServerLayout::of(layout).lock();
     lock.exists()
         && matches!(OsLock::acquire(&lock, "the server of these brains", Duration::ZERO),
             Err(error) if error.kind() == ErrorKind::Conflict)
@@ -147,7 +149,7 @@ fn read(bytes: &[u8]) -> Result<Fulfilled> {
 /// The requests that wait, taken: nobody else does them. What is no request is removed.
 pub(crate) fn take(layout: &Layout) -> Result<Vec<(String, Request)>> {
     // Where nobody ever asked, there is no directory, and none is made.
-    if !layout.successors().join("requests").is_dir() {
+    if !SuccessorLayout::of(layout).requests().is_dir() {
         return Ok(Vec::new());
     }
     let root = place(layout)?;

@@ -53,6 +53,7 @@ use crate::mcp as mcp_tools;
 use crate::operations::verifier::verifier;
 use crate::server_db::keys::Keyring;
 use crate::server_db::{ServerDb, marker};
+use crate::server_layout::ServerLayout;
 
 /// Where it listens, unless said.
 pub(crate) const LISTEN: &str = "127.0.0.1:7700";
@@ -71,8 +72,9 @@ impl Server {
         let entry = settings.config.serve.clone().unwrap_or_default();
         let place = listen.or(entry.listen.as_deref()).unwrap_or(LISTEN);
         let book = marker::open_book(settings)?;
-        let lock = OsLock::acquire(&settings.layout.server_lock(), "the server of these brains", Duration::ZERO)
-            .map_err(|error| match error.kind() {
+        let lock =
+            OsLock::acquire(&ServerLayout::of(&settings.layout).lock(), "the server of these brains", Duration::ZERO)
+                .map_err(|error| match error.kind() {
                 ErrorKind::Conflict => Error::conflict("a server runs on these brains already")
                     .hint("use it, stop it first, or name another directory with --brains"),
                 _ => error,

@@ -30,6 +30,7 @@ use super::caller::{Caller, no_agent};
 use super::problem::{HandlerResult, ProblemDocument};
 use crate::operations::{external_skills, receipt_check, to_json};
 use crate::server_db::keys::Operation;
+use crate::server_layout::ServerLayout;
 use crate::stores::EncryptionOptions;
 
 /// Whether to do something, or only say what would be done.
@@ -238,7 +239,7 @@ struct Incoming {
 impl Incoming {
     async fn receive(app: &App, body: Body) -> HandlerResult<Self> {
         let name = herm::TaskId::new(app.clock.now(), &*app.random)?;
-        let path = app.settings.layout.server_db().with_file_name(format!("import-{name}"));
+        let path = ServerLayout::of(&app.settings.layout).database().with_file_name(format!("import-{name}"));
         let incoming = Self { path: path.clone() };
         let most = app.limits.import_bytes;
         let (sender, mut receiver) = tokio::sync::mpsc::channel::<axum::body::Bytes>(8);
@@ -279,7 +280,7 @@ impl Drop for Incoming {
 
 /// Removes what imports of a process that was killed left behind.
 pub(crate) fn sweep(layout: &Layout) -> Result<()> {
-    let dir = layout.server_db().with_file_name("");
+    let dir = ServerLayout::of(layout).database().with_file_name("");
     let entries = std::fs::read_dir(&dir).map_err(|source| Error::io("list", &dir, source))?;
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with("import-") {

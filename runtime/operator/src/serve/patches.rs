@@ -10,7 +10,7 @@ use herm::ids::sha256;
 use herm::successor::audit::{APPROVAL_FILE, CONSENSUS_FILE};
 use herm::successor::auto::GateStatus;
 use herm::successor::gate::{HttpTransport, Member, SignedConsensus};
-use herm::successor::{VerdictRecord, VerdictStore};
+use herm::successor::{SuccessorLayout, VerdictRecord, VerdictStore};
 use herm::{BrainId, Error, ErrorKind, Layout, Result, brain};
 
 use super::app::App;
@@ -140,7 +140,7 @@ fn open(settings: &Settings, over: &HashMap<String, String>) -> Result<Vec<Candi
     let records = VerdictStore::new(&settings.layout);
     let mut found = Vec::new();
     for name in records.names()? {
-        let path = settings.layout.successors().join("verdicts").join(&name);
+        let path = SuccessorLayout::of(&settings.layout).verdicts().join(&name);
         let read = |file: &str| fsio::read_regular(&path.join(file), MOST).unwrap_or_default();
         let decided = [read(APPROVAL_FILE), read(CONSENSUS_FILE)].concat();
         let documents = sha256(&decided);

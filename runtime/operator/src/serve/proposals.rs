@@ -83,7 +83,9 @@ pub(crate) async fn list(
     let id = here(&app, &caller, &id)?;
     let status = match asked.status.as_deref().unwrap_or("pending") {
         "all" => None,
-        known @ ("pending" | "accepted" | "rejected") => Some(known.to_owned()),
+        "pending" => Some(ReviewStatus::Pending),
+        "accepted" => Some(ReviewStatus::Accepted),
+        "rejected" => Some(ReviewStatus::Rejected),
         other => {
             return Err(Problem::invalid(format!("{other:?} is not a status: pending, accepted, rejected or all")));
         }
@@ -93,7 +95,7 @@ pub(crate) async fn list(
         let reader = &look.reader;
         let ground =
             EvolverView::of_reader(reader, looking.clock.now())?.with_external(external_skills(&looking.settings)?);
-        let rows = reader.evolver_rows().queue(status.as_deref(), None)?;
+        let rows = reader.evolver_rows().queue(status, None)?;
         let mut proposals = Vec::new();
         for listed in rows.into_iter().rev().take(MOST) {
             let row = reader.evolver_rows().queued(&listed.id)?.unwrap_or(listed);
@@ -116,9 +118,9 @@ fn view(row: QueueRow, would: Option<AcceptPreview>) -> ProposalView {
         title: word("title"),
         why: word("rationale"),
         evidence,
-        kind: row.kind,
+        kind: row.kind.to_string(),
         skill: row.skill.map(|skill| skill.to_string()),
-        status: row.status,
+        status: row.status.to_string(),
         created_at: row.created_at.to_string(),
         stands: would.as_ref().map(|would| would.stands),
         diff: would.map(|would| would.diff),

@@ -19,6 +19,7 @@ use super::app::App;
 use super::caller::Caller;
 use super::problem::{HandlerResult, ProblemDocument};
 use crate::server_db::keys::{self, Operation};
+use crate::server_layout::ServerLayout;
 
 /// How the server is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -242,7 +243,7 @@ const PROBES_KEPT: u64 = 200;
 /// Writes a step into a brain beside the others, finds it again, and removes nothing:
 /// the brain is kept for the next probe.
 fn probe_brain(app: &App) -> Result<()> {
-    let above = app.settings.layout.server_db().with_file_name("probe");
+    let above = ServerLayout::of(&app.settings.layout).database().with_file_name("probe");
     let layout = Layout::new(above);
     let id: BrainId = "1".parse()?;
     // It remembers every probe, and is begun anew before that is much.

@@ -11,6 +11,7 @@ use herm::{BrainId, Error, Layout, Result, SubscriberId, Timestamp};
 use rusqlite::{Connection, Row};
 
 use super::{ServerDb, failed};
+use crate::server_layout::ServerLayout;
 
 /// What every key begins with, so that a scanner of secrets finds one that leaked.
 const PREFIX: &str = "herm";
@@ -239,7 +240,7 @@ struct Known {
 impl Keyring {
     /// The keys of these brains.
     pub(crate) fn new(layout: &Layout) -> Self {
-        Self { marker: Some(layout.keys_marker()), ..Self::default() }
+        Self { marker: Some(ServerLayout::of(layout).keys_marker()), ..Self::default() }
     }
 
     /// Whether nobody has a key, and nobody ever had one.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{ServerDb, keys};
 use crate::config::Settings;
+use crate::server_layout::ServerLayout;
 
 /// The predicate of the marker.
 const MARKER_TYPE: &str = "urn:herm:keys-made:1";
@@ -34,7 +35,7 @@ pub(crate) fn look(settings: &Settings) -> Marker {
         let statement: Value = serde_json::from_slice(&payload).ok()?;
         (statement["predicateType"] == MARKER_TYPE).then_some(())
     };
-    match fsio::read_regular(&settings.layout.keys_marker(), MAX_BYTES) {
+    match fsio::read_regular(&ServerLayout::of(&settings.layout).keys_marker(), MAX_BYTES) {
         Ok(bytes) => is_ours(bytes).map_or(Marker::NotOurs, |()| Marker::Signed),
         Err(error) if error.kind() == ErrorKind::NotFound => Marker::Absent,
         // Something is there that cannot be read: that is not the same as nothing.
@@ -53,12 +54,12 @@ pub(crate) fn make(settings: &Settings) -> Result<()> {
     let line = Envelope::seal(statement.to_string().as_bytes(), settings.signer.get()?).to_line()?;
     // The database has keys, or this would not be called: a moment without a marker does no harm.
     remove(settings)?;
-    fsio::create_private(&settings.layout.keys_marker(), format!("{line}\n").as_bytes())
+    fsio::create_private(&ServerLayout::of(&settings.layout).keys_marker(), format!("{line}\n").as_bytes())
 }
 
 /// Takes the marker away.
 pub(crate) fn remove(settings: &Settings) -> Result<()> {
-    fsio::remove_file(&settings.layout.keys_marker())
+    fsio::remove_file(&ServerLayout::of(&settings.layout).keys_marker())
 }
 
 /// Refuses to go on where keys were made and the database that had them is gone. Makes nothing.
@@ -67,7 +68,7 @@ pub(crate) fn check_there(settings: &Settings) -> Result<()> {
     if marker == Marker::Absent {
         return Ok(());
     }
-    match settings.layout.server_db().metadata() {
+    match ServerLayout::of(&settings.layout).database().metadata() {
         Ok(meta) if meta.len() > 0 => Ok(()),
         Ok(_) => Err(lost(settings, marker, "is empty")),
         Err(_) => Err(lost(settings, marker, "is missing")),
@@ -99,7 +100,8 @@ pub(crate) fn open_book(settings: &Settings) -> Result<ServerDb> {
 }
 
 fn lost(settings: &Settings, marker: Marker, what: &str) -> Error {
-    let (book, file) = (settings.layout.server_db(), settings.layout.keys_marker());
+    let (book, file) =
+        (ServerLayout::of(&settings.layout).database(), ServerLayout::of(&settings.layout).keys_marker());
     let word = match marker {
         Marker::NotOurs => {
             format!("{} says that keys were made here, though this operator did not sign it", file.display())

@@ -14,6 +14,8 @@ use herm::{Error, Layout, Result, fsio};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::server_layout::ServerLayout;
+
 /// The tables, in the order of their versions.
 const MIGRATIONS: [&str; 4] = [
     "
@@ -108,7 +110,7 @@ pub(crate) struct ServerDb {
 impl ServerDb {
     /// Opens the database of these brains, or begins one.
     pub(crate) fn open(layout: &Layout) -> Result<Self> {
-        let path = layout.server_db();
+        let path = ServerLayout::of(layout).database();
         let writing = open(&path)?;
         let (reading, listing) = (open(&path)?, open(&path)?);
         let (writes, waiting) = mpsc::channel(WAITING);

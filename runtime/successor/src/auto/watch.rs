@@ -1,12 +1,14 @@
 //! After a patch was applied: is the brain worse off than before? The rule is pure; the tasks are read from receipts,
 //! which are kept for ever and say how every task ended.
 
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use crate::brain::{Reader, StepKind};
 use crate::error::{Error, Result};
+use crate::memory::{EvidenceStatus, TaskStatus};
 use crate::receipt::Envelope;
+use crate::task::StopReason;
 
 /// Tasks after a patch that are watched, unless said.
 pub const WATCHED: usize = 16;
@@ -152,13 +154,13 @@ fn went(reader: &Reader, step: i64) -> Result<Option<WatchedTask>> {
     let statement: Value = serde_json::from_slice(&Envelope::parse(&taped.envelope)?.payload()?)
         .map_err(|source| Error::corrupt(format!("receipt {seq} is not JSON")).because(source))?;
     let task = &statement["predicate"]["task"];
-    if task["stop"] == "cancelled" {
+    if StopReason::deserialize(&task["stop"]).is_ok_and(|stop| stop == StopReason::Cancelled) {
         return Ok(None);
     }
     let calls = task["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(Some(WatchedTask {
-        failed: task["status"] != "converged",
-        erred: calls.iter().any(|call| call["status"] != "ok"),
+        failed: task["status"] != TaskStatus::Converged.name(),
+        erred: calls.iter().any(|call| call["status"] != EvidenceStatus::Ok.name()),
     }))
 }
 

@@ -49,11 +49,7 @@ impl Predicate for Consensus {
     const WHAT: &'static str = "a consensus";
 
     fn subjects(&self) -> Vec<StatementSubject> {
-        vec![
-            StatementSubject::document("proposal", &self.about.proposal),
-            StatementSubject::document("patch", &self.about.patch_hash),
-            StatementSubject::brain(&self.about.base),
-        ]
+        self.about.subjects()
     }
 
     fn author(&self) -> Option<&str> {

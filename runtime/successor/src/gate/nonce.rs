@@ -5,6 +5,7 @@ use crate::fsio::Root;
 use crate::ids::{Random, RelPath, sha256};
 use crate::layout::Layout;
 use crate::receipt::PublicKey;
+use crate::successor_layout::SuccessorLayout;
 
 /// 16 random bytes as 32 digits of 0-9 a-f.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -62,13 +63,14 @@ fn place(key: &PublicKey, nonce: &Nonce) -> Result<RelPath> {
 /// The directory of what gates remember, with these below it. The directories are on the disk when this returns, so
 /// that a file made in them stays.
 pub(super) fn gates(layout: &Layout, below: &[&str]) -> Result<Root> {
-    let path = layout.successors().join("gates");
+    let successors = SuccessorLayout::of(layout);
+    let path = successors.gates();
     for name in below {
         crate::fsio::create_dirs(&path.join(name))?;
     }
     let root = Root::open(&path)?;
     root.sync_dir(None)?;
-    for above in [layout.successors().as_path(), layout.brains()] {
+    for above in [successors.root(), layout.brains()] {
         // The brains directory itself may be a link.
         let above = above.canonicalize().map_err(|source| Error::io("open", above, source))?;
         Root::open(&above)?.sync_dir(None)?;

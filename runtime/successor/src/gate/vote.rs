@@ -35,6 +35,15 @@ pub struct VoteSubject {
 }
 
 impl VoteSubject {
+    /// What a statement about it is about: the proposal, the patch and the brain.
+    pub(super) fn subjects(&self) -> Vec<StatementSubject> {
+        vec![
+            StatementSubject::document("proposal", &self.proposal),
+            StatementSubject::document("patch", &self.patch_hash),
+            StatementSubject::brain(&self.base),
+        ]
+    }
+
     /// What is different about a vote's question, if anything.
     fn difference(&self, other: &Self) -> Option<String> {
         let why = if other.epoch != self.epoch {
@@ -88,11 +97,7 @@ impl Predicate for Vote {
     const WHAT: &'static str = "a vote";
 
     fn subjects(&self) -> Vec<StatementSubject> {
-        vec![
-            StatementSubject::document("proposal", &self.about.proposal),
-            StatementSubject::document("patch", &self.about.patch_hash),
-            StatementSubject::brain(&self.about.base),
-        ]
+        self.about.subjects()
     }
 
     fn author(&self) -> Option<&str> {

@@ -42,21 +42,21 @@ fn one_pair_of_markers_is_a_block_and_anything_else_is_broken() {
         ("a\nS\nb\nE\nc\n", BlockMatch::One(2..2 + START.len() + 3 + END.len())),
         ("S  \r\nb\r\nE\t", BlockMatch::One(0..START.len() + 7 + END.len())),
         ("\u{feff}S\nE", BlockMatch::One(3..3 + START.len() + 1 + END.len())),
-        ("a\nS\nb\n", BlockMatch::Broken("markers-unbalanced")),
-        ("a\nE\nb\n", BlockMatch::Broken("markers-unbalanced")),
-        ("S\nS\nE\n", BlockMatch::Broken("markers-unbalanced")),
-        ("S\nE\nS\n", BlockMatch::Broken("markers-unbalanced")),
-        ("E\nS\n", BlockMatch::Broken("markers-reversed")),
-        ("E\nS\nE\nS\n", BlockMatch::Broken("markers-reversed")),
-        ("S\nE\nE\nS\n", BlockMatch::Broken("markers-reversed")),
-        ("S\nS\nE\nE\n", BlockMatch::Broken("markers-nested")),
-        ("S\nE\nS\nE\n", BlockMatch::Broken("markers-repeated")),
-        ("a S\nE\n", BlockMatch::Broken("markers-inline")),
-        ("S\nE b\n", BlockMatch::Broken("markers-inline")),
-        (" S\nE\n", BlockMatch::Broken("markers-inline")),
-        ("```\nS\nE\n```\nS\nE\n", BlockMatch::Broken("markers-repeated")),
-        ("```md\nS\nmine\nE\n```\n", BlockMatch::Broken("markers-fenced")),
-        ("~~~~\n```\nS\nE\n~~~\n~~~~~\n", BlockMatch::Broken("markers-fenced")),
+        ("a\nS\nb\n", BlockMatch::Broken(BlockFlaw::Unbalanced)),
+        ("a\nE\nb\n", BlockMatch::Broken(BlockFlaw::Unbalanced)),
+        ("S\nS\nE\n", BlockMatch::Broken(BlockFlaw::Unbalanced)),
+        ("S\nE\nS\n", BlockMatch::Broken(BlockFlaw::Unbalanced)),
+        ("E\nS\n", BlockMatch::Broken(BlockFlaw::Reversed)),
+        ("E\nS\nE\nS\n", BlockMatch::Broken(BlockFlaw::Reversed)),
+        ("S\nE\nE\nS\n", BlockMatch::Broken(BlockFlaw::Reversed)),
+        ("S\nS\nE\nE\n", BlockMatch::Broken(BlockFlaw::Nested)),
+        ("S\nE\nS\nE\n", BlockMatch::Broken(BlockFlaw::Repeated)),
+        ("a S\nE\n", BlockMatch::Broken(BlockFlaw::Inline)),
+        ("S\nE b\n", BlockMatch::Broken(BlockFlaw::Inline)),
+        (" S\nE\n", BlockMatch::Broken(BlockFlaw::Inline)),
+        ("```\nS\nE\n```\nS\nE\n", BlockMatch::Broken(BlockFlaw::Repeated)),
+        ("```md\nS\nmine\nE\n```\n", BlockMatch::Broken(BlockFlaw::Fenced)),
+        ("~~~~\n```\nS\nE\n~~~\n~~~~~\n", BlockMatch::Broken(BlockFlaw::Fenced)),
         ("```\na\n```\nS\nE\n```\nb\n```\n", BlockMatch::One(10..10 + START.len() + 1 + END.len())),
         ("```\na\nS\nE\n", BlockMatch::One(6..6 + START.len() + 1 + END.len())),
     ];
@@ -99,8 +99,8 @@ fn a_block_is_replaced_where_it_stands() {
 #[test]
 fn an_orphan_marker_is_seen_before_anything_is_written_and_no_text_is_lost() {
     let text = format!("# Skill\n\n{START}\n\nwhat the user wrote\n");
-    assert_eq!(put(&text, BLOCK), Err("markers-unbalanced"));
-    assert_eq!(remove(&text), Err("markers-unbalanced"));
+    assert_eq!(put(&text, BLOCK), Err(BlockFlaw::Unbalanced));
+    assert_eq!(remove(&text), Err(BlockFlaw::Unbalanced));
 }
 
 #[test]

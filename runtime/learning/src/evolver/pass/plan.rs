@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::super::lessons::FailureLesson;
 use super::super::mining::ReviewStatus;
-use super::super::policy::{NOT_AGENT_CREATED, PINNED, SkillSource};
-use super::super::prepare::{HARD_CAP, NOTHING_TO_SAY, PreparedSkill, SOFT_CAP, SUPPORT_HEAD, SUPPORT_PATH};
+use super::super::policy::{EvolverObjection, SkillSource};
+use super::super::prepare::{HARD_CAP, PrepareSkipReason, PreparedSkill, SOFT_CAP, SUPPORT_HEAD, SUPPORT_PATH};
 use super::super::review_queue::Decisions;
 use super::super::rollback::DrillGate;
 use super::super::select::{QUERY_ROWS, RankedSkill, RankerChain, RankerQuery, select_asked};
@@ -15,8 +15,8 @@ use super::super::variants;
 use super::super::view::{EvolverView, SkillMainFile};
 use super::super::{Brief, EvidenceCounts, EvidenceRow, block, lessons};
 use super::{
-    EvolverApproval, EvolverCandidate, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport,
-    PlannedSkillUpdate, RUN_SCHEMA, SkillUpdate, Tried,
+    EvolverApproval, EvolverCandidate, EvolverCandidateReason, EvolverCandidateStatus, EvolverPassMode,
+    EvolverPassOptions, EvolverPassReport, PlannedSkillUpdate, RUN_SCHEMA, SkillUpdate, Tried,
 };
 use crate::clock::Timestamp;
 use crate::error::Result;
@@ -70,7 +70,7 @@ pub(super) fn beyond(
 }
 
 /// A skill's plan and the change that makes it true, or what became of it instead, and why.
-type Ready = Result<(PlannedSkillUpdate, SkillUpdate), (EvolverCandidateStatus, &'static str)>;
+type Ready = Result<(PlannedSkillUpdate, SkillUpdate), (EvolverCandidateStatus, EvolverCandidateReason)>;
 
 struct Pass<'a> {
     ground: &'a EvolverView<'a>,
@@ -92,7 +92,7 @@ impl Pass<'_> {
             source,
             source_writable: source.is_writable(),
             status: EvolverCandidateStatus::Skipped,
-            reason: String::new(),
+            reason: EvolverCandidateReason::NotReached,
             plan: None,
             apply_result: None,
             held: None,
@@ -102,28 +102,35 @@ impl Pass<'_> {
         let text = match self.ground.text(slug) {
             Ok(Some(text)) => text,
             Ok(None) => {
-                let reason = if source == SkillSource::External { NOT_AGENT_CREATED } else { "skill-file-not-found" };
-                return Ok(EvolverCandidate { reason: reason.to_owned(), ..candidate });
+                let reason = match source == SkillSource::External {
+                    true => EvolverCandidateReason::Objection(EvolverObjection::NotAgentCreated),
+                    false => EvolverCandidateReason::FileNotFound,
+                };
+                return Ok(EvolverCandidate { reason, ..candidate });
             }
-            Err(error) => return Ok(EvolverCandidate { reason: error.message().to_owned(), ..candidate }),
+            Err(error) => {
+                let reason = EvolverCandidateReason::Error(error.message().to_owned());
+                return Ok(EvolverCandidate { reason, ..candidate });
+            }
         };
         let objection = self.options.policy.objection(slug, self.ground.facts(slug, &text.text));
         // Not even shown for review: no person is asked about it.
-        if objection == Some(PINNED) {
-            return Ok(EvolverCandidate { reason: PINNED.to_owned(), ..candidate });
+        if objection == Some(EvolverObjection::Pinned) {
+            let reason = EvolverCandidateReason::Objection(EvolverObjection::Pinned);
+            return Ok(EvolverCandidate { reason, ..candidate });
         }
         // Its author can be asked; what the operator keeps out by name is not brought up.
-        let may_propose = objection == Some(NOT_AGENT_CREATED) && self.options.may_hold();
+        let may_propose = objection == Some(EvolverObjection::NotAgentCreated) && self.options.may_hold();
         if let Some(objection) = objection
             && ((self.options.mode != EvolverPassMode::DryRun && !may_propose) || !may_show)
         {
-            return Ok(EvolverCandidate { reason: objection.to_owned(), ..candidate });
+            return Ok(EvolverCandidate { reason: EvolverCandidateReason::Objection(objection), ..candidate });
         }
         if let Some((status, reason)) = self.nothing_to_do(chosen, &text) {
-            return Ok(EvolverCandidate { status, reason: reason.to_owned(), ..candidate });
+            return Ok(EvolverCandidate { status, reason, ..candidate });
         }
         if let Some(held) = self.decisions.of(slug, text.digest, chosen.last) {
-            let waits = held.status == ReviewStatus::Pending.name();
+            let waits = held.status == ReviewStatus::Pending;
             // What waits keeps others from holding it again; who may write by themselves need not wait.
             if !waits || self.options.mode == EvolverPassMode::Pending {
                 candidate.hold(held);
@@ -134,12 +141,12 @@ impl Pass<'_> {
             Ok((plan, change)) => {
                 candidate.status = EvolverCandidateStatus::Planned;
                 candidate.reason = match objection {
-                    Some(objection) if may_propose => objection.to_owned(),
-                    Some(objection) => format!("for review only: {objection}"),
-                    None => format!(
-                        "{} events, {} errors",
-                        plan.evidence_summary.tool_events, plan.evidence_summary.error_events
-                    ),
+                    Some(objection) if may_propose => EvolverCandidateReason::Objection(objection),
+                    Some(objection) => EvolverCandidateReason::ReviewOnly(objection),
+                    None => EvolverCandidateReason::Prepared {
+                        events: plan.evidence_summary.tool_events,
+                        errors: plan.evidence_summary.error_events,
+                    },
                 };
                 candidate.plan = Some(plan);
                 match objection {
@@ -148,7 +155,7 @@ impl Pass<'_> {
                     Some(_) => {}
                 }
             }
-            Err((status, reason)) => (candidate.status, candidate.reason) = (status, reason.to_owned()),
+            Err((status, reason)) => (candidate.status, candidate.reason) = (status, reason),
         }
         Ok(candidate)
     }
@@ -160,15 +167,20 @@ impl Pass<'_> {
         &self,
         chosen: &RankedSkill,
         text: &SkillMainFile,
-    ) -> Option<(EvolverCandidateStatus, &'static str)> {
+    ) -> Option<(EvolverCandidateStatus, EvolverCandidateReason)> {
         let notes = |change: &&EvolverChange| change.skill == chosen.slug && change.manifest["evidence"].is_object();
         let last = self.changes.iter().find(notes)?;
         let is_new = last.manifest["evidence"]["through"].as_i64().is_none_or(|through| chosen.last > through);
         let (unchanged, skipped) = match (last.rolled_back_at, text.text.contains(block::START)) {
-            (Some(_), _) => ("rolled-back-and-no-new-evidence", "rolled-back-needs-a-person"),
+            (Some(_), _) => {
+                (EvolverCandidateReason::RolledBackNoNewEvidence, EvolverCandidateReason::RolledBackNeedsPerson)
+            }
             // Someone took the block out by hand.
-            (None, false) => ("removed-and-no-new-evidence", "removed-needs-a-person"),
-            (None, true) => return (!is_new).then_some((EvolverCandidateStatus::Unchanged, "no-new-evidence")),
+            (None, false) => (EvolverCandidateReason::RemovedNoNewEvidence, EvolverCandidateReason::RemovedNeedsPerson),
+            (None, true) => {
+                let nothing = (EvolverCandidateStatus::Unchanged, EvolverCandidateReason::NoNewEvidence);
+                return (!is_new).then_some(nothing);
+            }
         };
         match (is_new, self.options.mode) {
             (false, _) => Some((EvolverCandidateStatus::Unchanged, unchanged)),
@@ -206,7 +218,7 @@ impl Pass<'_> {
         let had_any = !lessons.is_empty();
         lessons.retain(|lesson| !undone.contains(&lesson.shape().to_string()));
         if had_any && lessons.is_empty() {
-            return Ok(Err((EvolverCandidateStatus::Unchanged, "undone-and-no-new-lesson")));
+            return Ok(Err((EvolverCandidateStatus::Unchanged, EvolverCandidateReason::UndoneNoNewLesson)));
         }
         let shown = rows.get(..BRIEF_ROWS.min(rows.len())).unwrap_or_default();
         let through = rows.first().map(|(_, row)| row.at);
@@ -218,19 +230,21 @@ impl Pass<'_> {
             variants::generate(&text.text, &brief, &lessons, old_support.is_some(), self.options.variants);
         let best = variants::select(&variants);
         let Some(winner) = variants.get_mut(best) else {
-            return Ok(Err((EvolverCandidateStatus::Skipped, "no-variant")));
+            return Ok(Err((EvolverCandidateStatus::Skipped, EvolverCandidateReason::NoVariant)));
         };
         let Some(prepared) = winner.prepared.take() else {
-            let reason = winner.skipped_reason.unwrap_or("no-variant");
-            let is_silent = reason == NOTHING_TO_SAY;
-            let status = if is_silent { EvolverCandidateStatus::Unchanged } else { EvolverCandidateStatus::Skipped };
-            return Ok(Err((status, reason)));
+            let status = match winner.skipped_reason {
+                Some(PrepareSkipReason::NothingToSay) => EvolverCandidateStatus::Unchanged,
+                _ => EvolverCandidateStatus::Skipped,
+            };
+            let unprepared = winner.skipped_reason.map(EvolverCandidateReason::Unprepared);
+            return Ok(Err((status, unprepared.unwrap_or(EvolverCandidateReason::NoVariant))));
         };
         if is_foreign && prepared.support.is_some() {
-            return Ok(Err((EvolverCandidateStatus::Skipped, "support-file-not-ours")));
+            return Ok(Err((EvolverCandidateStatus::Skipped, EvolverCandidateReason::SupportFileNotOurs)));
         }
         if prepared.is_settled(old_support.as_deref()) {
-            return Ok(Err((EvolverCandidateStatus::Unchanged, "nothing-new-to-say")));
+            return Ok(Err((EvolverCandidateStatus::Unchanged, EvolverCandidateReason::NothingNewToSay)));
         }
         let selected = json!({ "index": winner.index, "name": winner.name, "score": winner.score });
         let ids: Vec<i64> =

@@ -84,7 +84,7 @@ fn up_to_the_soft_cap_the_block_stands_in_the_skill_and_above_it_beside() {
 
 #[test]
 fn above_the_hard_cap_a_skill_is_left_alone() {
-    let skip = Err(PrepareSkip { reason: "skill-content-hard-cap" });
+    let skip = Err(PrepareSkip { reason: PrepareSkipReason::HardCap });
     assert_eq!(prepared(&long(HARD_CAP + 1), &rows(1), &SPECS[0], false), skip);
     assert_eq!(prepared(&long(HARD_CAP - 10), &rows(3), &SPECS[0], false), skip);
     assert_eq!(prepared(&long(97_000), &rows(3), &SPECS[0], false).map(|found| found.size), Ok(SizeStrategy::Spilled));
@@ -94,7 +94,7 @@ fn above_the_hard_cap_a_skill_is_left_alone() {
 fn where_nothing_failed_again_and_again_there_is_no_block() {
     // One of two rows failed, and once is an accident.
     for count in [0, 1, 2] {
-        let skip = Err(PrepareSkip { reason: NOTHING_TO_SAY });
+        let skip = Err(PrepareSkip { reason: PrepareSkipReason::NothingToSay });
         assert_eq!(prepared(SKILL, &rows(count), &SPECS[0], false), skip, "{count}");
     }
     assert!(prepared(SKILL, &rows(3), &SPECS[0], false).is_ok_and(|prepared| prepared.changed));
@@ -103,7 +103,8 @@ fn where_nothing_failed_again_and_again_there_is_no_block() {
 #[test]
 fn broken_markers_are_a_reason_to_leave_it_alone_too() {
     let text = format!("{SKILL}\n{}\n\nmore of the user's\n", block::START);
-    assert_eq!(prepared(&text, &rows(1), &SPECS[0], false), Err(PrepareSkip { reason: "markers-unbalanced" }));
+    let skip = PrepareSkip { reason: PrepareSkipReason::Markers(BlockFlaw::Unbalanced) };
+    assert_eq!(prepared(&text, &rows(1), &SPECS[0], false), Err(skip));
 }
 
 #[test]

@@ -147,7 +147,11 @@ fn where_nothing_recurs_there_is_no_text() {
     let once = [row(1, EvidenceStatus::Failed, "no route"), row(2, EvidenceStatus::Ok, "a page")];
     for rows in [&[][..], &once[1..], &once[..]] {
         let variants = with(rows, |brief| generate(SKILL, brief, &lessons(rows), false, 4));
-        assert!(variants.iter().all(|one| one.skipped_reason == Some("nothing-to-say") && one.prepared.is_none()));
+        assert!(
+            variants
+                .iter()
+                .all(|one| one.skipped_reason == Some(PrepareSkipReason::NothingToSay) && one.prepared.is_none())
+        );
     }
 }
 
@@ -155,7 +159,7 @@ fn where_nothing_recurs_there_is_no_text() {
 fn a_skipped_one_says_why() {
     let variants = generated(&"x".repeat(HARD_CAP + 1), &fine(2), 2);
     let reasons: Vec<_> = variants.iter().map(|variant| (variant.skipped_reason, variant.score)).collect();
-    assert_eq!(reasons, [(Some("skill-content-hard-cap"), -1_000_000); 2]);
+    assert_eq!(reasons, [(Some(PrepareSkipReason::HardCap), -1_000_000); 2]);
     assert_eq!(selected(&variants), [0]);
 }
 

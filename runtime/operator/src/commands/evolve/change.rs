@@ -4,9 +4,9 @@ use std::path::Path;
 
 use herm::brain::OnChanged;
 use herm::evolver::EvolverView;
-use herm::evolver::apply::{self, EvolverApproval, SkillApplyResult, SkillUpdate};
+use herm::evolver::apply::{self, EvolverApproval, SkillApplyReason, SkillApplyResult, SkillUpdate};
 use herm::evolver::prepare::HARD_CAP;
-use herm::evolver::rollback::{self, DrillCheck, DrillReport, RollbackReport};
+use herm::evolver::rollback::{self, DrillCheck, DrillReport, DrillStatus, RollbackReason, RollbackReport};
 use herm::{BrainId, Digest, Error, Result, Slug, fsio};
 use serde_json::json;
 
@@ -45,10 +45,12 @@ pub(super) fn applied_text(id: &BrainId, applied: &SkillApplyResult) -> String {
             "{skill} is changed; brain {id} is now version {}; take it back with `herm evolve rollback {id} --manifest {step}`\n",
             settled.version
         ),
-        _ if applied.reason == "unchanged" => format!("{skill} says that already: nothing was written\n"),
+        _ if applied.reason == SkillApplyReason::Unchanged => {
+            format!("{skill} says that already: nothing was written\n")
+        }
         _ => format!(
             "{skill} is not changed: {}{}\n",
-            applied.reason,
+            applied.reason.name(),
             applied.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default()
         ),
     };
@@ -61,11 +63,11 @@ pub(super) fn applied_text(id: &BrainId, applied: &SkillApplyResult) -> String {
 
 pub(super) fn applied_code(applied: &SkillApplyResult) -> u8 {
     match applied.reason {
-        "applied" | "unchanged" => exit::DONE,
-        "approval-required" => exit::REFUSED,
-        "target-not-found" => exit::NOT_FOUND,
-        "hash-mismatch" => exit::CONFLICT,
-        _ => exit::NEGATIVE,
+        SkillApplyReason::Applied | SkillApplyReason::Unchanged => exit::DONE,
+        SkillApplyReason::ApprovalRequired => exit::REFUSED,
+        SkillApplyReason::TargetNotFound => exit::NOT_FOUND,
+        SkillApplyReason::HashMismatch => exit::CONFLICT,
+        SkillApplyReason::VerifyFailed | SkillApplyReason::RulesBroken => exit::NEGATIVE,
     }
 }
 
@@ -82,17 +84,18 @@ pub(super) fn rolled_back_text(id: &BrainId, done: &RollbackReport) -> String {
             let files: String = done.files.iter().map(|file| format!("  put back: {file}\n")).collect();
             format!("step {} is taken back; brain {id} is now version {}\n{files}", done.manifest, settled.version)
         }
-        (None, "already-as-before") => format!("everything is as before step {} already\n", done.manifest),
+        (None, RollbackReason::AlreadyAsBefore) => format!("everything is as before step {} already\n", done.manifest),
         (None, reason) => format!(
-            "step {} is not taken back: {reason}{}\n",
+            "step {} is not taken back: {}{}\n",
             done.manifest,
+            reason.name(),
             done.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default()
         ),
     }
 }
 
 pub(super) fn rolled_back_code(done: &RollbackReport) -> u8 {
-    match done.rolled_back || done.reason == "already-as-before" {
+    match done.is_as_before() {
         true => exit::DONE,
         false => exit::CONFLICT,
     }
@@ -103,12 +106,12 @@ pub(super) fn drill(settings: &Settings, id: &BrainId, manifest: i64, into: Opti
         Some(into) => rollback::drill(brain, manifest, into),
         None => rollback::drill_in_staging(brain, manifest),
     })?;
-    let code = if drilled.status == "pass" { exit::DONE } else { exit::NEGATIVE };
+    let code = if drilled.status == DrillStatus::Pass { exit::DONE } else { exit::NEGATIVE };
     Ok(Answer::new(drilled_text(&drilled), with_id(id, &drilled)?).unfinished(unfinished).code(code))
 }
 
 fn drilled_text(drilled: &DrillReport) -> String {
-    let mut text = format!("the drill of step {}: {}\n", drilled.manifest, drilled.status);
+    let mut text = format!("the drill of step {}: {}\n", drilled.manifest, drilled.status.name());
     for (check, mark) in &drilled.checks {
         let mark = match mark {
             DrillCheck::Pass => "pass",

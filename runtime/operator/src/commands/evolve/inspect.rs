@@ -3,7 +3,7 @@
 use herm::evolver::report::{self, ChangeOutcome, EvidenceReport};
 use herm::evolver::select::{by_words, ranked_for};
 use herm::evolver::{Estimate, OutcomeSide, OutcomeVerdict, lessons};
-use herm::memory::window_start;
+use herm::memory::{ReviewStatus, window_start};
 use herm::{BrainId, Digest, Result, Slug};
 use serde_json::json;
 
@@ -22,7 +22,7 @@ const LISTED: usize = 20;
 pub(super) fn status(settings: &Settings, id: &BrainId) -> Result<Answer> {
     looking(settings, id, |ground| {
         let totals = ground.evidence.totals()?;
-        let waiting = ground.rows.queue(Some("pending"), None)?.len();
+        let waiting = ground.rows.queue(Some(ReviewStatus::Pending), None)?.len();
         let changes = ground.rows.changes(None)?;
         let standing = changes.iter().filter(|change| change.rolled_back_at.is_none()).count();
         let passed = ground.rows.passed_at()?;

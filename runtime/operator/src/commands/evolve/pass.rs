@@ -1,9 +1,11 @@
 //! A pass over the skills with enough evidence, and taking in evidence from elsewhere.
 
-use herm::evolver::apply::EvolverApproval;
+use herm::evolver::apply::{EvolverApproval, SkillApplyReason};
 use herm::evolver::backfill::{self, BackfillReport, BackfillScope};
-use herm::evolver::pass::{self, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport};
-use herm::evolver::policy::{EvolverPolicy, NOT_AGENT_CREATED};
+use herm::evolver::pass::{
+    self, EvolverCandidateReason, EvolverCandidateStatus, EvolverPassMode, EvolverPassOptions, EvolverPassReport,
+};
+use herm::evolver::policy::{EvolverObjection, EvolverPolicy};
 use herm::evolver::round::{self, EvolverRoundOptions};
 use herm::{BrainId, Error, Result};
 use serde_json::json;
@@ -78,8 +80,9 @@ pub(super) fn auto_run(settings: &Settings, arguments: &AutoRun) -> Result<Answe
 }
 
 fn run_code(run: &EvolverPassReport) -> u8 {
-    let was = |reason: &str| run.candidates.iter().any(|one| one.reason == reason);
-    match (was("auto-approval-required"), was("verify-failed") || run.error.is_some()) {
+    let was = |reason: EvolverCandidateReason| run.candidates.iter().any(|one| one.reason == reason);
+    let not_verified = was(EvolverCandidateReason::Applied(SkillApplyReason::VerifyFailed));
+    match (was(EvolverCandidateReason::ApprovalRequired), not_verified || run.error.is_some()) {
         (true, _) => exit::REFUSED,
         (_, true) => exit::NEGATIVE,
         _ => exit::DONE,
@@ -100,7 +103,13 @@ fn run_text(id: &BrainId, run: &EvolverPassReport) -> String {
             EvolverCandidateStatus::Skipped => "skipped",
         };
         let (skill, source) = (one.skill_name.to_string(), one.source.name().to_owned());
-        rows.push(vec![skill, source, status.to_owned(), one.selection.events.to_string(), cut(&one.reason, 80)]);
+        rows.push(vec![
+            skill,
+            source,
+            status.to_owned(),
+            one.selection.events.to_string(),
+            cut(&one.reason.to_string(), 80),
+        ]);
     }
     let mut text = columns(&rows);
     if run.selection.mode.starts_with("ranked") {
@@ -111,7 +120,8 @@ fn run_text(id: &BrainId, run: &EvolverPassReport) -> String {
     }
     let waiting =
         run.candidates.iter().filter(|one| one.status == EvolverCandidateStatus::Skipped && one.held.is_some());
-    let waiting = waiting.filter(|one| one.reason == NOT_AGENT_CREATED).count();
+    let of_others = EvolverCandidateReason::Objection(EvolverObjection::NotAgentCreated);
+    let waiting = waiting.filter(|one| one.reason == of_others).count();
     if waiting > 0 {
         text.push_str(&format!("{waiting} not the agent's own, held for a person: `herm evolve queue list {id}`\n"));
     }

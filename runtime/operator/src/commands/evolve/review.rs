@@ -255,13 +255,13 @@ fn list(
     kind: Option<CandidateKind>,
 ) -> Result<Answer> {
     looking(settings, id, |ground| {
-        let rows = ground.rows.queue(status.map(ReviewStatus::name), kind.map(CandidateKind::name))?;
+        let rows = ground.rows.queue(status, kind)?;
         let mut table = vec![["ID", "KIND", "STATUS", "TITLE", "WHY"].map(str::to_owned).to_vec()];
         for row in &rows {
             let word = |name: &str| row.entry[name].as_str().unwrap_or_default();
             let short: String = row.id.chars().take(8).collect();
             let (title, why) = (cut(word("title"), 60), cut(word("rationale"), 60));
-            table.push(vec![short, row.kind.clone(), row.status.clone(), title, why]);
+            table.push(vec![short, row.kind.to_string(), row.status.to_string(), title, why]);
         }
         let text = if rows.is_empty() { "nothing waits\n".to_owned() } else { columns(&table) };
         let shown: Vec<Value> = rows.iter().map(review_queue::to_json).collect();

@@ -12,7 +12,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt as _, stream};
-use herm::{BrainId, brain};
+use herm::{BrainId, TaskStatus, brain};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 pub(crate) use chat::ChatRequest;
@@ -242,10 +243,10 @@ fn sse(pieces: impl futures_util::Stream<Item = String> + Send + 'static) -> Res
 fn spoken(view: &TaskView) -> Result<(String, &'static str), OpenAiError> {
     let outcome = view.outcome.clone().unwrap_or_default();
     let text = |name: &str| outcome[name].as_str().unwrap_or_default().to_owned();
-    match outcome["status"].as_str() {
-        Some("converged") => Ok((text("answer"), "stop")),
-        Some("incomplete") => Ok((text("message"), "length")),
-        _ => {
+    match TaskStatus::deserialize(&outcome["status"]) {
+        Ok(TaskStatus::Converged) => Ok((text("answer"), "stop")),
+        Ok(TaskStatus::Incomplete) => Ok((text("message"), "length")),
+        Ok(TaskStatus::Failed) | Err(_) => {
             let problem =
                 Problem::new(StatusCode::BAD_GATEWAY, "unavailable", format!("the task failed: {}", text("message")));
             Err(problem.hint("try again; the receipt of the task says more").into())

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use herm::harness::TaskCost;
-use herm::memory::QueueRow;
+use herm::memory::CandidateKind;
 use herm::session::Transcript;
 use herm::task::ChangedSkill;
 use herm::tool::SkillChange;
@@ -186,7 +186,7 @@ fn read_back(reader: &Reader, id: &TaskId, status: TaskStatus) -> Result<Value> 
 
 /// What a task proposed to do to skills, from the review queue.
 fn proposed_by(reader: &Reader, id: &TaskId) -> Result<Vec<ChangedSkill>> {
-    let rows = reader.evolver_rows().queue(None, Some(QueueRow::CHANGE))?;
+    let rows = reader.evolver_rows().queue(None, Some(CandidateKind::Change))?;
     let of_task = rows.into_iter().filter(|row| row.entry["metadata"]["task"] == json!(id));
     let moves = of_task.filter_map(|row| {
         let change = match row.entry["metadata"]["act"].as_str() {

@@ -9,7 +9,8 @@ use axum::http::StatusCode;
 use futures_util::FutureExt as _;
 use herm::harness::TaskCost;
 use herm::session::AnswerRelease;
-use herm::{Error, ErrorKind, Outcome, Result, RunOptions, TaskEvent, TaskStatus};
+use herm::{Error, ErrorKind, Outcome, Result, RunOptions, StopReason, TaskEvent, TaskStatus};
+use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -391,7 +392,7 @@ impl TaskExecution {
     fn outcome(&self, outcome: &Outcome, payment: Option<Payment>) -> (End, TaskResult) {
         self.app.meter.finished(outcome);
         let json = serde_json::to_value(OutcomeView::of(outcome)).unwrap_or_default();
-        let cancelled = outcome.status == TaskStatus::Failed && outcome.stop == herm::StopReason::Cancelled;
+        let cancelled = outcome.status == TaskStatus::Failed && outcome.stop == StopReason::Cancelled;
         let state = if cancelled { State::Cancelled } else { State::Done };
         let cost = self.earlier.all() + outcome.usage.micro_usd.unwrap_or(0);
         self.over(state, outcome.status, json, payment, cost)
@@ -399,7 +400,8 @@ impl TaskExecution {
 
     /// The end of a task as its brain tells it.
     fn read_back(&self, status: TaskStatus, outcome: Value, payment: Option<Payment>) -> (End, TaskResult) {
-        let cancelled = status == TaskStatus::Failed && outcome["stop"] == herm::StopReason::Cancelled.name();
+        let stop = StopReason::deserialize(&outcome["stop"]).ok();
+        let cancelled = status == TaskStatus::Failed && stop == Some(StopReason::Cancelled);
         let state = if cancelled { State::Cancelled } else { State::Done };
         // Its last try is among those that were counted.
         self.over(state, status, outcome, payment, self.earlier.all())

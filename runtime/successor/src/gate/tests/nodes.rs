@@ -18,6 +18,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{BrainId, Digest, SystemRandom};
 use crate::layout::Layout;
+use crate::successor_layout::SuccessorLayout;
 use crate::{CheckCounts, Evaluation, Patch, PatchBase, Verdict, VerdictRuling};
 
 #[derive(Debug)]
@@ -147,7 +148,7 @@ async fn a_node_with_another_brain_does_not_judge_and_writes_nothing_down() {
         node.vote(&proposal(number, 1)).await.unwrap();
     }
     for dir in ["votes", "verified"] {
-        assert_eq!(layout.successors().join("gates").join(dir).read_dir().unwrap().count(), 0, "{dir}");
+        assert_eq!(SuccessorLayout::of(&layout).gates().join(dir).read_dir().unwrap().count(), 0, "{dir}");
     }
     assert_eq!(node.book().vote(asked.hash()).unwrap(), None);
 }
