@@ -78,6 +78,7 @@ for (const scheme of ["light", "dark"]) {
     await card.getByRole("paragraph").filter({ hasText: "After 14 tasks: 1.00 with it, 0.00 without." }).waitFor();
     await card.getByText("The numbers as a table").click();
     const numbers = card.getByRole("table", { name: "Mean outcome over the tasks of its trial" });
+    await numbers.locator("tbody tr").first().waitFor();
     assert.equal(await numbers.locator("tbody tr").count(), 14);
     await card.getByText("1 worked example").waitFor();
     await card.getByText("Where is the lamp?").waitFor();

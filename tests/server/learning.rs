@@ -202,7 +202,8 @@ fn an_operator_ends_a_trial_and_nobody_else_does() {
     assert_eq!(receipts["receipts"][0]["version"], archived["settled"]["version"], "the step has a receipt");
     let receipt = boss.get(&format!("/v1/agents/7/receipts/{}", receipts["last"])).json();
     assert_eq!(receipt["statement"]["predicate"]["action"], "learn", "{receipt:#}");
-    assert!(receipt["statement"].to_string().contains("shed"), "{receipt:#}");
+    let history = boss.get("/v1/agents/7/history?limit=1").json();
+    assert_eq!(history["steps"][0]["summary"], "trial: a person archived shed", "{history:#}");
     let gone = boss.get("/v1/agents/7/skills?state=archived").json();
     let gone: Vec<&Value> = gone["skills"].as_array().expect("a list").iter().map(|skill| &skill["slug"]).collect();
     assert_eq!(gone, ["attic", "shed"]);

@@ -103,7 +103,7 @@ export function ends(skill, { agent, signal, said, after }) {
 export function trialView(skill, buttons) {
   return h(
     "section",
-    { class: "card", "aria-label": "What it brings" },
+    { class: "card brings", "aria-label": "What it brings" },
     h("div", { class: "line" }, h("h2", {}, "What it brings"), stands(skill), buttons),
     skill.reason ? h("p", {}, skill.reason) : null,
     facts([
