@@ -168,9 +168,11 @@ impl Reader {
             .prepare_cached(
                 "SELECT s.seq, s.version, s.at, s.kind, c.after, s.summary, c.path FROM changes c \
                  JOIN steps s ON s.seq = c.seq WHERE c.path IN \
-                 (SELECT path FROM changes WHERE seq IN (SELECT seq FROM steps WHERE kind = ?1)) ORDER BY c.seq",
+                 (SELECT path FROM changes WHERE seq IN \
+                 (SELECT seq FROM steps WHERE kind = ?1 OR kind LIKE 'undo:%')) ORDER BY c.seq",
             )
             .map_err(failed)?;
+        // herm 0.1 stored the name; since then the step that is undone stands behind the action.
         let mut rows = statement.query([StepKind::Undo { of: None }.name()]).map_err(failed)?;
         let mut versions = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
